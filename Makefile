@@ -1,0 +1,58 @@
+# `make serve` and `make test` are the two commands; each sets up what it needs. `make help` lists the rest.
+SHELL   := /bin/bash
+PYTHON  ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+WORKERS ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help setup serve test check lint bench lock clean
+
+help:  ## what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(VENV)/.dev  ## make .venv with everything that development needs
+
+serve: $(VENV)/.run  ## set up and run the product
+	@echo "The HTTP server is not there yet; these are the tools that you can call now:"
+	@$(BIN)/onetool tools list
+	@echo "Try: $(BIN)/onetool tools invoke time.now"
+
+test: $(VENV)/.dev  ## set up and run all tests
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/pyright
+
+check: lint test  ## linters, types, layers, then the tests
+
+bench: $(VENV)/.dev  ## measure, as ratios in one run
+	$(BIN)/python -m bench $(ARGS)
+
+lock: $(VENV)/.dev  ## resolve the dependencies anew (needs uv)
+	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate -q \
+	  --python-version 3.11 pyproject.toml --group pyproject.toml:build -o requirements.lock
+	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate -q \
+	  --python-version 3.11 pyproject.toml --group pyproject.toml:dev -c requirements.lock -o requirements-dev.lock
+
+clean:  ## remove .venv and caches
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+	  || { echo "OneTool needs Python 3.11 to 3.13; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The lock pins every package by hash; the project itself is installed without touching the network again.
+$(VENV)/.run: $(BIN)/python requirements.lock pyproject.toml
+	$(BIN)/python -m pip install -q --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/python requirements-dev.lock pyproject.toml
+	$(BIN)/python -m pip install -q --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
+	@touch $@ $(VENV)/.run

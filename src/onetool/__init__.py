@@ -1,0 +1,50 @@
+"""OneTool: define a tool once, use it from everywhere.
+
+Importing this package loads nothing but this file: each public name is fetched from its room on first use, so that
+`onetool --version` and a library user who needs one class do not pay for the rest.
+"""
+
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from onetool.app import App as App
+    from onetool.core.call import ToolCall as ToolCall
+    from onetool.core.call import ToolError as ToolError
+    from onetool.core.call import ToolResult as ToolResult
+    from onetool.core.executor import Executor as Executor
+    from onetool.core.spec import ToolSpec as ToolSpec
+    from onetool.formats import ProviderNames as ProviderNames
+    from onetool.formats import provider_tools as provider_tools
+    from onetool.library import Registry as Registry
+    from onetool.services.search import SearchIndex as SearchIndex
+
+_HOMES = {
+    "App": "onetool.app",
+    "Executor": "onetool.core.executor",
+    "ProviderNames": "onetool.formats",
+    "Registry": "onetool.library",
+    "SearchIndex": "onetool.services.search",
+    "ToolCall": "onetool.core.call",
+    "ToolError": "onetool.core.call",
+    "ToolResult": "onetool.core.call",
+    "ToolSpec": "onetool.core.spec",
+    "provider_tools": "onetool.formats",
+}
+
+__all__ = ["__version__", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'onetool' has no attribute {name!r}; it has {', '.join(_HOMES)}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value  # the next access does not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

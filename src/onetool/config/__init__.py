@@ -1,0 +1,1 @@
+"""One model of the config, one loader."""

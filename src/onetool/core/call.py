@@ -1,0 +1,57 @@
+"""ToolCall and ToolResult: what goes into the executor and what comes out, through every door."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+Code = Literal["tool_not_found", "invalid_args", "execution_error"]
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """Somebody wants a tool run. `source` says through which door the call came."""
+
+    id: str
+    name: str
+    args: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    source: str = "python"
+    timeout: float | None = None  # seconds, when the caller wants another deadline than the tool's
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One wrong argument: where it is, what was expected, what came, and what may have been meant."""
+
+    path: str  # as a person writes it: options.limit[0]
+    expected: str
+    got: str
+    hint: str | None = None
+    pointer: str = ""  # as RFC 6901 writes it: /options/limit/0
+
+    def __str__(self) -> str:
+        text = f"{self.path}: {self.got}" if self.path else self.got
+        if self.expected:
+            text = f"{self.path or 'value'}: expected {self.expected}, got {self.got}"
+        return f"{text} ({self.hint})" if self.hint else text
+
+
+class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a call failed. `code` is one of three; a finer cause goes into `reason`."""
+
+    code: Code
+    message: str
+    reason: str | None = None
+    hints: tuple[str, ...] = ()
+    details: tuple[Problem, ...] = ()
+
+
+class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of one call: `data` when ok, `error` when not. `meta` has tool, source and duration_ms."""
+
+    ok: bool
+    data: Any = None
+    error: ToolError | None = None
+    meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON types, for printing and for the wire."""
+        return msgspec.to_builtins(self)

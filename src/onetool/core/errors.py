@@ -1,0 +1,79 @@
+"""What can go wrong, as a tree.
+
+OneToolError
+├── DefinitionError            a tool's definition can't be accepted
+│   ├── SchemaError              its JSON Schema is wrong, hostile, or refers to somewhere else
+│   └── DuplicateToolError       its name is taken; the message names both
+├── ConfigError                the config can't be used: one Mistake for each thing that is wrong
+├── UnknownProviderError       no such provider format
+└── ToolFailure                a handler's way to fail with its own words, a reason and hints
+
+A tool that fails at run time is not an exception but a failed ToolResult: the executor turns whatever a handler
+raises into one. Exceptions are for people who define and configure tools.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+
+class OneToolError(Exception):
+    """Everything that OneTool itself raises."""
+
+
+class DefinitionError(OneToolError, ValueError):
+    """A definition that can't become a tool. `tool` is its name, where it has one."""
+
+    def __init__(self, message: str, tool: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.tool = tool
+        self.hint = hint  # more help than the message may carry, where a document fixes the message's exact text
+
+
+class SchemaError(DefinitionError):
+    """A JSON Schema that is wrong, too costly, or points outside of itself."""
+
+
+class DuplicateToolError(DefinitionError):
+    """The name is taken. The first one stays."""
+
+
+class UnknownProviderError(OneToolError, ValueError):
+    """No format of that name."""
+
+
+class ToolFailure(OneToolError):
+    """Raise this in a handler to fail on purpose: the message reaches the caller as it is.
+
+    `reason` is a finer cause than the fixed error code: timeout, denied, rate_limited, source_unavailable, not_found …
+    `hints` are things the caller could do about it.
+    """
+
+    def __init__(self, message: str, reason: str | None = None, hints: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.hints = tuple(hints)
+
+
+class Mistake(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong in what somebody wrote down: where it stands, what it is, what to do."""
+
+    message: str
+    file: str | None = None
+    line: int | None = None
+    key: str | None = None
+    hint: str | None = None
+    severity: str = "error"
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line) if part is not None)
+        text = ": ".join(part for part in (place, self.key, self.message) if part)
+        return f"{text} ({self.hint})" if self.hint else text
+
+
+class ConfigError(OneToolError):
+    """The config can't be used. Each mistake is told, not only the first."""
+
+    def __init__(self, mistakes: Iterable[Mistake]) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__("\n".join(str(mistake) for mistake in self.mistakes))

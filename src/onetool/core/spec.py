@@ -1,0 +1,52 @@
+"""ToolSpec: one shape for everything callable. Nobody past `sources/` asks where a tool came from."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from onetool.core.frozen import freeze
+
+Handler = Callable[..., Any]
+"""Takes the validated arguments by name; returns the value, or an awaitable of it."""
+
+NO_PARAMETERS: Mapping[str, Any] = freeze({"type": "object", "properties": {}})
+
+
+class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What a tool is: its name, what it takes and gives, how it behaves, and the handler that runs it."""
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any] = NO_PARAMETERS
+    output_schema: Mapping[str, Any] | None = None
+    handler: Handler | None = None
+    source: str = "local"  # "local", or "proxy:<server>"
+    timeout: float | None = None  # seconds; None means the executor's default
+    pure: bool = False  # same arguments, same value, no effect: may be cached
+    idempotent: bool = False  # may be tried again
+    read_only: bool = False  # changes nothing outside
+    hidden: bool = False  # callable, but in no list
+    enabled: bool = True
+    tags: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        # A frozen struct with a dict inside is not frozen; this one is, all the way down.
+        msgspec.structs.force_setattr(self, "input_schema", freeze(self.input_schema))
+        msgspec.structs.force_setattr(self, "output_schema", freeze(self.output_schema))
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The input schema, by the word that definitions and providers use."""
+        return self.input_schema
+
+    @property
+    def pack(self) -> str:
+        """The part before the first dot; tools without one are listed under `config`."""
+        pack, dot, _ = self.name.partition(".")
+        return pack if dot else "config"
+
+    def summary(self) -> dict[str, Any]:
+        """What a list shows of it."""
+        return {"name": self.name, "description": self.description, "inputSchema": self.input_schema}

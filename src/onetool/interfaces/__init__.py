@@ -1,0 +1,1 @@
+"""Doors: decode, call the app, encode. Nothing else."""

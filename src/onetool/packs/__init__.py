@@ -1,0 +1,1 @@
+"""The built-in packs. They use the SDK like anyone's."""

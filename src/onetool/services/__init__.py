@@ -1,0 +1,1 @@
+"""Parts that stand alone: none knows another."""
