@@ -42,7 +42,7 @@ class UnknownProviderError(OneToolError, ValueError):
     """No format of that name."""
 
 
-class ToolFailure(OneToolError):
+class ToolFailure(OneToolError):  # noqa: N818 - a tool that fails is an outcome, not a bug
     """Raise this in a handler to fail on purpose: the message reaches the caller as it is.
 
     `reason` is a finer cause than the fixed error code: timeout, denied, rate_limited, source_unavailable, not_found …

@@ -41,7 +41,7 @@ class FrozenList(list[Any]):
 
 
 def freeze(value: Any) -> Any:
-    """The same data, all the way down, in containers that refuse to change. What is frozen already is not walked again."""
+    """The same data, all the way down, in containers that refuse to change. What is frozen is not walked again."""
     if isinstance(value, FrozenDict | FrozenList):
         return cast(Any, value)
     if isinstance(value, Mapping):

@@ -1,11 +1,16 @@
 """ToolSpec: one shape for everything callable. Nobody past `sources/` asks where a tool came from."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from onetool.core.frozen import freeze
+from onetool.core.secrecy import secret_names
+
+if TYPE_CHECKING:
+    from onetool.core.schema import CompiledSchema
 
 Handler = Callable[..., Any]
 """Takes the validated arguments by name; returns the value, or an awaitable of it."""
@@ -13,7 +18,7 @@ Handler = Callable[..., Any]
 NO_PARAMETERS: Mapping[str, Any] = freeze({"type": "object", "properties": {}})
 
 
-class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """What a tool is: its name, what it takes and gives, how it behaves, and the handler that runs it."""
 
     name: str
@@ -41,6 +46,27 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """The input schema, by the word that definitions and providers use."""
         return self.input_schema
 
+    @cached_property
+    def arguments(self) -> "CompiledSchema":
+        """The input schema, compiled once, when first needed. Closed to further arguments unless it says otherwise."""
+        return _compiled(self.input_schema, closed=True)
+
+    @cached_property
+    def output(self) -> "CompiledSchema | None":
+        return None if self.output_schema is None else _compiled(self.output_schema, closed=False)
+
+    @cached_property
+    def secrets(self) -> frozenset[str]:
+        """Names of the arguments whose values must never be shown."""
+        return secret_names(self.input_schema)
+
+    @cached_property
+    def is_async(self) -> bool:
+        """Whether the handler runs on the loop; the others get a thread."""
+        from inspect import iscoroutinefunction
+
+        return iscoroutinefunction(self.handler) or iscoroutinefunction(getattr(self.handler, "__call__", None))  # noqa: B004
+
     @property
     def pack(self) -> str:
         """The part before the first dot; tools without one are listed under `config`."""
@@ -50,3 +76,9 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def summary(self) -> dict[str, Any]:
         """What a list shows of it."""
         return {"name": self.name, "description": self.description, "inputSchema": self.input_schema}
+
+
+def _compiled(schema: Mapping[str, Any], *, closed: bool) -> "CompiledSchema":
+    from onetool.core.schema import CompiledSchema  # the validator's import is not for those who only list tools
+
+    return CompiledSchema(schema, closed=closed)

@@ -1,0 +1,149 @@
+"""A declared definition -> ToolSpec with its handler.
+
+    {name, description, type: "function", handler, parameters, implementation: {type: mock | builtin | internal, …}}
+
+`implementation.handler` is what runs; the top-level `handler` is a required label.
+"""
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import Any, cast
+
+from onetool.core.errors import DefinitionError
+from onetool.core.nearest import did_you_mean
+from onetool.core.spec import Handler, ToolSpec
+
+Handlers = Mapping[str, Handler]
+
+HTTP_NOT_YET = "HTTP tools not yet supported (coming in v2)"  # a document fixes this text
+
+_REQUIRED = ("name", "description", "type", "handler", "parameters", "implementation")
+_OPTIONAL = ("output", "timeout", "pure", "idempotent", "read_only", "hidden", "enabled", "tags", "examples")
+_FLAGS = ("pure", "idempotent", "read_only", "hidden", "enabled")
+_IMPLEMENTATION = {"mock": "mock_response", "builtin": "handler", "internal": "handler"}
+
+
+def from_definition(definition: Any, builtins: Handlers, internals: Handlers) -> ToolSpec:
+    """Check all of a definition and make a tool of it; every fault is told, not only the first."""
+    if not isinstance(definition, Mapping):
+        raise DefinitionError(f"a tool is a mapping with {', '.join(_REQUIRED)}; got {_kind(definition)}")
+    fields = cast(Mapping[str, Any], definition)
+    name = fields["name"] if isinstance(fields.get("name"), str) else None
+    implementation = fields.get("implementation")
+    if isinstance(implementation, Mapping) and cast(Mapping[str, Any], implementation).get("type") == "http":
+        raise DefinitionError(HTTP_NOT_YET, tool=name, hint="HTTP tools live in bundles: see docs/bundles")
+    faults = [*_faults(fields), *_implementation_faults(implementation)]
+    if faults:
+        raise DefinitionError("; ".join(faults), tool=name)
+    handler = _handler(cast(Mapping[str, Any], implementation), {"builtin": builtins, "internal": internals}, name)
+    return ToolSpec(
+        name=fields["name"],
+        description=fields["description"],
+        input_schema=fields["parameters"],
+        output_schema=fields.get("output"),
+        handler=handler,
+        timeout=fields.get("timeout"),
+        tags=tuple(fields.get("tags", ())),
+        examples=tuple(fields.get("examples", ())),
+        **{flag: fields[flag] for flag in _FLAGS if flag in fields},
+    )
+
+
+def _faults(fields: Mapping[str, Any]) -> list[str]:
+    faults = [f"{key}: required, but missing" for key in _REQUIRED if key not in fields]
+    faults += [_unknown(key, (*_REQUIRED, *_OPTIONAL)) for key in fields if key not in (*_REQUIRED, *_OPTIONAL)]
+    for key in ("name", "description", "handler"):
+        if key in fields and not (isinstance(fields[key], str) and fields[key].strip()):
+            faults.append(f"{key}: expected text, got {_kind(fields[key])}")
+    if isinstance(fields.get("name"), str) and not fields["name"].isprintable():
+        faults.append("name: has characters that can't be printed")
+    if "type" in fields and fields["type"] != "function":
+        faults.append(f'type: expected "function", got {_kind(fields["type"])}')
+    return [*faults, *_schema_faults(fields), *_option_faults(fields)]
+
+
+def _schema_faults(fields: Mapping[str, Any]) -> list[str]:
+    faults = [
+        f"{key}: expected a JSON Schema (a mapping), got {_kind(fields[key])}"
+        for key in ("parameters", "output")
+        if key in fields and not isinstance(fields[key], Mapping)
+    ]
+    parameters = fields.get("parameters")
+    if isinstance(parameters, Mapping):
+        schema_type = cast(Mapping[str, Any], parameters).get("type")
+        if schema_type != "object":
+            got = "nothing" if schema_type is None else _kind(schema_type)
+            faults.append(f'parameters.type: expected "object", got {got}')
+    return faults
+
+
+def _option_faults(fields: Mapping[str, Any]) -> list[str]:
+    faults = [
+        f"{flag}: expected true or false, got {_kind(fields[flag])}"
+        for flag in _FLAGS
+        if flag in fields and not isinstance(fields[flag], bool)
+    ]
+    for key in ("tags", "examples"):
+        value = fields.get(key, [])
+        if not (isinstance(value, list | tuple) and all(isinstance(item, str) for item in cast(list[Any], value))):
+            faults.append(f"{key}: expected a list of texts, got {_kind(value)}")
+    timeout = fields.get("timeout", 1)
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0:
+        faults.append(f"timeout: expected a number of seconds above 0, got {_kind(timeout)}")
+    return faults
+
+
+def _implementation_faults(implementation: Any) -> list[str]:
+    if implementation is None:
+        return []  # told already as missing
+    if not isinstance(implementation, Mapping):
+        return [f"implementation: expected a mapping with a type, got {_kind(implementation)}"]
+    fields = cast(Mapping[str, Any], implementation)
+    kind = fields.get("type")
+    if kind not in _IMPLEMENTATION:
+        near = did_you_mean(str(kind), _IMPLEMENTATION) or f"known: {', '.join(_IMPLEMENTATION)}"
+        return [f"implementation.type: expected mock, builtin or internal, got {_kind(kind)} ({near})"]
+    needed = _IMPLEMENTATION[kind]
+    faults = [_unknown(f"{key}", ("type", needed), "implementation.") for key in fields if key not in ("type", needed)]
+    if needed not in fields:  # the key counts, not its value: null is a fine mock
+        faults.append(f"implementation.{needed}: required for type {kind}, but missing")
+    elif needed == "handler" and not isinstance(fields["handler"], str):
+        faults.append(f"implementation.handler: expected the name of a function, got {_kind(fields['handler'])}")
+    return faults
+
+
+def _handler(implementation: Mapping[str, Any], known: Mapping[str, Handlers], tool: str | None) -> Handler:
+    kind = implementation["type"]
+    if kind == "mock":
+        return _mock(implementation["mock_response"])
+    handlers, name = known[kind], implementation["handler"]
+    if name not in handlers:
+        near = did_you_mean(name, handlers) or f"known: {', '.join(sorted(handlers)) or 'none'}"
+        raise DefinitionError(f"implementation.handler: no {kind} handler {name!r} ({near})", tool=tool)
+    return handlers[name]
+
+
+def _mock(response: Any) -> Callable[..., Any]:
+    async def answer(**_: Any) -> Any:
+        return deepcopy(response)  # a caller that changes what it got must not change the next answer
+
+    return answer
+
+
+def _unknown(key: str, known: tuple[str, ...], prefix: str = "") -> str:
+    near = did_you_mean(str(key), known) or f"known: {', '.join(known)}"
+    return f"{prefix}{key}: unknown key ({near})"
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, str):
+        return repr(value) if value.strip() else "an empty text"
+    if value is None or isinstance(value, bool | int | float):
+        return {None: "null", True: "true", False: "false"}.get(value, str(value))
+    return (
+        "a mapping"
+        if isinstance(value, Mapping)
+        else "a list"
+        if isinstance(value, list | tuple)
+        else type(value).__name__
+    )

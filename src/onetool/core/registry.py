@@ -1,0 +1,128 @@
+"""Registry: names to tools, in the order of registration. Refuses what is wrong; hands out frozen snapshots."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from threading import Lock
+from typing import Any
+
+from onetool.core.definition import Handlers, from_definition
+from onetool.core.errors import DefinitionError, DuplicateToolError, SchemaError
+from onetool.core.spec import ToolSpec
+
+
+class Snapshot:
+    """The tools at one moment. Nothing that happens to the registry afterwards changes it."""
+
+    __slots__ = ("_tools",)
+
+    def __init__(self, tools: dict[str, ToolSpec]) -> None:
+        self._tools = tools
+
+    def get(self, name: str) -> ToolSpec | None:
+        """The tool of that name, or None: the caller handles a missing tool."""
+        return self._tools.get(name)
+
+    def list(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
+        """All tools in the order of registration; with an allow-list exactly those that it names."""
+        if allowed is None:
+            return list(self._tools.values())
+        names = frozenset(allowed)
+        return [spec for name, spec in self._tools.items() if name in names]
+
+    def names(self) -> Collection[str]:
+        return self._tools.keys()
+
+    def unmatched(self, names: Iterable[str]) -> "list[str]":
+        """Those names that no tool has: an allow-list with a typo should not be silent."""
+        return [name for name in names if name not in self._tools]
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __iter__(self) -> Iterator[ToolSpec]:
+        return iter(self._tools.values())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} tools>"
+
+
+class Registry(Snapshot):
+    """The tools that there are now.
+
+    `builtins` and `internals` are the handlers that definitions may name: functions of packs, and services of the app.
+    """
+
+    __slots__ = ("_builtins", "_frozen", "_internals", "_lock")
+
+    def __init__(self, *, builtins: Handlers | None = None, internals: Handlers | None = None) -> None:
+        super().__init__({})
+        self._builtins: Handlers = builtins if builtins is not None else {}
+        self._internals: Handlers = internals if internals is not None else {}
+        self._lock = Lock()
+        self._frozen: Snapshot | None = None
+
+    def register(self, definition: Mapping[str, Any] | ToolSpec) -> ToolSpec:
+        """Add a tool. Raises DefinitionError for one that is wrong or whose name is taken; then nothing has changed."""
+        try:
+            spec = self._checked(definition)
+        except RecursionError:
+            raise SchemaError("nested too deep", tool=_name_of(definition)) from None
+        except SchemaError as error:
+            raise SchemaError(f"its JSON Schema is refused: {error}", tool=_name_of(definition)) from None
+        return self.add(spec)
+
+    def _checked(self, definition: Mapping[str, Any] | ToolSpec) -> ToolSpec:
+        if not isinstance(definition, ToolSpec):
+            definition = from_definition(definition, self._builtins, self._internals)
+        elif not (definition.name.strip() and definition.name.isprintable() and definition.description.strip()):
+            raise DefinitionError("a tool needs a printable name and a description", tool=definition.name)
+        elif definition.input_schema.get("type") != "object":
+            raise DefinitionError('parameters.type: expected "object"', tool=definition.name)
+        _ = definition.arguments, definition.output  # compiled now, so that a bad schema is refused here
+        return definition
+
+    def add(self, spec: ToolSpec) -> ToolSpec:
+        """Add a tool whose schema we made ourselves and need not check: compiling it can wait for its first call."""
+        with self._lock:
+            first = self._tools.get(spec.name)
+            if first is not None:
+                raise DuplicateToolError(_duplicate(first, spec), tool=spec.name)
+            self._tools[spec.name] = spec
+            self._frozen = None
+        return spec
+
+    def snapshot(self) -> Snapshot:
+        """The tools as they are now. Costs a copy after a change, nothing otherwise."""
+        with self._lock:
+            if self._frozen is None:
+                self._frozen = Snapshot(self._tools.copy())
+            return self._frozen
+
+    def replace(self, specs: Iterable[ToolSpec]) -> None:
+        """Swap all tools at once, as a reload does: a reader sees the old set or the new one, never a mixture."""
+        tools: dict[str, ToolSpec] = {}
+        for spec in specs:
+            if spec.name in tools:
+                raise DuplicateToolError(_duplicate(tools[spec.name], spec), tool=spec.name)
+            tools[spec.name] = spec
+        with self._lock:
+            self._tools = tools
+            self._frozen = None
+
+
+def _name_of(definition: Mapping[str, Any] | ToolSpec) -> str | None:
+    return definition.name if isinstance(definition, ToolSpec) else definition.get("name")
+
+
+def _duplicate(first: ToolSpec, second: ToolSpec) -> str:
+    return (
+        f"Duplicate tool name {first.name!r}: the first one stays ({_shown(first)}), "
+        f"the second is refused ({_shown(second)}); rename one of them"
+    )
+
+
+def _shown(spec: ToolSpec) -> str:
+    origin = f"{spec.source}: " if spec.source != "local" else ""
+    return f"{origin}“{spec.description.strip().splitlines()[0][:60]}”"

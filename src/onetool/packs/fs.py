@@ -1,0 +1,211 @@
+"""Files and folders to read, below the allowed roots only.
+
+The roots are this pack's setting `roots` (`settings: {fs: {roots: [docs, src]}}`), by default the working folder.
+`services/confined.py` keeps to them; here is what a caller sees of it: the limits, and words for each refusal.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
+
+from onetool.sdk import ToolFailure, get_config, tool
+
+if TYPE_CHECKING:
+    from onetool.services.confined import Entry, Refused, Roots
+
+pack = "fs"
+
+__all__ = ["list_dir", "read_file"]
+
+MOST_BYTES = 16 * 1024 * 1024
+MOST_ENTRIES = 10_000
+MOST_LEVELS = 32
+
+
+class Listed(TypedDict):
+    """One thing in a folder."""
+
+    path: str
+    type: Literal["directory", "file", "symlink", "other", "truncated"]
+    size: int | None
+    error: NotRequired[str]
+    note: NotRequired[str]
+
+
+@tool(read_only=True)
+def read_file(path: str, maxBytes: int = 204800, encoding: Literal["utf-8", "base64"] = "utf-8") -> str:  # noqa: N803
+    """Read a whole file as text, exactly as it is (line ends are kept, a UTF-8 byte order mark is left out).
+
+    Only regular files below the allowed folders can be read. A file of more than maxBytes is an error, not cut off;
+    so is a binary file, unless encoding is "base64".
+
+    Args:
+        path: The file: relative to the first allowed folder (by default the working folder), or an absolute path
+            below an allowed folder. Taken literally: "~", "$HOME" and "%20" are not expanded. Paths that list_dir
+            gave can be used as they are.
+        maxBytes: The largest size in bytes that is accepted; at most 16777216 (16 MiB), more counts as that.
+        encoding: "utf-8" for text, "base64" for the bytes of any file as base64.
+
+    Returns:
+        The file's text, or its bytes as base64.
+    """
+    limit = _at_least_one("maxBytes", maxBytes, MOST_BYTES)
+    with _allowed_roots(path) as roots:
+        content = roots.read_file(path, limit + 1)
+    if len(content.data) > limit:
+        raise _too_large(path, content.size, limit)
+    return _as_base64(content.data) if encoding == "base64" else _as_text(path, content.data)
+
+
+@tool(read_only=True)
+def list_dir(path: str = ".", recursive: bool = False, maxDepth: int = 4) -> list[Listed]:  # noqa: N803
+    """List a folder: path, type and size of what is in it, sorted by name; with recursive also what is below.
+
+    Links are listed but not followed. At most 10,000 entries are given; if there are more, the last item has the type
+    "truncated" and a note. A folder that can't be opened has an "error".
+
+    Args:
+        path: The folder: relative to the first allowed folder (by default the working folder, "."), or an absolute
+            path below an allowed folder. Taken literally: "~" and "$HOME" are not expanded.
+        recursive: Also list what is in the folders below, each after its folder.
+        maxDepth: With recursive, how many levels to list: 1 is the folder itself; at most 32, more counts as that.
+
+    Returns:
+        A list of {path, type, size}. The path can be given to read_file or list_dir as it is (bytes that are not
+        UTF-8 stand in it as \\xff). The type is "directory", "file", "symlink" or "other"; the size is in bytes, and
+        null for all but files.
+    """
+    levels = _at_least_one("maxDepth", maxDepth, MOST_LEVELS)
+    with _allowed_roots(path) as roots:
+        entries = roots.list_folder(path, levels if recursive else 1, MOST_ENTRIES + 1)
+    start = "" if path == "." else path if path.endswith("/") else f"{path}/"
+    listed = [_listed(start, entry) for entry in entries[:MOST_ENTRIES]]
+    if len(entries) > MOST_ENTRIES:
+        note = f"There is more: only the first {MOST_ENTRIES:,} entries are listed. List a folder below, or less deep."
+        listed.append({"path": path, "type": "truncated", "size": None, "note": note})
+    return listed
+
+
+def _listed(start: str, entry: "Entry") -> Listed:
+    path = start + entry.path
+    listed: Listed = {"path": path, "type": entry.kind, "size": entry.size}
+    if entry.error:
+        listed["error"] = _words(entry.error, path)
+    return listed
+
+
+def _at_least_one(name: str, value: int, most: int) -> int:
+    if value < 1:
+        raise ToolFailure(f"{name} is {value}, but must be at least 1.", reason="bad_argument")
+    return min(value, most)
+
+
+def _as_text(path: str, data: bytes) -> str:
+    try:
+        if b"\0" not in data:  # UTF-16 without a mark, for one, is valid UTF-8 full of NULs
+            return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        pass
+    raise ToolFailure(
+        f'{_quoted(path)} is binary, or not in UTF-8. Use encoding="base64" to get its bytes.',
+        reason="binary",
+        hints=['encoding="base64"'],
+    )
+
+
+def _as_base64(data: bytes) -> str:
+    import base64
+
+    return base64.b64encode(data).decode("ascii")
+
+
+def _too_large(path: str, size: int, limit: int) -> ToolFailure:
+    known = f"has {size:,} bytes" if size > limit else f"has more than {limit:,} bytes"  # it may grow, or not tell
+    if max(size, limit + 1) > MOST_BYTES:
+        advice = f"No more than {MOST_BYTES:,} can be read, so this file can't."
+    else:
+        advice = f"Give a larger maxBytes, up to {MOST_BYTES:,}."
+    return ToolFailure(f"{_quoted(path)} {known}; the limit is {limit:,}. {advice}", reason="too_large", hints=[advice])
+
+
+@contextmanager
+def _allowed_roots(path: str) -> Iterator["Roots"]:
+    """The roots to open a path below. What they refuse becomes a failure with words."""
+    from onetool.services.confined import Refused, Roots  # not needed to list the tools
+
+    roots = None
+    try:
+        roots = Roots(_configured_folders())
+        yield roots
+    except Refused as refused:
+        raise _failure(refused, path, roots) from None
+
+
+def _configured_folders() -> list[str]:
+    folders = get_config().get("roots", ["."])
+    if isinstance(folders, str):
+        return [folders]
+    if isinstance(folders, Sequence) and all(isinstance(folder, str) and folder for folder in folders):
+        return list(folders)
+    raise ToolFailure(f"settings.fs.roots must be a list of folders, but is {folders!r}.", reason="bad_config")
+
+
+def _failure(refused: "Refused", path: str, roots: "Roots | None") -> ToolFailure:
+    if refused.reason == "denied" and roots:
+        return _denied(path, roots.paths)
+    if refused.reason == "not_found" and roots:
+        return _not_found(path, roots)
+    return ToolFailure(_words(refused.reason, path, refused.detail), reason=refused.reason)
+
+
+WORDS = {
+    "bad_path": "{path} can't be a path: {detail}.",
+    "is_a_directory": "{path} is a directory, not a file. Use fs.list_dir to see what is in it.",
+    "link_loop": "{path} leads through too many symbolic links, or round in a circle (ELOOP).",
+    "name_too_long": "{path} is too long for a path, or has a name that is (ENAMETOOLONG).",
+    "no_permission": "{path} can't be opened: its permissions don't let this process read it.",
+    "not_a_directory": "{path} is not a directory, or goes on below a file. Use fs.read_file to read files.",
+    "not_a_file": "{path} is not a regular file: devices, pipes and sockets can't be read.",
+    "root_missing": "The allowed folder {detail!r} can't be opened. The operator can change it in settings.fs.roots.",
+    "unreadable": "{path} could not be read: {detail}.",
+}
+
+
+def _words(reason: str, path: str, detail: str = "") -> str:
+    return WORDS[reason].format(path=_quoted(path), detail=detail)
+
+
+def _denied(path: str, roots: list[str]) -> ToolFailure:
+    """The same words whether the thing exists or not."""
+    allowed = ", ".join(map(_quoted, roots)) or "none"
+    return ToolFailure(
+        f"{_quoted(path)} is outside of the folders that may be read ({allowed}). "
+        "Use a path inside of these; the operator can allow more folders in settings.fs.roots.",
+        reason="denied",
+        hints=[f"allowed: {allowed}"],
+    )
+
+
+def _not_found(path: str, roots: "Roots") -> ToolFailure:
+    from onetool.core.nearest import nearest
+
+    place = roots.place(path, MOST_ENTRIES)
+    if place is None:
+        return ToolFailure(f"{_quoted(path)} does not exist.", reason="not_found")
+    folder, missing = _quoted(place.folder), _quoted(place.missing)
+    if place.missing in place.names:
+        message = f"{_quoted(path)} does not exist: {missing} in {folder} is a link to something that is not there."
+        return ToolFailure(message, reason="not_found")
+    near = " or ".join(map(_quoted, nearest(place.missing, place.names)))
+    message = f"{_quoted(path)} does not exist: there is no {missing} in the folder {folder}."
+    look = f"fs.list_dir(path={folder}) shows what is there"
+    return ToolFailure(
+        f"{message} Did you mean {near}?" if near else message,
+        reason="not_found",
+        hints=[f"did you mean {near}?", look] if near else [look],
+    )
+
+
+def _quoted(path: str) -> str:
+    """A path inside a message: control characters escaped, and not longer than a line or two."""
+    return repr(path if len(path) <= 300 else f"{path[:300]}…")

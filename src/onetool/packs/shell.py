@@ -1,0 +1,26 @@
+"""Where this process runs. No shell is started, whatever the pack's name says."""
+
+import os
+
+from onetool.sdk import ToolFailure, tool
+
+pack = "shell"
+
+__all__ = ["pwd"]
+
+
+@tool(read_only=True)
+def pwd() -> str:
+    """Tell the current working directory, as an absolute path.
+
+    Returns:
+        The path. Bytes in it that are not UTF-8 stand as \\xff.
+    """
+    try:
+        return os.getcwdb().decode("utf-8", "backslashreplace")
+    except OSError as error:
+        raise ToolFailure(
+            "The working directory can't be told: it was deleted, or a folder above it may not be read. "
+            "Start again from a directory that exists.",
+            reason="not_found",
+        ) from error

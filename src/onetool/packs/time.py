@@ -1,0 +1,31 @@
+"""What time it is."""
+
+import time
+from typing import TypedDict
+
+from onetool.sdk import tool
+
+pack = "time"
+
+__all__ = ["now"]
+
+
+class Moment(TypedDict):
+    """One instant, told twice."""
+
+    timestamp: int
+    iso: str
+
+
+@tool(read_only=True)
+def now() -> Moment:
+    """Tell the current date and time, in UTC.
+
+    Returns:
+        `timestamp`: milliseconds since 1970-01-01T00:00:00Z. `iso`: the same instant as ISO 8601 text in UTC, for
+        example "2025-01-31T08:15:30.125Z".
+    """
+    timestamp = time.time_ns() // 1_000_000
+    seconds, milliseconds = divmod(timestamp, 1000)
+    date_and_time = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return {"timestamp": timestamp, "iso": f"{date_and_time}.{milliseconds:03d}Z"}

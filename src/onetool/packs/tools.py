@@ -1,0 +1,22 @@
+"""A probe for the whole way that a call takes."""
+
+from typing import Any
+
+from onetool.sdk import tool
+
+pack = "tools"
+
+__all__ = ["echo"]
+
+
+@tool(pure=True)
+def echo(message: Any) -> Any:
+    """Give the message back unchanged, to check that calling tools works.
+
+    Args:
+        message: Any JSON value: text, number, true, false, null, a list or an object.
+
+    Returns:
+        The same value.
+    """
+    return message
