@@ -1,1 +1,19 @@
-"""One model of the config, one loader."""
+"""One model of the config, one loader.
+
+find        which file is in force
+source      its text
+syntax      text -> YAML's nodes, within bounds (mend: two things people write that the parser stumbles over)
+yaml_nodes  YAML's nodes -> ours, every value with its line (scalars: what an unquoted word means)
+include     many files -> one root
+placeholders, secret_values   `${NAME}` and where it comes from
+shape       node + type -> value or findings (wanted: what a type asks for, in words)
+model       every key, its type and default
+load        the straight line through all of these
+"""
+
+from onetool.config.find import find_config
+from onetool.config.load import load_config
+from onetool.config.model import Config, Declared
+from onetool.config.starter import starter_config
+
+__all__ = ["Config", "Declared", "find_config", "load_config", "starter_config"]

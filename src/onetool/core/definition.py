@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, cast
 
-from onetool.core.errors import DefinitionError
+from onetool.core.errors import DefinitionError, SchemaError
 from onetool.core.nearest import did_you_mean
 from onetool.core.spec import Handler, ToolSpec
 
@@ -18,9 +18,34 @@ Handlers = Mapping[str, Handler]
 HTTP_NOT_YET = "HTTP tools not yet supported (coming in v2)"  # a document fixes this text
 
 _REQUIRED = ("name", "description", "type", "handler", "parameters", "implementation")
-_OPTIONAL = ("output", "timeout", "pure", "idempotent", "read_only", "hidden", "enabled", "tags", "examples")
+_OPTIONAL = ("output_schema", "timeout", "pure", "idempotent", "read_only", "hidden", "enabled", "tags", "examples")
 _FLAGS = ("pure", "idempotent", "read_only", "hidden", "enabled")
 _IMPLEMENTATION = {"mock": "mock_response", "builtin": "handler", "internal": "handler"}
+
+
+def accept(definition: Mapping[str, Any] | ToolSpec, builtins: Handlers, internals: Handlers) -> ToolSpec:
+    """A definition, or a ready ToolSpec, checked in full: raises DefinitionError for whatever is wrong with it."""
+    tool = definition.name if isinstance(definition, ToolSpec) else None
+    try:
+        if isinstance(definition, ToolSpec):
+            spec = _checked(definition)
+        else:
+            spec = from_definition(definition, builtins, internals)
+            tool = spec.name
+        _ = spec.arguments, spec.output  # compiled now, so that a bad schema is refused here
+    except RecursionError:
+        raise SchemaError("nested too deep", tool=tool) from None
+    except SchemaError as error:
+        raise SchemaError(f"its JSON Schema is refused: {error}", tool=tool) from None
+    return spec
+
+
+def _checked(spec: ToolSpec) -> ToolSpec:
+    if not (spec.name.strip() and spec.name.isprintable() and spec.description.strip()):
+        raise DefinitionError("a tool needs a printable name and a description", tool=spec.name)
+    if spec.input_schema.get("type") != "object":
+        raise DefinitionError('parameters.type: expected "object"', tool=spec.name)
+    return spec
 
 
 def from_definition(definition: Any, builtins: Handlers, internals: Handlers) -> ToolSpec:
@@ -40,7 +65,7 @@ def from_definition(definition: Any, builtins: Handlers, internals: Handlers) ->
         name=fields["name"],
         description=fields["description"],
         input_schema=fields["parameters"],
-        output_schema=fields.get("output"),
+        output_schema=fields.get("output_schema"),
         handler=handler,
         timeout=fields.get("timeout"),
         tags=tuple(fields.get("tags", ())),
@@ -65,7 +90,7 @@ def _faults(fields: Mapping[str, Any]) -> list[str]:
 def _schema_faults(fields: Mapping[str, Any]) -> list[str]:
     faults = [
         f"{key}: expected a JSON Schema (a mapping), got {_kind(fields[key])}"
-        for key in ("parameters", "output")
+        for key in ("parameters", "output_schema")
         if key in fields and not isinstance(fields[key], Mapping)
     ]
     parameters = fields.get("parameters")
@@ -139,7 +164,7 @@ def _kind(value: Any) -> str:
     if isinstance(value, str):
         return repr(value) if value.strip() else "an empty text"
     if value is None or isinstance(value, bool | int | float):
-        return {None: "null", True: "true", False: "false"}.get(value, str(value))
+        return "null" if value is None else str(value).lower()
     return (
         "a mapping"
         if isinstance(value, Mapping)

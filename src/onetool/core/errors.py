@@ -7,6 +7,7 @@ OneToolError
 ├── ConfigError                the config can't be used: one Mistake for each thing that is wrong
 ├── UnknownProviderError       no such provider format
 └── ToolFailure                a handler's way to fail with its own words, a reason and hints
+    └── BadArguments             … because of an argument that its schema could not rule out
 
 A tool that fails at run time is not an exception but a failed ToolResult: the executor turns whatever a handler
 raises into one. Exceptions are for people who define and configure tools.
@@ -53,6 +54,10 @@ class ToolFailure(OneToolError):  # noqa: N818 - a tool that fails is an outcome
         super().__init__(message)
         self.reason = reason
         self.hints = tuple(hints)
+
+
+class BadArguments(ToolFailure):
+    """Raise this for an argument that the schema could not rule out: the result's code is `invalid_args`."""
 
 
 class Mistake(msgspec.Struct, frozen=True, kw_only=True):

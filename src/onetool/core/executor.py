@@ -7,17 +7,19 @@ The way of a call: find -> allow -> validate -> run within a deadline -> validat
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from inspect import isawaitable
 from time import perf_counter
 from typing import Any, Protocol, cast
 
 from onetool.core.call import Code, ToolCall, ToolError, ToolResult
 from onetool.core.context import CallContext, Environment, current_call
-from onetool.core.errors import SchemaError, ToolFailure
+from onetool.core.errors import BadArguments, SchemaError, ToolFailure
 from onetool.core.event import CallEvent, Recorder
 from onetool.core.nearest import nearest
 from onetool.core.plain import plain
 from onetool.core.secrecy import MASK, masked
+from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.threads import Threads
 
@@ -63,12 +65,18 @@ class Executor:
         self._threads = Threads()
         self._left_behind: set[asyncio.Task[Any]] = set()  # a task that nobody holds may vanish in mid-flight
 
-    async def execute(self, call: ToolCall) -> ToolResult:
-        """Carry the call out. Never raises for what a tool does; being cancelled is the only way out but a result."""
-        started = perf_counter()
+    async def execute(self, call: ToolCall, allowed: Collection[str] | None = None) -> ToolResult:
+        """Carry the call out. Never raises for what a tool does; being cancelled is the only way out but a result.
+
+        `allowed` is this caller's allow-list, where it has one of its own.
+        """
         spec = self._registry.get(call.name)
+        if spec is not None:
+            _prepare(spec)
+        started = perf_counter()
         try:
-            data = await self._carry_out(call, self._permitted(call, spec))
+            spec_to_run = self._permitted(call.name, spec, self._allowed if allowed is None else allowed)
+            data = await self._carry_out(call, spec_to_run)
         except _Fails as failed:
             return self._finish(call, spec, started, error=failed.error)
         except asyncio.CancelledError:
@@ -77,20 +85,18 @@ class Executor:
             raise
         return self._finish(call, spec, started, data=data)
 
-    def _permitted(self, call: ToolCall, spec: ToolSpec | None) -> ToolSpec:
+    def _permitted(self, name: str, spec: ToolSpec | None, allowed: Collection[str] | None) -> ToolSpec:
         if spec is None:
-            raise self._not_found(call.name)
-        if self._allowed is not None and spec.name not in self._allowed:
-            raise _Fails("tool_not_found", f"Tool not allowed here: {spec.name}", reason="denied")
+            raise self._not_found(name, allowed)
+        if allowed is not None and name not in allowed:
+            raise _Fails("tool_not_found", f"Tool not allowed here: {name}", reason="denied")
         if not spec.enabled:
-            raise _Fails("tool_not_found", f"Tool is switched off: {spec.name}", reason="denied")
+            raise _Fails("tool_not_found", f"Tool is switched off: {name}", reason="denied")
         return spec
 
-    def _not_found(self, name: str) -> _Fails:
-        visible = self._registry.names()
-        if self._allowed is not None:
-            visible = [known for known in visible if known in self._allowed]
-        near = nearest(name, visible)
+    def _not_found(self, name: str, allowed: Collection[str] | None) -> _Fails:
+        known = self._registry.names()
+        near = nearest(name, known if allowed is None else [one for one in known if one in allowed])
         suffix = f"; did you mean {' or '.join(near)}?" if near else ""
         return _Fails("tool_not_found", f"Tool not found: {name}{suffix}", hints=tuple(near))
 
@@ -113,7 +119,8 @@ class Executor:
             raise _Fails("execution_error", f"{spec.name} has an unusable schema: {error}") from None
         if problems:
             listed = "; ".join(map(str, problems))
-            raise _Fails("invalid_args", f"Invalid arguments for {spec.name}: {listed}", details=tuple(problems))
+            message = f"Invalid arguments for {spec.name}: {listed}"
+            raise _Fails("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
 
     async def _run_within_deadline(self, call: ToolCall, spec: ToolSpec) -> tuple[Any, BaseException | None]:
         """Wait for the handler as long as it may take and no longer, whether or not it heeds being cancelled."""
@@ -159,9 +166,8 @@ class Executor:
     def _failure(self, call: ToolCall, spec: ToolSpec, error: BaseException) -> _Fails:
         log.debug("%s failed", spec.name, exc_info=error)
         if isinstance(error, ToolFailure):
-            return _Fails(
-                "execution_error", self._clean(str(error), call, spec), reason=error.reason, hints=error.hints
-            )
+            code: Code = "invalid_args" if isinstance(error, BadArguments) else "execution_error"
+            return _Fails(code, self._clean(str(error), call, spec), reason=error.reason, hints=error.hints)
         return _Fails("execution_error", self._clean(_words(error), call, spec))
 
     def _clean(self, message: str, call: ToolCall, spec: ToolSpec) -> str:
@@ -199,6 +205,12 @@ class Executor:
                 record(event)
             except Exception:
                 log.exception("a recorder failed; the call itself is not touched by that")
+
+
+def _prepare(spec: ToolSpec) -> None:
+    """Compile before the clock starts: the first call is not slower than the others. A bad schema is told later."""
+    with suppress(SchemaError):
+        _ = spec.arguments, spec.output
 
 
 def _words(error: BaseException) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from threading import Lock
 from typing import Any
 
-from onetool.core.definition import Handlers, from_definition
-from onetool.core.errors import DefinitionError, DuplicateToolError, SchemaError
+from onetool.core.definition import Handlers, accept
+from onetool.core.errors import DuplicateToolError
 from onetool.core.spec import ToolSpec
 
 
@@ -65,30 +65,14 @@ class Registry(Snapshot):
 
     def register(self, definition: Mapping[str, Any] | ToolSpec) -> ToolSpec:
         """Add a tool. Raises DefinitionError for one that is wrong or whose name is taken; then nothing has changed."""
-        try:
-            spec = self._checked(definition)
-        except RecursionError:
-            raise SchemaError("nested too deep", tool=_name_of(definition)) from None
-        except SchemaError as error:
-            raise SchemaError(f"its JSON Schema is refused: {error}", tool=_name_of(definition)) from None
-        return self.add(spec)
-
-    def _checked(self, definition: Mapping[str, Any] | ToolSpec) -> ToolSpec:
-        if not isinstance(definition, ToolSpec):
-            definition = from_definition(definition, self._builtins, self._internals)
-        elif not (definition.name.strip() and definition.name.isprintable() and definition.description.strip()):
-            raise DefinitionError("a tool needs a printable name and a description", tool=definition.name)
-        elif definition.input_schema.get("type") != "object":
-            raise DefinitionError('parameters.type: expected "object"', tool=definition.name)
-        _ = definition.arguments, definition.output  # compiled now, so that a bad schema is refused here
-        return definition
+        return self.add(accept(definition, self._builtins, self._internals))
 
     def add(self, spec: ToolSpec) -> ToolSpec:
         """Add a tool whose schema we made ourselves and need not check: compiling it can wait for its first call."""
         with self._lock:
             first = self._tools.get(spec.name)
             if first is not None:
-                raise DuplicateToolError(_duplicate(first, spec), tool=spec.name)
+                raise DuplicateToolError(duplicate(first, spec), tool=spec.name)
             self._tools[spec.name] = spec
             self._frozen = None
         return spec
@@ -100,25 +84,33 @@ class Registry(Snapshot):
                 self._frozen = Snapshot(self._tools.copy())
             return self._frozen
 
+    # Another thread may register while somebody reads: what walks over all tools walks over a snapshot.
+
+    def list(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
+        return self.snapshot().list(allowed)
+
+    def names(self) -> Collection[str]:
+        return self.snapshot().names()
+
+    def __iter__(self) -> Iterator[ToolSpec]:
+        return iter(self.snapshot())
+
     def replace(self, specs: Iterable[ToolSpec]) -> None:
         """Swap all tools at once, as a reload does: a reader sees the old set or the new one, never a mixture."""
         tools: dict[str, ToolSpec] = {}
         for spec in specs:
             if spec.name in tools:
-                raise DuplicateToolError(_duplicate(tools[spec.name], spec), tool=spec.name)
+                raise DuplicateToolError(duplicate(tools[spec.name], spec), tool=spec.name)
             tools[spec.name] = spec
         with self._lock:
             self._tools = tools
             self._frozen = None
 
 
-def _name_of(definition: Mapping[str, Any] | ToolSpec) -> str | None:
-    return definition.name if isinstance(definition, ToolSpec) else definition.get("name")
-
-
-def _duplicate(first: ToolSpec, second: ToolSpec) -> str:
+def duplicate(first: ToolSpec, second: ToolSpec) -> str:
+    """What to say of two tools with one name."""
     return (
-        f"Duplicate tool name {first.name!r}: the first one stays ({_shown(first)}), "
+        f"duplicate tool name {first.name!r}: the first one stays ({_shown(first)}), "
         f"the second is refused ({_shown(second)}); rename one of them"
     )
 

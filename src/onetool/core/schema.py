@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from copy import deepcopy
 from itertools import islice
 from typing import Any, cast
 
@@ -31,7 +32,7 @@ class CompiledSchema:
         self._explain_depth = guard(schema)
         self._known = properties_of(schema)
         self._secret = secret_names(schema)
-        self._validator = _compile(close(schema) if closed else dict(schema))
+        self._validator = _compile(close(schema) if closed else schema)
         self.is_valid = self._validator.is_valid
 
     def check(self, value: Any) -> list[Problem]:
@@ -58,7 +59,7 @@ class CompiledSchema:
         raise AssertionError("a value was found invalid and then valid")
 
 
-def _compile(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
+def _compile(schema: Mapping[str, Any]) -> jsonschema_rs.Draft202012Validator:
     try:
         return _validator(schema)
     except ValueError as error:
@@ -67,8 +68,9 @@ def _compile(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
         raise SchemaError(_words(error)) from None
 
 
-def _validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
-    return jsonschema_rs.Draft202012Validator(schema, offline=True, pattern_options=_PATTERNS)
+def _validator(schema: Mapping[str, Any]) -> jsonschema_rs.Draft202012Validator:
+    thawed = deepcopy(dict(schema))  # the validator takes plain lists only
+    return jsonschema_rs.Draft202012Validator(thawed, offline=True, pattern_options=_PATTERNS)
 
 
 def _words(error: ValueError) -> str:
@@ -77,10 +79,10 @@ def _words(error: ValueError) -> str:
     return str(error)
 
 
-def close(schema: Mapping[str, Any]) -> dict[str, Any]:
+def close(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Most schemas say nothing of further properties; for a tool's arguments nothing means none."""
     if "additionalProperties" in schema or "unevaluatedProperties" in schema:
-        return dict(schema)
+        return schema
     keyword = "unevaluatedProperties" if any(name in schema for name in _BORROWING) else "additionalProperties"
     return {**schema, keyword: False}
 

@@ -142,12 +142,11 @@ def _allowed_roots(path: str) -> Iterator["Roots"]:
 
 
 def _configured_folders() -> list[str]:
-    folders = get_config().get("roots", ["."])
-    if isinstance(folders, str):
-        return [folders]
+    configured = get_config().get("roots", ["."])
+    folders = [configured] if isinstance(configured, str) else configured
     if isinstance(folders, Sequence) and all(isinstance(folder, str) and folder for folder in folders):
         return list(folders)
-    raise ToolFailure(f"settings.fs.roots must be a list of folders, but is {folders!r}.", reason="bad_config")
+    raise ToolFailure(f"settings.fs.roots must be a list of folders, but is {configured!r}.", reason="bad_config")
 
 
 def _failure(refused: "Refused", path: str, roots: "Roots | None") -> ToolFailure:

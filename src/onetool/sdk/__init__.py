@@ -1,7 +1,7 @@
-"""What a pack's author imports. A tool is a function with type hints and a docstring; this is for what those can't say."""
+"""What a pack's author imports: a tool is a function with type hints and a docstring, this is for the rest."""
 
-from onetool.core.errors import ToolFailure
+from onetool.core.errors import BadArguments, ToolFailure
 from onetool.sdk.context import get_config, get_secret
 from onetool.sdk.decorators import tool
 
-__all__ = ["ToolFailure", "get_config", "get_secret", "tool"]
+__all__ = ["BadArguments", "ToolFailure", "get_config", "get_secret", "tool"]

@@ -32,7 +32,7 @@ class SearchIndex:
         words = asked(query)
         # A further stage, one that knows meanings, would be blended in here: it too gives each tool 0 to 1.
         scores = {tool: score / (score + FAIR) for tool, score in self._lexical.scores(words).items()}
-        for tool, naming in self._names.named(query, words).items():
+        for tool, naming in self._names.named(query, words.telling).items():
             scores[tool] = naming + scores.get(tool, 0.0)
         return scores
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from onetool.core.spec import ToolSpec
 from onetool.services.search.postings import postings
+from onetool.services.search.query import Asked
 from onetool.services.search.stems import stem
 from onetool.services.search.texts import texts
 from onetool.services.search.vocabulary import Vocabulary
@@ -13,6 +14,10 @@ from onetool.services.search.words import Group
 BEGUN = 0.5  # one that the query only begins
 GUESSED = 0.5  # one that the query may have mistyped
 BESIDES = 0.3  # a part of it, or a longer one, though the tools have the word itself
+TIPPING = 0.05  # an everyday one: it finds nothing, but `get info` is rather get_info than set_info
+
+SHORTEST_BEGUN = 3  # letters; the last word of a query may have fewer, it is still being typed
+MOST_GUESSES = 4  # words: a guess is slow, and nobody mistypes all of a long query
 
 Meaning = tuple[set[str], float]
 """Stems, any of which will do, and what finding one counts."""
@@ -28,19 +33,35 @@ class Lexical:
         self._postings = postings(tools, self._stems)
         self._vocabulary = Vocabulary(words)
 
-    def scores(self, asked: Sequence[Group]) -> dict[int, float]:
+    def scores(self, asked: Asked) -> dict[int, float]:
         """Tool -> a positive number. Tools that share nothing with the query are left out."""
-        scores: dict[int, float] = {}
-        for position, group in enumerate(asked, start=1):
-            for stems, factor in self._meanings(group, last=position == len(asked)):
-                for tool, weight in self._best(stems):
-                    scores[tool] = scores.get(tool, 0.0) + factor * weight
+        scores = self._summed(self._meant(asked.telling)) or self._summed(self._guessed(asked.telling))
+        for word, *_ in asked.everyday:
+            for tool, weight in self._best(self._stems_of([word])):
+                if tool in scores:
+                    scores[tool] += TIPPING * weight
         return scores
+
+    def _summed(self, meanings: Iterable[Meaning]) -> dict[int, float]:
+        scores: dict[int, float] = {}
+        for stems, factor in meanings:
+            for tool, weight in self._best(stems):
+                scores[tool] = scores.get(tool, 0.0) + factor * weight
+        return scores
+
+    def _meant(self, telling: Sequence[Group]) -> Iterator[Meaning]:
+        for position, group in enumerate(telling, start=1):
+            yield from self._meanings(group, last=position == len(telling))
+
+    def _guessed(self, telling: Sequence[Group]) -> Iterator[Meaning]:
+        """The last resort, when not one word was understood."""
+        for word, *_ in telling[:MOST_GUESSES]:
+            yield self._stems_of(self._vocabulary.less_close(word)), GUESSED
 
     def _meanings(self, group: Group, last: bool) -> Iterator[Meaning]:
         word, *parts = group
         if stem(word) not in self._postings:
-            yield from self._parts(parts, last) if parts else self._supposed(word)
+            yield from self._parts(parts, last) if parts else self._supposed(word, last)
             return
         yield {stem(word)}, 1.0
         for part in parts:
@@ -52,9 +73,9 @@ class Lexical:
         for part in parts:
             yield from self._meanings((part,), last)
 
-    def _supposed(self, word: str) -> Iterator[Meaning]:
+    def _supposed(self, word: str, last: bool) -> Iterator[Meaning]:
         """No tool has this word: take it as the start of one, else as a mistyped one."""
-        if begun := self._vocabulary.begun(word):
+        if (last or len(word) >= SHORTEST_BEGUN) and (begun := self._vocabulary.begun(word)):
             yield self._stems_of(begun), BEGUN
         else:
             yield self._stems_of(self._vocabulary.close(word)), GUESSED

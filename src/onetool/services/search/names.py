@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 
 from onetool.services.search.stems import stem
-from onetool.services.search.words import Group, groups, key
+from onetool.services.search.words import Group, key, words
 
 Tools = frozenset[int]
 NONE: Tools = frozenset()
@@ -33,16 +33,16 @@ class Names:
         self._exact = _by(names, lambda name: [name])
         self._spelled = _by(names, lambda name: [key(name)])
         self._parts = _by(names, lambda name: map(key, _BETWEEN_PARTS.split(name)))
-        self._words = _by(names, _words)
-        self._stems = _by(names, lambda name: map(stem, _words(name)))
+        self._words = _by(names, words)
+        self._stems = _by(names, lambda name: map(stem, words(name)))
         self._sorted = sorted(self._words)
 
-    def named(self, query: str, asked: Sequence[Group]) -> dict[int, Naming]:
+    def named(self, query: str, telling: Sequence[Group]) -> dict[int, Naming]:
         """Tool -> the surest way in which the query names it. Tools that it does not name are left out."""
         spelled = key(query)
         ways = (
-            (Naming.BEGUN, self._with_all(asked, last=self._with_begun)),
-            (Naming.WORDS, self._with_all(asked, last=self._with)),
+            (Naming.BEGUN, self._with_all(telling, last=self._with_begun)),
+            (Naming.WORDS, self._with_all(telling, last=self._with)),
             (Naming.PART, self._parts.get(spelled, NONE)),
             (Naming.MENTIONED, self._mentioned(query)),
             (Naming.SPELLED, self._spelled.get(spelled, NONE)),
@@ -50,11 +50,11 @@ class Names:
         )
         return {tool: way for way, tools in ways for tool in tools}
 
-    def _with_all(self, asked: Sequence[Group], last: Callable[[Group], Tools]) -> Tools:
-        if not asked:
+    def _with_all(self, words: Sequence[Group], last: Callable[[Group], Tools]) -> Tools:
+        if not words:
             return NONE
-        tools = last(asked[-1])
-        for group in asked[:-1]:
+        tools = last(words[-1])
+        for group in words[:-1]:
             if not tools:
                 break
             tools = tools & self._with(group)
@@ -72,11 +72,7 @@ class Names:
     def _mentioned(self, query: str) -> Tools:
         """A name of one plain word may be just that word, so only longer ones count."""
         names = (name.strip(_AROUND) for name in query.split())
-        return NONE.union(*(self._exact[name] for name in names if name in self._exact and len(_words(name)) > 1))
-
-
-def _words(name: str) -> list[str]:
-    return [word for group in groups(name) for word in group]
+        return NONE.union(*(self._exact[name] for name in names if name in self._exact and len(words(name)) > 1))
 
 
 def _by(names: Sequence[str], keys: Callable[[str], Iterable[str]]) -> dict[str, Tools]:

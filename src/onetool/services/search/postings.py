@@ -26,8 +26,8 @@ FIELDS = (Field(2.0, 0.3), Field(1.0, 0.5), Field(0.3, 0.7), Field(2.0, 0.3))
 class Posting(NamedTuple):
     """The tools that have one word, in their order, and what the word says for each."""
 
-    tools: array[int]
-    weights: array[float]
+    tools: "array[int]"
+    weights: "array[float]"
 
 
 def postings(tools: Sequence[Texts], stems: Mapping[str, str]) -> dict[str, Posting]:

@@ -1,4 +1,6 @@
-"""What somebody asks for: the words of a query that can tell tools apart."""
+"""What somebody asks for: the words of a query, by how much they tell."""
+
+from typing import NamedTuple
 
 from onetool.services.search.everyday import EVERYDAY
 from onetool.services.search.words import Group, groups
@@ -6,8 +8,16 @@ from onetool.services.search.words import Group, groups
 MOST_WORDS = 64  # nobody describes a task in more; a pasted document must not cost more than a question
 
 
-def asked(query: str) -> list[Group]:
-    """Each word once, in order, without the everyday ones, unless there are no others."""
+class Asked(NamedTuple):
+    """Each word once, in order."""
+
+    telling: list[Group]
+    everyday: list[Group]
+
+
+def asked(query: str) -> Asked:
     every = list(dict.fromkeys(groups(query)))
-    telling = [group for group in every if group[0] not in EVERYDAY]
-    return (telling or every)[:MOST_WORDS]
+    telling = [group for group in every if group[0] not in EVERYDAY][:MOST_WORDS]
+    if not telling:  # `now` or `get me` is all there is to go by
+        return Asked(every[:MOST_WORDS], [])
+    return Asked(telling, [group for group in every if group[0] in EVERYDAY][:MOST_WORDS])

@@ -13,9 +13,9 @@ VOWELS = frozenset("aeiouy")
 ENDINGS = (
     ("ization", "iz", 5), ("isation", "iz", 5), ("ability", "", 5), ("ibility", "", 5), ("ersion", "ert", 5),
     ("ation", "at", 5), ("ment", "", 5), ("ness", "", 4), ("able", "", 4), ("ible", "", 4), ("ance", "", 5),
-    ("ence", "", 5), ("sion", "s", 5), ("tion", "t", 5), ("eed", "eed", 3), ("ful", "", 3), ("ive", "", 4),
-    ("ing", "", 3), ("ity", "", 4), ("ise", "iz", 4), ("ed", "", 3), ("er", "", 3), ("or", "", 3), ("ly", "", 3),
-    ("al", "", 4),
+    ("ence", "", 5), ("sion", "s", 5), ("tion", "t", 5), ("ysis", "ys", 4), ("eed", "eed", 3), ("ful", "", 3),
+    ("ive", "", 4), ("ing", "", 3), ("ity", "", 4), ("ise", "iz", 4), ("ed", "", 3), ("er", "", 3), ("or", "", 3),
+    ("ly", "", 3), ("al", "", 4),
 )  # fmt: skip
 
 
@@ -43,13 +43,15 @@ def _without_ending(word: str) -> str:
 
 
 def _trimmed(word: str) -> str:
-    """Without what stands between the stem and its ending: create/creating, recommendation, run/running, query/queries."""
+    """Without what comes and goes before an ending: creat(e), recommend(at)ion, run(n)ing, query/queries."""
     if word[-1] == "e" and len(word) > SHORTEST:
         word = word[:-1]
     if word.endswith("at") and len(word) > SHORTEST + 3:
         word = word[:-2]
     if word.endswith("iz") and len(word) > SHORTEST + 2:
         word = word[:-1]
+    if word.endswith("yz"):
+        word = word[:-1] + "s"
     if word[-1] == word[-2] and word[-1] not in VOWELS and len(word) > SHORTEST:
         word = word[:-1]
     return word[:-1] + "i" if word[-1] == "y" else word

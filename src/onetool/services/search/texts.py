@@ -6,7 +6,7 @@ from typing import Any
 
 from onetool.core.spec import ToolSpec
 from onetool.services.search.everyday import EVERYDAY
-from onetool.services.search.words import groups
+from onetool.services.search.words import words
 
 Texts = tuple[list[str], ...]
 """The words of one tool, field by field: name, description, parameters, tags."""
@@ -15,19 +15,15 @@ Texts = tuple[list[str], ...]
 def texts(spec: ToolSpec) -> Texts:
     # Somebody chose each word of a name or a tag: even `get` or `now` may be what tells two tools apart.
     return (
-        _words(spec.name),
+        words(spec.name),
         _telling(spec.description),
         _telling("\n".join(_said_of_parameters(spec.input_schema))),
-        _words("\n".join(spec.tags)),
+        words("\n".join(spec.tags)),
     )
 
 
-def _words(text: str) -> list[str]:
-    return [word for group in groups(text) for word in group]
-
-
 def _telling(text: str) -> list[str]:
-    return [word for group in groups(text) for word in group if word not in EVERYDAY]
+    return [word for word in words(text) if word not in EVERYDAY]
 
 
 def _said_of_parameters(schema: Any) -> Iterator[str]:

@@ -7,10 +7,12 @@ A *group* is one word as it was written, whole first, then its parts: `readFile2
 import re
 import unicodedata
 from collections.abc import Iterator
+from itertools import pairwise
 
 Group = tuple[str, ...]
 
 MOST_TEXT = 20_000  # characters of one text that are looked at: a pasted document is no description
+MOST_PARTS = 16  # of one word: no name has more, but a key or a hash may
 
 # Scripts written without spaces between the words: two neighbouring characters stand for a word.
 UNSPACED = (
@@ -21,32 +23,39 @@ UNSPACED = (
 # Vowel signs and points belong to their word, though `\w` does not know them.
 MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0970-\u0dff"
 
+# Either a run of one kind or of the other.
+RUNS = rf"([{UNSPACED}]+)|((?:(?![{UNSPACED}])[^\W_]|[{MARKS}])+)"
+
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
-_WORD = re.compile(rf"[{UNSPACED}]+|(?:(?![{UNSPACED}])[^\W_]|[{MARKS}])+")
-_UNSPACED = re.compile(f"[{UNSPACED}]")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _PART = re.compile(r"[0-9]+|[A-Z]+s?(?![a-z])|[A-Z]?[^A-Z0-9]+")
 
 
 def groups(text: str) -> Iterator[Group]:
     """The words of a text, in order."""
-    for run in _runs(text):
-        if run.isascii() or not _UNSPACED.match(run):
-            yield _group(run)
+    for unspaced, word in _runs(text):
+        if word:
+            yield _group(word)
         else:
-            yield from _pairs(run)
+            yield from _pairs(unspaced)
+
+
+def words(text: str) -> list[str]:
+    """All of them, wholes and parts alike."""
+    return [word for group in groups(text) for word in group]
 
 
 def key(name: str) -> str:
     """One spelling for all ways to write a name: `brave.web_search`, `Brave Web Search` and `braveWebSearch` agree."""
-    return "".join(_runs(name)).casefold()
+    return "".join(unspaced + word for unspaced, word in _runs(name)).casefold()
 
 
-def _runs(text: str) -> list[str]:
-    """What stands between spaces and signs, cut where the kind of script changes."""
+def _runs(text: str) -> list[tuple[str, str]]:
+    """What stands between spaces and signs: either text without spaces or a word, the other one empty."""
     if text.isascii():
-        return _ASCII_WORD.findall(text, 0, MOST_TEXT)
-    return _WORD.findall(_plain(text[:MOST_TEXT]))
+        return [("", word) for word in _ASCII_WORD.findall(text, 0, MOST_TEXT)]
+    # Not compiled above: that takes longer than everything else here, and plain ASCII never needs it. `re` keeps it.
+    return re.findall(RUNS, _plain(text[:MOST_TEXT]))
 
 
 def _plain(text: str) -> str:
@@ -59,11 +68,11 @@ def _group(word: str) -> Group:
     if whole == word and word.isalpha():
         return (whole,)
     parts = _PART.findall(word)
-    return (whole, *(part.casefold() for part in parts)) if len(parts) > 1 else (whole,)
+    return (whole, *(part.casefold() for part in parts[:MOST_PARTS])) if len(parts) > 1 else (whole,)
 
 
 def _pairs(run: str) -> Iterator[Group]:
     if len(run) == 1:
         yield (run,)
-    for first, second in zip(run, run[1:], strict=False):
-        yield (first + second,)
+    for first, second in pairwise(run):
+        yield (first + second, first, second)

@@ -1,0 +1,197 @@
+"""App: the only place that wires things together.
+
+    app = App.open()                                  # finds its config, loads its tools
+    result = await app.call(ToolCall("1", "time.now"))
+
+Every interface decodes, calls one of these methods, and encodes what comes back.
+"""
+
+import logging
+import os
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from onetool.config import Config, find_config, load_config
+from onetool.core.errors import Mistake
+from onetool.core.registry import Registry, Snapshot, duplicate
+from onetool.core.source import Catalogue
+from onetool.core.spec import Handler, ToolSpec
+from onetool.sources.declared import DeclaredTools
+from onetool.sources.packs import BuiltinPacks, PackFiles
+
+if TYPE_CHECKING:
+    from onetool.core.call import ToolCall, ToolResult
+    from onetool.core.executor import Executor
+    from onetool.services.search import SearchIndex
+    from onetool.services.stats import Stats
+
+log = logging.getLogger("onetool")
+
+
+class App:
+    """A config in force, the tools that it gives, and the services behind them."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.registry = Registry()
+        self.mistakes: tuple[Mistake, ...] = ()
+        self._index: tuple[Snapshot, SearchIndex] | None = None
+        self._load()
+
+    @classmethod
+    def open(cls, config: str | Path | None = None) -> Self:
+        """The app for a config file, or for the one that is found from here. Raises ConfigError if it can't be used."""
+        return cls(load_config(find_config(config)))
+
+    # What there is
+
+    def tools(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
+        """The tools to show, in order; with an allow-list exactly those."""
+        return [spec for spec in self.registry.list(allowed) if spec.enabled and not spec.hidden]
+
+    def info(self, name: str, allowed: Collection[str] | None = None) -> dict[str, Any] | None:
+        """One tool's schemas and run-time facts, or None."""
+        from onetool.core.signature import signature
+
+        spec = self.registry.get(name)
+        if spec is None:
+            return None
+        return {
+            **spec.summary(),
+            "outputSchema": spec.output_schema,
+            "signature": signature(spec),
+            "source": spec.source,
+            "allowed": allowed is None or name in allowed,
+            "enabled": spec.enabled,
+            **(self.stats.facts(name) if self.stats else {}),
+        }
+
+    def search(
+        self, query: str, limit: int = 5, allowed: Collection[str] | None = None
+    ) -> list[tuple[ToolSpec, float]]:
+        """The tools that fit a query best."""
+        from onetool.services.search import SearchIndex
+
+        snapshot = self.registry.snapshot()
+        if self._index is None or self._index[0] is not snapshot:
+            self._index = (snapshot, SearchIndex([spec for spec in snapshot if spec.enabled]))
+        if allowed is None:
+            return self._index[1].search(query, limit)
+        found = self._index[1].search(query, len(snapshot))
+        return [(spec, score) for spec, score in found if spec.name in allowed][:limit]
+
+    def health(self) -> dict[str, Any]:
+        """Whether everything that should be there is there."""
+        import platform
+
+        from onetool import __version__
+
+        status = "degraded" if self.mistakes else "ok"
+        return {
+            "version": __version__,
+            "python": platform.python_version(),
+            "cwd": os.getcwd(),
+            "registry": {
+                "status": status,
+                "tool_count": len(self.registry),
+                "mistakes": [str(m) for m in self.mistakes],
+            },
+        }
+
+    # What it does
+
+    async def call(self, call: "ToolCall", allowed: Collection[str] | None = None) -> "ToolResult":
+        """Run one tool."""
+        return await self.executor.execute(call, allowed)
+
+    def reload(self) -> None:
+        """Read the config and all tools again. A config that can't be used raises, and the old one stays in force."""
+        self.config = load_config(self.config.path)
+        self._load()
+
+    def close(self) -> None:
+        if stats := self.__dict__.get("stats"):  # only if something was recorded or asked
+            stats.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    # How it is wired
+
+    @cached_property
+    def executor(self) -> "Executor":
+        from onetool.core.executor import Executor  # asyncio is not for those who only list tools
+        from onetool.services.telemetry import log_call
+
+        recorders = [log_call, *([self.stats.record] if self.stats else [])]
+        return Executor(self.registry, environment=self, recorders=recorders, redact=self._redact)
+
+    @cached_property
+    def stats(self) -> "Stats | None":
+        if not self.config.stats.enabled:
+            return None
+        from onetool.services.stats import Stats
+
+        return Stats(self.config.home / "stats.db", self.config.stats.retention_days)
+
+    def settings(self, pack: str) -> Mapping[str, Any]:
+        """A pack's settings; `fs` has a section of its own in the config."""
+        own = self.config.settings.get(pack, {})
+        return {"roots": list(self.config.fs.roots), **own} if pack == "fs" else own
+
+    def secret(self, name: str) -> str | None:
+        return self.config.secrets.get(name)
+
+    def _redact(self, text: str) -> str:
+        return self.config.secrets.redact(text)
+
+    def _internals(self) -> dict[str, Handler]:
+        """The services that a declared tool may reach with `implementation: {type: internal, handler: …}`."""
+
+        async def search(query: str, limit: int = 5) -> list[dict[str, Any]]:
+            found = self.search(query, limit)
+            return [{"name": spec.name, "description": spec.description, "score": score} for spec, score in found]
+
+        async def health() -> dict[str, Any]:
+            return self.health()
+
+        def stats(tool: str | None = None) -> dict[str, Any]:
+            return self.stats.facts(tool) if self.stats else {"error": "stats are disabled: stats.enabled is false"}
+
+        return {"search": search, "health": health, "stats": stats}
+
+    def _load(self) -> None:
+        packs = [BuiltinPacks().load(), PackFiles(self.config.packs).load()]
+        functions = {spec.name: spec.handler for catalogue in packs for spec in catalogue.tools if spec.handler}
+        declared = DeclaredTools(self.config.tools, functions, self._internals()).load()
+        tools, mistakes = _united([*packs, declared])
+        self.registry.replace(tools)
+        self.mistakes = mistakes
+        for mistake in (*self.config.warnings, *mistakes):
+            level = logging.ERROR if mistake.severity == "error" else logging.WARNING
+            log.log(level, "%s", mistake)
+
+
+def _united(catalogues: Iterable[Catalogue]) -> tuple[list[ToolSpec], tuple[Mistake, ...]]:
+    """All tools under their names. Where two have one name the first stays, and both are named."""
+    tools: dict[str, ToolSpec] = {}
+    mistakes: list[Mistake] = []
+    for catalogue in catalogues:
+        mistakes += catalogue.mistakes
+        for spec in catalogue.tools:
+            if spec.name in tools:
+                mistakes.append(Mistake(message=duplicate(tools[spec.name], spec), key=spec.name))
+            else:
+                tools[spec.name] = spec
+    return list(tools.values()), tuple(mistakes)

@@ -1,0 +1,38 @@
+"""A config file -> Config, or a ConfigError with everything that is wrong."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from onetool.config.find import state_home
+from onetool.config.model import Config, Keys
+from onetool.config.node import Findings, in_order
+from onetool.config.shape import read_fields
+from onetool.core.errors import ConfigError
+from onetool.services.secrets import Secrets
+
+
+def load_config(path: Path | None, *, env: Mapping[str, str] = os.environ) -> Config:
+    """The config of this file and those it includes; without a file, the defaults."""
+    if path is None:
+        return Config(home=state_home(None, env), secrets=Secrets(env=env))
+
+    from onetool.config.include import read_files  # here, because a start without a file need not load the YAML parser
+    from onetool.config.placeholders import fill
+    from onetool.config.secret_values import read_secrets
+
+    path = Path(path).absolute()
+    findings = Findings()
+    root, included = read_files(path, findings)
+    secrets = read_secrets(root.value.pop("secrets", None), env, findings)
+    values = read_fields(fill(root, secrets, findings), Keys, findings)
+    if findings.errors or secrets is None:
+        raise ConfigError(in_order(findings.errors))
+    return Config(
+        **values,
+        include=included,
+        secrets=secrets,
+        path=path,
+        home=state_home(path, env),
+        warnings=in_order(findings.warnings),
+    )

@@ -1,0 +1,179 @@
+"""Every key of the config: its type, its default and its limits. How it is read follows from this."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import UNSET, Meta
+
+from onetool.config.node import Findings, Node
+from onetool.config.shape import plain
+from onetool.core.errors import Mistake
+from onetool.services.secrets import Secret, Secrets
+
+Count = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+Name = Annotated[str, Meta(min_length=1)]
+Port = Annotated[int, Meta(ge=0, le=65535)]  # 0 lets the system choose one
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """One entry of `tools`, as it was written. A wrong one spoils itself alone, so it is not checked here."""
+
+    definition: Any
+    file: str
+    line: int
+    index: int  # its place in the list of its own file
+    mistakes: tuple[Mistake, ...] = ()
+
+    @classmethod
+    def from_node(cls, node: Node, findings: Findings) -> "Declared":
+        own = Findings()
+        definition = plain(node, own)
+        findings.add(own.warnings)
+        return cls(definition, node.file, node.line, int(node.path[-1]), tuple(own.errors))
+
+
+class Fs(msgspec.Struct, frozen=True, kw_only=True):
+    """What the `fs` pack may touch. Roots are relative to the working folder, and so kept as written."""
+
+    roots: tuple[Name, ...] = (".",)
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """An MCP server to borrow tools from: a command to start, or a url. Blocks are pasted from elsewhere."""
+
+    lenient: ClassVar[bool] = True
+
+    type: str | None = None  # the transport's name, as other clients' blocks give it
+    command: Name | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, Secret] = {}
+    cwd: Path | None = None
+    url: Name | None = None
+    headers: dict[str, Secret] = {}
+    auth: dict[str, Secret] | Secret | None = None
+    timeout: Seconds | None = None
+    enabled: bool = True
+    tools: tuple[str, ...] | None = None  # only these; None is all
+    prefix: str | None = None
+    pin: bool = True  # tell when a tool's definition has changed
+
+    def problems(self) -> Iterator[tuple[str, str, str | None]]:
+        if self.command and self.url:
+            yield "url", "a server has a command or a url, not both", "remove one of them"
+        if not self.command and not self.url:
+            yield "", "a server needs a command or a url", "add command: … or url: …"
+
+
+class Param(msgspec.Struct, frozen=True, kw_only=True):
+    """A parameter of a snippet. Without a default it must be given."""
+
+    type: Literal["string", "integer", "number", "boolean", "array", "object"] = "string"
+    default: Any = UNSET
+    description: str = ""
+
+
+class Snippet(msgspec.Struct, frozen=True, kw_only=True):
+    """A template of code, used as `$name key=value`."""
+
+    description: str = ""
+    params: dict[str, Param] = {}
+    body: str
+
+
+class Topic(msgspec.Struct, frozen=True, kw_only=True):
+    """Where `ot.notify` writes messages whose topic matches."""
+
+    pattern: Name
+    file: Path
+
+
+class AllowedHost(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A host that HTTP tools may call. In the file a text alone will do."""
+
+    shorthand: ClassVar[str] = "host"
+
+    host: Name
+    allow_private: bool = False
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one `run`."""
+
+    timeout_s: Seconds = 30.0
+    memory_mb: Count = 256
+    max_calls: Count = 1000
+    max_output_bytes: Count = 1024 * 1024
+    typecheck: bool = False
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """Results that are too large to send whole are kept behind a handle."""
+
+    inline_bytes: Count = 16 * 1024
+    ttl_s: Seconds = 3600.0
+    max_total_mb: Count = 512
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    enabled: bool = True
+    retention_days: Count = 90
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """The model behind `onetool ask`. Its key is a secret: see `onetool auth`."""
+
+    provider: Literal["openai", "ollama", "gemini", "anthropic"] | None = None
+    model: Name | None = None
+    base_url: Name | None = None
+    max_steps: Count = 8
+
+
+class Http(msgspec.Struct, frozen=True, kw_only=True):
+    """Where `onetool serve` listens."""
+
+    host: Name = "127.0.0.1"
+    port: Port = 8765
+    token: Annotated[Secret, Meta(min_length=1)] | None = None  # an empty one would let everybody in
+
+
+class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "allowedHosts"}):
+    """What a config file may say.
+
+    How files that include each other add up follows from the types: tuples are joined, dicts united, the rest is set
+    once. `include` and `secrets` are read before the others, and hold what came of that.
+    """
+
+    tools: tuple[Declared, ...] = ()
+    include: tuple[Path, ...] = ()  # every file that was included, directly or not
+    packs: tuple[Path, ...] = ()
+    settings: dict[str, dict[str, Any]] = {}
+    fs: Fs = Fs()
+    menu: Literal["run", "search", "direct"] = "run"
+    watch: bool = False
+    servers: dict[str, Server] = {}
+    aliases: dict[str, str] = {}
+    snippets: dict[str, Snippet] = {}
+    secrets: Secrets = msgspec.field(default_factory=Secrets)
+    prompts: Path | None = None
+    topics: tuple[Topic, ...] = ()
+    allowed_hosts: tuple[AllowedHost, ...] = ()
+    run: Run = Run()
+    results: Results = Results()
+    stats: Stats = Stats()
+    ask: Ask = Ask()
+    http: Http = Http()
+
+
+class Config(Keys, frozen=True, kw_only=True):
+    """The config in force. `home` is where state lives: stats, results, bundles."""
+
+    path: Path | None = None
+    home: Path
+    warnings: tuple[Mistake, ...] = ()
+
+    def __repr__(self) -> str:
+        # Secrets hide themselves, but one may have become part of a path or a number.
+        return self.secrets.redact(super().__repr__())

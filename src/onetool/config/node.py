@@ -1,0 +1,81 @@
+"""One value of a config file that knows where it stands, and the findings that are made about such values."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from onetool.core.errors import Mistake
+
+_PLAIN_KEY = re.compile(r"[\w-]+\Z")
+
+
+class Broken:
+    """Stands where a value could not be read. What is wrong with it is in the node's mistakes."""
+
+    def __repr__(self) -> str:
+        return "BROKEN"
+
+
+BROKEN = Broken()
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A scalar, a list of nodes, or nodes by key.
+
+    It carries the mistakes made in writing it down (a key twice, an unknown tag): whoever reads the node reports them,
+    because what they mean differs. Inside of one declared tool they spoil that tool alone.
+    """
+
+    value: Any
+    file: str
+    line: int
+    path: tuple[str | int, ...] = ()
+    trap: str | None = None  # advice, where an older YAML would have read the value otherwise
+    written: str | None = None  # what stood here before secrets were filled in
+    mistakes: tuple[Mistake, ...] = ()
+
+    @property
+    def key(self) -> str | None:
+        """The path as a person writes it: tools[2].name"""
+        return dotted(self.path) or None
+
+    def mistake(self, message: str, hint: str | None = None, severity: str = "error") -> Mistake:
+        return Mistake(message=message, file=self.file, line=self.line, key=self.key, hint=hint, severity=severity)
+
+
+class Findings:
+    """What was found wrong so far. Reading goes on after a mistake, so that people hear of all of them at once."""
+
+    def __init__(self) -> None:
+        self.errors: list[Mistake] = []
+        self.warnings: list[Mistake] = []
+
+    def add(self, mistakes: Iterable[Mistake]) -> None:
+        for mistake in mistakes:
+            (self.warnings if mistake.severity == "warning" else self.errors).append(mistake)
+
+    def error(self, node: Node, message: str, hint: str | None = None) -> None:
+        self.add([node.mistake(message, hint)])
+
+    def warn(self, node: Node, message: str, hint: str | None = None) -> None:
+        self.add([node.mistake(message, hint, severity="warning")])
+
+
+def in_order(mistakes: Iterable[Mistake]) -> tuple[Mistake, ...]:
+    """By place, each once: an anchor that is used three times brings its mistake three times."""
+    once = {(mistake.file, mistake.line, mistake.message): mistake for mistake in reversed(list(mistakes))}
+    return tuple(sorted(once.values(), key=lambda mistake: (mistake.file or "", mistake.line or 0, mistake.key or "")))
+
+
+def dotted(path: Iterable[str | int]) -> str:
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif _PLAIN_KEY.match(part):
+            text += f".{part}" if text else part
+        else:
+            text += f'["{part}"]'
+    return text

@@ -1,0 +1,63 @@
+"""`${NAME}` in the values of a config -> the secret of that name. One pass: a secret that contains `${…}` is data."""
+
+import re
+
+from msgspec.structs import replace
+
+from onetool.config.mend import NAME
+from onetool.config.node import BROKEN, Findings, Node
+from onetool.core.nearest import did_you_mean
+from onetool.services.secrets import Secret, Secrets
+
+# Texts of these are for others to read, who have their own `${…}` or none at all.
+UNTOUCHED = {"tools", "snippets", "aliases", "prompts", "allowedHosts"}
+
+_PLACEHOLDER = re.compile(r"\$\{(" + NAME + r")\}")
+_OTHER = re.compile(r"\$\{[^}]*\}")
+
+
+def fill(root: Node, secrets: Secrets | None, findings: Findings) -> Node:
+    """The root with secrets filled in. None says that they could not be read, which was told already."""
+    filler = _Filler(secrets, findings)
+    values = {key: node if key in UNTOUCHED else filler.node(node) for key, node in root.value.items()}
+    return replace(root, value=values)
+
+
+class _Filler:
+    def __init__(self, secrets: Secrets | None, findings: Findings) -> None:
+        self.secrets = secrets
+        self.findings = findings
+
+    def node(self, node: Node) -> Node:
+        if isinstance(node.value, dict):
+            return replace(node, value={key: self.node(item) for key, item in node.value.items()})
+        if isinstance(node.value, list):
+            return replace(node, value=[self.node(item) for item in node.value])
+        if isinstance(node.value, str) and "${" in node.value:
+            return self._text(node, node.value)
+        return node
+
+    def _text(self, node: Node, text: str) -> Node:
+        names = list(dict.fromkeys(_PLACEHOLDER.findall(text)))
+        for other in _OTHER.findall(_PLACEHOLDER.sub("", text)):
+            self.findings.warn(node, f"{other} stays as it is", "only ${NAME} is replaced, by the secret of that name")
+        if not names:
+            return node
+        if self.secrets is None:
+            return replace(node, value=BROKEN)
+        values = {name: self.secrets.get(name) for name in names}
+        for name in names:
+            if values[name] is None:
+                self._missing(node, name, self.secrets)
+        if None in values.values():
+            return replace(node, value=BROKEN)
+        filled = _PLACEHOLDER.sub(lambda match: values[match[1]] or "", text)
+        return replace(node, value=Secret(filled, shown=text), written=text)
+
+    def _missing(self, node: Node, name: str, secrets: Secrets) -> None:
+        file = (
+            f"add it to {secrets.file}" if secrets.file else "name a file with `secrets: secrets.yaml` and add it there"
+        )
+        hint = f"set the environment variable {name}, or {file}"
+        near = did_you_mean(name, secrets.names())
+        self.findings.error(node, f"the secret {name} is not set", f"{near} Else {hint}" if near else hint)

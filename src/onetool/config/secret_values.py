@@ -1,0 +1,56 @@
+"""What the key `secrets` says -> Secrets. No message from here repeats a value."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from onetool.config.include import placed
+from onetool.config.node import BROKEN, Findings, Node
+from onetool.config.placeholders import fill
+from onetool.config.shape import BAD, read
+from onetool.config.source import Refused
+from onetool.config.yaml_nodes import read_yaml
+from onetool.services.secrets import Secrets, too_open
+
+
+def read_secrets(node: Node | None, env: Mapping[str, str], findings: Findings) -> Secrets | None:
+    """The secrets of the file or mapping, and of the environment. None when something is wrong with the first."""
+    if node is None or node.value is None:
+        return Secrets(env=env)
+    if isinstance(node.value, dict):
+        findings.warn(node, "secrets stand in the config itself", "better keep them in a file: secrets: secrets.yaml")
+        values = _values(node, findings)
+        return None if values is None else Secrets(values, env=env)
+    # The file's own name can only come from the environment.
+    named = fill(Node(value={"secrets": node}, file=node.file, line=1), Secrets(env=env), findings).value["secrets"]
+    path = read(named, Path, findings)
+    return None if path is BAD else _from_file(path, node, env, findings)
+
+
+def _from_file(path: Path, entry: Node, env: Mapping[str, str], findings: Findings) -> Secrets | None:
+    command = too_open(path)
+    if command:
+        findings.error(entry, f"others than its owner may read or write {path}", f"run: {command}")
+        return None
+    try:
+        root = read_yaml(path)
+    except Refused as refused:
+        findings.add([placed(refused, path, entry)])
+        return None
+    if root.value is None:
+        return Secrets(env=env, file=path)
+    values = _values(root, findings)
+    return None if values is None else Secrets(values, env=env, file=path)
+
+
+def _values(node: Node, findings: Findings) -> dict[str, str] | None:
+    findings.add(node.mistakes)
+    if not isinstance(node.value, dict):
+        if node.value is not BROKEN:
+            findings.error(node, "expected a mapping of names to texts", "write NAME: value")
+        return None
+    for entry in node.value.values():
+        findings.add(entry.mistakes)
+        if not isinstance(entry.value, str) and entry.value is not BROKEN:
+            findings.error(entry, "a secret must be a text", "quote it")
+    values = {key: entry.value for key, entry in node.value.items()}
+    return values if all(isinstance(value, str) for value in values.values()) else None

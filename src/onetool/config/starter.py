@@ -1,0 +1,71 @@
+"""The config that `onetool init` writes."""
+
+STARTER = """\
+# OneTool's config. Every key has a default, so this file may be empty.
+# Lines that begin with "#" and no space are settings to uncomment; `onetool check` tells you what is wrong.
+
+# Tools declared right here. This one always gives the same answer: try  onetool tools invoke weather
+tools:
+  - name: weather
+    description: The weather of today, made up
+    type: function
+    handler: weather
+    parameters: {type: object, properties: {}}
+    implementation: {type: mock, mock_response: {celsius: 21, sky: clear}}
+
+# More config files, packs of Python tools (folders or files), and settings for packs by name.
+#include: [more.yaml]
+#packs: [./packs]
+#settings: {brave: {timeout: 10}}
+
+# The folders that fs.read_file and fs.list_dir may see, relative to where you start OneTool.
+#fs: {roots: [.]}
+
+# What agents see: run (one tool that runs code), search (find and call), or direct (every tool by itself).
+#menu: run
+
+# Reload when files change.
+#watch: false
+
+# MCP servers to borrow tools from: a command to start, or a url. `tools` picks some; `pin` tells when one changes.
+#servers:
+#  clock: {type: stdio, command: mcp-server-time, args: [], env: {TZ: UTC}, cwd: ., timeout: 10, enabled: true}
+#  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: {type: bearer, value: "${DOCS_TOKEN}"},
+#         tools: [find], prefix: docs, pin: true}
+
+# Short names for tools, and templates of code ($research topic=tea).
+#aliases: {now: time.now}
+#snippets:
+#  research:
+#    description: Say a topic a few times
+#    params: {topic: {type: string, description: What to say}, count: {type: integer, default: 5}}
+#    body: "[tools.echo(message='{{ topic }}') for _ in range({{ count }})]"
+
+# A file of secrets beside this one (chmod 600), for ${NAME} above and below. The environment is asked after it.
+#secrets: secrets.yaml
+
+# Instructions for packs, and files where ot.notify writes.
+#prompts: prompts.yaml
+#topics: [{pattern: "notes*", file: notes.yaml}]
+
+# Hosts that HTTP tools of bundles may call; none unless they are named here.
+#allowedHosts: [api.example.com, {host: "localhost:9000", allowPrivate: true}]
+
+# Limits of the code in `run`, and of the results that are kept behind a handle.
+#run: {timeout_s: 30, memory_mb: 256, max_calls: 1000, max_output_bytes: 1048576, typecheck: false}
+#results: {inline_bytes: 16384, ttl_s: 3600, max_total_mb: 512}
+
+# Counts of calls, kept on this machine.
+#stats: {enabled: true, retention_days: 90}
+
+# The model of `onetool ask`: openai, ollama, gemini or anthropic. Keys: onetool auth set openai
+#ask: {provider: openai, model: gpt-x, base_url: "http://127.0.0.1:8000/v1", max_steps: 8}
+
+# Where `onetool serve` listens. Any host but this machine needs a token.
+#http: {host: 127.0.0.1, port: 8765, token: "${ONETOOL_TOKEN}"}
+"""
+
+
+def starter_config() -> str:
+    """A config to begin with: one tool that works, and every other key as a comment with its reason."""
+    return STARTER

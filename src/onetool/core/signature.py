@@ -1,0 +1,57 @@
+"""A tool's signature in one line, for people and models: `fs.read_file(path: str, maxBytes: int = 204800)`."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from onetool.core.spec import ToolSpec
+
+_TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+_LONGEST_DEFAULT = 40
+
+
+def signature(spec: ToolSpec) -> str:
+    """Required parameters come first and without a default; optional ones show theirs, or '...' where none is known."""
+    properties = cast(Mapping[str, Any], spec.input_schema.get("properties") or {})
+    required = cast(list[str], spec.input_schema.get("required") or [])
+    order = [name for name in properties if name in required] + [name for name in properties if name not in required]
+    parts = [_parameter(name, properties[name], name in required) for name in order]
+    returns = f" -> {type_name(spec.output_schema)}" if spec.output_schema else ""
+    return f"{spec.name}({', '.join(parts)}){returns}"
+
+
+def _parameter(name: str, schema: Any, required: bool) -> str:
+    text = f"{name}: {type_name(schema)}"
+    return text if required else f"{text} = {_default(schema)}"
+
+
+def _default(schema: Any) -> str:
+    if isinstance(schema, Mapping) and "default" in schema:
+        text = repr(cast(Mapping[str, Any], schema)["default"])
+        if len(text) <= _LONGEST_DEFAULT:
+            return text
+    return "'...'"
+
+
+def type_name(schema: Any) -> str:
+    """A JSON Schema as the type hint that says about the same."""
+    if not isinstance(schema, Mapping):
+        return "Any"
+    fields = cast(Mapping[str, Any], schema)
+    if "enum" in fields:
+        return f"Literal[{', '.join(map(repr, fields['enum']))}]" if len(fields["enum"]) <= 8 else "str"
+    for word in ("anyOf", "oneOf"):
+        if isinstance(fields.get(word), list):
+            return _union(map(type_name, fields[word]))
+    kind = fields.get("type")
+    if isinstance(kind, list):
+        return _union(type_name({**fields, "type": one}) for one in cast(list[str], kind))
+    if kind == "array":
+        return f"list[{type_name(fields['items'])}]" if fields.get("items") else "list"
+    if kind == "object" or "$ref" in fields:  # what is worth a definition of its own is an object, near enough
+        return "dict"
+    return _TYPES.get(str(kind), "Any")
+
+
+def _union(names: Iterable[str]) -> str:
+    unique = dict.fromkeys(names)
+    return "Any" if "Any" in unique else " | ".join(unique) or "Any"

@@ -1,0 +1,50 @@
+"""`onetool check`: everything that is wrong with the config and the tools, in one list."""
+
+import click
+import msgspec
+
+from onetool.core.errors import ConfigError, Mistake
+from onetool.interfaces.cli.options import data_options, open_app
+from onetool.interfaces.cli.output import print_json, print_table, wants_json
+
+
+@click.command()
+@data_options
+@click.pass_context
+def check(ctx: click.Context, as_json: bool) -> None:
+    """Check the config and every tool. Exit code 1 when something is wrong."""
+    import logging
+
+    logging.getLogger("onetool").setLevel(logging.CRITICAL)  # it would say the same again, line by line
+    summary, mistakes = _inspect(ctx)
+    if wants_json(as_json):
+        print_json([msgspec.to_builtins(mistake) for mistake in mistakes])
+    else:
+        _print(summary, mistakes)
+    ctx.exit(1 if any(mistake.severity == "error" for mistake in mistakes) else 0)
+
+
+def _inspect(ctx: click.Context) -> tuple[str, tuple[Mistake, ...]]:
+    try:
+        app = open_app(ctx)
+    except ConfigError as error:
+        return "The config can't be used.", error.mistakes
+    place = app.config.path or "no config file: the defaults are in force"
+    return f"Config: {place}\nTools: {len(app.registry)}", (*app.config.warnings, *app.mistakes)
+
+
+def _print(summary: str, mistakes: tuple[Mistake, ...]) -> None:
+    click.echo(summary)
+    if not mistakes:
+        click.secho("Nothing is wrong.", fg="green")
+        return
+    rows = (
+        (
+            m.severity,
+            f"{m.file or ''}{f':{m.line}' if m.line else ''}",
+            m.key,
+            "\n".join(filter(None, (m.message, m.hint))),
+        )
+        for m in mistakes
+    )
+    print_table(f"{len(mistakes)} to look at", ("", "where", "key", "what"), rows)

@@ -1,0 +1,74 @@
+"""Calling one tool from the command line: read the arguments, make the call, give both back as data."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import click
+import msgspec
+
+from onetool.core.call import ToolCall
+from onetool.core.secrecy import masked
+
+if TYPE_CHECKING:
+    from onetool.app import App
+
+MOST_BYTES = 4 * 1024 * 1024
+
+
+def invoke_tool(
+    app: "App", name: str, args: dict[str, Any], timeout: float | None, allowed: list[str] | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The call and its result, as JSON types. Secret arguments are masked in what is shown of the call."""
+    call = ToolCall(id=uuid4().hex, name=name, args=args, source="cli", timeout=timeout)
+    result = asyncio.run(app.call(call, allowed))
+    spec = app.registry.get(name)
+    shown = {"id": call.id, "name": name, "args": masked(args, spec.secrets) if spec else args, "source": call.source}
+    return msgspec.to_builtins(shown), result.to_dict()
+
+
+def read_args(text: str) -> dict[str, Any]:
+    """--args: JSON itself, `@file`, or `-` for standard input."""
+    where, source = _source(text)
+    try:
+        args = json.loads(source)
+    except json.JSONDecodeError as error:
+        raise click.BadParameter(_where_it_breaks(where, source, error), param_hint="--args") from None
+    except RecursionError:
+        raise click.BadParameter(f"{where} is nested too deep.", param_hint="--args") from None
+    if not isinstance(args, dict):
+        message = f'{where} is not an object; write the arguments by name, like {{"path": "."}}.'
+        raise click.BadParameter(message, param_hint="--args")
+    return args
+
+
+def _source(text: str) -> tuple[str, str]:
+    if text == "-":
+        return "standard input", _limited(sys.stdin.buffer.read(MOST_BYTES + 1), "standard input")
+    if not text.startswith("@"):
+        return "it", text
+    file = Path(text[1:])
+    try:
+        with file.open("rb") as stream:
+            return str(file), _limited(stream.read(MOST_BYTES + 1), str(file))
+    except OSError as error:
+        raise click.BadParameter(f"can't read {file}: {error.strerror}.", param_hint="--args") from None
+
+
+def _limited(data: bytes, where: str) -> str:
+    if len(data) > MOST_BYTES:
+        raise click.BadParameter(f"{where} is larger than {MOST_BYTES // 1024**2} MiB.", param_hint="--args")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"{where} is not UTF-8 (byte {error.start}).", param_hint="--args") from None
+
+
+def _where_it_breaks(where: str, source: str, error: json.JSONDecodeError) -> str:
+    line = source.splitlines()[error.lineno - 1] if source.strip() else ""
+    start = max(0, error.colno - 31)
+    pointer = f"\n  {line[start : start + 60]}\n  {' ' * (error.colno - 1 - start)}^" if line else ""
+    return f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.{pointer}"

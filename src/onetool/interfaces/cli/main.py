@@ -1,0 +1,84 @@
+"""The root of the command line. Each command's module is imported when that command is used, and not before."""
+
+import os
+import sys
+from importlib import import_module
+from typing import Any, ClassVar, NoReturn
+
+import click
+
+from onetool.core.errors import ConfigError, OneToolError
+
+
+class LazyGroup(click.Group):
+    """A group whose commands live in modules of their own."""
+
+    commands_in: ClassVar[dict[str, str]] = {
+        "tools": "onetool.interfaces.cli.tools:tools",
+        "check": "onetool.interfaces.cli.check:check",
+        "init": "onetool.interfaces.cli.init:init",
+        "completion": "onetool.interfaces.cli.completion:completion",
+    }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands_in)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.commands_in:
+            return None
+        module, _, attribute = self.commands_in[cmd_name].partition(":")
+        return getattr(import_module(module), attribute)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise _with_near_names(error, args, self.commands_in) from None
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+@click.option("--config", metavar="FILE", help="The config to use instead of the one that is found from here.")
+@click.option("-v", "--verbose", count=True, help="Log more on standard error: -v calls, -vv everything.")
+@click.version_option(package_name="onetool", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context, config: str | None, verbose: int) -> None:
+    """OneTool: define a tool once, use it from everywhere."""
+    from onetool.services.telemetry import LEVELS, set_up_logging
+
+    ctx.obj = config
+    level = {0: os.environ.get("ONETOOL_LOG", "warning").lower(), 1: "info"}.get(verbose, "debug")
+    if level not in LEVELS:
+        raise click.UsageError(f"ONETOOL_LOG is {level!r}; it can be {', '.join(LEVELS)}.")
+    set_up_logging(level)
+
+
+def run() -> NoReturn:
+    """Run the command line: 0 when it went well, 1 when something failed, 2 for wrong usage or an unusable config."""
+    try:
+        cli(prog_name="onetool", standalone_mode=True)
+    except ConfigError as error:
+        _fail("The config can't be used:", *map(str, error.mistakes), code=2)
+    except OneToolError as error:
+        _fail(f"Error: {error}", code=1)
+    except Exception as error:
+        if os.environ.get("ONETOOL_LOG", "").lower() == "debug":
+            raise
+        _fail(
+            f"Internal error: {type(error).__name__}: {error}",
+            "This is a bug in OneTool. ONETOOL_LOG=debug shows where; please report it.",
+            code=1,
+        )
+    sys.exit(0)
+
+
+def _fail(*lines: str, code: int) -> NoReturn:
+    for line in lines:
+        click.echo(line, err=True)
+    sys.exit(code)
+
+
+def _with_near_names(error: click.UsageError, args: list[str], known: Any) -> click.UsageError:
+    from onetool.core.nearest import did_you_mean
+
+    near = did_you_mean(args[0], known) if args else None
+    return click.UsageError(f"{error.message.rstrip('.')}" + (f"; {near}" if near else "."), ctx=error.ctx)

@@ -1,0 +1,67 @@
+"""Options that many commands take, and the app that they open."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from onetool.app import App
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def data_options(command: F) -> F:
+    """What every command that prints data takes."""
+    command = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")(command)
+    return config_option(command)
+
+
+def config_option(command: F) -> F:
+    return click.option(
+        "--config", metavar="FILE", expose_value=False, callback=_keep_config, help="The config to use."
+    )(command)
+
+
+def allow_option(command: F) -> F:
+    return click.option(
+        "--tool-allow", "allowed", metavar="NAMES", callback=_names, help="Only these tools: names with commas between."
+    )(command)
+
+
+def open_app(ctx: click.Context, allowed: list[str] | None = None) -> "App":
+    """The app for the config that was asked for. Names in the allow-list that match nothing are told."""
+    from onetool.app import App
+
+    app = ctx.with_resource(App.open(ctx.find_root().obj))
+    for name in app.registry.unmatched(allowed or ()):
+        from onetool.core.nearest import did_you_mean
+
+        near = did_you_mean(name, app.registry.names())
+        click.echo(f"warning: --tool-allow names no tool: {name}" + (f"; {near}" if near else ""), err=True)
+    return app
+
+
+def complete_tool(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Tool names, for the shell's completion."""
+    from onetool.app import App
+    from onetool.core.errors import OneToolError
+
+    try:
+        return [spec.name for spec in App.open(ctx.find_root().params.get("config")).tools() if incomplete in spec.name]
+    except OneToolError:
+        return []
+
+
+def _keep_config(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.find_root().obj = value
+
+
+def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> list[str] | None:
+    if value is None:
+        return None
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    if not names:
+        raise click.BadParameter("it is empty, which would allow nothing; leave it out to allow every tool.")
+    return names

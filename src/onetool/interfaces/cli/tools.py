@@ -1,0 +1,118 @@
+"""`onetool tools …`: see the tools, look at one, call one, find one, hand them to a model."""
+
+from typing import Any
+
+import click
+
+from onetool.core.spec import ToolSpec
+from onetool.interfaces.cli.options import allow_option, complete_tool, data_options, open_app
+from onetool.interfaces.cli.output import print_json, print_table, wants_json
+
+
+@click.group(no_args_is_help=True)
+def tools() -> None:
+    """List, inspect, call, search and export tools."""
+
+
+@tools.command("list")
+@allow_option
+@data_options
+@click.pass_context
+def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> None:
+    """List the tools."""
+    specs = open_app(ctx, allowed).tools(allowed)
+    if wants_json(as_json):
+        print_json([spec.summary() for spec in specs])
+        return
+    print_table(f"{len(specs)} tools", ("tool", "what it does"), ((spec.name, _in_short(spec)) for spec in specs))
+
+
+@tools.command()
+@click.argument("name", shell_complete=complete_tool)
+@allow_option
+@data_options
+@click.pass_context
+def info(ctx: click.Context, name: str, allowed: list[str] | None, as_json: bool) -> None:
+    """Show one tool: its schemas, and how it has been doing."""
+    app = open_app(ctx, allowed)
+    facts = app.info(name, allowed)
+    if facts is None:
+        raise unknown_tool(name, app.registry.names())
+    if wants_json(as_json):
+        print_json(facts)
+        return
+    schemas = {key: facts.pop(key) for key in ("inputSchema", "outputSchema")}
+    print_table(name, ("", ""), facts.items())
+    print_json({key: schema for key, schema in schemas.items() if schema is not None}, as_json=False)
+
+
+@tools.command()
+@click.argument("name", shell_complete=complete_tool)
+@click.option(
+    "--args", "text", default="{}", metavar="JSON", help="The arguments: JSON, @FILE, or - for standard input."
+)
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="How long it may take.")
+@allow_option
+@data_options
+@click.pass_context
+def invoke(
+    ctx: click.Context, name: str, text: str, timeout: float | None, allowed: list[str] | None, as_json: bool
+) -> None:
+    """Call a tool. Exit code 0 when it went well, 1 when the tool failed, 2 for wrong usage."""
+    from onetool.interfaces.cli.invoke import invoke_tool, read_args
+
+    args = read_args(text)
+    call, result = invoke_tool(open_app(ctx, allowed), name, args, timeout, allowed)
+    print_json({"call": call, "result": result}, as_json)
+    ctx.exit(0 if result["ok"] else 1)
+
+
+@tools.command()
+@click.argument("query", nargs=-1, required=True)
+@click.option("--limit", type=click.IntRange(min=1), default=5, show_default=True, help="How many at the most.")
+@allow_option
+@data_options
+@click.pass_context
+def search(ctx: click.Context, query: tuple[str, ...], limit: int, allowed: list[str] | None, as_json: bool) -> None:
+    """Find tools by what they do."""
+    found = open_app(ctx, allowed).search(" ".join(query), limit, allowed)
+    if wants_json(as_json):
+        print_json([{**spec.summary(), "score": score} for spec, score in found])
+        return
+    rows = ((spec.name, first_line(spec.description), f"{score:.2f}") for spec, score in found)
+    print_table(f"{len(found)} found", ("tool", "what it does", "score"), rows)
+
+
+@tools.command()
+@click.option("--provider", required=True, metavar="NAME", help="openai, ollama, gemini, anthropic or mcp.")
+@click.option("--merge", is_flag=True, help="gemini: all declarations in one object.")
+@allow_option
+@data_options
+@click.pass_context
+def export(ctx: click.Context, provider: str, merge: bool, allowed: list[str] | None, as_json: bool) -> None:
+    """Print the tools as a model's API takes them."""
+    from onetool.core.errors import UnknownProviderError
+    from onetool.formats import provider_tools
+
+    try:
+        exported = provider_tools(open_app(ctx, allowed).tools(allowed), provider, merge=merge)
+    except UnknownProviderError as error:
+        raise click.BadParameter(str(error), param_hint="--provider") from None
+    print_json(exported, as_json)
+
+
+def unknown_tool(name: str, known: Any) -> click.ClickException:
+    from onetool.core.nearest import did_you_mean
+
+    near = did_you_mean(name, known)
+    return click.ClickException(f"Tool not found: {name}" + (f"; {near}" if near else "; see: onetool tools list"))
+
+
+def _in_short(spec: ToolSpec) -> str:
+    from onetool.core.signature import signature
+
+    return f"{first_line(spec.description)}\n{signature(spec).removeprefix(spec.name)}"
+
+
+def first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]

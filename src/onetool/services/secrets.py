@@ -1,0 +1,106 @@
+"""Secrets by name: from the secrets file or mapping first, then from the environment. They never show themselves.
+
+This is not where a file is parsed: who makes a `Secrets` hands it plain text by name.
+"""
+
+import os
+import re
+import shlex
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+SHORTEST = 4  # shorter values would blot out half of an innocent text
+MASK = "***"
+
+
+class Secret(str):
+    """A text to use but not to show: `repr` gives the placeholder that it was written as, or a mask.
+
+    It is the plain text for everyone who uses it. `str(secret)` and formatting give the value; printing a structure
+    that holds one does not.
+    """
+
+    shown: str
+
+    def __new__(cls, value: str, shown: str = MASK) -> Self:
+        secret = super().__new__(cls, value)
+        secret.shown = shown
+        return secret
+
+    def __repr__(self) -> str:
+        return repr(self.shown)
+
+
+class Secrets:
+    """Looks secrets up, and takes them out of texts that leave the house.
+
+    An empty value counts as not set: `TOKEN=` is the usual way to unset a variable, and must not become a token.
+    """
+
+    def __init__(
+        self, values: Mapping[str, str] | None = None, *, env: Mapping[str, str] | None = None, file: Path | None = None
+    ) -> None:
+        self.file = file  # where the values came from, for whoever adds one
+        self._values = dict(values or {})
+        self._env = {} if env is None else env
+        self._seen = set(self._values.values())  # what `redact` knows: all of the file's, and those of env looked up
+        self._pattern: tuple[int, re.Pattern[str] | None] = (-1, None)
+
+    def get(self, name: str) -> str | None:
+        value = self._values.get(name) or self._env.get(name) or None
+        if value:
+            self._seen.add(value)
+        return value
+
+    def names(self) -> list[str]:
+        """Those of the file or mapping. The environment's are not listed: most of it is no secret."""
+        return sorted(self._values)
+
+    def redact(self, text: str) -> str:
+        """The text with every known secret value masked, the longest first, also where it stands escaped."""
+        known = len(self._seen)
+        if self._pattern[0] != known:
+            self._pattern = (known, _pattern_of(tuple(self._seen)))
+        pattern = self._pattern[1]
+        return pattern.sub(MASK, text) if pattern else text
+
+    def __contains__(self, name: object) -> bool:
+        return bool(isinstance(name, str) and (self._values.get(name) or self._env.get(name)))
+
+    def __repr__(self) -> str:
+        return f"Secrets({', '.join(self.names())})"
+
+
+def too_open(file: Path) -> str | None:
+    """The command that mends a secrets file which others may read; None when only its owner can, or there is no file."""
+    if os.name == "nt":  # modes say nothing there
+        return None
+    try:
+        mode = file.stat().st_mode
+    except OSError:
+        return None
+    open_to_others = stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO)
+    return f"chmod 600 {shlex.quote(str(file))}" if open_to_others else None
+
+
+def _pattern_of(values: tuple[str, ...]) -> re.Pattern[str] | None:
+    forms = {form for value in values if len(value) >= SHORTEST for form in _forms(value)}
+    if not forms:
+        return None
+    return re.compile("|".join(re.escape(form) for form in sorted(forms, key=lambda form: (-len(form), form))))
+
+
+def _forms(value: str) -> set[str]:
+    """A value as it may stand in a text: as it is, inside a JSON string, inside a URL."""
+    import json
+    from urllib.parse import quote, quote_plus
+
+    in_json = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    in_url = {
+        quote(value, safe="", errors="replace"),
+        quote(value, errors="replace"),
+        quote_plus(value, errors="replace"),
+    }
+    return {value} | in_json | in_url

@@ -1,0 +1,105 @@
+"""What was called, how often, and how it went. Kept in SQLite, so that several processes can share one file."""
+
+import logging
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from time import time
+from typing import Any
+
+from onetool.core.event import CallEvent
+
+log = logging.getLogger("onetool.stats")
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS calls (
+    at REAL NOT NULL, tool TEXT NOT NULL, source TEXT NOT NULL,
+    ok INTEGER NOT NULL, code TEXT, duration_ms REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS calls_by_tool ON calls (tool, at);
+"""
+_FULL = 500  # calls that may wait in memory
+_BUSY_SECONDS = 5.0
+
+Row = tuple[float, str, str, bool, str | None, float]
+
+
+class Stats:
+    """Counts calls. Recording only appends to a list; the file is written in batches, on close and before a read.
+
+    A file that can't be written is told once, and never fails a call.
+    """
+
+    def __init__(self, file: Path, retention_days: int = 90, now: Callable[[], float] = time) -> None:
+        self._file = file
+        self._retention = retention_days * 86_400
+        self._now = now
+        self._waiting: list[Row] = []
+        self._lock = Lock()
+        self._broken = False
+
+    def record(self, event: CallEvent) -> None:
+        code = event.error.code if event.error else None
+        self._waiting.append((self._now(), event.tool, event.source, event.ok, code, event.duration_ms))
+        if len(self._waiting) >= _FULL:
+            self.flush()
+
+    def flush(self) -> None:
+        with self._lock:
+            rows, self._waiting = self._waiting, []
+            if not rows or self._broken:
+                return
+            try:
+                with closing(self._open()) as database, database:
+                    database.executemany("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?)", rows)
+                    database.execute("DELETE FROM calls WHERE at < ?", (self._now() - self._retention,))
+            except (OSError, sqlite3.Error) as error:
+                self._broken = True
+                log.warning("stats are not kept: %s: %s", self._file, error)
+
+    def facts(self, tool: str | None = None) -> dict[str, Any]:
+        """Run-time facts of one tool, or of all: calls, success_rate (percent), median_ms, last_called."""
+        self.flush()
+        if not self._file.exists():
+            return _facts(0, 0, None, None)
+        try:
+            with closing(self._open()) as database:
+                return _facts(*_measure(database, tool))
+        except (OSError, sqlite3.Error) as error:
+            log.warning("stats can't be read: %s: %s", self._file, error)
+            return _facts(0, 0, None, None)
+
+    def _open(self) -> sqlite3.Connection:
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        database = sqlite3.connect(self._file, timeout=_BUSY_SECONDS)
+        try:
+            database.executescript(_TABLE)
+        except sqlite3.Error:
+            database.close()
+            raise
+        return database
+
+
+def _measure(database: sqlite3.Connection, tool: str | None) -> tuple[int, int, float | None, float | None]:
+    those = "(?1 IS NULL OR tool = ?1)"
+    calls, good, last = database.execute(
+        f"SELECT count(*), coalesce(sum(ok), 0), max(at) FROM calls WHERE {those}",  # noqa: S608 - no input in it
+        (tool,),
+    ).fetchone()
+    middle = database.execute(
+        f"SELECT duration_ms FROM calls WHERE {those} ORDER BY duration_ms LIMIT 1 OFFSET ?2",  # noqa: S608
+        (tool, calls // 2),
+    ).fetchone()
+    return calls, good, middle and middle[0], last
+
+
+def _facts(calls: int, good: int, median: float | None, last: float | None) -> dict[str, Any]:
+    return {
+        "calls": calls,
+        "success_rate": round(100 * good / calls, 1) if calls else None,
+        "median_ms": median,
+        "last_called": datetime.fromtimestamp(last, UTC).isoformat(timespec="seconds") if last else None,
+    }

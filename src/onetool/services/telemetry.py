@@ -1,0 +1,70 @@
+"""Logging: one structured line for an event, on standard error. Plain words when a person reads them."""
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from onetool.core.event import CallEvent
+
+log = logging.getLogger("onetool")
+calls = logging.getLogger("onetool.call")
+
+LEVELS = ("debug", "info", "warning", "error")
+# What a record always has; everything beyond it was given by `extra=` and belongs into the line.
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def set_up_logging(level: str = "warning", stream: TextIO | None = None) -> None:
+    """Send our own log to `stream`; other libraries' logging is theirs."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(PlainFormatter() if handler.stream.isatty() else JsonFormatter())
+    log.handlers = [handler]
+    log.setLevel(level.upper())
+    log.propagate = False
+
+
+def log_call(event: "CallEvent") -> None:
+    """A recorder: every outcome is one event, a span named after the tool."""
+    if not calls.isEnabledFor(logging.INFO):
+        return
+    fields: dict[str, Any] = {
+        "span": event.tool,
+        "call_id": event.call_id,
+        "source": event.source,
+        "ok": event.ok,
+        "duration_ms": event.duration_ms,
+        "call_args": event.args,
+    }
+    if event.error is not None:
+        fields |= {"code": event.error.code, "reason": event.error.reason, "error": event.error.message}
+    calls.info(event.tool, extra=fields)
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as one JSON object on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json  # a start that has nothing to say does not pay for these
+        from datetime import UTC, datetime
+
+        entry: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        entry |= {key: value for key, value in vars(record).items() if key not in _STANDARD}
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False, default=str)
+
+
+class PlainFormatter(logging.Formatter):
+    """A record for a person at a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = f"{record.levelname.lower()}: {record.getMessage()}"
+        if hint := getattr(record, "hint", None):
+            text += f"\n  hint: {hint}"
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text

@@ -1,0 +1,38 @@
+"""Tools that are declared in the config. A bad one is reported with its place in the file; the others work."""
+
+from collections.abc import Iterable
+
+from onetool.core.definition import Handlers, accept
+from onetool.core.errors import DefinitionError, Mistake
+from onetool.core.source import Catalogue
+from onetool.core.spec import ToolSpec
+from onetool.sources.located import Located
+
+
+class DeclaredTools:
+    """Definitions from the config -> tools."""
+
+    name = "config"
+
+    def __init__(self, entries: Iterable[Located], builtins: Handlers, internals: Handlers) -> None:
+        self._entries = tuple(entries)
+        self._builtins = builtins
+        self._internals = internals
+
+    def load(self) -> Catalogue:
+        tools: list[ToolSpec] = []
+        mistakes: list[Mistake] = []
+        for entry in self._entries:
+            if entry.mistakes:
+                mistakes += entry.mistakes
+                continue
+            try:
+                tools.append(accept(entry.definition, self._builtins, self._internals))
+            except DefinitionError as error:
+                mistakes.append(_mistake(entry, error))
+        return Catalogue(tools=tuple(tools), mistakes=tuple(mistakes))
+
+
+def _mistake(entry: Located, error: DefinitionError) -> Mistake:
+    key = f"tools[{entry.index}]" + (f" ({error.tool})" if error.tool else "")
+    return Mistake(message=str(error), file=entry.file, line=entry.line, key=key, hint=error.hint)

@@ -1,0 +1,311 @@
+"""The executor: every outcome is a result, nothing a handler does ends the process, and waiting really stops."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from helpers import executor_for, run
+
+from onetool import Executor, Registry, ToolCall, ToolSpec
+from onetool.core.errors import BadArguments, ToolFailure
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def test_sync_and_async_handlers_alike():
+    async def double_async(n):
+        return 2 * n
+
+    for handler in (lambda n: 2 * n, double_async):
+        result = run(executor_for(handler, NUMBER), n=4)
+        assert (result.ok, result.data, result.error) == (True, 8, None)
+        assert result.meta["tool"] == "t"
+        assert result.meta["source"] == "test"
+        assert result.meta["duration_ms"] >= 0
+
+
+def test_a_sync_handler_runs_in_a_thread_and_sees_the_context_of_its_caller():
+    from contextvars import ContextVar
+
+    var = ContextVar("var", default="unset")
+
+    async def call():
+        var.set("set by the caller")
+        executor = executor_for(lambda: (threading.current_thread() is threading.main_thread(), var.get()))
+        return await executor.execute(ToolCall("1", "t", {}))
+
+    assert asyncio.run(call()).data == (False, "set by the caller")
+
+
+def test_a_sync_handler_may_return_an_awaitable():
+    async def later():
+        return "waited for"
+
+    assert run(executor_for(lambda: later())).data == "waited for"
+
+
+class Rude(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+def _raises(error):
+    def sync():
+        raise error
+
+    async def on_the_loop():
+        raise error
+
+    return sync, on_the_loop
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("no good"), "ValueError: no good"),
+        (KeyError("x"), "KeyError: 'x'"),
+        (SystemExit(3), "the tool tried to end the process (SystemExit: 3)"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (GeneratorExit(), "GeneratorExit"),
+        (asyncio.CancelledError(), "CancelledError"),
+        (StopIteration(1), None),
+        (RecursionError("deep"), "RecursionError: deep"),
+        (Rude(), "Rude"),
+        (ExceptionGroup("two", [ValueError("a"), TypeError("b")]), "a"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_whatever_a_handler_raises_becomes_an_execution_error(error, message):
+    for handler in _raises(error):
+        result = run(executor_for(handler))
+        assert not result.ok
+        assert result.error.code == "execution_error"
+        if message:
+            assert message in result.error.message
+
+
+def test_a_handler_can_fail_in_its_own_words():
+    def handler():
+        raise ToolFailure("the archive is closed on Mondays", reason="source_unavailable", hints=["try on Tuesday"])
+
+    error = run(executor_for(handler)).error
+    assert error.message == "the archive is closed on Mondays"
+    assert (error.code, error.reason, error.hints) == ("execution_error", "source_unavailable", ("try on Tuesday",))
+
+
+def test_a_handler_can_refuse_an_argument():
+    def handler(n):
+        raise BadArguments("n: must be a prime")
+
+    error = run(executor_for(handler, NUMBER), n=4).error
+    assert (error.code, error.message) == ("invalid_args", "n: must be a prime")
+
+
+@pytest.mark.parametrize("kind", ["sync", "async", "async that ignores being cancelled"])
+def test_a_time_out_really_stops_waiting(kind):
+    release = threading.Event()
+
+    async def sleeps():
+        await asyncio.sleep(30)
+
+    async def ignores():
+        for _ in range(4):
+            try:
+                await asyncio.sleep(0.2)
+            except asyncio.CancelledError:
+                continue
+
+    handler = {"sync": lambda: release.wait(30), "async": sleeps, "async that ignores being cancelled": ignores}[kind]
+
+    async def call():
+        executor = Executor(_registry(handler, timeout=0.1))
+        started = time.monotonic()
+        result = await executor.execute(ToolCall("1", "t", {}))
+        return result, time.monotonic() - started
+
+    result, took = asyncio.run(call())
+    release.set()
+    assert took < 3
+    assert (result.error.code, result.error.reason) == ("execution_error", "timeout")
+    assert "0.1 s" in result.error.message
+
+
+def test_the_deadline_is_the_calls_then_the_tools_then_the_default():
+    async def sleeps():
+        await asyncio.sleep(0.3)
+        return "done"
+
+    async def outcome(default, tools, calls):
+        executor = Executor(_registry(sleeps, timeout=tools), timeout=default)
+        return (await executor.execute(ToolCall("1", "t", {}, timeout=calls))).ok
+
+    assert asyncio.run(outcome(0.01, None, None)) is False
+    assert asyncio.run(outcome(0.01, 5, None)) is True
+    assert asyncio.run(outcome(5, 0.01, None)) is False
+    assert asyncio.run(outcome(0.01, 0.01, 5)) is True
+
+
+def test_cancelling_the_call_cancels_the_handler_and_is_recorded():
+    seen, events = [], []
+
+    async def sleeps():
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    async def call():
+        executor = Executor(_registry(sleeps), recorders=[events.append])
+        task = asyncio.create_task(executor.execute(ToolCall("1", "t", {})))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.sleep(0.05)
+
+    asyncio.run(call())
+    assert seen == ["cancelled"]
+    assert [event.error.reason for event in events] == ["cancelled"]
+
+
+def test_a_stuck_thread_keeps_neither_other_calls_nor_the_end_of_the_process_waiting():
+    code = """
+import asyncio, time
+from onetool import Executor, Registry, ToolCall, ToolSpec
+registry = Registry()
+registry.register(ToolSpec(name="stuck", description="hangs", handler=lambda: time.sleep(3600), timeout=0.1))
+registry.register(ToolSpec(name="fine", description="answers", handler=lambda: "fine"))
+async def main():
+    executor = Executor(registry)
+    stuck = [executor.execute(ToolCall(str(n), "stuck", {})) for n in range(40)]
+    results = await asyncio.gather(*stuck, executor.execute(ToolCall("x", "fine", {})))
+    print(sum(result.ok for result in results), results[-1].data)
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.split() == ["1", "fine"]
+
+
+def test_many_calls_at_once_keep_their_own_results():
+    async def call():
+        executor = executor_for(lambda n: (time.sleep(0.001), n)[1], NUMBER)
+        results = await asyncio.gather(*(executor.execute(ToolCall(str(n), "t", {"n": n})) for n in range(300)))
+        return [result.data for result in results]
+
+    assert asyncio.run(call()) == list(range(300))
+
+
+def test_more_calls_than_threads_wait_their_turn():
+    from onetool.core.threads import Threads
+
+    async def call():
+        threads = Threads(most=2)
+        jobs = [threads.run(lambda n: (time.sleep(0.005), n)[1], {"n": n}) for n in range(20)]
+        return await asyncio.gather(*jobs)
+
+    assert asyncio.run(call()) == list(range(20))
+
+
+def test_output_that_its_schema_forbids_is_an_error():
+    spec = ToolSpec(
+        name="t", description="d", handler=lambda: {"c": "warm"},
+        output_schema={"type": "object", "properties": {"c": {"type": "number"}}},
+    )  # fmt: skip
+    registry = Registry()
+    registry.register(spec)
+    error = run(Executor(registry)).error
+    assert (error.code, error.reason) == ("execution_error", "output_invalid")
+    assert "c: expected number" in error.message
+
+
+@pytest.mark.parametrize("value", [object(), lambda: 1, {("a", 1): 2}, 1j, (n for n in range(3))], ids=repr)
+def test_what_is_not_data_does_not_leave_a_tool(value):
+    error = run(executor_for(lambda: value)).error
+    assert (error.code, error.reason) == ("execution_error", "output_invalid")
+
+
+def test_data_that_contains_itself_is_an_error_and_not_a_crash():
+    value = []
+    value.append(value)
+    assert run(executor_for(lambda: value)).error.reason == "output_invalid"
+
+
+def test_common_python_values_become_plain_data():
+    import datetime
+    import enum
+    import pathlib
+    from dataclasses import dataclass
+
+    @dataclass
+    class Point:
+        x: int
+
+    class Colour(enum.Enum):
+        RED = "red"
+
+    value = {1: Point(2), "when": datetime.date(2026, 1, 2), "where": pathlib.Path("a/b"), "c": Colour.RED, "b": b"hi"}
+    expected = {"1": {"x": 2}, "when": "2026-01-02", "where": "a/b", "c": "red", "b": "aGk="}
+    assert run(executor_for(lambda: value)).data == expected
+
+
+def test_arguments_that_are_secrets_are_in_no_event_and_no_message():
+    events = []
+    schema = {"type": "object", "properties": {"user": {"type": "string"}, "api_key": {"type": "string", "maxLength": 9}}}
+
+    def login(user, api_key):
+        raise ValueError(f"{user} can't log in with {api_key}")
+
+    registry = Registry()
+    registry.register(ToolSpec(name="t", description="d", input_schema=schema, handler=login))
+    executor = Executor(registry, recorders=[events.append])
+    for key in ("hunter2", "hunter2-but-too-long"):
+        result = run(executor, user="ann", api_key=key)
+        assert "hunter2" not in repr(result)
+        assert "***" in result.error.message
+    assert "hunter2" not in repr(events)
+    assert events[0].args == {"user": "ann", "api_key": "***"}
+
+
+def test_app_secrets_are_redacted_from_what_a_tool_says():
+    def handler():
+        raise RuntimeError("401 for key s3cr3t")
+
+    executor = Executor(_registry(handler), redact=lambda text: text.replace("s3cr3t", "***"))
+    assert run(executor).error.message == "RuntimeError: 401 for key ***"
+
+
+def test_a_recorder_that_fails_does_not_touch_the_call(caplog):
+    def broken(event):
+        raise RuntimeError("disk full")
+
+    assert run(Executor(_registry(lambda: 1), recorders=[broken])).ok
+    assert "recorder failed" in caplog.text
+
+
+def test_a_tool_without_a_handler_says_so():
+    assert "no handler" in run(executor_for(None)).error.message
+
+
+def test_arguments_that_are_not_an_object():
+    executor = executor_for(lambda: 1)
+    for args in ([], None, "x", 3):
+        result = asyncio.run(executor.execute(ToolCall("1", "t", args)))
+        assert result.error.code == "invalid_args"
+        assert "expected object" in result.error.message
+
+
+def test_arguments_that_are_not_json():
+    result = run(executor_for(lambda n: n, {"type": "object", "properties": {"n": {"type": "array"}}}), n={1, 2})
+    assert result.error.code == "invalid_args"
+    assert "JSON data" in result.error.message
+
+
+def _registry(handler, schema=None, timeout=None):
+    registry = Registry()
+    spec = ToolSpec(name="t", description="d", handler=handler, timeout=timeout)
+    registry.register(spec)
+    return registry
