@@ -1,6 +1,9 @@
 """What several test modules need: small tools, and the shortest way to call them."""
 
 import asyncio
+import os
+import subprocess
+import sys
 
 from onetool import Executor, Registry, ToolCall, ToolSpec
 
@@ -30,3 +33,17 @@ def executor_for(handler, schema=NO_ARGUMENTS, **options):
 def run(executor, name="t", /, **args):
     """Call a tool and wait for the result."""
     return asyncio.run(executor.execute(ToolCall(id="1", name=name, args=args, source="test")))
+
+
+def cli(*args, cwd, stdin=None, env=None):
+    """Run the real command line in a process of its own, piped as a program would run it."""
+    return subprocess.run(
+        [sys.executable, "-m", "onetool", *args],
+        cwd=cwd,
+        input=stdin,
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )

@@ -47,7 +47,7 @@ def test_a_sync_handler_may_return_an_awaitable():
     assert run(executor_for(lambda: later())).data == "waited for"
 
 
-class Rude(Exception):
+class RudeError(Exception):
     def __str__(self):
         raise RuntimeError("no words")
 
@@ -73,7 +73,7 @@ def _raises(error):
         (asyncio.CancelledError(), "CancelledError"),
         (StopIteration(1), None),
         (RecursionError("deep"), "RecursionError: deep"),
-        (Rude(), "Rude"),
+        (RudeError(), "RudeError"),
         (ExceptionGroup("two", [ValueError("a"), TypeError("b")]), "a"),
     ],
     ids=lambda value: type(value).__name__,
@@ -254,7 +254,10 @@ def test_common_python_values_become_plain_data():
 
 def test_arguments_that_are_secrets_are_in_no_event_and_no_message():
     events = []
-    schema = {"type": "object", "properties": {"user": {"type": "string"}, "api_key": {"type": "string", "maxLength": 9}}}
+    schema = {
+        "type": "object",
+        "properties": {"user": {"type": "string"}, "api_key": {"type": "string", "maxLength": 9}},
+    }
 
     def login(user, api_key):
         raise ValueError(f"{user} can't log in with {api_key}")

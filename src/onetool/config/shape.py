@@ -110,7 +110,16 @@ def _advice(node: Node, wanted: Any) -> str | None:
         return "quote it"
     if "list" in kinds and kind == "text":
         return "write a list of one: [value]"
+    if kind == "text" and _kind_without_quotes(node.value) in kinds:
+        return "write it without quotes"
     return node.trap
+
+
+def _kind_without_quotes(text: str) -> str:
+    try:
+        return kind_of(plain_value(text))
+    except ValueError:
+        return "text"
 
 
 def _unwrapped(node: Node, choices: list[Choice]) -> Node:

@@ -81,6 +81,10 @@ def _words(error: ValueError) -> str:
 
 def close(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Most schemas say nothing of further properties; for a tool's arguments nothing means none."""
+    schema = {
+        "properties": {},
+        **schema,
+    }  # without this key the validator does not say which properties were unexpected
     if "additionalProperties" in schema or "unevaluatedProperties" in schema:
         return schema
     keyword = "unevaluatedProperties" if any(name in schema for name in _BORROWING) else "additionalProperties"

@@ -76,14 +76,16 @@ class _Reducer(Folder):
         kinds = [kind for kind in kinds if kind != "null"]
         if kinds == ["object"] and branches_of(flat):
             flat = self.folded(flat)  # alternatives of members; those of any other type only refine it, and go
-        return [self._typed(kind, flat, depth, above) for kind in kinds], nullable
+        inside = depth + 1 if len(kinds) == 1 else depth + 2  # several make a level of their own
+        return [self._typed(kind, flat, inside, above) for kind in kinds], nullable
 
-    def _typed(self, kind: str, flat: Node, depth: int, above: frozenset[str]) -> Node:
+    def _typed(self, kind: str, flat: Node, inside: int, above: frozenset[str]) -> Node:
+        """What the schema says of values of one type; what is inside of them is at the depth `inside`."""
         node = leaf(kind, flat)
         self.spend(sum(map(len, (node.get("pattern", ""), *node.get("enum", ())))) // TEXT_IN_ONE_ROOM)
         if kind == "array":
-            node["items"] = self._items(flat, depth + 1, above)
-        if kind == "object" and (properties := self._properties(flat, depth + 1, above)):
+            node["items"] = self._items(flat, inside, above)
+        if kind == "object" and (properties := self._properties(flat, inside, above)):
             node["properties"] = properties
             if required := [name for name in flat.get("required", ()) if name in properties]:
                 node["required"] = required

@@ -74,7 +74,7 @@ class Secrets:
 
 
 def too_open(file: Path) -> str | None:
-    """The command that mends a secrets file which others may read; None when only its owner can, or there is no file."""
+    """The command that mends a secrets file which others may read; None when they can't, or when there is no file."""
     if os.name == "nt":  # modes say nothing there
         return None
     try:

@@ -1,0 +1,59 @@
+"""The starter config: valid as it is, valid with everything uncommented, and it shows every key."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+
+from onetool.config import Config, starter_config
+from onetool.config.model import Declared, Keys
+from onetool.config.shape import fields_of
+
+
+def keys_of(struct: type[msgspec.Struct]) -> Iterator[str]:
+    for key, field in fields_of(struct).items():
+        yield key
+        for part in parts_of(field.type):
+            if isinstance(part, type) and issubclass(part, msgspec.Struct) and part is not Declared:
+                yield from keys_of(part)
+
+
+def parts_of(wanted: Any) -> Iterator[Any]:
+    yield wanted
+    for part in get_args(wanted):
+        yield from parts_of(part)
+
+
+def test_it_loads_as_it_is(load: Callable[..., Config]) -> None:
+    config = load(starter_config())
+    assert config.warnings == ()
+    (tool,) = config.tools
+    assert tool.mistakes == ()
+    assert tool.definition["name"] == "weather"
+    assert tool.definition["implementation"]["mock_response"] == {"celsius": 21, "sky": "clear"}
+    assert set(tool.definition) == {"name", "description", "type", "handler", "parameters", "implementation"}
+
+
+def test_it_shows_every_key() -> None:
+    keys = set(keys_of(Keys))
+    assert {"allowPrivate", "timeout_s", "max_steps", "prefix", "pattern"} <= keys
+    missing = [key for key in keys if not re.search(rf"(?<!\w){key}:", starter_config())]
+    assert missing == []
+
+
+def test_it_loads_with_every_comment_uncommented(load: Callable[..., Config], write: Callable[..., Path]) -> None:
+    write("", "more.yaml")
+    write("DOCS_TOKEN: abcdef\n", "secrets.yaml")
+    text = re.sub(r"^#(?=[^ ]|  )", "", starter_config(), flags=re.MULTILINE)
+    config = load(text, {"ONETOOL_TOKEN": "sesame"})
+    assert config.warnings == ()
+    assert (config.servers["docs"].auth, config.http.token) == ({"type": "bearer", "value": "abcdef"}, "sesame")
+    assert config.snippets["research"].params["count"].default == 5
+    assert config.aliases == {"now": "time.now"}
+
+
+def test_it_is_short() -> None:
+    assert len(starter_config().splitlines()) < 80
+    assert max(map(len, starter_config().splitlines())) <= 120

@@ -1,0 +1,61 @@
+"""What is not YAML is told in plain words, with line and column, the same by both parsers."""
+
+import time
+
+import pytest
+import yaml
+
+from onetool.config.source import Refused
+from onetool.config.syntax import compose
+
+PARSERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])]
+
+
+@pytest.mark.parametrize("parser", PARSERS, ids=lambda parser: parser.__name__)
+@pytest.mark.parametrize(
+    ("text", "line", "message", "hint"),
+    [
+        ("a:\n\tb: 1\n", 2, "a tab can't stand here, in column 1", "indent with spaces"),
+        ("a:\n  b: 1\n\tc: 2\n", 3, "a tab can't stand here", "indent with spaces"),
+        ("a: @x\n", 1, "'@' can't begin a text, in column 4", "quote"),
+        ("a: b: c\n", 1, "a ':' where no key can stand, in column 5", "quote"),
+        ("a: 1\n b: 2\n", 2, "a ':' where no key can stand", "indentation"),
+        ('a: 1\nb: "x\nc: 2\n', 3, "the quoted text of line 2 is never closed, at the end of the file", "quote"),
+        ("a: 1\nb: [1,\n 2\n", 3, "the bracket of line 2 is never closed, at the end of the file", "bracket"),
+        ("b: {x: 1 {}}\n", 1, "expected ',' or '}', in column 10", "quote"),
+        ("b: [x [], y]\n", 1, "expected ',' or ']', in column 7", "quote"),
+        ("a:\n  - b\n c: d\n", 3, "the line does not fit in with those above it, in column 2", "indentation"),
+        ("- a\nb: c\n", 2, "the line does not fit in with", "indentation"),
+        ("a: *x\n", 1, "'*' refers to an anchor that is not there, in column 4", "quote"),
+        ("a: &x 1\nb: &x 2\n", 2, "the anchor of line 1 is used again", "another name"),
+        ("a: 1\n---\nb: 2\n", 2, "a second document begins here", "one document"),
+        ('a: "C:\\q"\n', 1, "an unknown escape", "single quotes"),
+        ("a: }\n", 1, "'}' can't stand here, in column 4", "quote"),
+        ("[a, b]]\n", 1, "']' can't stand here, in column 7", "brackets"),
+        ("a: !x!y 1\n", 1, "a tag that is not known", "quote"),
+        ("{a: ${}}\n", 1, "expected ',' or '}'", "quote"),
+        ("a: 1\nb\nc: 2\n", None, "", None),
+    ],
+)  # fmt: skip
+def test_syntax_errors(text: str, line: int | None, message: str, hint: str | None, parser: type) -> None:
+    with pytest.raises(Refused) as caught:
+        compose(text, parser)
+    assert message in caught.value.message
+    assert caught.value.line == line or line is None
+    assert (hint or "") in (caught.value.hint or "")
+    assert "\n" not in caught.value.message
+
+
+def test_no_message_repeats_what_may_be_a_password() -> None:
+    for text in ("A: *sesame\n", "A: !sesame!x y\n", "A: &x 1\nB: &x sesame\n", "A: {sesame ${}\n", "A: 'sesame\n"):
+        with pytest.raises(Refused) as caught:
+            compose(text)
+        assert "sesame" not in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_mending_is_bounded() -> None:
+    text = "{" + ",".join(f"k{n}: ${{NAME}}" for n in range(20_000)) + "}"
+    start = time.process_time()
+    with pytest.raises(Refused, match="expected ','"):
+        compose(text)
+    assert time.process_time() - start < 10

@@ -1,0 +1,31 @@
+"""Every test has a home of its own: no test reads or writes the developer's config, state or secrets."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path_factory, monkeypatch):
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("ONETOOL_CONFIG", "ONETOOL_HOME", "ONETOOL_LOG"):
+        monkeypatch.delenv(name, raising=False)
+    return home
+
+
+@pytest.fixture(autouse=True)
+def plain_logging():
+    """The command line sets logging up for its process; the next test starts without."""
+    yield
+    log = logging.getLogger("onetool")
+    log.handlers, log.propagate = [], True
+    log.setLevel(logging.NOTSET)
+
+
+@pytest.fixture(scope="session")
+def live_tools():
+    """527 tools of 70 real MCP servers."""
+    return json.loads((Path(__file__).parent / "data" / "livemcp.json").read_text())["tools"]

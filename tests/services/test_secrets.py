@@ -1,0 +1,97 @@
+"""Secrets: looked up by name, never shown, and taken out of texts."""
+
+import copy
+import pickle
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onetool.services.secrets import MASK, Secret, Secrets, too_open
+
+
+def test_its_own_values_come_before_the_environment() -> None:
+    secrets = Secrets({"A": "of-file"}, env={"A": "of-env", "B": "b-env"})
+    assert (secrets.get("A"), secrets.get("B"), secrets.get("C")) == ("of-file", "b-env", None)
+    assert "A" in secrets
+    assert "B" in secrets
+    assert "C" not in secrets
+    assert 5 not in secrets
+    assert secrets.names() == ["A"]
+
+
+def test_an_empty_value_is_not_set() -> None:
+    secrets = Secrets({"A": "", "B": ""}, env={"A": "of-env", "C": ""})
+    assert (secrets.get("A"), secrets.get("B"), secrets.get("C")) == ("of-env", None, None)
+    assert "C" not in secrets
+
+
+def test_two_know_nothing_of_each_other() -> None:
+    Secrets({"A": "sesame"}).get("A")
+    assert Secrets().redact("sesame") == "sesame"
+
+
+def test_the_repr_shows_names_alone() -> None:
+    assert repr(Secrets({"B": "sesame", "A": "hidden"}, env={"C": "x"})) == "Secrets(A, B)"
+
+
+def test_redact_takes_out_its_own_values_at_once_and_the_environments_when_looked_up() -> None:
+    secrets = Secrets({"A": "sesame"}, env={"B": "of-env"})
+    assert secrets.redact("sesame of-env") == "*** of-env"
+    assert "B" in secrets
+    assert secrets.redact("sesame of-env") == "*** of-env"
+    secrets.get("B")
+    assert secrets.redact("sesame of-env sesame") == "*** *** ***"
+
+
+def test_redact_takes_the_longest_first_and_leaves_short_ones() -> None:
+    secrets = Secrets({"A": "sesame", "B": "sesame-street", "C": "abc", "D": "a.c+"})
+    assert secrets.redact("sesame-street sesame abc a.c+ axcc") == "*** *** abc *** axcc"
+
+
+def test_redact_finds_values_that_were_escaped() -> None:
+    secrets = Secrets({"A": 'a"b\\c\né/ d'})
+    texts = (
+        '"a\\"b\\\\c\\n\\u00e9/ d"',
+        '"a\\"b\\\\c\\né/ d"',
+        "?k=a%22b%5Cc%0A%C3%A9%2F%20d",
+        "?k=a%22b%5Cc%0A%C3%A9%2F+d",
+    )
+    for text in texts:
+        assert secrets.redact(text).strip('"').removeprefix("?k=") == MASK
+
+
+@given(st.lists(st.text(min_size=4), min_size=1, max_size=5), st.text(), st.text())
+def test_no_value_is_left(values: list[str], before: str, after: str) -> None:
+    secrets = Secrets({str(number): value for number, value in enumerate(values)})
+    for value in values:
+        assert value not in secrets.redact(f"{before}{value}{after}").replace(MASK, "\0") or set(value) <= set("\0")
+
+
+def test_nothing_known_nothing_changed() -> None:
+    assert Secrets().redact("a text") == "a text"
+
+
+def test_a_secret_is_a_text_that_does_not_show_itself() -> None:
+    secret = Secret("sesame", shown="${TOKEN}")
+    assert secret == "sesame"
+    assert f"Bearer {secret}" == "Bearer sesame"
+    assert repr({"k": [secret]}) == "{'k': ['${TOKEN}']}"
+    assert repr(Secret("sesame")) == "'***'"
+    for again in (copy.deepcopy(secret), pickle.loads(pickle.dumps(secret))):
+        assert (again, repr(again)) == ("sesame", "'${TOKEN}'")
+
+
+@pytest.mark.skipif(not hasattr(Path, "chmod"), reason="modes say nothing there")
+def test_a_file_is_too_open_when_others_may_read_it(tmp_path: Path) -> None:
+    file = tmp_path / "my secrets.yaml"
+    assert too_open(file) is None
+    file.touch()
+    for mode in (0o600, 0o400, 0o700):
+        file.chmod(mode)
+        assert too_open(file) is None
+    for mode in (0o640, 0o604, 0o660, 0o666):
+        file.chmod(mode)
+        assert too_open(file) == f"chmod 600 '{file}'"
+    assert too_open(tmp_path) is None
