@@ -40,8 +40,10 @@ def test_what_two_files_set_is_refused_and_names_both(
     other = write(
         "\nmenu: run\nhttp: {port: 1}\naliases: {a: x}\nservers: {s: {command: x}}\nsettings: {p: {y: 1}}\n", "b.yaml"
     )
-    text = "include: [b.yaml]\nmenu: run\nhttp: {host: h}\naliases: {a: x}\nservers: {s: {command: x}}\nsettings: {p: {x: 1}}\n"
-    found = mistakes(text)
+    found = mistakes(
+        "include: [b.yaml]\nmenu: run\nhttp: {host: h}\naliases: {a: x}\n"
+        "servers: {s: {command: x}}\nsettings: {p: {x: 1}}\n"
+    )
     assert [(mistake.file, mistake.line, mistake.key) for mistake in found] == [
         (str(other), 2, "menu"), (str(other), 3, "http"), (str(other), 4, "aliases.a"), (str(other), 5, "servers.s"),
         (str(other), 6, "settings.p"),
@@ -95,7 +97,8 @@ def test_mistakes_inside_of_an_included_file_are_told_there(
     found = mistakes("include: [b.yaml, c.yaml, d.yaml]\nfoo: 1\n")
     places = [(Path(mistake.file or "").name, mistake.line, mistake.key) for mistake in found]
     assert places == [
-        ("b.yaml", 1, "menu"), ("b.yaml", 2, "foo"), ("c.yaml", 1, None), ("d.yaml", 1, None), ("onetool.yaml", 2, "foo"),
+        ("b.yaml", 1, "menu"), ("b.yaml", 2, "foo"), ("c.yaml", 1, None), ("d.yaml", 1, None),
+        ("onetool.yaml", 2, "foo"),
     ]  # fmt: skip
 
 

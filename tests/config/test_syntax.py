@@ -1,12 +1,18 @@
 """What is not YAML is told in plain words, with line and column, the same by both parsers."""
 
 import time
+from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
+from onetool.config.node import Findings
+from onetool.config.shape import read
 from onetool.config.source import Refused
 from onetool.config.syntax import compose
+from onetool.config.yaml_nodes import node_of
 
 PARSERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])]
 
@@ -51,6 +57,17 @@ def test_no_message_repeats_what_may_be_a_password() -> None:
         with pytest.raises(Refused) as caught:
             compose(text)
         assert "sesame" not in f"{caught.value.message} {caught.value.hint}"
+
+
+@given(st.text(st.sampled_from("ab1 \n\t:-,?[]{}#&*!|>%@`'\"\\xUu$<=~.é\x85\u2028"), max_size=30))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    for parser in PARSERS:
+        line = 1
+        try:
+            read(node_of(text, "x.yaml", parser), Any, Findings())
+        except Refused as refused:
+            line = refused.line or 0
+        assert 1 <= line <= text.count("\n") + text.count("\x85") + text.count("\u2028") + 1
 
 
 def test_mending_is_bounded() -> None:

@@ -222,7 +222,9 @@ def test_output_that_its_schema_forbids_is_an_error():
     assert "c: expected number" in error.message
 
 
-@pytest.mark.parametrize("value", [object(), lambda: 1, {("a", 1): 2}, 1j, (n for n in range(3))], ids=repr)
+@pytest.mark.parametrize(
+    "value", [object(), lambda: 1, {("a", 1): 2}, 1j, (n for n in range(3))], ids=lambda value: type(value).__name__
+)
 def test_what_is_not_data_does_not_leave_a_tool(value):
     error = run(executor_for(lambda: value)).error
     assert (error.code, error.reason) == ("execution_error", "output_invalid")

@@ -372,6 +372,24 @@ def test_list_vanish(root: Path) -> None:
         worker.join()
 
 
+def test_list_vanish_of_a_folder_that_is_open(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "sub" / "deep").mkdir(parents=True)
+    in_order = confined._sorted_entries
+
+    def delete_first(folder: int, most: int) -> list[os.DirEntry[str]]:
+        (root / "sub" / "deep").rmdir()
+        return in_order(folder, most)
+
+    def look(folder: int, most: int) -> list[os.DirEntry[str]]:
+        found = in_order(folder, most)
+        if [entry.name for entry in found] == ["deep"]:
+            monkeypatch.setattr(confined, "_sorted_entries", delete_first)
+        return found
+
+    monkeypatch.setattr(confined, "_sorted_entries", look)
+    assert [entry["path"] for entry in fs.list_dir(".", recursive=True)] == ["sub", "sub/deep"]
+
+
 # The other pack that tells of folders
 
 
@@ -415,8 +433,11 @@ def test_dotdot_that_leaves_is_denied_even_if_it_comes_back(root: Path, path: st
 
 def test_fifo_does_not_hang(root: Path) -> None:
     os.mkfifo(root / "p")
+    rescue = threading.Timer(2, lambda: os.close(os.open(root / "p", os.O_RDWR)))
+    rescue.start()
     with within(0.1):
         assert refusal("p").reason == "not_a_file"
+    rescue.cancel()
     assert fs.list_dir(".") == [{"path": "p", "type": "other", "size": None}]
 
 
@@ -460,7 +481,9 @@ def test_link_inside(root: Path, target: str) -> None:
     (root / "sub" / "a.txt").write_text("hi")
     (root / "l2").symlink_to("sub/a.txt")
     (root / "l").symlink_to(target.format(root=root))
+    (root / "sub" / "back").symlink_to(root / "l")
     assert fs.read_file("l") == "hi"
+    assert fs.read_file("sub/back") == "hi"
 
 
 def test_a_long_chain_of_links_inside(root: Path) -> None:
@@ -509,6 +532,17 @@ def test_a_folder_swapped_for_a_link_while_reading(root: Path) -> None:
     assert answers <= {"fine", "d/secret.txt", "denied", "not_found", "not_a_directory", "link_loop"}
 
 
+def test_a_link_put_there_behind_the_walks_back(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same race, decided: when the walk looked there was no link, when it opens there is."""
+    (root / "out").symlink_to("..")
+    (root / "l").symlink_to("../secret.txt")
+    monkeypatch.setattr(confined._Walk, "_link", lambda walk, name: None)
+    for path in ("out/secret.txt", "l", "out/"):
+        assert refusal(path).reason in ("link_loop", "not_a_directory")
+    monkeypatch.setattr(confined, "_kind", lambda found: "directory")
+    assert [entry["path"] for entry in fs.list_dir(".", recursive=True)] == ["l", "out"]
+
+
 @linux_only
 def test_a_size_of_zero_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fs, "get_config", lambda: {"roots": [f"/proc/{os.getpid()}"]})
@@ -537,7 +571,6 @@ def test_nothing_stays_open(root: Path) -> None:
     (root / "out").symlink_to("/etc")
     (root / "loop").symlink_to("loop")
     (root / "bin").write_bytes(b"\0")
-    os.mkfifo(root / "fifo")
     wrong = [
         "missing",
         "sub/missing",

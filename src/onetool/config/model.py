@@ -56,9 +56,13 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     auth: dict[str, Secret] | Secret | None = None
     timeout: Seconds | None = None
     enabled: bool = True
+    disabled: bool = False  # other clients' way to say enabled: false; unheeded, it would start what was turned off
     tools: tuple[str, ...] | None = None  # only these; None is all
     prefix: str | None = None
     pin: bool = True  # tell when a tool's definition has changed
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "enabled", self.enabled and not self.disabled)
 
     def problems(self) -> Iterator[tuple[str, str, str | None]]:
         if self.command and self.url:

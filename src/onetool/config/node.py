@@ -65,7 +65,9 @@ class Findings:
 
 def in_order(mistakes: Iterable[Mistake]) -> tuple[Mistake, ...]:
     """By place, each once: an anchor that is used three times brings its mistake three times."""
-    once = {(mistake.file, mistake.line, mistake.message): mistake for mistake in reversed(list(mistakes))}
+    once: dict[tuple[object, ...], Mistake] = {}
+    for mistake in mistakes:
+        once.setdefault((mistake.file, mistake.line, mistake.message), mistake)
     return tuple(sorted(once.values(), key=lambda mistake: (mistake.file or "", mistake.line or 0, mistake.key or "")))
 
 

@@ -7,6 +7,8 @@ import re
 
 from onetool.config.source import Refused
 
+MAX_DIGITS = 1000  # more are no number that anybody wrote, and cost time wherever they go
+
 Scalar = str | int | float | bool | None
 
 PLAIN = "plain"  # stands for the tag of an unquoted scalar: its text decides what it is
@@ -71,15 +73,19 @@ def plain_value(text: str) -> Scalar:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":
         return text
-    if _WHOLE.match(text):
-        return int(text)
+    if _WHOLE.match(text) or _OCTAL.match(text) or _HEX.match(text):
+        return _whole(text)
     if _FLOAT.match(text):
         return float(text)
-    if _OCTAL.match(text) or _HEX.match(text):
-        return int(text, 0)
     if _INFINITE.match(text) or _NAN.match(text):
         return float(text.replace(".", ""))
     return text
+
+
+def _whole(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError("too many digits")
+    return int(text, 0)
 
 
 def trap(text: str) -> str | None:

@@ -22,7 +22,7 @@ def read_secrets(node: Node | None, env: Mapping[str, str], findings: Findings) 
         return None if values is None else Secrets(values, env=env)
     # The file's own name can only come from the environment.
     named = fill(Node(value={"secrets": node}, file=node.file, line=1), Secrets(env=env), findings).value["secrets"]
-    path = read(named, Path, findings)
+    path = read(named, Path | dict[str, str], findings)
     return None if path is BAD else _from_file(path, node, env, findings)
 
 

@@ -180,8 +180,12 @@ def _struct(node: Node, struct: Any, findings: Findings) -> Any:
 
 
 def _number(node: Node, findings: Findings) -> Any:
-    if math.isfinite(node.value):
-        return float(node.value)
+    try:
+        value = float(node.value)
+    except OverflowError:  # a whole number that no float can hold
+        value = math.inf
+    if math.isfinite(value):
+        return value
     mismatch(node, float, findings)
     return BAD
 

@@ -27,7 +27,8 @@ tools:
 # Reload when files change.
 #watch: false
 
-# MCP servers to borrow tools from: a command to start, or a url. `tools` picks some; `pin` tells when one changes.
+# MCP servers to borrow tools from: a command to start, or a url. Blocks of other clients can be pasted as they are
+# (`disabled: true` is understood). `tools` picks some, `prefix` goes before their names, `pin` tells when one changes.
 #servers:
 #  clock: {type: stdio, command: mcp-server-time, args: [], env: {TZ: UTC}, cwd: ., timeout: 10, enabled: true}
 #  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: {type: bearer, value: "${DOCS_TOKEN}"},

@@ -1,4 +1,4 @@
-"""Text -> YAML's own nodes, within bounds, and its errors in plain words. The only file that knows the YAML library."""
+"""Text -> YAML's own nodes, within bounds, and its errors in plain words."""
 
 from functools import cache
 from typing import Any
@@ -50,6 +50,8 @@ def compose(text: str, base: type | None = None) -> yaml.Node | None:
             if better is None or not chances_left:
                 raise _in_plain_words(error, text) from None
             text, chances_left = better, chances_left - 1
+        except (yaml.YAMLError, ValueError, OverflowError):  # the parser of Python lets some of these through
+            raise Refused("a character or a number that does not exist", line=1) from None
         finally:
             loader.dispose()
 

@@ -165,6 +165,7 @@ WORDS = {
     "no_permission": "{path} can't be opened: its permissions don't let this process read it.",
     "not_a_directory": "{path} is not a directory, or goes on below a file. Use fs.read_file to read files.",
     "not_a_file": "{path} is not a regular file: devices, pipes and sockets can't be read.",
+    "not_found": "{path} does not exist.",
     "root_missing": "The allowed folder {detail!r} can't be opened. The operator can change it in settings.fs.roots.",
     "unreadable": "{path} could not be read: {detail}.",
 }
@@ -190,7 +191,7 @@ def _not_found(path: str, roots: "Roots") -> ToolFailure:
 
     place = roots.place(path, MOST_ENTRIES)
     if place is None:
-        return ToolFailure(f"{_quoted(path)} does not exist.", reason="not_found")
+        return ToolFailure(_words("not_found", path), reason="not_found")
     folder, missing = _quoted(place.folder), _quoted(place.missing)
     if place.missing in place.names:
         message = f"{_quoted(path)} does not exist: {missing} in {folder} is a link to something that is not there."

@@ -12,6 +12,7 @@ import msgspec
 
 from onetool.core.call import ToolCall
 from onetool.core.secrecy import masked
+from onetool.interfaces.cli.output import quiet_stdout
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -24,7 +25,8 @@ def invoke_tool(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The call and its result, as JSON types. Secret arguments are masked in what is shown of the call."""
     call = ToolCall(id=uuid4().hex, name=name, args=args, source="cli", timeout=timeout)
-    result = asyncio.run(app.call(call, allowed))
+    with quiet_stdout():
+        result = asyncio.run(app.call(call, allowed))
     spec = app.registry.get(name)
     shown = {"id": call.id, "name": name, "args": masked(args, spec.secrets) if spec else args, "source": call.source}
     return msgspec.to_builtins(shown), result.to_dict()

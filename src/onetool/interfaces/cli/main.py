@@ -30,10 +30,9 @@ class LazyGroup(click.Group):
         return getattr(import_module(module), attribute)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            raise _with_near_names(error, args, self.commands_in) from None
+        if args[0] not in self.commands_in and not ctx.resilient_parsing:  # click would look only at what is loaded
+            raise click.exceptions.NoSuchCommand(args[0], possibilities=self.commands_in, ctx=ctx)
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
@@ -53,9 +52,18 @@ def cli(ctx: click.Context, config: str | None, verbose: int) -> None:
 
 
 def run() -> NoReturn:
-    """Run the command line: 0 when it went well, 1 when something failed, 2 for wrong usage or an unusable config."""
+    """Run the command line and leave: 0 it went well, 1 something failed, 2 wrong usage or config, 130 interrupted."""
     try:
-        cli(prog_name="onetool", standalone_mode=True)
+        # Not click's standalone mode: it would call an interrupted command a failed one.
+        sys.exit(cli.main(prog_name="onetool", standalone_mode=False))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _fail("Interrupted.", code=130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read us has left; nothing more can be said there
+        sys.exit(1)
     except ConfigError as error:
         _fail("The config can't be used:", *map(str, error.mistakes), code=2)
     except OneToolError as error:
@@ -68,17 +76,9 @@ def run() -> NoReturn:
             "This is a bug in OneTool. ONETOOL_LOG=debug shows where; please report it.",
             code=1,
         )
-    sys.exit(0)
 
 
 def _fail(*lines: str, code: int) -> NoReturn:
     for line in lines:
         click.echo(line, err=True)
     sys.exit(code)
-
-
-def _with_near_names(error: click.UsageError, args: list[str], known: Any) -> click.UsageError:
-    from onetool.core.nearest import did_you_mean
-
-    near = did_you_mean(args[0], known) if args else None
-    return click.UsageError(f"{error.message.rstrip('.')}" + (f"; {near}" if near else "."), ctx=error.ctx)

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from onetool.interfaces.cli.output import quiet_stdout
+
 if TYPE_CHECKING:
     from onetool.app import App
 
@@ -33,7 +35,8 @@ def open_app(ctx: click.Context, allowed: list[str] | None = None) -> "App":
     """The app for the config that was asked for. Names in the allow-list that match nothing are told."""
     from onetool.app import App
 
-    app = ctx.with_resource(App.open(ctx.find_root().obj))
+    with quiet_stdout():
+        app = ctx.with_resource(App.open(ctx.find_root().obj))
     for name in app.registry.unmatched(allowed or ()):
         from onetool.core.nearest import did_you_mean
 

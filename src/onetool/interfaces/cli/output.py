@@ -1,10 +1,29 @@
 """Printing: tables, colour and highlighted JSON for a person at a terminal; JSON and nothing else for a program."""
 
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
+
+
+@contextmanager
+def quiet_stdout() -> Iterator[None]:
+    """Send whatever tools print to standard error: standard output carries data, and nothing else.
+
+    By file descriptor, so that a tool's child processes and compiled libraries are covered too.
+    """
+    sys.stdout.flush()
+    ours = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(ours, 1)
+        os.close(ours)
 
 
 def wants_json(as_json: bool) -> bool:

@@ -1,0 +1,399 @@
+"""The command line as its users run it: in a process of its own, piped and on a real terminal."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+import pytest
+from helpers import cli, definition
+
+
+def on_a_terminal(*args, cwd, rows=40, columns=100):
+    """Run the command line with a pseudo-terminal as its standard output; gives (exit code, what was shown)."""
+    leader, follower = pty.openpty()
+    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": str(rows)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "onetool", *args], cwd=cwd, stdout=follower, stderr=follower, stdin=follower, env=env
+    )
+    os.close(follower)
+    shown, deadline = b"", time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if select.select([leader], [], [], 0.1)[0]:
+            with suppress(OSError):
+                if chunk := os.read(leader, 65536):
+                    shown += chunk
+                    continue
+            break
+    os.close(leader)
+    return process.wait(10), shown.decode()
+
+
+@pytest.fixture
+def configured(tmp_path):
+    """A folder with a config: two good tools, one bad one."""
+    folder = tmp_path / "project"
+    (folder / ".onetool").mkdir(parents=True)
+    tools = [
+        definition("weather", description="Says [bold]what[/bold] the \x1b[31mweather is like."),
+        definition("broken", parameters={"type": "array"}),
+        definition("login", parameters={"type": "object", "properties": {"api_key": {"type": "string"}}}),
+    ]
+    (folder / ".onetool" / "onetool.yaml").write_text(json.dumps({"tools": tools}))
+    return folder
+
+
+# Asking for little costs little
+
+
+HEAVY = {
+    "asyncio",
+    "rich",
+    "yaml",
+    "jsonschema_rs",
+    "pydantic",
+    "httpx",
+    "rapidfuzz",
+    "sqlite3",
+    "http",
+    "email",
+    "ssl",
+}
+
+
+def modules_after(code, tmp_path):
+    script = f"import sys\n{code}\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_importing_onetool_imports_nothing_else(tmp_path):
+    extra = modules_after("import onetool", tmp_path) - modules_after("pass", tmp_path)
+    assert extra - {"typing", "collections", "functools", "re", "contextlib", "operator", "keyword"} <= {
+        "onetool"
+    } | set(sys.stdlib_module_names)
+    assert not extra & (HEAVY | {"click", "msgspec", "orjson"})
+
+
+def test_version_imports_no_framework(tmp_path):
+    loaded = modules_after("sys.argv = ['onetool', '--version']; import onetool.__main__ as m; m.main()", tmp_path)
+    assert not loaded & (HEAVY | {"click", "msgspec", "orjson"})
+
+
+def test_tools_list_imports_no_framework(tmp_path):
+    code = """
+sys.argv = ["onetool", "tools", "list"]
+import onetool.__main__ as command
+try:
+    command.main()
+except SystemExit:
+    pass
+print()
+"""
+    assert not modules_after(code, tmp_path) & HEAVY
+
+
+def test_version(tmp_path):
+    import onetool
+
+    for args in (["--version"], ["--config", "x", "--version"]):
+        done = cli(*args, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (0, f"onetool {onetool.__version__}\n")
+
+
+# Piped: JSON and nothing else
+
+
+def test_every_command_that_prints_data_prints_json_when_piped(configured):
+    commands = (
+        ["tools", "list"],
+        ["tools", "info", "weather"],
+        ["tools", "invoke", "weather"],
+        ["tools", "search", "weather"],
+        ["tools", "export", "--provider", "openai"],
+        ["check"],
+    )
+    for command in commands:
+        for extra in ([], ["--json"]):
+            json.loads(cli(*command, *extra, cwd=configured).stdout)
+
+
+def test_lists_are_bare_arrays(configured):
+    for command in (["tools", "list"], ["tools", "search", "x"], ["tools", "export", "--provider", "mcp"], ["check"]):
+        assert isinstance(json.loads(cli(*command, cwd=configured).stdout), list)
+
+
+def test_json_on_a_terminal_when_asked_for(configured):
+    code, shown = on_a_terminal("tools", "list", "--json", cwd=configured)
+    assert code == 0
+    start = shown.index("[\r\n")
+    assert [tool["name"] for tool in json.loads(shown[start:])][-1] == "login"
+
+
+# On a terminal: tables and colour
+
+
+def test_a_table_on_a_terminal(configured):
+    code, shown = on_a_terminal("tools", "list", cwd=configured)
+    assert code == 0
+    assert "\x1b[" in shown
+    text = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert "what it does" in text
+    assert "fs.read_file" in text
+    assert "Says [bold]what[/bold] the �[31mweather is like." in text  # shown, not obeyed
+
+
+def test_highlighted_json_on_a_terminal(configured):
+    code, shown = on_a_terminal("tools", "invoke", "weather", cwd=configured)
+    assert code == 0
+    assert re.search(r'\x1b\[[0-9;]*m"result"', shown)
+
+
+def test_info_search_and_check_on_a_terminal(configured):
+    for args, expected in (
+        (["tools", "info", "fs.read_file"], "last_called"),
+        (["tools", "search", "file"], "fs.read_file"),
+        (["check"], "parameters.type"),
+    ):
+        _, shown = on_a_terminal(*args, cwd=configured)
+        assert expected in shown
+
+
+# invoke
+
+
+@pytest.mark.parametrize("how", ["option", "stdin", "file"])
+def test_arguments_from_everywhere(tmp_path, how):
+    text = '{"message": [1, "two", null]}'
+    (tmp_path / "args.json").write_text(text)
+    args, stdin = {"option": (text, None), "stdin": ("-", text), "file": ("@args.json", None)}[how]
+    done = cli("tools", "invoke", "tools.echo", "--args", args, cwd=tmp_path, stdin=stdin)
+    assert json.loads(done.stdout)["result"]["data"] == [1, "two", None]
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ('{"a" 1}', "line 1, column 6"),
+        ('{"a": 1,\n "b": }', "line 2, column 7"),
+        ("", "line 1, column 1"),
+        ("[1]", "not an object"),
+        ("null", "not an object"),
+        ("@missing.json", "No such file"),
+        ("[" * 100_000, "nested too deep"),
+    ],
+    ids=lambda text: text[:12],
+)
+def test_bad_arguments_say_what_and_where(tmp_path, args, told):
+    done = cli("tools", "invoke", "tools.echo", "--args", args, cwd=tmp_path)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+def test_arguments_that_are_not_utf8(tmp_path):
+    (tmp_path / "args.json").write_bytes(b'{"message": "\xff"}')
+    done = cli("tools", "invoke", "tools.echo", "--args", "@args.json", cwd=tmp_path)
+    assert (done.returncode, "not UTF-8" in done.stderr) == (2, True)
+
+
+def test_odd_values_are_printed_as_json(tmp_path):
+    for value in ('"\\ud800"', "123456789012345678901234567890", "1e400", '{"": {"\\u0000": []}}'):
+        done = cli("tools", "invoke", "tools.echo", "--args", f'{{"message": {value}}}', cwd=tmp_path)
+        printed = json.loads(done.stdout)
+        assert done.returncode == (0 if printed["result"]["ok"] else 1)
+        assert "Traceback" not in done.stderr
+
+
+def test_a_time_out_ends_the_command(tmp_path):
+    (tmp_path / "slow.py").write_text("import time\ndef wait():\n    time.sleep(60)\n")
+    (tmp_path / "onetool.yaml").write_text("packs: [slow.py]\n")
+    started = time.monotonic()
+    done = cli("--config", "onetool.yaml", "tools", "invoke", "slow.wait", "--timeout", "0.2", cwd=tmp_path)
+    assert time.monotonic() - started < 10
+    assert json.loads(done.stdout)["result"]["error"]["reason"] == "timeout"
+    assert done.returncode == 1
+
+
+def test_ctrl_c_ends_the_command_without_a_traceback(tmp_path):
+    (tmp_path / "slow.py").write_text("import time\ndef wait():\n    print('begun', flush=True)\n    time.sleep(60)\n")
+    (tmp_path / "onetool.yaml").write_text("packs: [slow.py]\n")
+    command = [sys.executable, "-m", "onetool", "--config", "onetool.yaml", "tools", "invoke", "slow.wait"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert "Traceback" not in stderr
+
+
+def test_what_a_tool_prints_is_not_on_standard_output(tmp_path):
+    code = """
+import os
+print("at import")
+def talk():
+    print("by print")
+    os.system("echo by a child")
+    return 1
+"""
+    (tmp_path / "chatty.py").write_text(code)
+    (tmp_path / "onetool.yaml").write_text("packs: [chatty.py]\n")
+    done = cli("--config", "onetool.yaml", "tools", "invoke", "chatty.talk", cwd=tmp_path)
+    assert json.loads(done.stdout)["result"]["data"] == 1
+    for said in ("at import", "by print", "by a child"):
+        assert said in done.stderr
+
+
+def test_a_closed_pipe_is_no_error(configured):
+    shell = f"{sys.executable} -m onetool tools list | head -c 10"
+    done = subprocess.run(
+        ["bash", "-c", shell], cwd=configured, capture_output=True, text=True, check=False, timeout=30
+    )
+    assert "Traceback" not in done.stderr
+    assert "Error" not in done.stderr.replace("error", "")
+
+
+def test_secret_arguments_are_not_shown_nor_logged(configured):
+    args = ["tools", "invoke", "login", "--args", '{"api_key": "hunter2"}']
+    done = cli("-v", *args, cwd=configured)
+    assert done.returncode == 0
+    assert "hunter2" not in done.stdout + done.stderr
+    spans = [json.loads(line) for line in done.stderr.splitlines() if '"span"' in line]
+    assert [(span["span"], span["ok"], span["call_args"]) for span in spans] == [("login", True, {"api_key": "***"})]
+
+
+def test_every_outcome_is_one_structured_event(tmp_path):
+    for name, args, code in (
+        ("time.now", "{}", None),
+        ("time.now", '{"x": 1}', "invalid_args"),
+        ("no.such", "{}", "tool_not_found"),
+        ("fs.read_file", '{"path": "none"}', "execution_error"),
+    ):
+        done = cli("tools", "invoke", name, "--args", args, cwd=tmp_path, env={"ONETOOL_LOG": "info"})
+        (event,) = [json.loads(line) for line in done.stderr.splitlines()]
+        assert (event["span"], event["ok"], event.get("code")) == (name, code is None, code)
+        assert event["duration_ms"] >= 0
+
+
+# Wrong usage
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["tolls"], "Did you mean 'tools'?"),
+        (["tools", "lst"], "Did you mean 'list'?"),
+        (["tools", "info", "time.nwo"], "did you mean time.now?"),
+        (["tools", "export", "--provider", "opnai"], "did you mean openai?"),
+        (["tools", "invoke"], "NAME"),
+        (["tools", "list", "--tool-allow", " , "], "empty"),
+        (["tools", "invoke", "time.now", "--timeout", "0"], "--timeout"),
+        (["--config", "missing.yaml", "tools", "list"], "onetool init"),
+    ],
+    ids=str,
+)
+def test_wrong_usage_says_what_to_do(tmp_path, args, told):
+    done = cli(*args, cwd=tmp_path)
+    assert done.returncode in (1, 2)
+    assert told in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+def test_a_bad_log_level_is_told(tmp_path):
+    done = cli("tools", "list", cwd=tmp_path, env={"ONETOOL_LOG": "loud"})
+    assert (done.returncode, "debug, info" in done.stderr) == (2, True)
+
+
+# The config
+
+
+def test_bad_tools_do_not_stop_the_start_and_are_told(configured):
+    done = cli("tools", "list", cwd=configured)
+    assert done.returncode == 0
+    assert [tool["name"] for tool in json.loads(done.stdout)][-2:] == ["weather", "login"]
+    (event,) = [json.loads(line) for line in done.stderr.splitlines()]
+    assert event["level"] == "error"
+    assert "broken" in event["message"]
+    assert "onetool.yaml:1" in event["message"]
+
+
+def test_check_lists_every_mistake(configured):
+    done = cli("check", cwd=configured)
+    assert done.returncode == 1
+    (mistake,) = json.loads(done.stdout)
+    assert mistake["key"] == "tools[1] (broken)"
+    assert mistake["line"] == 1
+    assert done.stderr == ""
+
+
+def test_an_unusable_config_is_told_in_full(tmp_path):
+    (tmp_path / "bad.yaml").write_text("mnu: run\nhttp: {port: many}\n")
+    done = cli("--config", "bad.yaml", "tools", "list", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "did you mean menu" in done.stderr
+    assert "http.port" in done.stderr
+    assert "bad.yaml:2" in done.stderr
+    checked = cli("check", "--config", "bad.yaml", cwd=tmp_path)
+    assert (checked.returncode, len(json.loads(checked.stdout))) == (1, 2)
+
+
+def test_the_config_is_found_in_a_parent_folder(configured):
+    below = configured / "a" / "b"
+    below.mkdir(parents=True)
+    assert "weather" in cli("tools", "list", cwd=below).stdout
+
+
+def test_init_writes_a_config_that_works(tmp_path):
+    done = cli("init", cwd=tmp_path)
+    assert done.returncode == 0
+    assert (tmp_path / ".onetool" / "onetool.yaml").exists()
+    assert json.loads(cli("check", cwd=tmp_path).stdout) == []
+    assert len(json.loads(cli("tools", "list", cwd=tmp_path).stdout)) > 5
+    again = cli("init", cwd=tmp_path)
+    assert (again.returncode, "--force" in again.stderr) == (1, True)
+    assert cli("init", "--force", cwd=tmp_path).returncode == 0
+
+
+def test_state_lives_beside_the_config_in_force(configured, tmp_path):
+    cli("tools", "invoke", "weather", cwd=configured)
+    assert (configured / ".onetool" / "stats.db").exists()
+    cli("tools", "invoke", "weather", cwd=configured, env={"ONETOOL_HOME": str(tmp_path / "moved")})
+    assert (tmp_path / "moved" / "stats.db").exists()
+
+
+def test_a_state_folder_that_cannot_be_written_fails_no_call(configured):
+    done = cli("tools", "invoke", "weather", cwd=configured, env={"ONETOOL_HOME": "/proc/nowhere"})
+    assert done.returncode == 0
+    assert "stats are not kept" in done.stderr
+
+
+# Completion
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(tmp_path, shell):
+    assert "_ONETOOL_COMPLETE" in cli("completion", shell, cwd=tmp_path).stdout
+
+
+def test_completion_knows_commands_and_tools(configured):
+    for words, expected in (
+        ("onetool to", "tools"),
+        ("onetool tools invoke fs.", "fs.read_file"),
+        ("onetool tools info wea", "weather"),
+    ):
+        env = {"_ONETOOL_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+        assert expected in cli(cwd=configured, env=env).stdout
+
+
+def test_help_shows_every_command(tmp_path):
+    done = cli("--help", cwd=tmp_path)
+    for command in ("tools", "check", "init", "completion"):
+        assert command in done.stdout
