@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onetool.config import Config, Declared, load_config
@@ -221,6 +221,9 @@ def test_a_config_can_not_be_changed() -> None:
         config.menu = "search"
 
 
+# A busy or fresh machine (hypothesis collects Unicode's characters once) is no mistake of ours.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 values = st.recursive(
     st.none()
     | st.booleans()
@@ -236,6 +239,7 @@ values = st.recursive(
 )
 
 
+@patient
 @given(st.dictionaries(st.sampled_from(sorted(set(fields_of(Keys)) - {"include", "secrets"})), values, max_size=4))
 def test_whatever_stands_there_gives_a_config_or_its_mistakes(
     tmp_path_factory: pytest.TempPathFactory, content: dict[str, Any]

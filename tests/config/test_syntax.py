@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onetool.config.node import Findings
@@ -13,6 +13,9 @@ from onetool.config.shape import read
 from onetool.config.source import Refused
 from onetool.config.syntax import compose
 from onetool.config.yaml_nodes import node_of
+
+# A busy or fresh machine (hypothesis collects Unicode's characters once) is no mistake of ours.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 PARSERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])]
 
@@ -59,6 +62,7 @@ def test_no_message_repeats_what_may_be_a_password() -> None:
         assert "sesame" not in f"{caught.value.message} {caught.value.hint}"
 
 
+@patient
 @given(st.text(st.sampled_from("ab1 \n\t:-,?[]{}#&*!|>%@`'\"\\xUu$<=~.é\x85\u2028"), max_size=30))
 def test_any_text_is_read_or_refused(text: str) -> None:
     for parser in PARSERS:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onetool.config.node import Findings, Node
@@ -15,6 +15,9 @@ from onetool.config.source import Refused
 from onetool.config.yaml_nodes import node_of
 
 PARSERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])]
+
+# A busy or fresh machine (hypothesis collects Unicode's characters once) is no mistake of ours.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 floats = st.floats(allow_nan=False, allow_infinity=False)
@@ -37,6 +40,7 @@ def data_of(text: str, parser: Any = None) -> Any:
     return data
 
 
+@patient
 @given(json_values, st.sampled_from([None, 2]))
 def test_what_a_json_dumper_writes_reads_back_equal(value: Any, indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
@@ -46,6 +50,7 @@ def test_what_a_json_dumper_writes_reads_back_equal(value: Any, indent: int | No
         assert json.dumps(again) == json.dumps(value)  # 1, 1.0 and true are equal, but not the same
 
 
+@patient
 @given(st.dictionaries(texts, texts, max_size=4))
 def test_what_a_yaml_dumper_quotes_reads_back_equal(value: dict[str, str]) -> None:
     assert data_of(yaml.safe_dump(value, default_style='"')) == value

@@ -172,7 +172,7 @@ WORDS = {
 
 
 def _words(reason: str, path: str, detail: str = "") -> str:
-    return WORDS[reason].format(path=_quoted(path), detail=detail)
+    return WORDS[reason].format(path=_quoted(path), detail=detail or "the system gives an error")
 
 
 def _denied(path: str, roots: list[str]) -> ToolFailure:
