@@ -50,9 +50,11 @@ $(BIN)/python:
 $(VENV)/.run: $(BIN)/python requirements.lock pyproject.toml
 	$(BIN)/python -m pip install -q --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python requirements-dev.lock pyproject.toml
 	$(BIN)/python -m pip install -q --require-hashes -r requirements-dev.lock
 	$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
+	$(BIN)/python -m compileall -q src
 	@touch $@ $(VENV)/.run

@@ -4,10 +4,9 @@ Importing this package loads nothing but this file: each public name is fetched 
 `onetool --version` and a library user who needs one class do not pay for the rest.
 """
 
-from typing import TYPE_CHECKING
-
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # type checkers read this as true; importing it from `typing` would be most of our import time
 if TYPE_CHECKING:
     from onetool.app import App as App
     from onetool.core.call import ToolCall as ToolCall

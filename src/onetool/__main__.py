@@ -1,5 +1,6 @@
 """The command `onetool`, and `python -m onetool`."""
 
+import gc
 import sys
 
 
@@ -10,9 +11,14 @@ def main() -> None:
 
         print(f"onetool {__version__}")
         return
-    from onetool.interfaces.cli.main import run
+    gc.set_threshold(50_000)  # starting up makes many objects and hardly any garbage
+    try:
+        from onetool.interfaces.cli.main import run
 
-    run()
+        run()
+    finally:
+        # The interpreter's last collections would walk over everything once more: a fifth of a short command.
+        gc.freeze()
 
 
 if __name__ == "__main__":

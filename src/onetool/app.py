@@ -171,8 +171,16 @@ class App:
 
         return {"search": search, "health": health, "stats": stats}
 
+    def _pack_paths(self) -> list[Path]:
+        """The packs that the config names, and the folder `packs` beside it."""
+        beside = [self.config.path.parent / "packs"] if self.config.path else []
+        return [
+            *self.config.packs,
+            *(folder for folder in beside if folder.is_dir() and folder not in self.config.packs),
+        ]
+
     def _load(self) -> None:
-        packs = [BuiltinPacks().load(), PackFiles(self.config.packs).load()]
+        packs = [BuiltinPacks().load(), PackFiles(self._pack_paths()).load()]
         functions = {spec.name: spec.handler for catalogue in packs for spec in catalogue.tools if spec.handler}
         declared = DeclaredTools(self.config.tools, functions, self._internals()).load()
         tools, mistakes = _united([*packs, declared])

@@ -152,6 +152,8 @@ def test_names_are_case_sensitive():
 def test_all_real_tools_can_be_registered(live_tools):
     registry = Registry()
     for tool in live_tools:
-        registry.register(definition(tool["name"], description=tool["description"], parameters=tool["inputSchema"]))
+        registry.register(
+            definition(tool["name"], description=tool["description"] or "(none)", parameters=tool["inputSchema"])
+        )
     assert len(registry) == 527
     assert [spec.name for spec in registry.list()] == [tool["name"] for tool in live_tools]

@@ -14,6 +14,5 @@ load        the straight line through all of these
 from onetool.config.find import find_config
 from onetool.config.load import load_config
 from onetool.config.model import Config, Declared
-from onetool.config.starter import starter_config
 
-__all__ = ["Config", "Declared", "find_config", "load_config", "starter_config"]
+__all__ = ["Config", "Declared", "find_config", "load_config"]

@@ -59,7 +59,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     disabled: bool = False  # other clients' way to say enabled: false; unheeded, it would start what was turned off
     tools: tuple[str, ...] | None = None  # only these; None is all
     prefix: str | None = None
-    pin: bool = True  # tell when a tool's definition has changed
+    pin: bool = False  # refuse tools whose definition has changed until somebody approves
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "enabled", self.enabled and not self.disabled)

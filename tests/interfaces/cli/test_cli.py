@@ -334,6 +334,26 @@ def test_check_lists_every_mistake(configured):
     assert done.stderr == ""
 
 
+def test_check_tells_of_keys_that_have_no_effect_yet(tmp_path):
+    (tmp_path / "early.yaml").write_text("menu: direct\nallowedHosts: [example.com]\n")
+    done = cli("check", "--config", "early.yaml", cwd=tmp_path)
+    assert done.returncode == 0
+    assert [(told["key"], told["severity"]) for told in json.loads(done.stdout)] == [
+        ("menu", "warning"),
+        ("allowedHosts", "warning"),
+    ]
+
+
+def test_packs_beside_the_config_are_found(configured):
+    (configured / ".onetool" / "packs").mkdir()
+    (configured / ".onetool" / "packs" / "dice.py").write_text('def roll() -> int:\n    """Roll."""\n    return 4\n')
+    (configured / ".onetool" / "packs" / "bad.py").write_text("x = 1\nimport nonexistent_module\n")
+    done = cli("tools", "invoke", "dice.roll", cwd=configured)
+    assert json.loads(done.stdout)["result"]["data"] == 4
+    assert "bad.py:2" in done.stderr
+    assert "nonexistent_module" in done.stderr
+
+
 def test_an_unusable_config_is_told_in_full(tmp_path):
     (tmp_path / "bad.yaml").write_text("mnu: run\nhttp: {port: many}\n")
     done = cli("--config", "bad.yaml", "tools", "list", cwd=tmp_path)

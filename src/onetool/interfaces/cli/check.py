@@ -3,6 +3,7 @@
 import click
 import msgspec
 
+from onetool.config.later import not_in_use
 from onetool.core.errors import ConfigError, Mistake
 from onetool.interfaces.cli.options import data_options, open_app
 from onetool.interfaces.cli.output import print_json, print_table, wants_json
@@ -30,7 +31,11 @@ def _inspect(ctx: click.Context) -> tuple[str, tuple[Mistake, ...]]:
     except ConfigError as error:
         return "The config can't be used.", error.mistakes
     place = app.config.path or "no config file: the defaults are in force"
-    return f"Config: {place}\nTools: {len(app.registry)}", (*app.config.warnings, *app.mistakes)
+    return f"Config: {place}\nTools: {len(app.registry)}", (
+        *app.config.warnings,
+        *app.mistakes,
+        *not_in_use(app.config),
+    )
 
 
 def _print(summary: str, mistakes: tuple[Mistake, ...]) -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
+import msgspec
 
 
 @contextmanager
@@ -58,12 +59,10 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
 
 def to_json(data: Any) -> str:
-    """orjson is fast and strict; what it refuses (huge numbers, lone surrogates) the standard library takes."""
-    import orjson
-
+    """msgspec is fast and loaded anyway; what it refuses (huge numbers, lone surrogates) the standard library takes."""
     try:
-        return orjson.dumps(data, option=orjson.OPT_INDENT_2).decode()
-    except (TypeError, orjson.JSONEncodeError):
+        return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
+    except (TypeError, ValueError, OverflowError):
         import json
 
         return json.dumps(data, indent=2, default=str)
