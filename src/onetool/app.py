@@ -148,7 +148,7 @@ class App:
     def settings(self, pack: str) -> Mapping[str, Any]:
         """A pack's settings; `fs` has a section of its own in the config."""
         own = self.config.settings.get(pack, {})
-        return {"roots": list(self.config.fs.roots), **own} if pack == "fs" else own
+        return {**own, "roots": list(self.config.fs.roots)} if pack == "fs" else own
 
     def secret(self, name: str) -> str | None:
         return self.config.secrets.get(name)

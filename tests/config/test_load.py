@@ -186,14 +186,14 @@ def test_a_server_in_full(load: Load, tmp_path: Path) -> None:
     config = load("""
 servers:
   a: {type: stdio, command: x, args: [-v], env: {K: v}, cwd: sub, timeout: 5, enabled: false,
-      tools: [t], prefix: p, pin: false}
+      tools: [t], prefix: p, pin: true}
   b: {url: "http://h/mcp", headers: {A: b}, auth: {type: bearer, value: v}, tools: [], }
   c: {url: "http://h/mcp", auth: oauth, tools: , disabled: true}
 """)
     a, b, c = config.servers.values()
     assert (a.command, a.args, a.env, a.cwd, a.timeout) == ("x", ("-v",), {"K": "v"}, tmp_path / "sub", 5.0)
-    assert (a.enabled, a.tools, a.prefix, a.pin, a.type) == (False, ("t",), "p", False, "stdio")
-    assert (b.headers, b.auth, b.tools, b.pin) == ({"A": "b"}, {"type": "bearer", "value": "v"}, (), True)
+    assert (a.enabled, a.tools, a.prefix, a.pin, a.type) == (False, ("t",), "p", True, "stdio")
+    assert (b.headers, b.auth, b.tools, b.pin) == ({"A": "b"}, {"type": "bearer", "value": "v"}, (), False)
     assert (c.auth, c.tools, c.enabled) == ("oauth", None, False)
     assert config.warnings == ()
 

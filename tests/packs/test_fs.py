@@ -15,14 +15,14 @@ from onetool.core.spec import ToolSpec
 from onetool.packs import fs
 from onetool.sdk import ToolFailure
 from onetool.sdk.decorators import marks_of
-from onetool.services import confined
+from onetool.services.confined import opening
 
 
 @pytest.fixture(params=["openat2", "walk"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "walk":
-        monkeypatch.setattr(confined, "openat2", lambda: None)
-    elif confined.openat2() is None:
+        monkeypatch.setattr(opening, "openat2", lambda: None)
+    elif opening.openat2() is None:
         pytest.skip("no openat2 here")
     return request.param
 
@@ -308,14 +308,14 @@ def test_a_kernel_without_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(folder: int, path: bytes, flags: int) -> int:
         raise OSError(38, "Function not implemented")
 
-    assert confined._works(missing) is False
+    assert opening._works(missing) is False
 
 
 def test_other_systems_walk(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     if way == "walk":
         pytest.skip("the call is switched off in this way")
     monkeypatch.setattr("sys.platform", "darwin")
-    assert confined.openat2.__wrapped__() is None
+    assert opening.openat2.__wrapped__() is None
 
 
 def test_both_tools_only_read() -> None:

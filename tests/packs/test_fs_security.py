@@ -19,7 +19,7 @@ import pytest
 
 from onetool.packs import fs, shell
 from onetool.sdk import ToolFailure
-from onetool.services import confined
+from onetool.services.confined import listing, opening
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "fs_security.json").read_text())
 NOBODY = 65534
@@ -31,8 +31,8 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 @pytest.fixture(params=["openat2", "walk"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "walk":
-        monkeypatch.setattr(confined, "openat2", lambda: None)
-    elif confined.openat2() is None:
+        monkeypatch.setattr(opening, "openat2", lambda: None)
+    elif opening.openat2() is None:
         pytest.skip("no openat2 here")
     return request.param
 
@@ -374,7 +374,7 @@ def test_list_vanish(root: Path) -> None:
 
 def test_list_vanish_of_a_folder_that_is_open(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "sub" / "deep").mkdir(parents=True)
-    in_order = confined._sorted_entries
+    in_order = listing.sorted_entries
 
     def delete_first(folder: int, most: int) -> list[os.DirEntry[str]]:
         (root / "sub" / "deep").rmdir()
@@ -383,10 +383,10 @@ def test_list_vanish_of_a_folder_that_is_open(root: Path, monkeypatch: pytest.Mo
     def look(folder: int, most: int) -> list[os.DirEntry[str]]:
         found = in_order(folder, most)
         if [entry.name for entry in found] == ["deep"]:
-            monkeypatch.setattr(confined, "_sorted_entries", delete_first)
+            monkeypatch.setattr(listing, "sorted_entries", delete_first)
         return found
 
-    monkeypatch.setattr(confined, "_sorted_entries", look)
+    monkeypatch.setattr(listing, "sorted_entries", look)
     assert [entry["path"] for entry in fs.list_dir(".", recursive=True)] == ["sub", "sub/deep"]
 
 
@@ -536,10 +536,10 @@ def test_a_link_put_there_behind_the_walks_back(root: Path, monkeypatch: pytest.
     """The same race, decided: when the walk looked there was no link, when it opens there is."""
     (root / "out").symlink_to("..")
     (root / "l").symlink_to("../secret.txt")
-    monkeypatch.setattr(confined._Walk, "_link", lambda walk, name: None)
+    monkeypatch.setattr(opening._Walk, "_link", lambda walk, name: None)
     for path in ("out/secret.txt", "l", "out/"):
         assert refusal(path).reason in ("link_loop", "not_a_directory")
-    monkeypatch.setattr(confined, "_kind", lambda found: "directory")
+    monkeypatch.setattr(listing, "_kind", lambda found: "directory")
     assert [entry["path"] for entry in fs.list_dir(".", recursive=True)] == ["l", "out"]
 
 

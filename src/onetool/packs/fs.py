@@ -1,7 +1,7 @@
 """Files and folders to read, below the allowed roots only.
 
-The roots are this pack's setting `roots` (`settings: {fs: {roots: [docs, src]}}`), by default the working folder.
-`services/confined.py` keeps to them; here is what a caller sees of it: the limits, and words for each refusal.
+The roots are `fs.roots` in the config (`fs: {roots: [docs, src]}`), by default the working folder.
+`services/confined` keeps to them; here is what a caller sees of it: the limits, and words for each refusal.
 """
 
 from collections.abc import Iterator, Sequence
@@ -146,7 +146,7 @@ def _configured_folders() -> list[str]:
     folders = [configured] if isinstance(configured, str) else configured
     if isinstance(folders, Sequence) and all(isinstance(folder, str) and folder for folder in folders):
         return list(folders)
-    raise ToolFailure(f"settings.fs.roots must be a list of folders, but is {configured!r}.", reason="bad_config")
+    raise ToolFailure(f"fs.roots must be a list of folders, but is {configured!r}.", reason="bad_config")
 
 
 def _failure(refused: "Refused", path: str, roots: "Roots | None") -> ToolFailure:
@@ -166,7 +166,7 @@ WORDS = {
     "not_a_directory": "{path} is not a directory, or goes on below a file. Use fs.read_file to read files.",
     "not_a_file": "{path} is not a regular file: devices, pipes and sockets can't be read.",
     "not_found": "{path} does not exist.",
-    "root_missing": "The allowed folder {detail!r} can't be opened. The operator can change it in settings.fs.roots.",
+    "root_missing": "The allowed folder {detail!r} can't be opened. The operator can change it in fs.roots.",
     "unreadable": "{path} could not be read: {detail}.",
 }
 
@@ -180,7 +180,7 @@ def _denied(path: str, roots: list[str]) -> ToolFailure:
     allowed = ", ".join(map(_quoted, roots)) or "none"
     return ToolFailure(
         f"{_quoted(path)} is outside of the folders that may be read ({allowed}). "
-        "Use a path inside of these; the operator can allow more folders in settings.fs.roots.",
+        "Use a path inside of these; the operator can allow more folders in fs.roots.",
         reason="denied",
         hints=[f"allowed: {allowed}"],
     )

@@ -1,0 +1,58 @@
+"""Draws the pictures of the docs: `python docs/pictures/make.py`. What is in them is what the command line prints."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+HERE = Path(__file__).parent
+COLUMNS = 96
+PICTURES = {
+    "tools-list": ["tools", "list"],
+    "tools-invoke": ["tools", "invoke", "fs.list_dir", "--args", '{"pth": ".", "maxDepth": "deep"}'],
+}
+
+
+def printed(args: list[str]) -> str:
+    """What a command shows on a terminal."""
+    leader, follower = pty.openpty()
+    with tempfile.TemporaryDirectory() as folder:
+        env = {"HOME": folder, "TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "PATH": os.environ["PATH"]}
+        command = [sys.executable, "-m", "onetool", *args]
+        process = subprocess.Popen(command, cwd=folder, env=env, stdout=follower, stderr=follower)
+        os.close(follower)
+        shown = b""
+        while True:
+            try:
+                chunk = os.read(leader, 65536)
+            except OSError:
+                break
+            if not chunk:
+                break
+            shown += chunk
+        process.wait()
+    os.close(leader)
+    return shown.decode().replace("\r\n", "\n")
+
+
+def draw(name: str, args: list[str]) -> None:
+    with open(os.devnull, "w") as nowhere:
+        console = Console(record=True, width=COLUMNS, file=nowhere, force_terminal=True)
+        words = " ".join(f"'{arg}'" if "{" in arg else arg for arg in args)
+        console.print(Text(f"$ onetool {words}", style="bold"))
+        console.print(Text.from_ansi(printed(args)))
+        picture = console.export_svg(title="onetool", unique_id=name)
+    # The fonts would be fetched from a network; any fixed-width font does.
+    picture = re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL)
+    picture = "\n".join(line.rstrip() for line in picture.splitlines() if line.strip()) + "\n"
+    (HERE / f"{name}.svg").write_text(picture)
+
+
+for picture_name, picture_args in PICTURES.items():
+    draw(picture_name, picture_args)

@@ -1,0 +1,138 @@
+"""The allowed folders, and what can be done below them."""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from onetool.services.confined.listing import Entry, list_into, sorted_entries
+from onetool.services.confined.opening import ENTER, LIST, READ, open_beneath
+from onetool.services.confined.paths import Parts, encoded, meant, names_of, shown, split, stays_inside
+from onetool.services.confined.refusals import Refused, refusals
+
+CHUNK = 1 << 20
+
+
+class Content(NamedTuple):
+    """The beginning of a file, and the size it claimed when it was opened."""
+
+    data: bytes
+    size: int
+
+
+class Place(NamedTuple):
+    """Where a path ends to exist: a folder that is there, the name that is not, and names that are."""
+
+    folder: str
+    missing: str
+    names: list[str]
+
+
+class Root:
+    """One allowed folder."""
+
+    def __init__(self, folder: str) -> None:
+        with refusals("root_missing", about=folder):
+            self.path = os.path.abspath(folder)
+            real = os.path.realpath(self.path)
+        self._spellings = [names_of(os.fsencode(self.path)), names_of(os.fsencode(real))]
+
+    def rest(self, absolute: bytes) -> Parts | None:
+        """What is left of an absolute path below this root; None when it does not begin with it."""
+        parts = split(absolute)
+        for spelling in self._spellings:
+            if parts[: len(spelling)] == spelling:
+                return parts[len(spelling) :] or [b"."]
+        return None
+
+    def open(self, parts: Parts, flags: int) -> int:
+        with refusals("root_missing", about=self.path):
+            top = os.open(self.path, ENTER)
+        try:
+            with refusals():
+                return open_beneath(self.rest, top, parts, flags)
+        finally:
+            os.close(top)
+
+    def names(self, parts: Parts, most: int) -> list[str]:
+        """The first names in a folder."""
+        folder = self.open(parts, LIST)
+        try:
+            with refusals():
+                return [shown(os.fsencode(entry.name)) for entry in sorted_entries(folder, most)]
+        finally:
+            os.close(folder)
+
+
+class Roots:
+    """The allowed folders, and all that can be done below them."""
+
+    def __init__(self, folders: Iterable[str]) -> None:
+        self._roots = [Root(folder) for folder in folders]
+
+    @property
+    def paths(self) -> list[str]:
+        return [shown(os.fsencode(root.path)) for root in self._roots]
+
+    def read_file(self, path: str, most: int) -> Content:
+        """The first `most` bytes of a regular file."""
+        file = self._open(path, READ)
+        try:
+            with refusals():
+                status = os.fstat(file)
+                if not stat.S_ISREG(status.st_mode):
+                    raise Refused("is_a_directory" if stat.S_ISDIR(status.st_mode) else "not_a_file")
+                return Content(_read_at_most(file, most), status.st_size)
+        finally:
+            os.close(file)
+
+    def list_folder(self, path: str, depth: int, most: int) -> list[Entry]:
+        """At most `most` of what is in a folder, `depth` levels deep, each folder's names sorted."""
+        entries: list[Entry] = []
+        folder = self._open(path, LIST)
+        try:
+            with refusals():
+                list_into(entries, folder, "", depth, most)
+        finally:
+            os.close(folder)
+        return entries
+
+    def place(self, path: str, most: int) -> Place | None:
+        """Where a path that was not found ends to exist, as seen from the first root it could be in."""
+        root, parts = next(self._candidates(path))
+        start = [os.fsencode(root.path)] if path.startswith("/") else []
+        for end in range(len(parts) - 1, -1, -1):
+            try:
+                names = root.names(parts[:end] or [b"."], most)
+            except Refused:
+                continue
+            return Place(shown(b"/".join(start + parts[:end])) or ".", shown(parts[end]), names)
+        return None
+
+    def _open(self, path: str, flags: int) -> int:
+        missing: Refused | None = None
+        for root, parts in self._candidates(path):
+            try:
+                return root.open(parts, flags)
+            except Refused as refused:
+                if refused.reason not in ("not_found", "root_missing"):
+                    raise
+                missing = missing or refused
+        raise missing or Refused("denied")
+
+    def _candidates(self, path: str) -> Iterator[tuple[Root, Parts]]:
+        """Each root that the path could be in, with what is to open from there. The escapes' meaning goes first."""
+        raw = encoded(path)
+        for spelling in dict.fromkeys((meant(raw), raw)):
+            for root in self._roots:
+                parts = root.rest(spelling) if spelling.startswith(b"/") else split(spelling)
+                if parts is not None and stays_inside(parts):
+                    yield root, parts
+
+
+def _read_at_most(file: int, most: int) -> bytes:
+    chunks: list[bytes] = []
+    while most > 0 and (chunk := os.read(file, min(most, CHUNK))):
+        chunks.append(chunk)
+        most -= len(chunk)
+    return b"".join(chunks)

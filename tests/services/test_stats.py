@@ -1,0 +1,75 @@
+"""Stats: counted, kept, shared between processes, and never in the way."""
+
+import subprocess
+import sys
+
+import pytest
+
+from onetool.core.call import ToolError
+from onetool.core.event import CallEvent
+from onetool.services.stats import Stats
+
+
+def event(tool="a.b", ok=True, duration=1.0):
+    error = None if ok else ToolError(code="execution_error", message="no")
+    return CallEvent(tool=tool, call_id="1", source="test", ok=ok, duration_ms=duration, error=error)
+
+
+def test_facts_of_a_tool(tmp_path):
+    stats = Stats(tmp_path / "stats.db", now=lambda: 1_700_000_000.0)
+    for duration, ok in ((5.0, True), (1.0, True), (9.0, False), (3.0, True)):
+        stats.record(event(duration=duration, ok=ok))
+    stats.record(event(tool="other"))
+    assert stats.facts("a.b") == {
+        "calls": 4,
+        "success_rate": 75.0,
+        "median_ms": 5.0,
+        "last_called": "2023-11-14T22:13:20+00:00",
+    }
+    assert stats.facts()["calls"] == 5
+    assert stats.facts("never")["calls"] == 0
+
+
+def test_nothing_is_written_before_there_is_something_to_write(tmp_path):
+    stats = Stats(tmp_path / "deep" / "stats.db")
+    assert stats.facts("a.b")["calls"] == 0
+    stats.flush()
+    assert not (tmp_path / "deep").exists()
+
+
+def test_old_calls_are_forgotten(tmp_path):
+    clock = [0.0]
+    stats = Stats(tmp_path / "stats.db", retention_days=1, now=lambda: clock[0])
+    stats.record(event())
+    stats.flush()
+    clock[0] = 86_401.0
+    stats.record(event())
+    assert stats.facts("a.b")["calls"] == 1
+
+
+def test_several_processes_share_one_file(tmp_path):
+    code = """
+import sys
+from pathlib import Path
+from onetool.core.event import CallEvent
+from onetool.services.stats import Stats
+stats = Stats(Path(sys.argv[1]))
+for _ in range(50):
+    stats.record(CallEvent(tool="a.b", call_id="1", source="test", ok=True, duration_ms=1.0))
+    stats.flush()
+"""
+    file = tmp_path / "stats.db"
+    processes = [subprocess.Popen([sys.executable, "-c", code, str(file)]) for _ in range(4)]
+    assert [process.wait(60) for process in processes] == [0] * 4
+    assert Stats(file).facts("a.b")["calls"] == 200
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database at all" * 100, b"SQLite format 3\0" + b"\xff" * 500])
+def test_a_broken_file_is_told_and_fails_nothing(tmp_path, caplog, content):
+    file = tmp_path / "stats.db"
+    file.write_bytes(content)
+    stats = Stats(file)
+    stats.record(event())
+    stats.flush()
+    assert stats.facts("a.b")["calls"] == (1 if content == b"" else 0)
+    assert ("stats" in caplog.text) == (content != b"")

@@ -1,0 +1,121 @@
+"""What the docs say is true: every command and key is in them, every link leads somewhere, and the examples run."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import cli
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def text_of(name):
+    return (ROOT / name).read_text()
+
+
+def blocks(page, language):
+    return re.findall(rf"```{language}\n(.*?)```", text_of(page), re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+def commands(group, prefix="onetool"):
+    import click
+
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{prefix} {name}")
+        else:
+            yield f"{prefix} {name}"
+
+
+def test_every_command_is_documented():
+    from onetool.interfaces.cli.main import cli as root
+
+    listed = list(commands(root))
+    assert len(listed) >= 8
+    missing = [command for command in listed if f"`{command}" not in text_of("docs/command-line.md")]
+    assert missing == []
+
+
+def test_every_config_key_is_documented():
+    import msgspec
+
+    from onetool.config.model import Keys
+
+    keys = [field.encode_name for field in msgspec.structs.fields(Keys)]
+    assert len(keys) >= 19
+    assert [key for key in keys if f"`{key}`" not in text_of("docs/config.md")] == []
+
+
+def test_every_public_name_is_there_and_documented():
+    import onetool
+
+    everything = text_of("docs/python.md") + text_of("README.md")
+    for name in onetool.__all__:
+        assert getattr(onetool, name) is not None
+        assert name == "__version__" or name in everything, name
+    with pytest.raises(AttributeError, match="Registry"):
+        _ = onetool.nothing
+
+
+def test_the_readme_opens_with_the_two_commands():
+    opening = text_of("README.md")[:1200]
+    assert "make serve" in opening
+    assert "make test" in opening
+
+
+@pytest.mark.parametrize(("page", "number", "printed"), [("docs/python.md", 0, "HI\n"), ("README.md", 1, "")])
+def test_python_examples_run(page, number, printed, tmp_path):
+    code = blocks(page, "python")[number]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert printed in done.stdout
+
+
+def test_the_tool_in_six_lines_works(tmp_path):
+    (tmp_path / "packs").mkdir()
+    (tmp_path / ".onetool").mkdir()
+    (tmp_path / "packs" / "dice.py").write_text(blocks("README.md", "python")[0])
+    (tmp_path / ".onetool" / "onetool.yaml").write_text(blocks("README.md", "yaml")[0])
+    assert cli("tools", "invoke", "dice.roll", "--args", '{"times": 3}', cwd=tmp_path).returncode == 0
+    wrong = cli("tools", "invoke", "dice.roll", "--args", '{"tmies": 3}', cwd=tmp_path)
+    assert "tmies: unknown argument (did you mean times?)" in wrong.stdout
+
+
+def test_first_steps_can_be_walked(tmp_path):
+    """Every command of the page, in its order, with the files that it says to write."""
+    assert cli("init", cwd=tmp_path).returncode == 0
+    (tmp_path / ".onetool" / "packs").mkdir()
+    (tmp_path / ".onetool" / "packs" / "dice.py").write_text(blocks("docs/first-steps.md", "python")[0])
+    (tmp_path / ".onetool" / "more.yaml").write_text(blocks("docs/first-steps.md", "yaml")[0])
+    config = tmp_path / ".onetool" / "onetool.yaml"
+    config.write_text(config.read_text().replace("#include: [more.yaml]", "include: [more.yaml]"))
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "tea.txt").write_text("green")
+    walked = 0
+    for block in blocks("docs/first-steps.md", "sh"):
+        for line in block.splitlines():
+            command = line.partition("#")[0].strip()
+            if "onetool init" in command or not command:
+                continue
+            shell = command.replace("onetool ", f"{sys.executable} -m onetool ", 1)
+            done = subprocess.run(["bash", "-c", shell], cwd=tmp_path, capture_output=True, text=True, check=False)
+            expected = 1 if '"pth"' in command else 0
+            assert done.returncode == expected, (command, done.stderr)
+            walked += 1
+    assert walked >= 9
+    read = cli("tools", "invoke", "read_note", "--args", '{"path": "notes/tea.txt"}', cwd=tmp_path)
+    assert '"green"' in read.stdout
