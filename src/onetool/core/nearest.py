@@ -3,16 +3,25 @@
 from collections.abc import Iterable
 
 MOST = 3
+CLOSE = 60.0  # of 100: `pth` is 86 from `path`, `lst` 86 from `list`, `weather` 31 from `time.now`
 
 
 def nearest(name: str, known: Iterable[str], most: int = MOST) -> list[str]:
-    """The known names closest to a wrong one, best first; none when nothing is close."""
+    """The known names closest to a wrong one, best first; none when nothing is close.
+
+    A dotted name is also found by its last part: `read_fil` means `fs.read_file`.
+    """
     from rapidfuzz import fuzz, process, utils  # on the way of an error, never of a start
 
-    found = process.extract(name, list(known), scorer=fuzz.WRatio, processor=utils.default_process, limit=most * 4)
-    # WRatio calls any short substring a good match: hold what is much shorter or longer to a stricter measure.
-    good = [known for known, score, _ in found if score >= 70 and fuzz.ratio(name.lower(), known.lower()) >= 45]
-    return good[:most]
+    names = list(dict.fromkeys(known))
+    best: dict[str, float] = {}
+    for words in (names, [one.rpartition(".")[2] for one in names]):
+        found = process.extract(
+            name, words, scorer=fuzz.ratio, processor=utils.default_process, score_cutoff=CLOSE, limit=most
+        )
+        for _, score, index in found:
+            best[names[index]] = max(score, best.get(names[index], 0.0))
+    return sorted(best, key=best.__getitem__, reverse=True)[:most]
 
 
 def did_you_mean(name: str, known: Iterable[str], most: int = MOST) -> str | None:
