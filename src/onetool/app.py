@@ -150,6 +150,13 @@ class App:
         own = self.config.settings.get(pack, {})
         return {**own, "roots": list(self.config.fs.roots)} if pack == "fs" else own
 
+    def snapshot(self) -> Snapshot:
+        return self.registry.snapshot()
+
+    @property
+    def calls(self) -> "Executor":
+        return self.executor
+
     def secret(self, name: str) -> str | None:
         return self.config.secrets.get(name)
 

@@ -1,33 +1,55 @@
 """The call that is running now, for code that a handler calls without passing anything on.
 
-The executor sets it around every handler; the SDK's `get_config` and `get_secret` read it. A context variable and not
-a global: two calls at once each see their own, also in threads, and code outside of any call sees none.
+The executor sets it around every handler; the SDK reads it. A context variable and not a global: two calls at once
+each see their own, also in threads, and code outside of any call sees none.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar
 from typing import Any, Protocol
 
 import msgspec
 
-from onetool.core.call import ToolCall
+from onetool.core.call import ToolCall, ToolResult
+from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
+
+Progress = Callable[[float, float | None, str | None], None]
+"""Told how far a call has come: done, of how many (if known), and what it is doing."""
+
+
+class Calls(Protocol):
+    """A way to call other tools: the executor."""
+
+    async def execute(self, call: ToolCall, allowed: Collection[str] | None = None) -> ToolResult: ...
+
+    def execute_blocking(self, call: ToolCall, allowed: Collection[str] | None = None) -> ToolResult: ...
 
 
 class Environment(Protocol):
-    """What the app lends to running tools."""
+    """What the app lends to running tools: the settings and secrets of their packs, and the other tools."""
 
     def settings(self, pack: str) -> Mapping[str, Any]: ...
 
     def secret(self, name: str) -> str | None: ...
 
+    def snapshot(self) -> Snapshot: ...
 
-class CallContext(msgspec.Struct, frozen=True):
-    """One call under way: which tool, asked by whom, and what it may reach."""
+    @property
+    def calls(self) -> Calls: ...
+
+
+class CallContext(msgspec.Struct, frozen=True, kw_only=True):
+    """One call under way: which tool, asked by whom, until when, and what it may reach."""
 
     spec: ToolSpec
     call: ToolCall
     environment: Environment | None = None
+    chain: tuple[str, ...] = ()  # the tools that called each other until here, this one last
+    seconds: float = float("inf")  # how long it may take …
+    deadline: float = float("inf")  # … and until when that is, on the clock of time.monotonic
+    allowed: Collection[str] | None = None
+    progress: Progress | None = None
 
 
 current_call: ContextVar[CallContext | None] = ContextVar("onetool_current_call", default=None)

@@ -6,24 +6,24 @@ The way of a call: find -> allow -> validate -> run within a deadline -> validat
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import suppress
-from inspect import isawaitable
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any, Protocol, cast
 
 from onetool.core.call import Code, ToolCall, ToolError, ToolResult
-from onetool.core.context import CallContext, Environment, current_call
+from onetool.core.context import CallContext, Environment, Progress, current_call
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure
 from onetool.core.event import CallEvent, Recorder
 from onetool.core.nearest import nearest
 from onetool.core.plain import plain
+from onetool.core.running import Outcome, Runner
 from onetool.core.secrecy import MASK, masked
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
-from onetool.core.threads import Threads
 
 DEFAULT_TIMEOUT = 8.0
+DEEPEST = 16  # tools that call each other
 LONGEST_MESSAGE = 2_000
 
 log = logging.getLogger("onetool.executor")
@@ -62,28 +62,76 @@ class Executor:
         self._environment = environment
         self._recorders = tuple(recorders)
         self._redact = redact
-        self._threads = Threads()
-        self._left_behind: set[asyncio.Task[Any]] = set()  # a task that nobody holds may vanish in mid-flight
+        self._runner = Runner()
 
-    async def execute(self, call: ToolCall, allowed: Collection[str] | None = None) -> ToolResult:
+    async def execute(
+        self, call: ToolCall, allowed: Collection[str] | None = None, progress: Progress | None = None
+    ) -> ToolResult:
         """Carry the call out. Never raises for what a tool does; being cancelled is the only way out but a result.
 
-        `allowed` is this caller's allow-list, where it has one of its own.
+        `allowed` is this caller's allow-list, where it has one of its own; `progress` is told how far the tool is.
         """
+        course = self._course(call, allowed, progress)
+        try:
+            course.send(await self._runner.run(next(course)))
+        except StopIteration as end:
+            return end.value
+        except asyncio.CancelledError:
+            with suppress(StopIteration):
+                course.send((None, ToolFailure("cancelled by the caller", reason="cancelled")))
+            raise
+        raise AssertionError("a course has one stop")
+
+    def execute_blocking(self, call: ToolCall, allowed: Collection[str] | None = None) -> ToolResult:
+        """The same for a caller that is not async: a tool in a thread that calls another one."""
+        course = self._course(call, allowed, None)
+        try:
+            course.send(self._runner.run_blocking(next(course)))
+        except StopIteration as end:
+            return end.value
+        raise AssertionError("a course has one stop")
+
+    def _course(
+        self, call: ToolCall, allowed: Collection[str] | None, progress: Progress | None
+    ) -> Generator[CallContext, Outcome, ToolResult]:
+        """The way of a call, written once: it stops where the handler is to be run, and goes on with the outcome."""
         spec = self._registry.get(call.name)
         if spec is not None:
             _prepare(spec)
         started = perf_counter()
+        data, error = None, None
         try:
-            spec_to_run = self._permitted(call.name, spec, self._allowed if allowed is None else allowed)
-            data = await self._carry_out(call, spec_to_run)
+            context = self._context(call, spec, allowed, progress)
+            self._validate(call, context.spec)
+            value, raised = yield context
+            data = self._accepted(context, value, raised)
         except _Fails as failed:
-            return self._finish(call, spec, started, error=failed.error)
-        except asyncio.CancelledError:
-            error = ToolError(code="execution_error", message="cancelled by the caller", reason="cancelled")
-            self._finish(call, spec, started, error=error)
-            raise
-        return self._finish(call, spec, started, data=data)
+            error = failed.error
+        return self._finish(call, spec, started, data, error)
+
+    def _context(
+        self, call: ToolCall, spec: ToolSpec | None, allowed: Collection[str] | None, progress: Progress | None
+    ) -> CallContext:
+        """What the handler runs in. A call made by a running tool inherits its allow-list and its deadline."""
+        outer = current_call.get()
+        if allowed is None:
+            allowed = outer.allowed if outer and outer.environment is self._environment else self._allowed
+        permitted = self._permitted(call.name, spec, allowed)
+        chain = (*outer.chain, call.name) if outer else (call.name,)
+        if len(chain) > DEEPEST:
+            raise _Fails("execution_error", f"tools call each other too deep: {' -> '.join(chain)}", reason="recursion")
+        seconds = next(t for t in (call.timeout, permitted.timeout, self._timeout) if t is not None)
+        deadline = monotonic() + seconds
+        return CallContext(
+            spec=permitted,
+            call=call,
+            environment=self._environment,
+            chain=chain,
+            seconds=seconds,
+            deadline=min(deadline, outer.deadline) if outer else deadline,
+            allowed=allowed,
+            progress=progress or (outer.progress if outer else None),
+        )
 
     def _permitted(self, name: str, spec: ToolSpec | None, allowed: Collection[str] | None) -> ToolSpec:
         if spec is None:
@@ -100,18 +148,6 @@ class Executor:
         suffix = f"; did you mean {' or '.join(near)}?" if near else ""
         return _Fails("tool_not_found", f"Tool not found: {name}{suffix}", hints=tuple(near))
 
-    async def _carry_out(self, call: ToolCall, spec: ToolSpec) -> Any:
-        self._validate(call, spec)
-        value, error = await self._run_within_deadline(call, spec)
-        if error is None:
-            try:
-                value = plain(value)
-                self._validate_output(spec, value)
-                return value
-            except ToolFailure as failure:
-                error = failure
-        raise self._failure(call, spec, error)
-
     def _validate(self, call: ToolCall, spec: ToolSpec) -> None:
         try:
             problems = spec.arguments.check(call.args)
@@ -122,41 +158,16 @@ class Executor:
             message = f"Invalid arguments for {spec.name}: {listed}"
             raise _Fails("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
 
-    async def _run_within_deadline(self, call: ToolCall, spec: ToolSpec) -> tuple[Any, BaseException | None]:
-        """Wait for the handler as long as it may take and no longer, whether or not it heeds being cancelled."""
-        seconds = next(t for t in (call.timeout, spec.timeout, self._timeout) if t is not None)
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(self._invoke(call, spec))
-        ended: asyncio.Future[None] = loop.create_future()
-        task.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
-        alarm = loop.call_later(seconds, lambda: None if ended.done() else ended.set_result(None))
-        try:
-            await ended
-        finally:
-            alarm.cancel()
-            if not task.done():
-                self._abandon(task)
-        if task.done():
-            return task.result()
-        return None, ToolFailure(f"{spec.name} took longer than {seconds:g} s and was stopped", reason="timeout")
-
-    async def _invoke(self, call: ToolCall, spec: ToolSpec) -> tuple[Any, BaseException | None]:
-        """Run the handler, with the call as its context. Everything that it raises is caught: the process lives."""
-        current_call.set(CallContext(spec, call, self._environment))
-        try:
-            if spec.handler is None:
-                raise ToolFailure(f"{spec.name} has no handler: it can be described but not run")
-            if spec.is_async:
-                return await spec.handler(**call.args), None
-            value = await self._threads.run(spec.handler, call.args)
-            return (await value if isawaitable(value) else value), None
-        except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a handler included
-            return None, error
-
-    def _abandon(self, task: "asyncio.Task[Any]") -> None:
-        self._left_behind.add(task)
-        task.add_done_callback(self._left_behind.discard)
-        task.cancel()
+    def _accepted(self, context: CallContext, value: Any, raised: BaseException | None) -> Any:
+        """The handler's value as plain data that fits its output schema; or a failure in words."""
+        if raised is None:
+            try:
+                data = plain(value)
+                self._validate_output(context.spec, data)
+                return data
+            except ToolFailure as failure:
+                raised = failure
+        raise self._failure(context.call, context.spec, raised)
 
     def _validate_output(self, spec: ToolSpec, value: Any) -> None:
         if spec.output is not None and (problems := spec.output.check(value)):
@@ -181,7 +192,7 @@ class Executor:
         return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 1] + "…"
 
     def _finish(
-        self, call: ToolCall, spec: ToolSpec | None, started: float, *, data: Any = None, error: ToolError | None = None
+        self, call: ToolCall, spec: ToolSpec | None, started: float, data: Any, error: ToolError | None
     ) -> ToolResult:
         elapsed = round((perf_counter() - started) * 1000, 3)
         if self._recorders:

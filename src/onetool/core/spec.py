@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -16,6 +16,16 @@ Handler = Callable[..., Any]
 """Takes the validated arguments by name; returns the value, or an awaitable of it."""
 
 NO_PARAMETERS: Mapping[str, Any] = freeze({"type": "object", "properties": {}})
+
+
+class Requirement(msgspec.Struct, frozen=True, kw_only=True):
+    """Something outside of Python's own that a tool can't work without: a command, or a library."""
+
+    kind: Literal["cli", "lib"]
+    name: str
+    minimum: str | None = None  # the oldest version that will do
+    version_flag: str | None = None  # how to ask a command for its version
+    install: str | None = None  # what a person can do when it is missing
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
@@ -35,6 +45,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     enabled: bool = True
     tags: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
+    requires: tuple[Requirement, ...] = ()
 
     def __post_init__(self) -> None:
         # A frozen struct with a dict inside is not frozen; this one is, all the way down.

@@ -6,17 +6,18 @@ when none is idle, and leave when there is nothing to do.
 """
 
 import asyncio
-import contextvars
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextvars import Context, copy_context
 from queue import Empty, SimpleQueue
-from threading import Lock, Thread
+from threading import TIMEOUT_MAX, Lock, Thread
 from typing import Any
 
 MOST_THREADS = 256
 IDLE_SECONDS = 30.0
 
 Job = Callable[[], None]
+Outcome = tuple[Any, BaseException | None]  # a pair, since a future refuses to hold StopIteration as its exception
 
 
 class Threads:
@@ -31,29 +32,36 @@ class Threads:
 
     async def run(self, function: Callable[..., Any], args: Mapping[str, Any]) -> Any:
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        context = contextvars.copy_context()
+        future: asyncio.Future[Outcome] = loop.create_future()
+        context = copy_context()
 
         def job() -> None:
-            if future.cancelled():  # nobody waits any more, and it has not begun
-                return
-            try:
-                value, error = context.run(function, **args), None
-            except BaseException as raised:  # noqa: BLE001 - a handler's SystemExit must not end this thread silently
-                value, error = None, raised
-            _hand_over(loop, future, value, error)
+            if not future.cancelled():  # else nobody waits any more, and it has not begun
+                _hand_over(loop, future, _outcome(context, function, args))
 
         self._submit(job)
-        value, error = await future
-        if error is not None:
-            raise error
-        return value
+        return _value(await future)
 
-    def _submit(self, job: Job) -> None:
+    def run_blocking(
+        self, context: Context, function: Callable[..., Any], args: Mapping[str, Any], seconds: float
+    ) -> Any:
+        """The same for a caller that is itself in a thread; TimeoutError when it takes longer than that.
+
+        Never kept waiting for a free thread: its caller may be holding the last one.
+        """
+        box: SimpleQueue[Outcome] = SimpleQueue()
+        self._submit(lambda: box.put(_outcome(context, function, args)), at_once=True)
+        try:
+            outcome = box.get(timeout=min(max(seconds, 0), TIMEOUT_MAX))
+        except Empty:
+            raise TimeoutError from None
+        return _value(outcome)
+
+    def _submit(self, job: Job, at_once: bool = False) -> None:
         with self._lock:
             if self._idle:
                 self._idle.pop().put(job)
-            elif self._count < self._most:
+            elif at_once or self._count < self._most:
                 self._count += 1
                 inbox: SimpleQueue[Job] = SimpleQueue()
                 inbox.put(job)
@@ -86,12 +94,24 @@ class Threads:
         return inbox.get()  # a job came in at the last moment
 
 
-def _hand_over(
-    loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Any]", value: Any, error: BaseException | None
-) -> None:
+def _outcome(context: Context, function: Callable[..., Any], args: Mapping[str, Any]) -> Outcome:
+    try:
+        return context.run(function, **args), None
+    except BaseException as error:  # noqa: BLE001 - a handler's SystemExit must not end this thread silently
+        return None, error
+
+
+def _value(outcome: Outcome) -> Any:
+    value, error = outcome
+    if error is not None:
+        raise error
+    return value
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
     def settle() -> None:
         if not future.done():
-            future.set_result((value, error))  # as a pair: a future refuses to hold StopIteration
+            future.set_result(outcome)
 
     try:
         loop.call_soon_threadsafe(settle)

@@ -1,0 +1,102 @@
+"""Runs a handler within its deadline, and catches whatever it raises: async ones on the loop, others in a thread.
+
+Waiting ends with the deadline, whether or not the handler heeds that. What it then still does, it does unheard.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from contextvars import copy_context
+from inspect import isawaitable
+from time import monotonic
+from typing import Any
+
+from onetool.core.context import CallContext, current_call
+from onetool.core.errors import ToolFailure
+from onetool.core.threads import Threads
+
+Outcome = tuple[Any, BaseException | None]
+"""The value, or what was raised instead."""
+
+
+class Runner:
+    """Carries calls out, for an executor."""
+
+    def __init__(self) -> None:
+        self._threads = Threads()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._left_behind: set[asyncio.Task[Any]] = set()  # a task that nobody holds may vanish in mid-flight
+
+    async def run(self, context: CallContext) -> Outcome:
+        """Run the handler and wait for it until the deadline."""
+        self._loop = loop = asyncio.get_running_loop()
+        task = loop.create_task(self._invoke(context))
+        ended: asyncio.Future[None] = loop.create_future()
+        task.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
+        alarm = loop.call_later(
+            context.deadline - monotonic(), lambda: None if ended.done() else ended.set_result(None)
+        )
+        try:
+            await ended
+        finally:
+            alarm.cancel()
+            if not task.done():
+                self._abandon(task)
+        return task.result() if task.done() else _too_late(context)
+
+    def run_blocking(self, context: CallContext) -> Outcome:
+        """The same for a caller in a thread of its own, which has nothing better to do than to wait."""
+        if context.spec.is_async:
+            return self._on_the_loop(self.run(context))
+        inside = copy_context()
+        inside.run(current_call.set, context)
+        try:
+            handler = _handler(context)
+            value = self._threads.run_blocking(inside, handler, context.call.args, context.deadline - monotonic())
+        except TimeoutError as error:
+            return (None, error) if monotonic() < context.deadline else _too_late(context)
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an outcome
+            return None, error
+        return self._on_the_loop(_awaited(value, context)) if isawaitable(value) else (value, None)
+
+    def _on_the_loop(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
+        """Async handlers belong on the loop that the others run on: what they share with each other lives there."""
+        if self._loop is None or not self._loop.is_running():
+            return asyncio.run(work)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _invoke(self, context: CallContext) -> Outcome:
+        """Run the handler with the call as its context. Everything that it raises is caught: the process lives."""
+        current_call.set(context)
+        try:
+            handler = _handler(context)
+            if context.spec.is_async:
+                return await handler(**context.call.args), None
+            value = await self._threads.run(handler, context.call.args)
+            return (await value if isawaitable(value) else value), None
+        except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a handler included
+            return None, error
+
+    def _abandon(self, task: "asyncio.Task[Any]") -> None:
+        self._left_behind.add(task)
+        task.add_done_callback(self._left_behind.discard)
+        task.cancel()
+
+
+def _handler(context: CallContext) -> Any:
+    if context.spec.handler is None:
+        raise ToolFailure(f"{context.spec.name} has no handler: it can be described but not run")
+    return context.spec.handler
+
+
+async def _awaited(value: Awaitable[Any], context: CallContext) -> Outcome:
+    try:
+        return await asyncio.wait_for(value, context.deadline - monotonic()), None
+    except TimeoutError as error:
+        return (None, error) if monotonic() < context.deadline else _too_late(context)
+    except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an outcome
+        return None, error
+
+
+def _too_late(context: CallContext) -> Outcome:
+    took = f"{context.spec.name} took longer than {context.seconds:g} s and was stopped"
+    return None, ToolFailure(took, reason="timeout")
