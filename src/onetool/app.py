@@ -19,7 +19,7 @@ from onetool.core.registry import Registry, Snapshot, duplicate
 from onetool.core.source import Catalogue
 from onetool.core.spec import Handler, ToolSpec
 from onetool.sources.declared import DeclaredTools
-from onetool.sources.packs import BuiltinPacks, PackFiles
+from onetool.sources.packs import PackSource
 
 if TYPE_CHECKING:
     from onetool.core.call import ToolCall, ToolResult
@@ -109,7 +109,7 @@ class App:
     def reload(self) -> None:
         """Read the config and all tools again. A config that can't be used raises, and the old one stays in force."""
         self.config = load_config(self.config.path)
-        self._load()
+        self._load(again=True)
 
     def close(self) -> None:
         if stats := self.__dict__.get("stats"):  # only if something was recorded or asked
@@ -186,11 +186,11 @@ class App:
             *(folder for folder in beside if folder.is_dir() and folder not in self.config.packs),
         ]
 
-    def _load(self) -> None:
-        packs = [BuiltinPacks().load(), PackFiles(self._pack_paths()).load()]
-        functions = {spec.name: spec.handler for catalogue in packs for spec in catalogue.tools if spec.handler}
+    def _load(self, again: bool = False) -> None:
+        packs = PackSource(self._pack_paths(), fresh=again).load()
+        functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
         declared = DeclaredTools(self.config.tools, functions, self._internals()).load()
-        tools, mistakes = _united([*packs, declared])
+        tools, mistakes = _united([packs, declared])
         self.registry.replace(tools)
         self.mistakes = mistakes
         for mistake in (*self.config.warnings, *mistakes):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 MOST = 3
+CLEARLY_BETTER = 15.0  # with one name so much closer, the others are not worth offering
 CLOSE = 60.0  # of 100: `pth` is 86 from `path`, `lst` 86 from `list`, `weather` 31 from `time.now`
 
 
@@ -21,7 +22,8 @@ def nearest(name: str, known: Iterable[str], most: int = MOST) -> list[str]:
         )
         for _, score, index in found:
             best[names[index]] = max(score, best.get(names[index], 0.0))
-    return sorted(best, key=best.__getitem__, reverse=True)[:most]
+    floor = max(best.values(), default=0.0) - CLEARLY_BETTER
+    return sorted((one for one in best if best[one] > floor), key=best.__getitem__, reverse=True)[:most]
 
 
 def did_you_mean(name: str, known: Iterable[str], most: int = MOST) -> str | None:

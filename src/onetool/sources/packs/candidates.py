@@ -1,0 +1,88 @@
+"""Where packs are: files and folders of the user's, and installed distributions with an entry point `onetool.packs`."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+GROUP = "onetool.packs"
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that may be a pack: a file to run, or a module to import."""
+
+    name: str  # unless the module says otherwise
+    origin: str  # what to call it in a complaint
+    file: Path | None = None
+    module: str | None = None
+
+
+def in_paths(paths: Iterable[Path]) -> Iterator[Candidate]:
+    """A file, or a folder with an `__init__.py`, is a pack; any other folder holds packs."""
+    for path in paths:
+        if path.is_dir() and not (path / "__init__.py").exists():
+            yield from in_paths(_inside(path))
+        else:
+            file = path / "__init__.py" if path.is_dir() else path
+            yield Candidate(name=path.stem, origin=str(file), file=file)
+
+
+def _inside(folder: Path) -> list[Path]:
+    """What in a folder may be a pack: modules and packages, but nothing private and no tests."""
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.name[0] not in "._"
+        and not path.stem.startswith("test_")
+        and (path.suffix == ".py" or (path / "__init__.py").exists())
+    )
+
+
+def installed() -> Iterator[Candidate]:
+    """Entry points of installed distributions.
+
+    Not by importlib.metadata, whose import alone takes longer than all of our start: only files that name our group
+    are parsed.
+    """
+    seen: set[str] = set()
+    for folder in sys.path:
+        for file in _entry_point_files(folder):
+            for name, module in _entries(file):
+                if name not in seen:  # the first on the path wins, as for any import
+                    seen.add(name)
+                    yield Candidate(
+                        name=name, origin=f"{os.path.basename(os.path.dirname(file))}: {module}", module=module
+                    )
+
+
+def _entry_point_files(folder: str) -> Iterator[str]:
+    try:
+        with os.scandir(folder or ".") as entries:
+            yield from (
+                os.path.join(entry.path, "entry_points.txt")
+                for entry in entries
+                if entry.name.endswith((".dist-info", ".egg-info"))
+            )
+    except OSError:
+        return
+
+
+def _entries(file: str) -> list[tuple[str, str]]:
+    try:
+        with open(file, "rb") as stream:
+            text = stream.read()
+    except OSError:
+        return []
+    if GROUP.encode() not in text:
+        return []
+    from configparser import ConfigParser, Error
+
+    parser = ConfigParser(delimiters=("=",), interpolation=None)
+    parser.optionxform = str  # pyright: ignore[reportAttributeAccessIssue] - names are case-sensitive
+    try:
+        parser.read_string(text.decode())
+    except (Error, UnicodeDecodeError):
+        return []
+    return list(parser.items(GROUP)) if parser.has_section(GROUP) else []

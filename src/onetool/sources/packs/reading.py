@@ -1,0 +1,137 @@
+"""A pack's tools as its source tells them, without running what makes it slow.
+
+Of the module only what a signature needs is run: light imports, classes, constants, and functions without their
+bodies. If that does not work out (a hint that needs a heavy library, a decorator that could change anything) nothing
+is read, and the pack has to be imported.
+"""
+
+import ast
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from onetool.core.spec import ToolSpec
+from onetool.sdk.pack import tools_of
+from onetool.sources.packs.importing import Import
+
+# What hints are made of, and quick to import.
+LIGHT = frozenset(
+    (
+        *("__future__", "abc", "collections", "dataclasses", "datetime", "decimal", "enum", "fractions", "functools"),
+        *(
+            "math",
+            "msgspec",
+            "onetool",
+            "os",
+            "pathlib",
+            "re",
+            "string",
+            "types",
+            "typing",
+            "typing_extensions",
+            "uuid",
+        ),
+    )
+)
+_KNOWN_DECORATORS = frozenset({"tool", "requires_cli", "requires_lib"})
+
+
+def is_heavy(file: Path) -> bool:
+    """Whether the module imports libraries that are not Python's own: those may take seconds."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return False  # importing it will say what is wrong
+    return any(_imports_other(line) for line in lines if line.startswith(("import ", "from ")))
+
+
+def _imports_other(line: str) -> bool:
+    words = line.replace(",", " ").split()
+    top = words[1].partition(".")[0]
+    return bool(top) and top not in sys.stdlib_module_names and top not in LIGHT
+
+
+def read_tools(file: Path, started: Import) -> list[ToolSpec] | None:
+    """The pack's tools, each importing the pack when it is first called; None where the source does not tell enough."""
+    try:
+        outline = _outline(file, started.candidate.name)
+        return [_lazy(spec, started) for spec in tools_of(outline)]
+    except Exception:  # noqa: BLE001 - whatever it is, importing the pack will tell better
+        return None
+
+
+def imports_are_there(file: Path) -> bool:
+    """Whether every library that the module imports can be found; if not, importing it now tells which and where."""
+    from importlib.util import find_spec
+
+    try:
+        statements = ast.parse(file.read_bytes(), str(file)).body
+    except (OSError, SyntaxError, ValueError):
+        return False
+    names = [alias.name for node in statements if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in statements if isinstance(node, ast.ImportFrom) and node.module and not node.level]
+    return all(find_spec(name.partition(".")[0]) for name in names)
+
+
+def _outline(file: Path, name: str) -> ModuleType:
+    tree = ast.parse(file.read_bytes(), str(file))
+    tree.body = [statement for node in tree.body if (statement := _needed(node)) is not None]
+    module = ModuleType(f"onetool_outline_{file.stem}")
+    module.pack = name  # pyright: ignore[reportAttributeAccessIssue] - the file may say otherwise
+    sys.modules[module.__name__] = module  # dataclasses and type hints look their module up there
+    exec(compile(ast.fix_missing_locations(tree), file, "exec"), module.__dict__)  # noqa: S102 - running packs is what we do
+    return module
+
+
+def _needed(node: ast.stmt) -> ast.stmt | None:
+    """The part of a statement that a signature may need."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return _without_body(node)
+    if isinstance(node, ast.Import):
+        node.names = [alias for alias in node.names if alias.name.partition(".")[0] in LIGHT]
+        return node if node.names else None
+    if isinstance(node, ast.ImportFrom):
+        return node if not node.level and node.module and node.module.partition(".")[0] in LIGHT else None
+    if isinstance(node, ast.ClassDef):
+        return node
+    if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+        return node if not any(isinstance(part, ast.Call) for part in ast.walk(node.value)) else None
+    return None
+
+
+def _without_body(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt:
+    for decorator in node.decorator_list:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
+        if name not in _KNOWN_DECORATORS and not node.name.startswith("_"):
+            raise ValueError(f"{node.name} is decorated with something that could change it")
+    documented = node.body[:1] if ast.get_docstring(node) is not None else []
+    node.body = [*documented, ast.Expr(ast.Constant(...))]
+    return node
+
+
+def _lazy(spec: ToolSpec, started: Import) -> ToolSpec:
+    """The same tool, whose handler is found in the real module when it is called."""
+
+    def real() -> Any:
+        for found in tools_of(started.module_for_a_call()):
+            if found.name == spec.name:
+                return found.handler
+        raise LookupError(f"{spec.name} is gone")
+
+    if spec.is_async:
+
+        async def call_async(**args: Any) -> Any:
+            import asyncio
+
+            return await (await asyncio.to_thread(real))(**args)
+
+        return msgspec.structs.replace(spec, handler=call_async)
+
+    def call(**args: Any) -> Any:
+        return real()(**args)
+
+    return msgspec.structs.replace(spec, handler=call)

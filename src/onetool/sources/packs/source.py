@@ -1,0 +1,68 @@
+"""All packs together: each pack's name once, each one's failure its own."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from onetool.core.errors import Mistake
+from onetool.core.source import Catalogue
+from onetool.core.spec import ToolSpec
+from onetool.sdk.pack import pack_name, tools_of
+from onetool.sources.packs.builtin import BUILTIN, builtin_tools
+from onetool.sources.packs.candidates import Candidate, in_paths, installed
+from onetool.sources.packs.importing import Import, import_mistake
+from onetool.sources.packs.reading import imports_are_there, is_heavy, read_tools
+
+PATIENCE = 0.5  # seconds that a pack may take to import before its tools are read from its source
+
+
+class PackSource:
+    """The built-in packs, the installed ones, and those in the user's files and folders."""
+
+    name = "packs"
+
+    def __init__(self, paths: Iterable[Path] = (), fresh: bool = False) -> None:
+        self._paths = tuple(paths)
+        self._fresh = fresh  # the files may have been edited since they were last imported
+
+    def load(self) -> Catalogue:
+        """Import or read every pack. One that fails is reported with file, line and cause; the others work."""
+        tools = [spec for pack in BUILTIN for spec in builtin_tools(pack)]
+        taken: dict[str, str] = dict.fromkeys(BUILTIN, "built in")
+        mistakes = [_no_such(path) for path in self._paths if not path.exists()]
+        for candidate in self._candidates():
+            try:
+                name, found = _load(candidate, self._fresh)
+            except BaseException as error:  # noqa: BLE001 - a pack may raise anything, SystemExit included
+                mistakes.append(import_mistake(candidate, error))
+                continue
+            if name in taken:
+                mistakes.append(_twice(name, taken[name], candidate))
+                continue
+            taken[name] = candidate.origin
+            tools += found
+        return Catalogue(tools=tuple(tools), mistakes=tuple(mistakes))
+
+    def _candidates(self) -> Iterator[Candidate]:
+        yield from installed()
+        yield from in_paths(path for path in self._paths if path.exists())
+
+
+def _load(candidate: Candidate, fresh: bool) -> tuple[str, list[ToolSpec]]:
+    """A pack's name and tools: by importing it, or from its source where importing would keep everybody waiting."""
+    started = Import(candidate, fresh)
+    file = candidate.file
+    if file is not None and is_heavy(file) and imports_are_there(file) and (tools := read_tools(file, started)):
+        return tools[0].pack, tools
+    if not started.wait(PATIENCE) and file is not None and (tools := read_tools(file, started)):
+        return tools[0].pack, tools
+    module = started.module()
+    return pack_name(module), tools_of(module)
+
+
+def _no_such(path: Path) -> Mistake:
+    return Mistake(message="no such file or folder", file=str(path), key="packs")
+
+
+def _twice(name: str, first: str, second: Candidate) -> Mistake:
+    message = f"duplicate pack name {name!r}: the first one stays ({first}), this one is refused"
+    return Mistake(message=message, file=second.origin, key="packs", hint='rename one of them with pack = "…"')
