@@ -2,9 +2,9 @@
 
 import sys
 
-from bench import calls, cold_start
+from bench import calls, cold_start, packs
 
-SUBJECTS = {"cold-start": cold_start.run, "calls": calls.run}
+SUBJECTS = {"cold-start": cold_start.run, "calls": calls.run, "packs": packs.run}
 
 
 def main() -> None:

@@ -12,10 +12,11 @@ from onetool.core.spec import ToolSpec
 class Snapshot:
     """The tools at one moment. Nothing that happens to the registry afterwards changes it."""
 
-    __slots__ = ("_tools",)
+    __slots__ = ("_packs", "_tools")
 
     def __init__(self, tools: dict[str, ToolSpec]) -> None:
         self._tools = tools
+        self._packs: dict[str, dict[str, ToolSpec]] | None = None
 
     def get(self, name: str) -> ToolSpec | None:
         """The tool of that name, or None: the caller handles a missing tool."""
@@ -30,6 +31,15 @@ class Snapshot:
 
     def names(self) -> Collection[str]:
         return self._tools.keys()
+
+    def packs(self) -> Mapping[str, Mapping[str, ToolSpec]]:
+        """Each pack's tools by their names inside of it. Computed once."""
+        if self._packs is None:
+            packs: dict[str, dict[str, ToolSpec]] = {}
+            for spec in self._tools.values():
+                packs.setdefault(spec.pack, {})[spec.name.removeprefix(f"{spec.pack}.")] = spec
+            self._packs = packs
+        return self._packs
 
     def unmatched(self, names: Iterable[str]) -> "list[str]":
         """Those names that no tool has: an allow-list with a typo should not be silent."""
@@ -91,6 +101,9 @@ class Registry(Snapshot):
 
     def names(self) -> Collection[str]:
         return self.snapshot().names()
+
+    def packs(self) -> Mapping[str, Mapping[str, ToolSpec]]:
+        return self.snapshot().packs()
 
     def __iter__(self) -> Iterator[ToolSpec]:
         return iter(self.snapshot())

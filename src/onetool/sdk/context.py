@@ -1,4 +1,4 @@
-"""A pack's own settings and secrets, found through the call that is running."""
+"""A pack's own settings and secrets, and its progress: found through the call that is running."""
 
 import os
 from collections.abc import Mapping
@@ -21,3 +21,10 @@ def get_secret(name: str) -> str | None:
     if context is None or context.environment is None:
         return os.environ.get(name)
     return context.environment.secret(name)
+
+
+def report_progress(done: float, total: float | None = None, message: str | None = None) -> None:
+    """Tell whoever called the running tool how far it has come. Without a listener nothing happens."""
+    context = current_call.get()
+    if context is not None and context.progress is not None:
+        context.progress(done, total, message)

@@ -1,0 +1,90 @@
+"""What packs cost: loading many of them, and one tool calling another."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from types import ModuleType
+
+from bench.table import show
+from onetool.sdk import call_tool
+from onetool.sdk.testing import packs
+from onetool.sources.packs import PackSource
+
+PACKS, TOOLS, ROUNDS, HOPS = 50, 20, 5, 3_000
+FUNCTION = '''
+def tool_{number}(query: str, limit: int = 5, tags: list[str] | None = None) -> dict[str, int]:
+    """Look something up.
+
+    Args:
+        query: What to look for.
+        limit: How many at the most.
+        tags: Only those with these tags.
+    """
+    return {{query: limit}}
+'''
+
+
+def run() -> None:
+    show(
+        f"Packs, median of {ROUNDS}",
+        ["what", "measured", "aim"],
+        [
+            [f"load {PACKS * TOOLS:,} tools in {PACKS} packs", f"{_load():.2f} s", "under 0.5 s"],
+            ["call_tool from a sync tool", f"{_hop(sync=True):.0f} µs", "under 60 µs"],
+            ["call_tool from an async tool", f"{_hop(sync=False):.0f} µs", "under 60 µs"],
+        ],
+    )
+
+
+def _load() -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        for pack in range(PACKS):
+            text = "".join(FUNCTION.format(number=number) for number in range(TOOLS))
+            (Path(folder) / f"pack_{pack}.py").write_text(text)
+        times: list[float] = []
+        for _ in range(ROUNDS):
+            started = perf_counter()
+            catalogue = PackSource([Path(folder)]).load()
+            times.append(perf_counter() - started)
+            assert len(catalogue.tools) >= PACKS * TOOLS
+        return median(times)
+
+
+def _hop(sync: bool) -> float:
+    """Microseconds for one call of a tool by a tool."""
+
+    def inner(n: int) -> int:
+        """Give it back."""
+        return n
+
+    async def inner_async(n: int) -> int:
+        """Give it back."""
+        return n
+
+    def outer() -> float:
+        """Call the other many times."""
+        started = perf_counter()
+        for number in range(HOPS):
+            call_tool("bench.inner", n=number)
+        return (perf_counter() - started) / HOPS * 1e6
+
+    async def outer_async() -> float:
+        """Call the other many times."""
+        started = perf_counter()
+        for number in range(HOPS):
+            await call_tool("bench.inner", n=number)
+        return (perf_counter() - started) / HOPS * 1e6
+
+    module = ModuleType("bench")
+    pair = (inner, outer) if sync else (inner_async, outer_async)
+    for name, function in zip(("inner", "outer"), pair, strict=True):
+        function.__name__, function.__module__ = name, "bench"
+        setattr(module, name, function)
+    with packs(module) as tools:
+
+        async def measure() -> float:
+            return min([(await tools.result_async("bench.outer")).data for _ in range(ROUNDS)])
+
+        return asyncio.run(measure())

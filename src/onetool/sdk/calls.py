@@ -1,0 +1,131 @@
+"""Calling other tools from a tool: by name, or through a pack.
+
+A call goes through the executor like anyone's: validated, within limits, recorded, with the settings and secrets of
+the pack that it calls. In async code it is awaited, elsewhere it just returns.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from onetool.core.call import ToolCall, ToolResult
+from onetool.core.context import CallContext, Environment, current_call
+from onetool.core.errors import ToolFailure
+from onetool.core.spec import ToolSpec
+
+
+def get_pack(name: str) -> "Pack | None":
+    """A pack's tools as methods: `get_pack("llm").transform(input=…)`; None when there is no such pack."""
+    tools = _environment().snapshot().packs().get(name)
+    return None if tools is None else Pack(name, tools)
+
+
+def call_tool(name: str, **kwargs: Any) -> Any:
+    """Call a tool by its full name and get its value; a tool that fails raises ToolFailure with its message.
+
+    ValueError when there is no such pack, or no such tool in it.
+    """
+    snapshot = _environment().snapshot()
+    spec = snapshot.get(name)
+    if spec is not None:
+        return _call(spec, kwargs)
+    pack, _, tool = name.partition(".")
+    if pack not in snapshot.packs():
+        raise ValueError(f"Pack not found: {pack}")
+    raise ValueError(f"Tool not found: {name}{_near(tool, snapshot.packs()[pack], f'{pack}.')}")
+
+
+class Pack:
+    """A pack that can be called: `pack.tool(argument=value)`. `dir(pack)` lists its tools."""
+
+    def __init__(self, name: str, tools: Mapping[str, ToolSpec]) -> None:
+        self._name = name
+        self._tools = tools
+
+    def __getattr__(self, name: str) -> "Method":
+        spec = self._tools.get(name)
+        if spec is None:
+            raise AttributeError(f"pack {self._name!r} has no tool {name!r}{_near(name, self._tools)}")
+        return Method(spec)
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._tools)
+
+    def __repr__(self) -> str:
+        return f"<pack {self._name}: {', '.join(self._tools)}>"
+
+
+class Method:
+    """One tool of a pack, to be called. Arguments may also be given in the order of the signature."""
+
+    def __init__(self, spec: ToolSpec) -> None:
+        self._spec = spec
+        self.__name__ = spec.name
+        self.__doc__ = spec.description
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _call(self._spec, _by_name(self._spec, args, kwargs))
+
+    def __repr__(self) -> str:
+        from onetool.core.signature import signature
+
+        return f"<tool {signature(self._spec)}>"
+
+
+def _call(spec: ToolSpec, args: dict[str, Any]) -> Any:
+    context = _context()
+    call = ToolCall(f"{context.call.id}/{spec.name}", spec.name, args, f"tool:{context.spec.name}")
+    calls = _environment().calls
+    if _on_a_loop():
+        return _value_later(calls.execute(call))
+    return _value(calls.execute_blocking(call))
+
+
+async def _value_later(result: Any) -> Any:
+    return _value(await result)
+
+
+def _value(result: ToolResult) -> Any:
+    if result.error is not None:
+        raise ToolFailure(result.error.message, reason=result.error.reason, hints=result.error.hints)
+    return result.data
+
+
+def _on_a_loop() -> bool:
+    from asyncio import _get_running_loop  # the public one raises, which costs more than the rest of this
+
+    return _get_running_loop() is not None
+
+
+def _by_name(spec: ToolSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    names = tuple(spec.input_schema.get("properties", {}))
+    if len(args) > len(names):
+        raise TypeError(f"{spec.name} takes {len(names)} arguments at the most, got {len(args)}")
+    given = dict(zip(names, args, strict=False))
+    if twice := given.keys() & kwargs.keys():
+        raise TypeError(f"{spec.name} got {', '.join(sorted(twice))} twice")
+    return given | kwargs
+
+
+def _near(name: str, known: Mapping[str, ToolSpec], prefix: str = "") -> str:
+    from onetool.core.nearest import nearest
+
+    names = nearest(name, known)
+    if names:
+        return f"; did you mean {' or '.join(prefix + one for one in names)}?"
+    return f"; it has {', '.join(prefix + one for one in list(known)[:10])}"
+
+
+def _context() -> CallContext:
+    context = current_call.get()
+    if context is None:
+        raise RuntimeError(
+            "this works inside of a tool that runs in OneTool; to try a pack by itself, see onetool.sdk.testing"
+        )
+    return context
+
+
+def _environment() -> Environment:
+    environment = _context().environment
+    if environment is None:
+        raise RuntimeError("this tool runs on a bare Executor, which knows no other tools: Executor(environment=…)")
+    return environment

@@ -1,0 +1,96 @@
+"""Trying a pack without a server.
+
+from onetool.sdk.testing import packs
+import weather
+
+def test_forecast():
+    with packs(weather, settings={"weather": {"unit": "C"}}, secrets={"WEATHER_KEY": "k"}) as tools:
+        assert tools.call("weather.forecast", city="Oslo") == "sunny"       # validated, as an agent would call it
+        assert tools.result("weather.forecast").error.code == "invalid_args"
+        assert weather.forecast("Oslo") == "sunny"                          # or the function itself
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from onetool.core.call import ToolCall, ToolResult
+from onetool.core.context import CallContext, Progress, current_call
+from onetool.core.errors import ToolFailure
+from onetool.core.executor import Executor
+from onetool.core.registry import Registry, Snapshot
+from onetool.core.spec import ToolSpec
+from onetool.sdk.pack import pack_name, tools_of
+
+
+class Tools:
+    """The packs under test: what an app would be to them."""
+
+    def __init__(
+        self, modules: tuple[ModuleType, ...], settings: Mapping[str, Mapping[str, Any]], secrets: Mapping[str, str]
+    ) -> None:
+        self._registry = Registry()
+        for module in modules:
+            for spec in tools_of(module):
+                self._registry.register(spec)
+        self._settings = settings
+        self._secrets = secrets
+        self.calls = Executor(self._registry, environment=self)
+        self.progress: list[tuple[float, float | None, str | None]] = []
+
+    def call(self, name: str, /, **args: Any) -> Any:
+        """Call a tool as an agent would; its value, or ToolFailure with its message."""
+        result = self.result(name, **args)
+        if result.error is not None:
+            raise ToolFailure(result.error.message, reason=result.error.reason, hints=result.error.hints)
+        return result.data
+
+    def result(self, name: str, /, **args: Any) -> ToolResult:
+        """Call a tool; the whole result, also when it failed."""
+        import asyncio
+
+        return asyncio.run(self.result_async(name, **args))
+
+    async def result_async(self, name: str, /, **args: Any) -> ToolResult:
+        """The same for tests that are async themselves."""
+        return await self.calls.execute(ToolCall("test", name, args, "test"), progress=self._note)
+
+    # What running tools ask an app for
+
+    def settings(self, pack: str) -> Mapping[str, Any]:
+        return self._settings.get(pack, {})
+
+    def secret(self, name: str) -> str | None:
+        return self._secrets.get(name)
+
+    def snapshot(self) -> Snapshot:
+        return self._registry.snapshot()
+
+    def _note(self, done: float, total: float | None, message: str | None) -> None:
+        self.progress.append((done, total, message))
+
+
+@contextmanager
+def packs(
+    *modules: ModuleType,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    secrets: Mapping[str, str] | None = None,
+) -> Iterator[Tools]:
+    """Lend these packs what an app would: settings by pack, secrets by name, and each other.
+
+    Secrets come from here alone, never from the environment of whoever runs the tests. Functions that are called
+    directly inside of the block see the settings of the first pack.
+    """
+    tools = Tools(modules, settings or {}, secrets or {})
+    token = current_call.set(_as_if_called(modules, tools, tools._note))  # pyright: ignore[reportPrivateUsage]
+    try:
+        yield tools
+    finally:
+        current_call.reset(token)
+
+
+def _as_if_called(modules: tuple[ModuleType, ...], tools: Tools, progress: Progress) -> CallContext:
+    name = f"{pack_name(modules[0])}.test" if modules else "test"
+    spec = ToolSpec(name=name, description="a test")
+    return CallContext(spec=spec, call=ToolCall("test", name, {}, "test"), environment=tools, progress=progress)

@@ -1,0 +1,261 @@
+"""Packs: where they are found, how they are named, what happens to broken, heavy and slow ones."""
+
+import sys
+import time
+
+import pytest
+from helpers import run
+
+from onetool import App
+from onetool.sources.packs import PackSource
+from onetool.sources.packs.source import PATIENCE
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "packs").mkdir()
+    return tmp_path / "packs"
+
+
+def write(folder, name, text):
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def load(*paths):
+    return PackSource(paths).load()
+
+
+def names(catalogue):
+    return [spec.name for spec in catalogue.tools if spec.pack not in ("time", "tools", "shell", "fs")]
+
+
+def test_a_pack_is_named_by_its_file_or_by_itself(folder):
+    write(folder, "plain.py", "def f(): 'F.'\n")
+    write(folder, "other.py", "pack = 'named'\ndef f(): 'F.'\n")
+    assert names(load(folder)) == ["named.f", "plain.f"]
+
+
+def test_public_functions_of_its_own_are_tools_unless_all_says_otherwise(folder):
+    write(
+        folder, "a.py", "from os.path import join\nimport json\nx = 1\ndef f(): 'F.'\ndef _g(): 'G.'\nclass C: pass\n"
+    )
+    write(
+        folder,
+        "b.py",
+        "from os.path import join\n__all__ = ['_g', 'join', 'x']\nx = 1\ndef f(): 'F.'\ndef _g(): 'G.'\n",
+    )
+    assert names(load(folder)) == ["a.f", "b._g", "b.join"]
+
+
+def test_a_package_is_a_pack(folder):
+    write(folder, "big/__init__.py", "from .part import f\n__all__ = ['f']\n")
+    write(folder, "big/part.py", "from . import help\ndef f(): 'F.'; return help.x\n")
+    write(folder, "big/help.py", "x = 1\n")
+    assert names(load(folder)) == ["big.f"]
+    assert names(load(folder / "big")) == ["big.f"]
+
+
+def test_private_files_tests_and_folders_without_modules_are_no_packs(folder):
+    for name in ("_private.py", ".hidden.py", "test_it.py", "notes.txt", "data/x.json"):
+        write(folder, name, "def f(): 'F.'\n")
+    assert names(load(folder)) == []
+
+
+def test_a_single_file_may_be_named(folder):
+    file = write(folder, "one.py", "def f(): 'F.'\n")
+    write(folder, "two.py", "def f(): 'F.'\n")
+    assert names(load(file)) == ["one.f"]
+
+
+def test_a_missing_path_is_told(tmp_path):
+    (mistake,) = load(tmp_path / "nowhere").mistakes
+    assert "no such file" in mistake.message
+    assert mistake.file == str(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [
+        ("x = 1\nimport nonexistent_library\n", 2, "nonexistent_library"),
+        ("x = 1\n\nraise SystemExit(3)\n", 3, "SystemExit: 3"),
+        ("def broken(:\n", 1, "SyntaxError"),
+        ("def f(x: 'Nonsense'): 'F.'\n", None, "Nonsense"),
+        ("x = 1\ny = x / 0\n", 2, "division by zero"),
+        ("__all__ = ['missing']\n", None, "missing"),
+        ("pack = 'two.words'\ndef f(): 'F.'\n", None, "without dots"),
+        ("raise KeyboardInterrupt\n", 1, "KeyboardInterrupt"),
+    ],
+)
+def test_a_pack_that_fails_is_told_and_the_others_work(folder, text, line, told):
+    bad = write(folder, "bad.py", text)
+    write(folder, "good.py", "def f(): 'F.'\n")
+    catalogue = load(folder)
+    assert names(catalogue) == ["good.f"]
+    (mistake,) = catalogue.mistakes
+    assert (mistake.file, mistake.line) == (str(bad), line)
+    assert told in mistake.message
+
+
+def test_the_same_pack_name_twice_is_refused_and_both_are_named(folder):
+    write(folder, "a.py", "pack = 'same'\ndef f(): 'First.'\n")
+    write(folder, "b.py", "pack = 'same'\ndef g(): 'Second.'\n")
+    write(folder, "time.py", "def f(): 'Not the built-in one.'\n")
+    catalogue = load(folder)
+    assert names(catalogue) == ["same.f"]
+    first, second = (str(mistake) for mistake in catalogue.mistakes)
+    assert "a.py" in first
+    assert "b.py" in first
+    assert "built in" in second
+    assert "time.py" in second
+
+
+# Installed distributions
+
+
+def test_installed_packs_are_found_by_their_entry_point(tmp_path, monkeypatch):
+    site = tmp_path / "site"
+    write(site, "acme_tools/__init__.py", "pack = 'acme'\ndef f(): 'F.'\n")
+    write(site, "acme_tools-1.0.dist-info/METADATA", "Name: acme-tools\n")
+    write(
+        site,
+        "acme_tools-1.0.dist-info/entry_points.txt",
+        "[console_scripts]\nx = y:z\n[onetool.packs]\nacme = acme_tools\n",
+    )
+    write(site, "other-1.0.dist-info/entry_points.txt", "[console_scripts]\nonetool.packs = y:z\n")
+    write(site, "broken-1.0.dist-info/entry_points.txt", "onetool.packs ][")
+    monkeypatch.syspath_prepend(site)
+    catalogue = load()
+    assert names(catalogue) == ["acme.f"]
+    assert catalogue.mistakes == ()
+
+
+def test_an_installed_pack_that_fails_is_told(tmp_path, monkeypatch):
+    site = tmp_path / "site"
+    write(site, "bad_tools-1.0.dist-info/entry_points.txt", "[onetool.packs]\nbad = bad_tools_that_are_not_there\n")
+    monkeypatch.syspath_prepend(site)
+    (mistake,) = load().mistakes
+    assert "bad_tools-1.0.dist-info" in mistake.file
+    assert "bad_tools_that_are_not_there" in mistake.message
+
+
+# Heavy and slow ones
+
+
+HEAVY = '''
+"""A pack over a library that takes long to import."""
+from datetime import date
+from enum import Enum
+import heavy_library
+from onetool.sdk import tool
+
+pack = "heavy"
+LIMIT = 3
+client = heavy_library.Client()
+
+class Colour(Enum):
+    RED = "red"
+
+@tool(tags=["x"])
+def work(day: date, colour: Colour = Colour.RED, limit: int = LIMIT) -> str:
+    """Work hard."""
+    return f"{heavy_library.VALUE} {day.year} {colour.name} {limit}"
+
+async def work_async() -> str:
+    """Work hard, later."""
+    return heavy_library.VALUE
+'''
+
+
+def test_a_heavy_pack_is_listed_without_being_imported_and_works_when_called(folder, tmp_path, monkeypatch):
+    library = write(tmp_path, "site/heavy_library.py", "VALUE = 'done'\nclass Client: pass\n")
+    monkeypatch.syspath_prepend(library.parent)
+    write(folder, "heavy.py", HEAVY)
+    write(tmp_path, "onetool.yaml", "packs: [packs]\n")
+    app = App.open(tmp_path / "onetool.yaml")
+    spec = app.registry.get("heavy.work")
+    assert "heavy_library" not in sys.modules
+    assert spec.parameters["properties"]["limit"]["default"] == 3
+    assert spec.tags == ("x",)
+    assert run(app.executor, "heavy.work", day="2026-01-02").data == "done 2026 RED 3"
+    assert "heavy_library" in sys.modules
+    assert run(app.executor, "heavy.work_async").data == "done"
+    monkeypatch.delitem(sys.modules, "heavy_library")
+
+
+def test_a_heavy_pack_whose_library_breaks_fails_when_it_is_called(folder, tmp_path, monkeypatch):
+    library = write(tmp_path, "site/heavy_library.py", "raise RuntimeError('license expired')\n")
+    monkeypatch.syspath_prepend(library.parent)
+    write(folder, "heavy.py", HEAVY)
+    write(tmp_path, "onetool.yaml", "packs: [packs]\n")
+    error = run(App.open(tmp_path / "onetool.yaml").executor, "heavy.work", day="2026-01-02").error
+    assert error.reason == "source_unavailable"
+    assert "heavy.py:5" in error.message
+    assert "license expired" in error.message
+
+
+def test_what_the_source_does_not_tell_is_imported(folder, tmp_path, monkeypatch):
+    library = write(
+        tmp_path,
+        "site/odd_library.py",
+        "def change(f):\n    def g(x: int): 'Changed.'\n    g.__module__ = f.__module__\n    return g\n",
+    )
+    monkeypatch.syspath_prepend(library.parent)
+    write(folder, "odd.py", "import odd_library\n@odd_library.change\ndef f(): 'F.'\n")
+    (spec,) = [spec for spec in load(folder).tools if spec.pack == "odd"]
+    assert spec.description == "Changed."
+    monkeypatch.delitem(sys.modules, "odd_library")
+
+
+def test_a_slow_pack_does_not_delay_the_others(folder, tmp_path):
+    write(folder, "slow.py", "import time\ntime.sleep(2.5)\ndef f(n: int = 1) -> int:\n    'F.'\n    return n\n")
+    write(folder, "quick.py", "def f(): 'F.'; return 'quick'\n")
+    write(tmp_path, "onetool.yaml", "packs: [packs]\n")
+    started = time.monotonic()
+    app = App.open(tmp_path / "onetool.yaml")
+    assert run(app.executor, "quick.f").ok
+    assert time.monotonic() - started < PATIENCE + 1.5
+    assert run(app.executor, "slow.f", n=4).data == 4  # waits for the import
+
+
+# Reload
+
+
+def test_an_edited_pack_is_picked_up(folder, tmp_path):
+    file = write(folder, "a.py", "def f(): 'F.'; return 1\n")
+    write(tmp_path, "onetool.yaml", "packs: [packs]\n")
+    app = App.open(tmp_path / "onetool.yaml")
+    for number in range(2, 6):  # quick edits of the same size
+        file.write_text(f"def f(): 'F.'; return {number}\n")
+        app.reload()
+        assert run(app.executor, "a.f").data == number
+    write(folder, "b.py", "def g(): 'G.'\n")
+    file.unlink()
+    app.reload()
+    assert [spec.name for spec in app.tools()][-1] == "b.g"
+    assert app.registry.get("a.f") is None
+
+
+def test_a_package_is_reloaded_with_its_parts(folder, tmp_path):
+    write(folder, "big/__init__.py", "from .part import f\n__all__ = ['f']\n")
+    part = write(folder, "big/part.py", "def f(): 'F.'; return 1\n")
+    write(tmp_path, "onetool.yaml", "packs: [packs]\n")
+    app = App.open(tmp_path / "onetool.yaml")
+    part.write_text("def f(): 'F.'; return 'edited'\n")
+    app.reload()
+    assert run(app.executor, "big.f").data == "edited"
+
+
+def test_a_broken_config_leaves_the_old_one_in_force(folder, tmp_path):
+    from onetool.core.errors import ConfigError
+
+    write(folder, "a.py", "def f(): 'F.'; return 1\n")
+    config = write(tmp_path, "onetool.yaml", "packs: [packs]\n")
+    app = App.open(config)
+    config.write_text("paks: [packs]\n")
+    with pytest.raises(ConfigError, match="did you mean packs"):
+        app.reload()
+    assert run(app.executor, "a.f").data == 1
+    assert app.config.packs

@@ -1,0 +1,76 @@
+"""1-sdk.md: Pack Access and Tool Invocation, one test for each scenario, in a real app with real packs."""
+
+import pytest
+from helpers import run
+
+from onetool import App
+
+LLM = '''
+from onetool.sdk import get_config, get_secret
+
+pack = "llm"
+
+def transform(input: str, prompt: str) -> str:
+    """Transform a text."""
+    return f"{prompt}: {input} ({get_config().get('model')}, {get_secret('LLM_KEY')})"
+'''
+CALLER = '''
+from onetool.sdk import call_tool, get_config, get_pack
+
+def by_pack(text: str):
+    """Call through a pack."""
+    return get_pack("llm").transform(input=text, prompt="summarize")
+
+def by_name(name: str, args: dict):
+    """Call by name."""
+    return call_tool(name, **args)
+
+async def by_pack_async(text: str):
+    """The same from async code."""
+    return await get_pack("llm").transform(input=text, prompt="summarize")
+
+def has(name: str) -> bool:
+    """Whether there is such a pack."""
+    return get_pack(name) is not None
+
+def own() -> dict:
+    """My own settings, before and after calling somebody else."""
+    before = dict(get_config())
+    get_pack("llm").transform(input="x", prompt="y")
+    return {"before": before, "after": dict(get_config())}
+'''
+
+
+@pytest.fixture
+def app(tmp_path):
+    (tmp_path / "llm.py").write_text(LLM)
+    (tmp_path / "caller.py").write_text(CALLER)
+    (tmp_path / "onetool.yaml").write_text(
+        "packs: [llm.py, caller.py]\nsettings: {llm: {model: tiny}, caller: {mine: 1}}\nsecrets: {LLM_KEY: k3y}\n"
+    )
+    app = App.open(tmp_path / "onetool.yaml")
+    assert app.mistakes == ()
+    return app
+
+
+def test_retrieve_pack_proxy(app):
+    for tool in ("caller.by_pack", "caller.by_pack_async"):
+        result = run(app.executor, tool, text="hello")
+        assert result.ok, result.error
+        assert result.data == "summarize: hello (tiny, k3y)"  # the config and secrets of the pack that is called
+    assert run(app.executor, "caller.own").data == {"before": {"mine": 1}, "after": {"mine": 1}}
+
+
+def test_pack_not_found(app):
+    assert run(app.executor, "caller.has", name="nonexistent").data is False
+    assert run(app.executor, "caller.has", name="llm").data is True
+
+
+def test_call_tool_successfully(app):
+    args = {"input": "hello", "prompt": "summarize"}
+    assert run(app.executor, "caller.by_name", name="llm.transform", args=args).data == "summarize: hello (tiny, k3y)"
+
+
+def test_pack_not_found_error(app):
+    error = run(app.executor, "caller.by_name", name="nonexistent.foo", args={"arg": "value"}).error
+    assert error.message == "ValueError: Pack not found: nonexistent"
