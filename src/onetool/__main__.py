@@ -16,6 +16,8 @@ def main() -> None:
         from onetool.interfaces.cli.main import run
 
         run()
+    except KeyboardInterrupt:  # so early that the command line could not yet catch it
+        sys.exit(130)
     finally:
         # The interpreter's last collections would walk over everything once more: a fifth of a short command.
         gc.freeze()

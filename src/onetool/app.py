@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from onetool.config import Config, find_config, load_config
+from onetool.config import Config, find_config, load_config, nearest_folder
 from onetool.core.errors import Mistake
 from onetool.core.registry import Registry, Snapshot, duplicate
 from onetool.core.source import Catalogue
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from onetool.services.stats import Stats
 
 log = logging.getLogger("onetool")
+
+FACTS = ("calls", "success_rate", "median_ms", "last_called")
 
 
 class App:
@@ -65,7 +67,7 @@ class App:
             "source": spec.source,
             "allowed": allowed is None or name in allowed,
             "enabled": spec.enabled,
-            **(self.stats.facts(name) if self.stats else {}),
+            **(self.stats.facts(name) if self.stats else dict.fromkeys(FACTS)),
         }
 
     def search(
@@ -132,10 +134,10 @@ class App:
     @cached_property
     def executor(self) -> "Executor":
         from onetool.core.executor import Executor  # asyncio is not for those who only list tools
-        from onetool.services.telemetry import log_call
+        from onetool.services.telemetry import call_log
 
-        recorders = [log_call, *([self.stats.record] if self.stats else [])]
-        return Executor(self.registry, environment=self, recorders=recorders, redact=self._redact)
+        recorders = [call_log(self.redact), *([self.stats.record] if self.stats else [])]
+        return Executor(self.registry, environment=self, recorders=recorders, redact=self.redact)
 
     @cached_property
     def stats(self) -> "Stats | None":
@@ -146,9 +148,12 @@ class App:
         return Stats(self.config.home / "stats.db", self.config.stats.retention_days)
 
     def settings(self, pack: str) -> Mapping[str, Any]:
-        """A pack's settings; `fs` has a section of its own in the config."""
+        """A pack's settings; `fs` has a section of its own in the config, and must not show our secrets to a model."""
         own = self.config.settings.get(pack, {})
-        return {**own, "roots": list(self.config.fs.roots)} if pack == "fs" else own
+        if pack != "fs":
+            return own
+        private = [str(self.config.secrets.file)] if self.config.secrets.file else []
+        return {**own, "roots": list(self.config.fs.roots), "private": private}
 
     def snapshot(self) -> Snapshot:
         return self.registry.snapshot()
@@ -160,8 +165,9 @@ class App:
     def secret(self, name: str) -> str | None:
         return self.config.secrets.get(name)
 
-    def _redact(self, text: str) -> str:
-        return self.config.secrets.redact(text)
+    def redact(self, value: Any) -> Any:
+        """The same data without the config's secrets."""
+        return self.config.secrets.redact_data(value)
 
     def _internals(self) -> dict[str, Handler]:
         """The services that a declared tool may reach with `implementation: {type: internal, handler: …}`."""
@@ -179,12 +185,9 @@ class App:
         return {"search": search, "health": health, "stats": stats}
 
     def _pack_paths(self) -> list[Path]:
-        """The packs that the config names, and the folder `packs` beside it."""
-        beside = [self.config.path.parent / "packs"] if self.config.path else []
-        return [
-            *self.config.packs,
-            *(folder for folder in beside if folder.is_dir() and folder not in self.config.packs),
-        ]
+        """The packs that the config names, and the folder `packs` beside it, or in the nearest `.onetool`."""
+        beside = (self.config.path.parent if self.config.path else nearest_folder()) / "packs"
+        return [*self.config.packs, *([beside] if beside.is_dir() and beside not in self.config.packs else [])]
 
     def _load(self, again: bool = False) -> None:
         packs = PackSource(self._pack_paths(), fresh=again).load()

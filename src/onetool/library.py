@@ -6,7 +6,7 @@ the packs, which stand above it; hence this room of a few lines.
 
 from collections import ChainMap
 
-from onetool.core.definition import Handlers
+from onetool.core.implementation import Handlers
 from onetool.core.registry import Registry as CoreRegistry
 from onetool.sources.packs import BuiltinFunctions
 

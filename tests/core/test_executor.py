@@ -101,7 +101,8 @@ def test_a_handler_can_refuse_an_argument():
         raise BadArguments("n: must be a prime")
 
     error = run(executor_for(handler, NUMBER), n=4).error
-    assert (error.code, error.message) == ("invalid_args", "n: must be a prime")
+    assert (error.code, error.message) == ("invalid_args", "Invalid arguments for t: n: must be a prime")
+    assert error.hints == ("t(n: int)",)
 
 
 @pytest.mark.parametrize("kind", ["sync", "async", "async that ignores being cancelled"])

@@ -2,19 +2,16 @@
 
 import base64
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from onetool.core.call import ToolCall
-from onetool.core.context import CallContext, current_call
-from onetool.core.spec import ToolSpec
 from onetool.packs import fs
 from onetool.sdk import ToolFailure
 from onetool.sdk.decorators import marks_of
+from onetool.sdk.testing import packs
 from onetool.services.confined import opening
 
 
@@ -285,20 +282,9 @@ def test_one_root_may_stand_alone(root: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_roots_come_from_the_settings_of_the_call(root: Path) -> None:
-    class Environment:
-        def settings(self, pack: str) -> Mapping[str, Any]:
-            return {"fs": {"roots": ["docs"]}}[pack]
-
-        def secret(self, name: str) -> str | None:
-            return None
-
-    spec = ToolSpec(name="fs.read_file", description="")
-    token = current_call.set(CallContext(spec, ToolCall("1", "fs.read_file"), Environment()))
-    try:
-        assert fs.read_file("guide.md") == "# Guide"
-        assert failure_of(fs.read_file, "../a.txt").reason == "denied"
-    finally:
-        current_call.reset(token)
+    with packs(fs, settings={"fs": {"roots": ["docs"]}}) as tools:
+        assert tools.call("fs.read_file", path="guide.md") == "# Guide"
+        assert tools.result("fs.read_file", path="../a.txt").error.reason == "denied"  # pyright: ignore[reportOptionalMemberAccess]
 
 
 # The system call

@@ -6,7 +6,7 @@ import logging
 
 from onetool.core.call import ToolError
 from onetool.core.event import CallEvent
-from onetool.services.telemetry import log_call, set_up_logging
+from onetool.services.telemetry import call_log, set_up_logging
 
 
 class Terminal(io.StringIO):
@@ -18,7 +18,8 @@ def test_one_json_object_a_line():
     stream = io.StringIO()
     set_up_logging("info", stream)
     error = ToolError(code="execution_error", message="line one\nline two", reason="timeout")
-    log_call(CallEvent(tool="a.b", call_id="7", source="cli", ok=False, duration_ms=1.5, error=error, args={"x": 1}))
+    event = CallEvent(tool="a.b", call_id="7", source="cli", ok=False, duration_ms=1.5, error=error, args={"x": 1})
+    call_log(lambda value: value)(event)
     (line,) = stream.getvalue().splitlines()
     event = json.loads(line)
     assert event["span"] == "a.b"
@@ -29,7 +30,7 @@ def test_one_json_object_a_line():
 def test_below_the_level_nothing_is_said():
     stream = io.StringIO()
     set_up_logging("warning", stream)
-    log_call(CallEvent(tool="a.b", call_id="7", source="cli", ok=True, duration_ms=1.5))
+    call_log(lambda value: value)(CallEvent(tool="a.b", call_id="7", source="cli", ok=True, duration_ms=1.5))
     assert stream.getvalue() == ""
 
 

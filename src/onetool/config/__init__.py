@@ -11,8 +11,8 @@ model       every key, its type and default
 load        the straight line through all of these
 """
 
-from onetool.config.find import find_config
+from onetool.config.find import find_config, nearest_folder
 from onetool.config.load import load_config
 from onetool.config.model import Config, Declared
 
-__all__ = ["Config", "Declared", "find_config", "load_config"]
+__all__ = ["Config", "Declared", "find_config", "load_config", "nearest_folder"]

@@ -27,6 +27,13 @@ def find_config(
     return _first_file(folder / FOLDER / NAME for folder in (cwd, *cwd.parents, home))
 
 
+def nearest_folder(env: Mapping[str, str] = os.environ) -> Path:
+    """The `.onetool` of this folder or a parent, else the user's own; it need not exist."""
+    home, cwd = user_home(env), Path.cwd()
+    candidates = (folder / FOLDER for folder in (cwd, *cwd.parents))
+    return next((folder for folder in candidates if folder.is_dir()), home / FOLDER)
+
+
 def state_home(config: Path | None, env: Mapping[str, str]) -> Path:
     """The folder for stats, results and bundles: ONETOOL_HOME, else beside the config, else the user's own."""
     if env.get("ONETOOL_HOME"):
@@ -49,7 +56,9 @@ def _named(named: str | Path, by: str, cwd: Path, home: Path) -> Path:
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        message = f"{by} names a config file that does not exist"
+        message = (
+            "there is no such config file" if by == "--config" else f"{by} names a config file that does not exist"
+        )
         raise ConfigError([Mistake(message=message, file=str(path), hint="run `onetool init` to make one")]) from None
     except OSError:
         pass  # it is there; the loader will say why it can't be read

@@ -5,15 +5,13 @@
 `implementation.handler` is what runs; the top-level `handler` is a required label.
 """
 
-from collections.abc import Callable, Mapping
-from copy import deepcopy
+from collections.abc import Mapping
 from typing import Any, cast
 
 from onetool.core.errors import DefinitionError, SchemaError
+from onetool.core.implementation import Handlers, check_mock, handler_for, misfits
 from onetool.core.nearest import did_you_mean
-from onetool.core.spec import Handler, ToolSpec
-
-Handlers = Mapping[str, Handler]
+from onetool.core.spec import ToolSpec
 
 HTTP_NOT_YET = "HTTP tools not yet supported (coming in v2)"  # a document fixes this text
 
@@ -33,6 +31,7 @@ def accept(definition: Mapping[str, Any] | ToolSpec, builtins: Handlers, interna
             spec = from_definition(definition, builtins, internals)
             tool = spec.name
         _ = spec.arguments, spec.output  # compiled now, so that a bad schema is refused here
+        check_mock(spec)
     except RecursionError:
         raise SchemaError("nested too deep", tool=tool) from None
     except SchemaError as error:
@@ -56,11 +55,13 @@ def from_definition(definition: Any, builtins: Handlers, internals: Handlers) ->
     name = fields["name"] if isinstance(fields.get("name"), str) else None
     implementation = fields.get("implementation")
     if isinstance(implementation, Mapping) and cast(Mapping[str, Any], implementation).get("type") == "http":
-        raise DefinitionError(HTTP_NOT_YET, tool=name, hint="HTTP tools live in bundles: see docs/bundles")
+        raise DefinitionError(HTTP_NOT_YET, tool=name, hint="HTTP tools will live in bundles, not in the config")
     faults = [*_faults(fields), *_implementation_faults(implementation)]
     if faults:
-        raise DefinitionError("; ".join(faults), tool=name)
-    handler = _handler(cast(Mapping[str, Any], implementation), {"builtin": builtins, "internal": internals}, name)
+        raise DefinitionError("; ".join([*faults, *_faults_inside(fields)]), tool=name)
+    handler = handler_for(cast(Mapping[str, Any], implementation), {"builtin": builtins, "internal": internals}, name)
+    if wrong := misfits(handler, fields["parameters"]):
+        raise DefinitionError("; ".join(wrong), tool=name)
     return ToolSpec(
         name=fields["name"],
         description=fields["description"],
@@ -137,22 +138,18 @@ def _implementation_faults(implementation: Any) -> list[str]:
     return faults
 
 
-def _handler(implementation: Mapping[str, Any], known: Mapping[str, Handlers], tool: str | None) -> Handler:
-    kind = implementation["type"]
-    if kind == "mock":
-        return _mock(implementation["mock_response"])
-    handlers, name = known[kind], implementation["handler"]
-    if name not in handlers:
-        near = did_you_mean(name, handlers) or f"known: {', '.join(sorted(handlers)) or 'none'}"
-        raise DefinitionError(f"implementation.handler: no {kind} handler {name!r} ({near})", tool=tool)
-    return handlers[name]
+def _faults_inside(fields: Mapping[str, Any]) -> list[str]:
+    """What is wrong inside the schemas, for a definition that is refused anyway: told together."""
+    from onetool.core.schema import CompiledSchema
 
-
-def _mock(response: Any) -> Callable[..., Any]:
-    async def answer(**_: Any) -> Any:
-        return deepcopy(response)  # a caller that changes what it got must not change the next answer
-
-    return answer
+    faults: list[str] = []
+    for key in ("parameters", "output_schema"):
+        if isinstance(fields.get(key), Mapping):
+            try:
+                CompiledSchema(fields[key])
+            except (SchemaError, RecursionError) as error:
+                faults.append(f"{key}: its JSON Schema is refused: {error}")
+    return faults
 
 
 def _unknown(key: str, known: tuple[str, ...], prefix: str = "") -> str:

@@ -6,15 +6,17 @@ The way of a call: find -> allow -> validate -> run within a deadline -> validat
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import suppress
 from time import monotonic, perf_counter
-from typing import Any, Protocol, cast
+from traceback import format_exception
+from typing import Any, Protocol
 
 from onetool.core.call import Code, ToolCall, ToolError, ToolResult
 from onetool.core.context import CallContext, Environment, Progress, current_call
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure
 from onetool.core.event import CallEvent, Recorder
+from onetool.core.failure import place_of, words_for
 from onetool.core.nearest import nearest
 from onetool.core.plain import plain
 from onetool.core.running import Outcome, Runner
@@ -54,8 +56,10 @@ class Executor:
         timeout: float = DEFAULT_TIMEOUT,
         environment: Environment | None = None,
         recorders: Iterable[Recorder] = (),
-        redact: Callable[[str], str] | None = None,
+        redact: Callable[[Any], Any] | None = None,
     ) -> None:
+        if not timeout > 0:
+            raise ValueError(f"timeout: expected a number of seconds above 0, got {timeout}")
         self._registry = registry
         self._allowed = None if allowed is None else frozenset(allowed)
         self._timeout = timeout
@@ -164,7 +168,7 @@ class Executor:
             try:
                 data = plain(value)
                 self._validate_output(context.spec, data)
-                return data
+                return data if self._redact is None else self._redact(data)
             except ToolFailure as failure:
                 raised = failure
         raise self._failure(context.call, context.spec, raised)
@@ -175,13 +179,17 @@ class Executor:
             raise ToolFailure(f"returned what its output schema does not allow: {listed}", reason="output_invalid")
 
     def _failure(self, call: ToolCall, spec: ToolSpec, error: BaseException) -> _Fails:
-        log.debug("%s failed", spec.name, exc_info=error)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("%s failed\n%s", spec.name, self._clean("".join(format_exception(error)), call, spec, 20_000))
+        if isinstance(error, BadArguments):
+            message = f"Invalid arguments for {spec.name}: {self._clean(str(error), call, spec)}"
+            return _Fails("invalid_args", message, reason=error.reason, hints=(*error.hints, signature(spec)))
         if isinstance(error, ToolFailure):
-            code: Code = "invalid_args" if isinstance(error, BadArguments) else "execution_error"
-            return _Fails(code, self._clean(str(error), call, spec), reason=error.reason, hints=error.hints)
-        return _Fails("execution_error", self._clean(_words(error), call, spec))
+            message = self._clean(str(error), call, spec)
+            return _Fails("execution_error", message, reason=error.reason, hints=error.hints)
+        return _Fails("execution_error", self._clean(words_for(error), call, spec), hints=place_of(error))
 
-    def _clean(self, message: str, call: ToolCall, spec: ToolSpec) -> str:
+    def _clean(self, message: str, call: ToolCall, spec: ToolSpec, longest: int = LONGEST_MESSAGE) -> str:
         """A message without secrets: neither the app's nor those that were passed as arguments."""
         for name in spec.secrets:
             value = call.args.get(name)
@@ -189,7 +197,7 @@ class Executor:
                 message = message.replace(value, MASK)
         if self._redact is not None:
             message = self._redact(message)
-        return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 1] + "…"
+        return message if len(message) <= longest else message[: longest - 1] + "…"
 
     def _finish(
         self, call: ToolCall, spec: ToolSpec | None, started: float, data: Any, error: ToolError | None
@@ -208,8 +216,8 @@ class Executor:
             ok=error is None,
             duration_ms=elapsed,
             error=error,
-            # Of an unknown tool nobody knows which arguments are secret, so none is shown.
-            args=masked(call.args, spec.secrets) if spec and isinstance(call.args, dict) else {},
+            # Of an unknown tool or argument nobody knows whether it is secret, so it is not shown.
+            args=_known(call.args, spec) if spec and isinstance(call.args, dict) else {},
         )
         for record in self._recorders:
             try:
@@ -224,16 +232,8 @@ def _prepare(spec: ToolSpec) -> None:
         _ = spec.arguments, spec.output
 
 
-def _words(error: BaseException) -> str:
-    """An exception as one line. Its own text may be missing, huge or broken."""
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - a broken __str__ must not hide the failure
-        text = ""
-    if isinstance(error, SystemExit):
-        return f"the tool tried to end the process (SystemExit: {text})"
-    name = type(error).__name__
-    if isinstance(error, BaseExceptionGroup):
-        inner = cast(tuple[BaseException, ...], error.exceptions)  # pyright: ignore[reportUnknownMemberType]
-        text += ": " + "; ".join(map(_words, inner[:5]))
-    return f"{name}: {text}" if text else name
+def _known(args: Mapping[str, Any], spec: ToolSpec) -> Mapping[str, Any]:
+    """The arguments as a record may show them."""
+    properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
+    shown = {name: value if name in properties else MASK for name, value in args.items()}
+    return masked(shown, spec.secrets)

@@ -23,6 +23,8 @@ def plain(value: Any) -> Any:
 
 def _model(value: Any) -> Any:
     """What the encoder does not know: paths, and models of other libraries that can dump themselves."""
+    if isinstance(value, str):
+        return str.__str__(value)  # a subclass, such as a secret from the settings
     if isinstance(value, PathLike):
         return fspath(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     dump = getattr(value, "model_dump", None)

@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from threading import Lock
 from typing import Any
 
-from onetool.core.definition import Handlers, accept
+from onetool.core.definition import accept
 from onetool.core.errors import DuplicateToolError
+from onetool.core.implementation import Handlers
 from onetool.core.spec import ToolSpec
 
 
@@ -26,6 +27,8 @@ class Snapshot:
         """All tools in the order of registration; with an allow-list exactly those that it names."""
         if allowed is None:
             return list(self._tools.values())
+        if isinstance(allowed, str):
+            raise TypeError(f"allowed is a list of names: [{allowed!r}]")
         names = frozenset(allowed)
         return [spec for name, spec in self._tools.items() if name in names]
 

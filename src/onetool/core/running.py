@@ -77,9 +77,12 @@ class Runner:
             return None, error
 
     def _abandon(self, task: "asyncio.Task[Any]") -> None:
+        """Cancel it, and let nobody wait for it any more: not even asyncio.run, which ends only when all tasks have."""
         self._left_behind.add(task)
         task.add_done_callback(self._left_behind.discard)
         task.cancel()
+        asyncio.tasks._unregister_task(task)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportAttributeAccessIssue]
+        task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue] - told as a time-out already
 
 
 def _handler(context: CallContext) -> Any:
@@ -98,5 +101,5 @@ async def _awaited(value: Awaitable[Any], context: CallContext) -> Outcome:
 
 
 def _too_late(context: CallContext) -> Outcome:
-    took = f"{context.spec.name} took longer than {context.seconds:g} s and was stopped"
-    return None, ToolFailure(took, reason="timeout")
+    message = f"{context.spec.name} gave no answer within {context.seconds:g} s"
+    return None, ToolFailure(message, reason="timeout", hints=["a longer deadline can be given with the call"])

@@ -15,6 +15,7 @@ from onetool.core.schema_upgrade import upgrade
 from onetool.core.schema_words import describe
 from onetool.core.secrecy import secret_names
 
+META_SCHEMA = "https://json-schema.org/draft/2020-12/schema"  # comes with the validator, is never fetched
 MOST_PROBLEMS = 20
 EXPLAIN_NODES = 2_000
 # Keywords that may bring in properties from elsewhere: closing such a schema needs `unevaluatedProperties`.
@@ -65,7 +66,7 @@ def _compile(schema: Mapping[str, Any]) -> jsonschema_rs.Draft202012Validator:
     except ValueError as error:
         with suppress(ValueError):
             return _validator(upgrade(schema))
-        raise SchemaError(_words(error)) from None
+        raise SchemaError(_words(error, schema)) from None
 
 
 def _validator(schema: Mapping[str, Any]) -> jsonschema_rs.Draft202012Validator:
@@ -73,10 +74,13 @@ def _validator(schema: Mapping[str, Any]) -> jsonschema_rs.Draft202012Validator:
     return jsonschema_rs.Draft202012Validator(thawed, offline=True, pattern_options=_PATTERNS)
 
 
-def _words(error: ValueError) -> str:
-    if isinstance(error, jsonschema_rs.ValidationError):
-        return "; ".join(map(str, describe(error, frozenset())))
-    return str(error)
+def _words(error: ValueError, schema: Mapping[str, Any]) -> str:
+    """Everything that is wrong with a schema: the compiler stops at the first fault, the meta-schema finds them all."""
+    if not isinstance(error, jsonschema_rs.ValidationError):
+        return str(error)
+    meta = jsonschema_rs.Draft202012Validator({"$ref": META_SCHEMA}, offline=True)
+    errors = [*islice(meta.iter_errors(deepcopy(dict(schema))), MOST_PROBLEMS)] or [error]
+    return "; ".join(str(problem) for one in errors for problem in describe(one, frozenset()))
 
 
 def close(schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,7 +7,9 @@ from typing import Any, cast
 MASK = "***"
 
 _NAME = re.compile(
-    r"(^|[_.-])(password|passwd|passphrase|secret|token|credentials?|authorization)$|api[_-]?key$", re.IGNORECASE
+    r"(^|[_.-])(password|passwd|pasword|pwd|passphrase|secret|token|credentials?|auth|authorization|bearer|cookie)$"
+    r"|(api|access|private|secret|signing|encryption)[_-]?key$",
+    re.IGNORECASE,
 )
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -25,9 +27,18 @@ def _is_secret(name: str, part: Any) -> bool:
         marks = cast(Mapping[str, Any], part)
         if marks.get("writeOnly") is True or marks.get("format") == "password":
             return True
+    return sounds_secret(name)
+
+
+def sounds_secret(name: str) -> bool:
     return bool(_NAME.search(_CAMEL.sub("_", name)))
 
 
-def masked(args: Mapping[str, Any], secret: frozenset[str]) -> Mapping[str, Any]:
-    """The arguments as they may be shown."""
-    return {name: MASK if name in secret else value for name, value in args.items()} if secret else args
+def masked(args: Any, secret: frozenset[str] = frozenset()) -> Any:
+    """The arguments as they may be shown: nothing whose name is, or sounds, secret, however deep it stands."""
+    if isinstance(args, Mapping):
+        items = cast(Mapping[Any, Any], args).items()
+        return {name: MASK if name in secret or sounds_secret(str(name)) else masked(value) for name, value in items}
+    if isinstance(args, list | tuple):
+        return [masked(value) for value in cast(list[Any], args)]
+    return args

@@ -135,7 +135,7 @@ def _allowed_roots(path: str) -> Iterator["Roots"]:
 
     roots = None
     try:
-        roots = Roots(_configured_folders())
+        roots = Roots(_configured_folders(), get_config().get("private", ()))
         yield roots
     except Refused as refused:
         raise _failure(refused, path, roots) from None
@@ -154,7 +154,8 @@ def _failure(refused: "Refused", path: str, roots: "Roots | None") -> ToolFailur
         return _denied(path, roots.paths)
     if refused.reason == "not_found" and roots:
         return _not_found(path, roots)
-    return ToolFailure(_words(refused.reason, path, refused.detail), reason=refused.reason)
+    reason = "denied" if refused.reason == "private" else refused.reason
+    return ToolFailure(_words(refused.reason, path, refused.detail), reason=reason)
 
 
 WORDS = {
@@ -166,6 +167,7 @@ WORDS = {
     "not_a_directory": "{path} is not a directory, or goes on below a file. Use fs.read_file to read files.",
     "not_a_file": "{path} is not a regular file: devices, pipes and sockets can't be read.",
     "not_found": "{path} does not exist.",
+    "private": "{path} holds OneTool's own secrets and can't be read by tools.",
     "root_missing": "The allowed folder {detail!r} can't be opened. The operator can change it in fs.roots.",
     "unreadable": "{path} could not be read: {detail}.",
 }

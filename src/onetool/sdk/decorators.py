@@ -24,6 +24,8 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tool(
+    function: Callable[..., Any] | None = None,
+    /,
     *,
     name: str | None = None,
     pure: bool = False,
@@ -33,8 +35,21 @@ def tool(
     timeout: float | None = None,
     tags: Iterable[str] = (),
     examples: Iterable[str] = (),
-) -> Callable[[F], F]:
-    """Mark a function of a pack: `@tool(pure=True, timeout=30)`. The function itself stays as it is."""
+) -> Any:
+    """Mark a function of a pack: `@tool(pure=True, timeout=30)`. The function itself stays as it is.
+
+    Args:
+        name: Another name for the tool than the function's.
+        pure: Same arguments, same value, no effect: results may be kept and used again.
+        idempotent: Doing it twice is like doing it once: it may be tried again.
+        read_only: It changes nothing outside.
+        hidden: It can be called, but is in no list and in no search.
+        timeout: How many seconds it may take; 8 when nothing is said.
+        tags: Words to find it by.
+        examples: Calls as one would write them, for help texts.
+    """
+    if timeout is not None and not timeout > 0:
+        raise ValueError(f"timeout: expected a number of seconds above 0, got {timeout}")
     marks = Marks(
         name=name,
         pure=pure,
@@ -50,7 +65,7 @@ def tool(
         setattr(function, MARK, marks)
         return function
 
-    return mark
+    return mark if function is None else mark(function)
 
 
 def marks_of(function: Callable[..., Any]) -> Marks:

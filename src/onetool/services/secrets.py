@@ -9,7 +9,7 @@ import shlex
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 SHORTEST = 4  # shorter values would blot out half of an innocent text
 MASK = "***"
@@ -65,6 +65,18 @@ class Secrets:
             self._pattern = (known, _pattern_of(tuple(self._seen)))
         pattern = self._pattern[1]
         return pattern.sub(MASK, text) if pattern else text
+
+    def redact_data(self, value: Any) -> Any:
+        """The same for data: every text in it, however deep. Without secrets nothing is looked at."""
+        if not self._seen:
+            return value
+        if isinstance(value, str):
+            return self.redact(value)
+        if isinstance(value, dict):
+            return {self.redact(key): self.redact_data(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.redact_data(item) for item in value]
+        return value
 
     def __contains__(self, name: object) -> bool:
         return bool(isinstance(name, str) and (self._values.get(name) or self._env.get(name)))

@@ -58,7 +58,7 @@ class Stats:
                     database.execute("DELETE FROM calls WHERE at < ?", (self._now() - self._retention,))
             except (OSError, sqlite3.Error) as error:
                 self._broken = True
-                log.warning("stats are not kept: %s: %s", self._file, error)
+                log.warning("stats are not kept: %s: %s; if the file is broken, delete it", self._file, error)
 
     def facts(self, tool: str | None = None) -> dict[str, Any]:
         """Run-time facts of one tool, or of all: calls, success_rate (percent), median_ms, last_called."""
@@ -69,7 +69,7 @@ class Stats:
             with closing(self._open()) as database:
                 return _facts(*_measure(database, tool))
         except (OSError, sqlite3.Error) as error:
-            log.warning("stats can't be read: %s: %s", self._file, error)
+            log.warning("stats can't be read: %s: %s; if the file is broken, delete it", self._file, error)
             return _facts(0, 0, None, None)
 
     def _open(self) -> sqlite3.Connection:

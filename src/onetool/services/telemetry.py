@@ -5,7 +5,9 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from onetool.core.event import CallEvent
+    from collections.abc import Callable
+
+    from onetool.core.event import CallEvent, Recorder
 
 log = logging.getLogger("onetool")
 calls = logging.getLogger("onetool.call")
@@ -24,21 +26,25 @@ def set_up_logging(level: str = "warning", stream: TextIO | None = None) -> None
     log.propagate = False
 
 
-def log_call(event: "CallEvent") -> None:
-    """A recorder: every outcome is one event, a span named after the tool."""
-    if not calls.isEnabledFor(logging.INFO):
-        return
-    fields: dict[str, Any] = {
-        "span": event.tool,
-        "call_id": event.call_id,
-        "source": event.source,
-        "ok": event.ok,
-        "duration_ms": event.duration_ms,
-        "call_args": event.args,
-    }
-    if event.error is not None:
-        fields |= {"code": event.error.code, "reason": event.error.reason, "error": event.error.message}
-    calls.info(event.tool, extra=fields)
+def call_log(redact: "Callable[[Any], Any]") -> "Recorder":
+    """A recorder: every outcome is one event, a span named after the tool, without secrets."""
+
+    def record(event: "CallEvent") -> None:
+        if not calls.isEnabledFor(logging.INFO):
+            return
+        fields: dict[str, Any] = {
+            "span": event.tool,
+            "call_id": event.call_id,
+            "source": event.source,
+            "ok": event.ok,
+            "duration_ms": event.duration_ms,
+            "call_args": redact(event.args),
+        }
+        if event.error is not None:
+            fields |= {"code": event.error.code, "reason": event.error.reason, "error": event.error.message}
+        calls.info(event.tool, extra=fields)
+
+    return record
 
 
 class JsonFormatter(logging.Formatter):
@@ -65,6 +71,16 @@ class PlainFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         text = f"{record.levelname.lower()}: {record.getMessage()}"
+        if hasattr(record, "span"):
+            text += f" {_outcome(vars(record))}"
         if hint := getattr(record, "hint", None):
             text += f"\n  hint: {hint}"
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+def _outcome(fields: dict[str, Any]) -> str:
+    """How a span ended, in words."""
+    took = f"{fields['duration_ms']:.1f} ms" if "duration_ms" in fields else ""
+    why = "" if fields.get("ok", True) else f"failed: {fields.get('error') or fields.get('code')}"
+    args = " ".join(f"{name}={value!r:.60}" for name, value in fields.get("call_args", {}).items())
+    return " ".join(part for part in (why or "ok", took, args) if part)

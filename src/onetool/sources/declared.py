@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from onetool.core.definition import Handlers, accept
+from onetool.core.definition import accept
 from onetool.core.errors import DefinitionError, Mistake
+from onetool.core.implementation import Handlers
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.sources.located import Located

@@ -187,6 +187,9 @@ def test_arguments_from_everywhere(tmp_path, how):
         ("null", "not an object"),
         ("@missing.json", "No such file"),
         ("[" * 100_000, "nested too deep"),
+        ('{"message": NaN}', "NaN"),
+        ('{"message": 1e999}', "too large"),
+        ('{"message": 1, "message": 2}', "twice"),
     ],
     ids=lambda text: text[:12],
 )
@@ -205,7 +208,7 @@ def test_arguments_that_are_not_utf8(tmp_path):
 
 
 def test_odd_values_are_printed_as_json(tmp_path):
-    for value in ('"\\ud800"', "123456789012345678901234567890", "1e400", '{"": {"\\u0000": []}}'):
+    for value in ('"\\ud800"', "123456789012345678901234567890", '{"": {"\\u0000": []}}'):
         done = cli("tools", "invoke", "tools.echo", "--args", f'{{"message": {value}}}', cwd=tmp_path)
         printed = json.loads(done.stdout)
         assert done.returncode == (0 if printed["result"]["ok"] else 1)
@@ -220,6 +223,52 @@ def test_a_time_out_ends_the_command(tmp_path):
     assert time.monotonic() - started < 10
     assert json.loads(done.stdout)["result"]["error"]["reason"] == "timeout"
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "await asyncio.sleep(60)",
+        "\n    ".join(["while True:", "    try: await asyncio.sleep(0.1)", "    except BaseException: pass"]),
+    ],
+    ids=["heeds", "ignores"],
+)
+def test_an_async_tool_that_hangs_ends_the_command_too(tmp_path, body):
+    (tmp_path / "slow.py").write_text(f"import asyncio\nasync def wait():\n    {body}\n")
+    (tmp_path / "onetool.yaml").write_text("packs: [slow.py]\n")
+    started = time.monotonic()
+    done = cli("--config", "onetool.yaml", "tools", "invoke", "slow.wait", "--timeout", "0.2", cwd=tmp_path)
+    assert time.monotonic() - started < 10
+    assert json.loads(done.stdout)["result"]["error"]["reason"] == "timeout"
+    assert "destroyed" not in done.stderr
+
+
+@pytest.mark.parametrize(("redirect", "told"), [("> /dev/full", "No space left"), (">&-", "")])
+def test_an_output_that_cannot_be_written(tmp_path, redirect, told):
+    if "full" in redirect and not os.path.exists("/dev/full"):
+        pytest.skip("this system has no /dev/full")
+    shell = f"{sys.executable} -m onetool tools list {redirect}"
+    done = subprocess.run(["bash", "-c", shell], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=30)
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "bug in OneTool" not in done.stderr
+
+
+def test_a_working_folder_that_is_gone(tmp_path):
+    shell = f"mkdir gone && cd gone && rmdir ../gone && {sys.executable} -m onetool tools invoke shell.pwd"
+    done = subprocess.run(["bash", "-c", shell], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "bug in OneTool" not in done.stderr
+
+
+def test_the_exported_name_does_not_depend_on_the_allow_list(tmp_path):
+    tools = [definition("a.b"), definition("a__b")]
+    (tmp_path / "onetool.yaml").write_text(json.dumps({"tools": tools}))
+    base = ["--config", "onetool.yaml", "tools", "export", "--provider", "openai"]
+    everything = json.loads(cli(*base, cwd=tmp_path).stdout)
+    one = json.loads(cli(*base, "--tool-allow", "a.b", cwd=tmp_path).stdout)
+    assert one == [tool for tool in everything if tool["function"]["name"].startswith("a__b_")]
 
 
 def test_ctrl_c_ends_the_command_without_a_traceback(tmp_path):
@@ -295,6 +344,9 @@ def test_every_outcome_is_one_structured_event(tmp_path):
         (["tools", "invoke"], "NAME"),
         (["tools", "list", "--tool-allow", " , "], "empty"),
         (["tools", "invoke", "time.now", "--timeout", "0"], "--timeout"),
+        (["tools", "invoke", "time.now", "--timeout", "nan"], "--timeout"),
+        (["tools", "export", "--provider", "openai", "--merge"], "gemini"),
+        (["init", "no/such/folder"], "does not exist"),
         (["--config", "missing.yaml", "tools", "list"], "onetool init"),
     ],
     ids=str,
@@ -342,6 +394,38 @@ def test_check_tells_of_keys_that_have_no_effect_yet(tmp_path):
         ("menu", "warning"),
         ("allowedHosts", "warning"),
     ]
+
+
+def test_packs_are_found_without_a_config(tmp_path):
+    (tmp_path / ".onetool" / "packs").mkdir(parents=True)
+    (tmp_path / ".onetool" / "packs" / "dice.py").write_text('def roll() -> int:\n    """Roll."""\n    return 4\n')
+    (tmp_path / "below").mkdir()
+    assert json.loads(cli("tools", "invoke", "dice.roll", cwd=tmp_path / "below").stdout)["result"]["data"] == 4
+
+
+def test_the_secrets_file_is_out_of_reach_of_tools(tmp_path):
+    (tmp_path / ".onetool").mkdir()
+    (tmp_path / ".onetool" / "onetool.yaml").write_text("secrets: secrets.yaml\n")
+    (tmp_path / ".onetool" / "secrets.yaml").write_text("KEY: hunter2-hunter2\n")
+    (tmp_path / ".onetool" / "secrets.yaml").chmod(0o600)
+    (tmp_path / "link").symlink_to(".onetool/secrets.yaml")
+    os.link(tmp_path / ".onetool" / "secrets.yaml", tmp_path / "hard")
+    for path in (".onetool/secrets.yaml", "link", "hard"):
+        done = cli("tools", "invoke", "fs.read_file", "--args", json.dumps({"path": path}), cwd=tmp_path)
+        assert json.loads(done.stdout)["result"]["error"]["reason"] == "denied"
+        assert "hunter2" not in done.stdout
+
+
+def test_a_secret_is_masked_wherever_it_turns_up(tmp_path):
+    (tmp_path / "onetool.yaml").write_text("secrets: {KEY: hunter2-hunter2}\n")
+    (tmp_path / "note.txt").write_text("the key is hunter2-hunter2")
+    base = ["--config", "onetool.yaml", "-vv", "tools", "invoke"]
+    read = cli(*base, "fs.read_file", "--args", '{"path": "note.txt"}', cwd=tmp_path)
+    assert json.loads(read.stdout)["result"]["data"] == "the key is ***"
+    echo = cli(*base, "tools.echo", "--args", '{"message": {"deep": ["hunter2-hunter2"]}}', cwd=tmp_path)
+    gone = cli(*base, "fs.read_file", "--args", '{"path": "hunter2-hunter2"}', cwd=tmp_path)
+    for done in (read, echo, gone):
+        assert "hunter2" not in done.stdout + done.stderr
 
 
 def test_packs_beside_the_config_are_found(configured):

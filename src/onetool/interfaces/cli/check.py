@@ -1,12 +1,14 @@
 """`onetool check`: everything that is wrong with the config and the tools, in one list."""
 
+import os
+
 import click
 import msgspec
 
 from onetool.config.later import not_in_use
 from onetool.core.errors import ConfigError, Mistake
 from onetool.interfaces.cli.options import data_options, open_app
-from onetool.interfaces.cli.output import print_json, print_table, wants_json
+from onetool.interfaces.cli.output import counted, print_json, printable, wants_json
 
 
 @click.command()
@@ -43,13 +45,20 @@ def _print(summary: str, mistakes: tuple[Mistake, ...]) -> None:
     if not mistakes:
         click.secho("Nothing is wrong.", fg="green")
         return
-    rows = (
-        (
-            m.severity,
-            f"{m.file or ''}{f':{m.line}' if m.line else ''}",
-            m.key,
-            "\n".join(filter(None, (m.message, m.hint))),
-        )
-        for m in mistakes
-    )
-    print_table(f"{len(mistakes)} to look at", ("", "where", "key", "what"), rows)
+    for mistake in mistakes:
+        colour = "red" if mistake.severity == "error" else "yellow"
+        click.echo()
+        # The place on a line of its own: it can be copied, and many terminals open it on a click.
+        click.echo(click.style(mistake.severity, fg=colour, bold=True) + f"  {_place(mistake)}")
+        for line in (f"{mistake.key}: {mistake.message}" if mistake.key else mistake.message, mistake.hint):
+            if line:
+                click.echo(f"  {printable(line)}")
+    click.echo(f"\n{counted(len(mistakes), 'thing')} to look at.")
+
+
+def _place(mistake: Mistake) -> str:
+    if mistake.file is None:
+        return ""
+    shown = os.path.relpath(mistake.file) if os.path.isabs(mistake.file) else mistake.file
+    shown = mistake.file if shown.startswith("..") else shown
+    return f"{shown}:{mistake.line}" if mistake.line else shown

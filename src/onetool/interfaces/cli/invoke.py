@@ -29,22 +29,48 @@ def invoke_tool(
         result = asyncio.run(app.call(call, allowed))
     spec = app.registry.get(name)
     shown = {"id": call.id, "name": name, "args": masked(args, spec.secrets) if spec else args, "source": call.source}
-    return msgspec.to_builtins(shown), result.to_dict()
+    return app.redact(msgspec.to_builtins(shown)), result.to_dict()
 
 
 def read_args(text: str) -> dict[str, Any]:
     """--args: JSON itself, `@file`, or `-` for standard input."""
     where, source = _source(text)
     try:
-        args = json.loads(source)
+        args = json.loads(source, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
         raise click.BadParameter(_where_it_breaks(where, source, error), param_hint="--args") from None
+    except _NotStrictError as error:
+        raise click.BadParameter(f"{where} {error}", param_hint="--args") from None
     except RecursionError:
         raise click.BadParameter(f"{where} is nested too deep.", param_hint="--args") from None
     if not isinstance(args, dict):
         message = f'{where} is not an object; write the arguments by name, like {{"path": "."}}.'
         raise click.BadParameter(message, param_hint="--args")
     return args
+
+
+class _NotStrictError(Exception):
+    """JSON that Python takes and that would lose something on the way."""
+
+
+def _no_constant(name: str) -> Any:
+    raise _NotStrictError(f"has {name}, which is not in JSON.")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise _NotStrictError(f"has {text}, which is too large for a number.")
+    return number
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _NotStrictError(f"has {twice!r} twice; only one of them could be meant.")
+    return fields
 
 
 def _source(text: str) -> tuple[str, str]:

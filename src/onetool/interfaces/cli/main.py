@@ -53,6 +53,7 @@ def cli(ctx: click.Context, config: str | None, verbose: int) -> None:
 
 def run() -> NoReturn:
     """Run the command line and leave: 0 it went well, 1 something failed, 2 wrong usage or config, 130 interrupted."""
+    _open_what_is_closed()
     try:
         # Not click's standalone mode: it would call an interrupted command a failed one.
         sys.exit(cli.main(prog_name="onetool", standalone_mode=False))
@@ -62,12 +63,18 @@ def run() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         _fail("Interrupted.", code=130)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read us has left; nothing more can be said there
+        _close_stdout()  # whoever read us has left
         sys.exit(1)
     except ConfigError as error:
         _fail("The config can't be used:", *map(str, error.mistakes), code=2)
     except OneToolError as error:
         _fail(f"Error: {error}", code=1)
+    except OSError as error:
+        _close_stdout()  # it may be what failed
+        _fail(f"Error: {error.strerror or error}{f': {error.filename}' if error.filename else ''}", code=1)
+    except UnicodeEncodeError as error:
+        _close_stdout()
+        _fail(f"Error: this terminal can't show {error.object[error.start]!a}: set PYTHONUTF8=1, or use --json", code=1)
     except Exception as error:
         if os.environ.get("ONETOOL_LOG", "").lower() == "debug":
             raise
@@ -76,6 +83,21 @@ def run() -> NoReturn:
             "This is a bug in OneTool. ONETOOL_LOG=debug shows where; please report it.",
             code=1,
         )
+
+
+def _open_what_is_closed() -> None:
+    """A caller may start us without standard streams; the next file opened would then pass for one of them."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            setattr(sys, name, open(number, "r+" if number else "r", closefd=False))  # noqa: SIM115 - for the whole process
+
+
+def _close_stdout() -> None:
+    """Nothing more can be said there; Python would try once more when it ends, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _fail(*lines: str, code: int) -> NoReturn:

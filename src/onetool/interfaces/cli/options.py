@@ -27,7 +27,12 @@ def config_option(command: F) -> F:
 
 def allow_option(command: F) -> F:
     return click.option(
-        "--tool-allow", "allowed", metavar="NAMES", callback=_names, help="Only these tools: names with commas between."
+        "--tool-allow",
+        "allowed",
+        metavar="NAMES",
+        callback=_names,
+        shell_complete=complete_tool,
+        help="Only these tools: names with commas between.",
     )(command)
 
 
@@ -51,9 +56,23 @@ def complete_tool(ctx: click.Context, _param: click.Parameter, incomplete: str) 
     from onetool.core.errors import OneToolError
 
     try:
-        return [spec.name for spec in App.open(ctx.find_root().params.get("config")).tools() if incomplete in spec.name]
+        names = [spec.name for spec in App.open(ctx.find_root().params.get("config")).tools()]
     except OneToolError:
         return []
+    # Names that begin so; if there are none, names that have it somewhere (`read` for fs.read_file).
+    return [name for name in names if name.startswith(incomplete)] or [name for name in names if incomplete in name]
+
+
+def complete_provider(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from onetool.formats import PROVIDERS
+
+    return [name for name in PROVIDERS if name.startswith(incomplete)]
+
+
+def positive(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not value > 0:  # so that `nan` is refused too
+        raise click.BadParameter(f"expected a number of seconds above 0, got {value:g}.")
+    return value
 
 
 def _keep_config(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:

@@ -68,6 +68,10 @@ def to_json(data: Any) -> str:
         return json.dumps(data, indent=2, default=str)
 
 
+def counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def printable(value: Any) -> str:
     """Text that can't do anything to a terminal."""
     text = "" if value is None else str(value)

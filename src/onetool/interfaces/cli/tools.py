@@ -5,8 +5,15 @@ from typing import Any
 import click
 
 from onetool.core.spec import ToolSpec
-from onetool.interfaces.cli.options import allow_option, complete_tool, data_options, open_app
-from onetool.interfaces.cli.output import print_json, print_table, wants_json
+from onetool.interfaces.cli.options import (
+    allow_option,
+    complete_provider,
+    complete_tool,
+    data_options,
+    open_app,
+    positive,
+)
+from onetool.interfaces.cli.output import counted, print_json, print_table, wants_json
 
 
 @click.group(no_args_is_help=True)
@@ -24,7 +31,7 @@ def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> 
     if wants_json(as_json):
         print_json([spec.summary() for spec in specs])
         return
-    print_table(f"{len(specs)} tools", ("tool", "what it does"), ((spec.name, _in_short(spec)) for spec in specs))
+    print_table(counted(len(specs), "tool"), ("tool", "what it does"), ((spec.name, _in_short(spec)) for spec in specs))
 
 
 @tools.command()
@@ -51,7 +58,7 @@ def info(ctx: click.Context, name: str, allowed: list[str] | None, as_json: bool
 @click.option(
     "--args", "text", default="{}", metavar="JSON", help="The arguments: JSON, @FILE, or - for standard input."
 )
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="How long it may take.")
+@click.option("--timeout", type=float, callback=positive, metavar="SECONDS", help="How long it may take.")
 @allow_option
 @data_options
 @click.pass_context
@@ -79,23 +86,35 @@ def search(ctx: click.Context, query: tuple[str, ...], limit: int, allowed: list
     if wants_json(as_json):
         print_json([{**spec.summary(), "score": score} for spec, score in found])
         return
+    if not found:
+        click.echo("Nothing found. Try other words, or: onetool tools list")
+        return
     rows = ((spec.name, first_line(spec.description), f"{score:.2f}") for spec, score in found)
     print_table(f"{len(found)} found", ("tool", "what it does", "score"), rows)
 
 
 @tools.command()
-@click.option("--provider", required=True, metavar="NAME", help="openai, ollama, gemini, anthropic or mcp.")
+@click.option(
+    "--provider",
+    required=True,
+    metavar="NAME",
+    shell_complete=complete_provider,
+    help="openai, ollama, gemini, anthropic or mcp.",
+)
 @click.option("--merge", is_flag=True, help="gemini: all declarations in one object.")
 @allow_option
 @data_options
 @click.pass_context
 def export(ctx: click.Context, provider: str, merge: bool, allowed: list[str] | None, as_json: bool) -> None:
     """Print the tools as a model's API takes them."""
+    if merge and provider != "gemini":
+        raise click.BadParameter(f"is for gemini; {provider} takes a list as it is.", param_hint="--merge")
     from onetool.core.errors import UnknownProviderError
     from onetool.formats import provider_tools
 
     try:
-        exported = provider_tools(open_app(ctx, allowed).tools(allowed), provider, merge=merge)
+        # All tools go in and the allow-list picks: a tool's exported name must not depend on which others are allowed.
+        exported = provider_tools(open_app(ctx, allowed).tools(), provider, allowed=allowed, merge=merge)
     except UnknownProviderError as error:
         raise click.BadParameter(str(error), param_hint="--provider") from None
     print_json(exported, as_json)

@@ -67,8 +67,9 @@ class Root:
 class Roots:
     """The allowed folders, and all that can be done below them."""
 
-    def __init__(self, folders: Iterable[str]) -> None:
+    def __init__(self, folders: Iterable[str], private: Iterable[str] = ()) -> None:
         self._roots = [Root(folder) for folder in folders]
+        self._private = tuple(private)  # files that nobody may read, by whatever name or link
 
     @property
     def paths(self) -> list[str]:
@@ -82,6 +83,8 @@ class Roots:
                 status = os.fstat(file)
                 if not stat.S_ISREG(status.st_mode):
                     raise Refused("is_a_directory" if stat.S_ISDIR(status.st_mode) else "not_a_file")
+                if any(_is_same(status, path) for path in self._private):
+                    raise Refused("private")
                 return Content(_read_at_most(file, most), status.st_size)
         finally:
             os.close(file)
@@ -128,6 +131,13 @@ class Roots:
                 parts = root.rest(spelling) if spelling.startswith(b"/") else split(spelling)
                 if parts is not None and stays_inside(parts):
                     yield root, parts
+
+
+def _is_same(status: os.stat_result, path: str) -> bool:
+    try:
+        return os.path.samestat(status, os.stat(path))
+    except OSError:
+        return False
 
 
 def _read_at_most(file: int, most: int) -> bytes:
