@@ -65,6 +65,7 @@ class App:
             "outputSchema": spec.output_schema,
             "signature": signature(spec),
             "source": spec.source,
+            "definedIn": spec.defined_in,
             "allowed": allowed is None or name in allowed,
             "enabled": spec.enabled,
             **(self.stats.facts(name) if self.stats else dict.fromkeys(FACTS)),
@@ -189,14 +190,24 @@ class App:
         beside = (self.config.path.parent if self.config.path else nearest_folder()) / "packs"
         return [*self.config.packs, *([beside] if beside.is_dir() and beside not in self.config.packs else [])]
 
+    def _pointless_settings(self) -> list[Mistake]:
+        """Settings for packs that are not there: most likely a typo."""
+        from_here = str(self.config.path)
+        known = {*self.registry.packs()}
+        return [
+            Mistake(message="no pack has this name", file=from_here, key=f"settings.{name}", severity="warning")
+            for name in self.config.settings
+            if name not in known
+        ]
+
     def _load(self, again: bool = False) -> None:
         packs = PackSource(self._pack_paths(), fresh=again).load()
         functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
         declared = DeclaredTools(self.config.tools, functions, self._internals()).load()
         tools, mistakes = _united([packs, declared])
         self.registry.replace(tools)
-        self.mistakes = mistakes
-        for mistake in (*self.config.warnings, *mistakes):
+        self.mistakes = (*mistakes, *self._pointless_settings())
+        for mistake in (*self.config.warnings, *self.mistakes):
             level = logging.ERROR if mistake.severity == "error" else logging.WARNING
             log.log(level, "%s", mistake)
 
@@ -209,7 +220,9 @@ def _united(catalogues: Iterable[Catalogue]) -> tuple[list[ToolSpec], tuple[Mist
         mistakes += catalogue.mistakes
         for spec in catalogue.tools:
             if spec.name in tools:
-                mistakes.append(Mistake(message=duplicate(tools[spec.name], spec), key=spec.name))
+                file, _, line = (spec.defined_in or "").rpartition(":")
+                place = {"file": file, "line": int(line)} if file else {}
+                mistakes.append(Mistake(message=duplicate(tools[spec.name], spec), key=spec.name, **place))
             else:
                 tools[spec.name] = spec
     return list(tools.values()), tuple(mistakes)

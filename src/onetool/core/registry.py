@@ -132,5 +132,5 @@ def duplicate(first: ToolSpec, second: ToolSpec) -> str:
 
 
 def _shown(spec: ToolSpec) -> str:
-    origin = f"{spec.source}: " if spec.source != "local" else ""
+    origin = f"{spec.defined_in or spec.source}: " if spec.defined_in or spec.source != "local" else ""
     return f"{origin}“{spec.description.strip().splitlines()[0][:60]}”"

@@ -37,6 +37,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     output_schema: Mapping[str, Any] | None = None
     handler: Handler | None = None
     source: str = "local"  # "local", or "proxy:<server>"
+    defined_in: str | None = None  # the file and line, where there is one
     timeout: float | None = None  # seconds; None means the executor's default
     pure: bool = False  # same arguments, same value, no effect: may be cached
     idempotent: bool = False  # may be tried again

@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from inspect import isfunction
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
-from onetool.core.errors import DefinitionError
+import msgspec
+
+from onetool.core.errors import DefinitionError, Mistake
+from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
+from onetool.sdk.decorators import marks_of
 from onetool.sdk.signature import tool_from_function
 
 
@@ -18,21 +22,41 @@ def pack_name(module: ModuleType) -> str:
     return name
 
 
-def tools_of(module: ModuleType) -> list[ToolSpec]:
-    """The module's tools, in the order of the file. Raises for a function that can't be described."""
+def tools_of(module: ModuleType) -> Catalogue:
+    """The module's tools, in the order of the file, and a mistake for each function that can't be described."""
     pack = pack_name(module)
-    return [tool_from_function(function, pack) for function in _functions(module)]
+    tools: list[ToolSpec] = []
+    mistakes: list[Mistake] = []
+    for name, function in _functions(module):
+        try:
+            tools.append(_tool(name, function, pack))
+        except Exception as error:  # noqa: BLE001 - hints and docstrings are anyone's, and spoil their own tool alone
+            mistakes.append(_mistake(f"{pack}.{name}", function, error))
+    return Catalogue(tools=tuple(tools), mistakes=tuple(mistakes))
 
 
-def _functions(module: ModuleType) -> Iterator[Callable[..., Any]]:
+def _tool(name: str, function: FunctionType, pack: str) -> ToolSpec:
+    spec = tool_from_function(function, pack)
+    called = marks_of(function).name or name  # under its name in the module: `f = lambda …` is `f`
+    return msgspec.structs.replace(spec, name=f"{pack}.{called}", defined_in=_place(function))
+
+
+def _functions(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
     listed: Iterable[str] | None = getattr(module, "__all__", None)
-    if listed is None:
-        names = (name for name in vars(module) if not name.startswith("_"))
-        yield from (f for f in map(vars(module).get, names) if isfunction(f) and f.__module__ == module.__name__)
-        return
-    for name in listed:
-        value = getattr(module, name, None)
+    own = listed is None
+    for name in [name for name in vars(module) if not name.startswith("_")] if listed is None else listed:
+        value: Any = getattr(module, name, None)
         if value is None:
             raise DefinitionError(f"__all__ names {name!r}, which is not in the module")
-        if isfunction(value):
-            yield value
+        if isfunction(value) and (not own or value.__module__ == module.__name__):
+            yield name, value
+
+
+def _mistake(tool: str, function: FunctionType, error: Exception) -> Mistake:
+    file, _, line = _place(function).rpartition(":")
+    return Mistake(message=f"{type(error).__name__}: {error}", file=file, line=int(line), key=tool)
+
+
+def _place(function: Callable[..., Any]) -> str:
+    code = function.__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"

@@ -17,7 +17,7 @@ from typing import Any
 
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.context import CallContext, Progress, current_call
-from onetool.core.errors import ToolFailure
+from onetool.core.errors import DefinitionError, ToolFailure
 from onetool.core.executor import Executor
 from onetool.core.registry import Registry, Snapshot
 from onetool.core.spec import ToolSpec
@@ -32,7 +32,10 @@ class Tools:
     ) -> None:
         self._registry = Registry()
         for module in modules:
-            for spec in tools_of(module):
+            found = tools_of(module)
+            if found.mistakes:
+                raise DefinitionError("; ".join(map(str, found.mistakes)))
+            for spec in found.tools:
                 self._registry.register(spec)
         self._settings = settings
         self._secrets = secrets

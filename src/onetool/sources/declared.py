@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from onetool.core.definition import accept
 from onetool.core.errors import DefinitionError, Mistake
 from onetool.core.implementation import Handlers
@@ -28,7 +30,8 @@ class DeclaredTools:
                 mistakes += entry.mistakes
                 continue
             try:
-                tools.append(accept(entry.definition, self._builtins, self._internals))
+                spec = accept(entry.definition, self._builtins, self._internals)
+                tools.append(replace(spec, defined_in=f"{entry.file}:{entry.line}"))
             except DefinitionError as error:
                 mistakes.append(_mistake(entry, error))
         return Catalogue(tools=tuple(tools), mistakes=tuple(mistakes))

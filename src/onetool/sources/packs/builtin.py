@@ -9,8 +9,8 @@ from onetool.sdk.pack import tools_of
 BUILTIN = ("time", "tools", "shell", "fs")
 
 
-def builtin_tools(pack: str) -> list[ToolSpec]:
-    return tools_of(import_module(f"onetool.packs.{pack}"))
+def builtin_tools(pack: str) -> tuple[ToolSpec, ...]:
+    return tools_of(import_module(f"onetool.packs.{pack}")).tools
 
 
 class BuiltinFunctions(Mapping[str, Handler]):

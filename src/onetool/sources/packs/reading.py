@@ -54,13 +54,13 @@ def _imports_other(line: str) -> bool:
     return bool(top) and top not in sys.stdlib_module_names and top not in LIGHT
 
 
-def read_tools(file: Path, started: Import) -> list[ToolSpec] | None:
-    """The pack's tools, each importing the pack when it is first called; None where the source does not tell enough."""
+def read_tools(file: Path, started: Import) -> tuple[ToolSpec, ...]:
+    """The pack's tools, each importing the pack when it is first called; none where the source does not tell enough."""
     try:
-        outline = _outline(file, started.candidate.name)
-        return [_lazy(spec, started) for spec in tools_of(outline)]
+        found = tools_of(_outline(file, started.candidate.name))
     except Exception:  # noqa: BLE001 - whatever it is, importing the pack will tell better
-        return None
+        return ()
+    return () if found.mistakes else tuple(_lazy(spec, started) for spec in found.tools)
 
 
 def imports_are_there(file: Path) -> bool:
@@ -117,7 +117,7 @@ def _lazy(spec: ToolSpec, started: Import) -> ToolSpec:
     """The same tool, whose handler is found in the real module when it is called."""
 
     def real() -> Any:
-        for found in tools_of(started.module_for_a_call()):
+        for found in tools_of(started.module_for_a_call()).tools:
             if found.name == spec.name:
                 return found.handler
         raise LookupError(f"{spec.name} is gone")

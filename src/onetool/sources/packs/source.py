@@ -5,7 +5,6 @@ from pathlib import Path
 
 from onetool.core.errors import Mistake
 from onetool.core.source import Catalogue
-from onetool.core.spec import ToolSpec
 from onetool.sdk.pack import pack_name, tools_of
 from onetool.sources.packs.builtin import BUILTIN, builtin_tools
 from onetool.sources.packs.candidates import Candidate, in_paths, installed
@@ -39,7 +38,8 @@ class PackSource:
                 mistakes.append(_twice(name, taken[name], candidate))
                 continue
             taken[name] = candidate.origin
-            tools += found
+            tools += found.tools
+            mistakes += found.mistakes
         return Catalogue(tools=tuple(tools), mistakes=tuple(mistakes))
 
     def _candidates(self) -> Iterator[Candidate]:
@@ -47,14 +47,14 @@ class PackSource:
         yield from in_paths(path for path in self._paths if path.exists())
 
 
-def _load(candidate: Candidate, fresh: bool) -> tuple[str, list[ToolSpec]]:
+def _load(candidate: Candidate, fresh: bool) -> tuple[str, Catalogue]:
     """A pack's name and tools: by importing it, or from its source where importing would keep everybody waiting."""
     started = Import(candidate, fresh)
     file = candidate.file
     if file is not None and is_heavy(file) and imports_are_there(file) and (tools := read_tools(file, started)):
-        return tools[0].pack, tools
+        return tools[0].pack, Catalogue(tools=tools)
     if not started.wait(PATIENCE) and file is not None and (tools := read_tools(file, started)):
-        return tools[0].pack, tools
+        return tools[0].pack, Catalogue(tools=tools)
     module = started.module()
     return pack_name(module), tools_of(module)
 
