@@ -14,8 +14,9 @@ from onetool.services.secrets import Secrets
 
 def load_config(path: Path | None, *, env: Mapping[str, str] = os.environ) -> Config:
     """The config of this file and those it includes; without a file, the defaults."""
+    home = state_home(path and Path(path).absolute(), env)
     if path is None:
-        return Config(home=state_home(None, env), secrets=Secrets(env=env))
+        return Config(home=home, secrets=load_secrets(None, env=env))
 
     from onetool.config.include import read_files  # here, because a start without a file need not load the YAML parser
     from onetool.config.placeholders import fill
@@ -24,7 +25,7 @@ def load_config(path: Path | None, *, env: Mapping[str, str] = os.environ) -> Co
     path = Path(path).absolute()
     findings = Findings()
     root, included = read_files(path, findings)
-    secrets = read_secrets(root.value.pop("secrets", None), env, findings)
+    secrets = read_secrets(root.value.pop("secrets", None), home, env, findings)
     values = read_fields(fill(root, secrets, findings), Keys, findings)
     if findings.errors or secrets is None:
         raise ConfigError(in_order(findings.errors))
@@ -33,6 +34,24 @@ def load_config(path: Path | None, *, env: Mapping[str, str] = os.environ) -> Co
         include=included,
         secrets=secrets,
         path=path,
-        home=state_home(path, env),
+        home=home,
         warnings=in_order(findings.warnings),
     )
+
+
+def load_secrets(path: Path | None, *, env: Mapping[str, str] = os.environ) -> Secrets:
+    """The secrets alone: also of a config that can't be used yet, because one of them is missing."""
+    home = state_home(path and Path(path).absolute(), env)
+    file = home / "secrets.yaml"
+    if path is None and not file.exists():
+        return Secrets(env=env, file=file)
+
+    from onetool.config.include import read_files
+    from onetool.config.secret_values import read_secrets
+
+    findings = Findings()
+    node = None if path is None else read_files(Path(path).absolute(), findings)[0].value.get("secrets")
+    secrets = read_secrets(node, home, env, findings)
+    if secrets is None:
+        raise ConfigError(in_order(findings.errors))
+    return secrets

@@ -11,11 +11,16 @@ from onetool.config.source import Refused
 from onetool.config.yaml_nodes import read_yaml
 from onetool.services.secrets import Secrets, too_open
 
+DEFAULT = "secrets.yaml"
 
-def read_secrets(node: Node | None, env: Mapping[str, str], findings: Findings) -> Secrets | None:
-    """The secrets of the file or mapping, and of the environment. None when something is wrong with the first."""
+
+def read_secrets(node: Node | None, home: Path, env: Mapping[str, str], findings: Findings) -> Secrets | None:
+    """The secrets of the file or mapping, and of the environment. None when something is wrong with the first.
+
+    Where nothing is said, the file is `secrets.yaml` among the state: where `onetool auth` keeps them.
+    """
     if node is None or node.value is None:
-        return Secrets(env=env)
+        return _default(home, env, findings)
     if isinstance(node.value, dict):
         findings.warn(node, "secrets stand in the config itself", "better keep them in a file: secrets: secrets.yaml")
         values = _values(node, findings)
@@ -24,6 +29,14 @@ def read_secrets(node: Node | None, env: Mapping[str, str], findings: Findings) 
     named = fill(Node(value={"secrets": node}, file=node.file, line=1), Secrets(env=env), findings).value["secrets"]
     path = read(named, Path | dict[str, str], findings)
     return None if path is BAD else _from_file(path, node, env, findings)
+
+
+def _default(home: Path, env: Mapping[str, str], findings: Findings) -> Secrets | None:
+    """The secrets of the file that nobody named; there need not be one."""
+    file = home / DEFAULT
+    if not file.exists():
+        return Secrets(env=env, file=file)
+    return _from_file(file, Node(value=None, file=str(file), line=1), env, findings)
 
 
 def _from_file(path: Path, entry: Node, env: Mapping[str, str], findings: Findings) -> Secrets | None:

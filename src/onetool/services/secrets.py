@@ -8,11 +8,15 @@ import re
 import shlex
 import stat
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
 SHORTEST = 4  # shorter values would blot out half of an innocent text
 MASK = "***"
+
+
+KEYRING_SERVICE = "onetool"
 
 
 class Secret(str):
@@ -49,10 +53,19 @@ class Secrets:
         self._pattern: tuple[int, re.Pattern[str] | None] = (-1, None)
 
     def get(self, name: str) -> str | None:
-        value = self._values.get(name) or self._env.get(name) or None
+        """The secret of that name: from the file or mapping, else the environment, else the system's keyring."""
+        value = self._values.get(name) or self._env.get(name) or _from_keyring(name) or None
         if value:
             self._seen.add(value)
         return value
+
+    def where(self, name: str) -> str | None:
+        """Where a secret comes from, in a word; None when there is none."""
+        if self._values.get(name):
+            return "file" if self.file else "config"
+        if self._env.get(name):
+            return "environment"
+        return "keyring" if _from_keyring(name) else None
 
     def names(self) -> list[str]:
         """Those of the file or mapping. The environment's are not listed: most of it is no secret."""
@@ -79,7 +92,7 @@ class Secrets:
         return value
 
     def __contains__(self, name: object) -> bool:
-        return bool(isinstance(name, str) and (self._values.get(name) or self._env.get(name)))
+        return isinstance(name, str) and self.where(name) is not None
 
     def __repr__(self) -> str:
         return f"Secrets({', '.join(self.names())})"
@@ -95,6 +108,27 @@ def too_open(file: Path) -> str | None:
         return None
     open_to_others = stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO)
     return f"chmod 600 {shlex.quote(str(file))}" if open_to_others else None
+
+
+def _from_keyring(name: str) -> str | None:
+    """From the system's keyring, where the optional library for it is installed and the system has one."""
+    keyring = load_keyring()
+    if keyring is None:
+        return None
+    try:
+        return keyring.get_password(KEYRING_SERVICE, name)
+    except Exception:  # noqa: BLE001 - a locked or missing keyring is no keyring, whatever its backend raises
+        return None
+
+
+@cache
+def load_keyring() -> Any:
+    """The library, or None. Asked only for secrets that are nowhere else: it is slow to import."""
+    try:
+        import keyring
+    except ImportError:
+        return None
+    return keyring
 
 
 def _pattern_of(values: tuple[str, ...]) -> re.Pattern[str] | None:

@@ -1,14 +1,13 @@
 """`onetool check`: everything that is wrong with the config and the tools, in one list."""
 
-import os
-
 import click
 import msgspec
 
 from onetool.config.later import not_in_use
 from onetool.core.errors import ConfigError, Mistake
+from onetool.interfaces.cli.mistakes import print_mistakes
 from onetool.interfaces.cli.options import data_options, open_app
-from onetool.interfaces.cli.output import counted, print_json, printable, wants_json
+from onetool.interfaces.cli.output import print_json, wants_json
 
 
 @click.command()
@@ -23,7 +22,7 @@ def check(ctx: click.Context, as_json: bool) -> None:
     if wants_json(as_json):
         print_json([msgspec.to_builtins(mistake) for mistake in mistakes])
     else:
-        _print(summary, mistakes)
+        print_mistakes(summary, mistakes)
     ctx.exit(1 if any(mistake.severity == "error" for mistake in mistakes) else 0)
 
 
@@ -38,27 +37,3 @@ def _inspect(ctx: click.Context) -> tuple[str, tuple[Mistake, ...]]:
         *app.mistakes,
         *not_in_use(app.config),
     )
-
-
-def _print(summary: str, mistakes: tuple[Mistake, ...]) -> None:
-    click.echo(summary)
-    if not mistakes:
-        click.secho("Nothing is wrong.", fg="green")
-        return
-    for mistake in mistakes:
-        colour = "red" if mistake.severity == "error" else "yellow"
-        click.echo()
-        # The place on a line of its own: it can be copied, and many terminals open it on a click.
-        click.echo(click.style(mistake.severity, fg=colour, bold=True) + f"  {_place(mistake)}")
-        for line in (f"{mistake.key}: {mistake.message}" if mistake.key else mistake.message, mistake.hint):
-            if line:
-                click.echo(f"  {printable(line)}")
-    click.echo(f"\n{counted(len(mistakes), 'thing')} to look at.")
-
-
-def _place(mistake: Mistake) -> str:
-    if mistake.file is None:
-        return ""
-    shown = os.path.relpath(mistake.file) if os.path.isabs(mistake.file) else mistake.file
-    shown = mistake.file if shown.startswith("..") else shown
-    return f"{shown}:{mistake.line}" if mistake.line else shown

@@ -15,6 +15,8 @@ class LazyGroup(click.Group):
 
     commands_in: ClassVar[dict[str, str]] = {
         "tools": "onetool.interfaces.cli.tools:tools",
+        "packs": "onetool.interfaces.cli.packs:packs",
+        "auth": "onetool.interfaces.cli.auth:auth",
         "check": "onetool.interfaces.cli.check:check",
         "init": "onetool.interfaces.cli.init:init",
         "completion": "onetool.interfaces.cli.completion:completion",

@@ -1,0 +1,133 @@
+"""`onetool auth …`: keep API keys and other secrets, without ever showing them."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from onetool.config import find_config, load_secrets
+from onetool.interfaces.cli.options import config_option, data_options
+from onetool.interfaces.cli.output import print_json, print_table, wants_json
+from onetool.services.secret_file import NAME, drop_secret, put_secret
+from onetool.services.secrets import KEYRING_SERVICE, Secrets, load_keyring
+
+PROVIDERS = {
+    "openai": "OPENAI_API_KEY",
+    "gemini": "GEMINI_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+    "ollama": "OLLAMA_API_KEY",
+}
+
+
+@click.group(no_args_is_help=True)
+def auth() -> None:
+    """Keep API keys and other secrets.
+
+    A secret is named by a provider (openai, gemini, anthropic, ollama), or by its own name (BRAVE_API_KEY).
+    """
+
+
+@auth.command("set")
+@click.argument("name")
+@click.option("--keyring", "in_keyring", is_flag=True, help="Into the system's keyring instead of the secrets file.")
+@config_option
+@click.pass_context
+def set_secret(ctx: click.Context, name: str, in_keyring: bool) -> None:
+    """Keep a secret: typed without echo, or from standard input."""
+    secret, file = _secret_name(name), _file(ctx)
+    value = _value(secret)
+    if in_keyring:
+        _keyring().set_password(KEYRING_SERVICE, secret, value)
+        click.echo(f"{secret} is kept in the system's keyring.", err=True)
+        return
+    try:
+        put_secret(file, secret, value)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"can't write {file}: {error}") from None
+    click.echo(f"{secret} is kept in {file}.", err=True)
+
+
+@auth.command("list")
+@data_options
+@click.pass_context
+def list_secrets(ctx: click.Context, as_json: bool) -> None:
+    """Show which secrets there are and where they come from; never their values."""
+    secrets = _secrets(ctx)
+    rows = [
+        {"name": name, "provider": provider, "source": where}
+        for name, provider in _known(secrets.names())
+        if (where := secrets.where(name)) or provider
+    ]
+    if wants_json(as_json):
+        print_json(rows)
+        return
+    cells = [(row["name"], row["provider"], row["source"] or "—") for row in rows]
+    print_table("Secrets", ("name", "provider", "kept in"), cells)
+
+
+@auth.command()
+@click.argument("name")
+@config_option
+@click.pass_context
+def remove(ctx: click.Context, name: str) -> None:
+    """Forget a secret."""
+    secret, file = _secret_name(name), _file(ctx)
+    try:
+        gone = drop_secret(file, secret) | _drop_from_keyring(secret)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"can't write {file}: {error}") from None
+    if not gone:
+        raise click.ClickException(f"{secret} is not kept in {file}, nor in the keyring.")
+    click.echo(f"{secret} is forgotten.", err=True)
+
+
+def _secret_name(name: str) -> str:
+    known = PROVIDERS.get(name.lower(), name)
+    if not NAME.fullmatch(known):
+        raise click.BadParameter(f"{name!r} is no provider ({', '.join(PROVIDERS)}) and no name like BRAVE_API_KEY.")
+    return known
+
+
+def _secrets(ctx: click.Context) -> Secrets:
+    """Not by opening the app: its config may be waiting for the very secret that is about to be kept."""
+    return load_secrets(find_config(ctx.find_root().obj))
+
+
+def _file(ctx: click.Context) -> Path:
+    secrets = _secrets(ctx)
+    if secrets.file is None:
+        raise click.ClickException("the secrets stand in the config itself; move them to a file: secrets: secrets.yaml")
+    return secrets.file
+
+
+def _value(secret: str) -> str:
+    typed = sys.stdin.isatty()
+    value = click.prompt(secret, hide_input=True, err=True) if typed else sys.stdin.read().strip("\r\n")
+    if not value.strip() or not value.isprintable():
+        raise click.ClickException("a secret is one line of text; nothing was kept.")
+    return value
+
+
+def _keyring():
+    keyring = load_keyring()
+    if keyring is None:
+        raise click.ClickException("the keyring needs a library: pip install 'onetool[keyring]'.")
+    return keyring
+
+
+def _drop_from_keyring(secret: str) -> bool:
+    keyring = load_keyring()
+    if keyring is None:
+        return False
+    try:
+        keyring.delete_password(KEYRING_SERVICE, secret)
+    except Exception:  # noqa: BLE001 - not there, locked, or no keyring at all
+        return False
+    return True
+
+
+def _known(names: list[str]) -> Iterator[tuple[str, str | None]]:
+    providers = {secret: provider for provider, secret in PROVIDERS.items()}
+    for name in dict.fromkeys([*PROVIDERS.values(), *names]):
+        yield name, providers.get(name)

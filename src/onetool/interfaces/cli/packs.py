@@ -1,0 +1,59 @@
+"""`onetool packs …`: begin a pack, and check one before anybody runs it."""
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from onetool.interfaces.cli.mistakes import print_mistakes
+from onetool.interfaces.cli.options import config_option, data_options, open_app
+from onetool.interfaces.cli.output import print_json, quiet_stdout, wants_json
+
+
+@click.group(no_args_is_help=True)
+def packs() -> None:
+    """Write and check packs: Python files whose functions are tools."""
+
+
+@packs.command()
+@click.argument("name")
+@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), help="Where to; .onetool/packs by default.")
+@config_option
+def new(name: str, folder: Path | None) -> None:
+    """Write a pack with one tool, and a test for it."""
+    from onetool.interfaces.cli.pack_template import pack_files
+
+    if not name.isidentifier() or name.startswith("_"):
+        raise click.BadParameter(f"{name!r} can't be a pack's name; take a word like weather.")
+    folder = folder or Path(".onetool") / "packs"
+    files = {folder / file: text for file, text in pack_files(name).items()}
+    for file in files:
+        if file.exists():
+            raise click.ClickException(f"{file} is there already; nothing was written.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, text in files.items():
+            file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"can't write into {folder}: {error.strerror}.") from None
+    pack, test = files
+    click.echo(f"Wrote {pack} and {test}. Try:")
+    click.echo(f'  onetool tools invoke {name}.greet --args \'{{"name": "Ann"}}\'')
+    click.echo(f"  onetool packs check {pack}\n  pytest {test}")
+
+
+@packs.command()
+@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@data_options
+@click.pass_context
+def check(ctx: click.Context, path: Path, as_json: bool) -> None:
+    """Say what is wrong with a pack: what would fail, and what a model could not make sense of."""
+    from onetool.sources.packs.checking import check_packs
+
+    with quiet_stdout():
+        found = check_packs(path, open_app(ctx).registry)
+    if wants_json(as_json):
+        print_json([msgspec.to_builtins(mistake) for mistake in found])
+    else:
+        print_mistakes(f"Pack: {path}", found)
+    ctx.exit(1 if any(mistake.severity == "error" for mistake in found) else 0)

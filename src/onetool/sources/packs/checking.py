@@ -1,0 +1,73 @@
+"""What is wrong with a pack, told before anybody runs it: what would fail, and what a model could not understand."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from onetool.core.errors import Mistake
+from onetool.core.registry import Snapshot
+from onetool.core.spec import ToolSpec
+from onetool.sdk.pack import pack_name, tools_of
+from onetool.sources.packs.candidates import Candidate, in_paths
+from onetool.sources.packs.importing import Import, import_mistake
+
+
+def check_packs(path: Path, known: Snapshot) -> list[Mistake]:
+    """Everything about the pack, or the folder of packs, at this path. `known` are the tools that there are already."""
+    candidates = list(in_paths([path]))
+    if not candidates:
+        return [Mistake(message="there is no pack here: no Python file that could be one", file=str(path))]
+    return [mistake for candidate in candidates for mistake in _check(candidate, known)]
+
+
+def _check(candidate: Candidate, known: Snapshot) -> Iterator[Mistake]:
+    try:
+        module = Import(candidate, fresh=True).module()
+        name, found = pack_name(module), tools_of(module)
+    except BaseException as error:  # noqa: BLE001 - a pack may raise anything, SystemExit included
+        yield import_mistake(candidate, error)
+        return
+    yield from found.mistakes
+    if not found.tools and not found.mistakes:
+        yield Mistake(message="it has no tools: no public function", file=candidate.origin, key=name)
+    yield from _clashes(name, candidate, known)
+    for spec in found.tools:
+        yield from _check_tool(spec, _function(module, spec))
+
+
+def _clashes(name: str, candidate: Candidate, known: Snapshot) -> Iterator[Mistake]:
+    """The name belongs to another pack: the one that comes first would win."""
+    others = {spec.defined_in.rpartition(":")[0] for spec in known.packs().get(name, {}).values() if spec.defined_in}
+    others -= {candidate.origin, str(Path(candidate.origin).resolve())}
+    if others:
+        message = f"the pack name {name!r} is taken by {', '.join(sorted(others))}"
+        yield Mistake(message=message, file=candidate.origin, key=name, hint='choose another with pack = "…"')
+
+
+def _check_tool(spec: ToolSpec, function: Callable[..., Any] | None) -> Iterator[Mistake]:
+    file, _, line = (spec.defined_in or "").rpartition(":")
+    place = {"file": file, "line": int(line), "key": spec.name, "severity": "warning"}
+    if function is None:
+        return
+    if not inspect.getdoc(function):
+        yield Mistake(
+            message="has no docstring: a model sees only its name", hint="say what it does in a line", **place
+        )
+    for parameter in inspect.signature(function).parameters.values():
+        described = spec.input_schema.get("properties", {}).get(parameter.name, {})
+        if parameter.annotation is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD:
+            yield Mistake(message=f"{parameter.name} has no type hint: it takes anything", **place)
+        elif parameter.name in spec.input_schema.get("properties", {}) and not described.get("description"):
+            yield Mistake(message=f"{parameter.name} is not described in the docstring", **place)
+    returns = inspect.signature(function).return_annotation
+    if spec.output_schema is None and returns not in (inspect.Signature.empty, None, "None", Any, "Any"):
+        yield Mistake(message=f"what it returns ({returns}) has no form in JSON that could be checked", **place)
+
+
+def _function(module: ModuleType, spec: ToolSpec) -> Callable[..., Any] | None:
+    """The author's function behind a tool, for its own hints and docstring."""
+    line = int((spec.defined_in or ":0").rpartition(":")[2])
+    functions = (value for value in vars(module).values() if inspect.isfunction(value))
+    return next((one for one in functions if one.__code__.co_firstlineno == line), None)

@@ -1,0 +1,146 @@
+"""`onetool auth`: kept without echo, listed without values, out of reach of others."""
+
+import json
+import os
+import pty
+import stat
+import subprocess
+import sys
+
+import pytest
+from helpers import cli
+
+KEY = "sk-live-0123456789"
+
+
+def listed(folder, **env):
+    done = cli("auth", "list", cwd=folder, env=env)
+    assert KEY not in done.stdout + done.stderr
+    return {row["name"]: row["source"] for row in json.loads(done.stdout)}
+
+
+@pytest.mark.parametrize(
+    ("provider", "name"),
+    [
+        ("openai", "OPENAI_API_KEY"),
+        ("gemini", "GEMINI_API_KEY"),
+        ("anthropic", "ANTHROPIC_API_KEY"),
+        ("ollama", "OLLAMA_API_KEY"),
+        ("BRAVE_API_KEY", "BRAVE_API_KEY"),
+    ],
+)
+def test_set_list_remove(tmp_path, own_home, provider, name):
+    done = cli("auth", "set", provider, cwd=tmp_path, stdin=f"{KEY}\n")
+    assert done.returncode == 0
+    assert KEY not in done.stdout + done.stderr
+    file = own_home / ".onetool" / "secrets.yaml"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert listed(tmp_path)[name] == "file"
+    assert cli("auth", "remove", provider, cwd=tmp_path).returncode == 0
+    assert not listed(tmp_path).get(name)
+    assert cli("auth", "remove", provider, cwd=tmp_path).returncode == 1
+
+
+def test_a_key_is_typed_without_echo(tmp_path, own_home):
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "onetool", "auth", "set", "openai"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdin=follower, stdout=follower, stderr=follower, start_new_session=True
+    )
+    os.close(follower)
+    shown = b""
+    while b"OPENAI_API_KEY:" not in shown:
+        shown += os.read(leader, 1024)
+    os.write(leader, f"{KEY}\n".encode())
+    while True:
+        try:
+            shown += os.read(leader, 1024)
+        except OSError:
+            break
+    os.close(leader)
+    assert process.wait(20) == 0
+    assert KEY.encode() not in shown
+    assert KEY in (own_home / ".onetool" / "secrets.yaml").read_text()
+
+
+def test_what_a_person_wrote_in_the_file_stays(tmp_path, own_home):
+    file = own_home / ".onetool" / "secrets.yaml"
+    file.parent.mkdir()
+    file.write_text("# mine\nBRAVE_API_KEY: 'b' # for search\nOPENAI_API_KEY: old\n")
+    file.chmod(0o600)
+    cli("auth", "set", "openai", cwd=tmp_path, stdin='with "quotes" and: colon')
+    assert file.read_text() == (
+        '# mine\nBRAVE_API_KEY: \'b\' # for search\nOPENAI_API_KEY: "with \\"quotes\\" and: colon"\n'
+    )
+    cli("auth", "remove", "openai", cwd=tmp_path)
+    assert file.read_text() == "# mine\nBRAVE_API_KEY: 'b' # for search\n"
+
+
+def test_it_goes_beside_the_config_in_force(tmp_path):
+    (tmp_path / ".onetool").mkdir()
+    (tmp_path / ".onetool" / "onetool.yaml").write_text("http: {token: '${MY_TOKEN}'}\n")
+    assert cli("tools", "list", cwd=tmp_path).returncode == 2  # the secret is missing
+    done = cli("auth", "set", "MY_TOKEN", cwd=tmp_path, stdin=KEY)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / ".onetool" / "secrets.yaml").exists()
+    assert cli("tools", "list", cwd=tmp_path).returncode == 0
+
+
+def test_where_a_secret_comes_from(tmp_path):
+    assert listed(tmp_path, OPENAI_API_KEY=KEY)["OPENAI_API_KEY"] == "environment"
+    (tmp_path / "onetool.yaml").write_text(f"secrets: {{OPENAI_API_KEY: {KEY}}}\n")
+    assert listed(tmp_path, ONETOOL_CONFIG=str(tmp_path / "onetool.yaml"))["OPENAI_API_KEY"] == "config"
+    done = cli("auth", "set", "openai", "--config", "onetool.yaml", cwd=tmp_path, stdin=KEY)
+    assert (done.returncode, "move them to a file" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("value", ["", "\n", "   ", "two\nlines", "bell\a"])
+def test_what_is_no_key_is_not_kept(tmp_path, own_home, value):
+    assert cli("auth", "set", "openai", cwd=tmp_path, stdin=value).returncode == 1
+    assert not (own_home / ".onetool" / "secrets.yaml").exists()
+
+
+def test_a_name_that_is_none(tmp_path):
+    done = cli("auth", "set", "not a name", cwd=tmp_path, stdin=KEY)
+    assert (done.returncode, "openai" in done.stderr) == (2, True)
+
+
+def test_a_file_that_others_can_read_is_refused(tmp_path, own_home):
+    cli("auth", "set", "openai", cwd=tmp_path, stdin=KEY)
+    file = own_home / ".onetool" / "secrets.yaml"
+    file.chmod(0o644)
+    done = cli("auth", "list", cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"chmod 600 {file}" in done.stderr
+
+
+BACKEND = """
+import json
+from pathlib import Path
+from keyring.backend import KeyringBackend
+
+class InAFile(KeyringBackend):
+    priority = 9
+    file = Path(__file__).with_name("kept.json")
+    def _all(self): return json.loads(self.file.read_text()) if self.file.exists() else {}
+    def get_password(self, service, name): return self._all().get(f"{service}/{name}")
+    def set_password(self, service, name, value): self.file.write_text(json.dumps(self._all() | {f"{service}/{name}": value}))
+    def delete_password(self, service, name):
+        kept = self._all(); del kept[f"{service}/{name}"]; self.file.write_text(json.dumps(kept))
+"""
+
+
+def test_the_systems_keyring(tmp_path):
+    """The real keyring library, with a backend that keeps to this test's folder."""
+    (tmp_path / "backend_for_test.py").write_text(BACKEND)
+    env = {"PYTHONPATH": str(tmp_path), "PYTHON_KEYRING_BACKEND": "backend_for_test.InAFile"}
+    assert cli("auth", "set", "openai", "--keyring", cwd=tmp_path, stdin=KEY, env=env).returncode == 0
+    assert listed(tmp_path, **env)["OPENAI_API_KEY"] == "keyring"
+    assert KEY in (tmp_path / "kept.json").read_text()
+    assert cli("auth", "remove", "openai", cwd=tmp_path, env=env).returncode == 0
+    assert listed(tmp_path, **env)["OPENAI_API_KEY"] is None
+
+
+def test_a_keyring_that_does_not_work_is_none(tmp_path):
+    env = {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
+    assert listed(tmp_path, **env)["OPENAI_API_KEY"] is None

@@ -1,0 +1,89 @@
+"""`onetool packs new` and `check`: from nothing to a working pack, and what is wrong with one."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from helpers import cli
+
+
+def test_a_new_pack_works_at_once(tmp_path):
+    done = cli("packs", "new", "weather", cwd=tmp_path)
+    assert done.returncode == 0
+    folder = tmp_path / ".onetool" / "packs"
+    called = cli("tools", "invoke", "weather.greet", "--args", '{"name": "Ann"}', cwd=tmp_path)
+    assert json.loads(called.stdout)["result"]["data"] == "Hello, Ann."
+    checked = cli("packs", "check", str(folder / "weather.py"), cwd=tmp_path)
+    assert (checked.returncode, json.loads(checked.stdout)) == (0, [])
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder / "test_weather.py")]
+    tested = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert tested.returncode == 0, tested.stdout
+
+
+def test_nothing_is_overwritten(tmp_path):
+    cli("packs", "new", "weather", "--folder", "mine", cwd=tmp_path)
+    (tmp_path / "mine" / "weather.py").write_text("precious")
+    done = cli("packs", "new", "weather", "--folder", "mine", cwd=tmp_path)
+    assert (done.returncode, "is there already" in done.stderr) == (1, True)
+    assert (tmp_path / "mine" / "weather.py").read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["two words", "1st", "_private", "a.b", "../x", ""])
+def test_a_name_that_is_none(tmp_path, name):
+    assert cli("packs", "new", name, cwd=tmp_path).returncode == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+POOR = '''
+import socket
+import threading
+
+def silent(x):
+    pass
+
+def sketchy(a: int, b: str) -> threading.Lock:
+    """Do something.
+
+    Args:
+        a: Described.
+    """
+
+def impossible(s: socket.socket):
+    """Never."""
+'''
+
+
+def test_check_lists_what_is_wrong(tmp_path):
+    (tmp_path / "poor.py").write_text(POOR)
+    done = cli("packs", "check", "poor.py", cwd=tmp_path)
+    assert done.returncode == 1
+    found = [(told["line"], told["key"], told["severity"]) for told in json.loads(done.stdout)]
+    messages = " | ".join(told["message"] for told in json.loads(done.stdout))
+    assert (15, "poor.impossible", "error") in found
+    assert (5, "poor.silent", "warning") in found
+    for part in ("no docstring", "x has no type hint", "b is not described", "no form in JSON"):
+        assert part in messages, messages
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("import nonexistent_library\n", "nonexistent_library"),
+        ("x = 1\n", "no tools"),
+        ("pack = 'time'\ndef f():\n    'F.'\n", "taken by"),
+        ("raise SystemExit\n", "SystemExit"),
+    ],
+)
+def test_check_says_what_would_fail(tmp_path, text, told):
+    (tmp_path / "bad.py").write_text(text)
+    done = cli("packs", "check", "bad.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert told in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_an_empty_folder_is_told(tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = cli("packs", "check", "empty", cwd=tmp_path)
+    assert (done.returncode, "no pack here" in done.stdout) == (1, True)
