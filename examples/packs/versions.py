@@ -34,7 +34,7 @@ def latest(name: str) -> str:
 
 @tool(idempotent=True, read_only=True, timeout=60)
 @requires_lib("httpx", install="pip install httpx")
-def latest_of_many(names: list[str]) -> dict[str, str]:
+def latest_of_many(names: list[str]) -> dict[str, Any]:
     """Tell the newest versions of many packages, asked for side by side; one that fails says why."""
     return batch_execute(names, latest, max_workers=8, as_dict=True)
 

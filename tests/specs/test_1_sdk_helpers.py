@@ -42,18 +42,20 @@ def test_execute_batch_with_labels():
 
 
 def test_control_concurrency():
-    running, peak, lock = 0, 0, threading.Lock()
+    running, peak, lock, together = 0, 0, threading.Lock(), threading.Barrier(3)
 
-    def func(_):
+    def func(item):
         nonlocal running, peak
         with lock:
             running += 1
             peak = max(peak, running)
-        time.sleep(0.02)
+        together.wait(10)  # passes in groups of three
         with lock:
             running -= 1
+        return item
 
-    batch_execute(range(12), func, max_workers=3)
+    items = [str(number) for number in range(12)]
+    assert batch_execute(items, func, max_workers=3, as_dict=True) == {item: item for item in items}
     assert peak == 3
 
 

@@ -67,6 +67,12 @@ class Tools:
     def secret(self, name: str) -> str | None:
         return self._secrets.get(name)
 
+    def redact(self, value: Any) -> Any:
+        if isinstance(value, str):
+            for secret in self._secrets.values():
+                value = value.replace(secret, "***")
+        return value
+
     def snapshot(self) -> Snapshot:
         return self._registry.snapshot()
 

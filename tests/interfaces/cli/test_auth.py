@@ -124,7 +124,8 @@ class InAFile(KeyringBackend):
     file = Path(__file__).with_name("kept.json")
     def _all(self): return json.loads(self.file.read_text()) if self.file.exists() else {}
     def get_password(self, service, name): return self._all().get(f"{service}/{name}")
-    def set_password(self, service, name, value): self.file.write_text(json.dumps(self._all() | {f"{service}/{name}": value}))
+    def set_password(self, service, name, value):
+        self.file.write_text(json.dumps(self._all() | {f"{service}/{name}": value}))
     def delete_password(self, service, name):
         kept = self._all(); del kept[f"{service}/{name}"]; self.file.write_text(json.dumps(kept))
 """

@@ -396,6 +396,24 @@ def test_check_tells_of_keys_that_have_no_effect_yet(tmp_path):
     ]
 
 
+def test_check_tells_what_tools_need(tmp_path):
+    (tmp_path / "needy.py").write_text("""
+from onetool.sdk import requires_cli, requires_lib
+@requires_cli("no-such-command-anywhere", install="apt install it")
+@requires_lib("msgspec")
+def work():
+    'Work.'
+""")
+    (tmp_path / "onetool.yaml").write_text("packs: [needy.py]\n")
+    done = cli("check", "--config", "onetool.yaml", cwd=tmp_path)
+    (told,) = json.loads(done.stdout)
+    assert (told["key"], told["severity"], told["hint"]) == ("needy.work", "warning", "apt install it")
+    assert "no-such-command-anywhere" in told["message"]
+    _, shown = on_a_terminal("check", "--config", "onetool.yaml", cwd=tmp_path)
+    assert "msgspec" in shown
+    assert "missing" in shown
+
+
 def test_packs_are_found_without_a_config(tmp_path):
     (tmp_path / ".onetool" / "packs").mkdir(parents=True)
     (tmp_path / ".onetool" / "packs" / "dice.py").write_text('def roll() -> int:\n    """Roll."""\n    return 4\n')

@@ -7,7 +7,9 @@ from onetool.config.later import not_in_use
 from onetool.core.errors import ConfigError, Mistake
 from onetool.interfaces.cli.mistakes import print_mistakes
 from onetool.interfaces.cli.options import data_options, open_app
-from onetool.interfaces.cli.output import print_json, wants_json
+from onetool.interfaces.cli.output import print_json, print_table, wants_json
+from onetool.sdk.requirements import Report
+from onetool.sdk.requirements import check as check_requirements
 
 
 @click.command()
@@ -18,22 +20,47 @@ def check(ctx: click.Context, as_json: bool) -> None:
     import logging
 
     logging.getLogger("onetool").setLevel(logging.CRITICAL)  # it would say the same again, line by line
-    summary, mistakes = _inspect(ctx)
+    summary, mistakes, report = _inspect(ctx)
     if wants_json(as_json):
         print_json([msgspec.to_builtins(mistake) for mistake in mistakes])
     else:
         print_mistakes(summary, mistakes)
+        _print_dependencies(report)
     ctx.exit(1 if any(mistake.severity == "error" for mistake in mistakes) else 0)
 
 
-def _inspect(ctx: click.Context) -> tuple[str, tuple[Mistake, ...]]:
+def _inspect(ctx: click.Context) -> tuple[str, tuple[Mistake, ...], Report]:
     try:
         app = open_app(ctx)
     except ConfigError as error:
-        return "The config can't be used.", error.mistakes
+        return "The config can't be used.", error.mistakes, {}
     place = app.config.path or "no config file: the defaults are in force"
-    return f"Config: {place}\nTools: {len(app.registry)}", (
-        *app.config.warnings,
-        *app.mistakes,
-        *not_in_use(app.config),
-    )
+    report = check_requirements({spec.name: spec.requires for spec in app.registry if spec.requires})
+    mistakes = (*app.config.warnings, *app.mistakes, *not_in_use(app.config), *_missing(report))
+    return f"Config: {place}\nTools: {len(app.registry)}", mistakes, report
+
+
+def _missing(report: Report) -> list[Mistake]:
+    """What tools can't work without, and is not there: only those tools are affected, hence a warning."""
+    return [
+        Mistake(
+            message=f"needs {found['name']}, which is {found['status']}",
+            key=tool,
+            hint=found["install"],
+            severity="warning",
+        )
+        for tool, needs in report.items()
+        for found in needs
+        if found["status"] != "ok"
+    ]
+
+
+def _print_dependencies(report: Report) -> None:
+    rows = [
+        (tool, found["name"], found["status"], found["version"], found["install"])
+        for tool, needs in report.items()
+        for found in needs
+    ]
+    if rows:
+        click.echo()
+        print_table("What tools need", ("tool", "needs", "status", "version", "install"), rows)

@@ -1,0 +1,112 @@
+"""`safe_request` and `api_headers`: HTTP for tools, where whatever goes wrong is an answer and not an exception.
+
+It works with the clients of httpx and with whatever looks like them; it imports none.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from inspect import isawaitable, iscoroutinefunction
+from typing import Any, Protocol, overload
+
+from onetool.sdk.context import get_secret
+from onetool.sdk.spans import redacted
+
+LONGEST_BODY = 200
+
+Reply = tuple[bool, Any]
+"""(True, the data), or (False, what went wrong)."""
+
+
+class Response(Protocol):
+    status_code: int
+
+
+class Client(Protocol):
+    def request(self, *args: Any, **kw: Any) -> Response: ...
+
+
+class AsyncClient(Protocol):
+    def request(self, *args: Any, **kw: Any) -> Awaitable[Response]: ...
+
+
+@overload
+def safe_request(client: Client | None, method: str, url: str, **kw: Any) -> Reply: ...
+@overload
+def safe_request(client: AsyncClient, method: str, url: str, **kw: Any) -> Awaitable[Reply]: ...
+def safe_request(client: Any, method: str, url: str, **kw: Any) -> Reply | Awaitable[Reply]:
+    """Send a request: `(True, data)`, or `(False, message)`. With an async client, await it.
+
+    The data is decoded JSON if the answer's content type says so (None for an empty body), else text. The message is
+    `HTTP error (404): …` with the first 200 characters of the body, or `Request failed: …` for everything that kept
+    the answer from arriving or from being read. `kw` goes to the client: `params`, `json`, `headers`, `timeout` …
+    """
+    request = getattr(client, "request", None)
+    send = partial(request or _no_client, method, url, **kw)
+    return _later(send) if iscoroutinefunction(request) else _now(send)
+
+
+def api_headers(secret_name: str, header_name: str = "Authorization", prefix: str = "Bearer ") -> dict[str, str]:
+    """The header that carries a secret: `{"Authorization": "Bearer …"}`; no header at all without the secret.
+
+    `prefix` stands before the secret; a word gets a space after it (`"Token"`), other things don't (`"key="`, `""`).
+    Raises ValueError for a secret that no header can carry: a line break in it would start a header of its own.
+    """
+    secret = get_secret(secret_name)
+    if not secret:
+        return {}
+    value = f"{prefix} {secret}" if prefix[-1:].isalnum() else f"{prefix}{secret}"
+    if not (value.isascii() and value.isprintable()):
+        raise ValueError(
+            f"The secret {secret_name} can't be sent in a header: it has a line break, a control character or a "
+            "letter that is not ASCII. Is there a line break at its end?"
+        )
+    return {header_name: value}
+
+
+def _now(send: Callable[[], Any]) -> Reply | Awaitable[Reply]:
+    try:
+        response = send()
+        if isawaitable(response):  # a plain function around an async one
+            return _later(lambda: response)
+        return _reply(response)
+    except Exception as error:  # noqa: BLE001 - each client has errors of its own, and none may pass
+        return _failure(error)
+
+
+async def _later(send: Callable[[], Awaitable[Any]]) -> Reply:
+    try:
+        return _reply(await send())
+    except Exception as error:  # noqa: BLE001 - as above; being cancelled is no Exception and does pass
+        return _failure(error)
+
+
+def _reply(response: Any) -> Reply:
+    status = response.status_code
+    if status >= 400:
+        body = redacted(response.text)[:LONGEST_BODY]  # in this order: half a secret would not be recognised
+        return False, f"HTTP error ({status}): {body or getattr(response, 'reason_phrase', '')}"
+    location = response.headers.get("location")
+    if 300 <= status < 400 and location:  # the client was told not to follow, and there is nothing else to give
+        return False, f"HTTP error ({status}): redirects to {location}; follow_redirects=True goes there"
+    return True, _data(response)
+
+
+def _data(response: Any) -> Any:
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_json = kind == "application/json" or kind.endswith("+json")
+    if response.status_code == 204 or (is_json and not response.content.strip()):
+        return None
+    if not is_json:
+        return response.text
+    try:
+        return response.json()
+    except ValueError as error:
+        raise ValueError(f"the answer is not valid JSON: {error}") from None
+
+
+def _failure(error: Exception) -> Reply:
+    return False, f"Request failed: {str(error) or type(error).__name__}"
+
+
+def _no_client(*_: Any, **__: Any) -> Any:
+    raise TypeError("there is no client; is the secret that it needs missing?")

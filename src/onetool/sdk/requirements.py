@@ -1,0 +1,275 @@
+"""`requires_cli`, `requires_lib`: what a tool can't work without; `check_deps`: whether it is there.
+
+Nothing is looked for before somebody asks: a pack loads, and lists its tools, also where something is missing.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+
+from onetool.core.context import current_call
+from onetool.core.nearest import did_you_mean
+from onetool.core.spec import Requirement
+from onetool.sdk.decorators import marks_of
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MARK = "__onetool_requires__"
+SECONDS = 5.0  # for a command to say its version
+LONGEST_OUTPUT = 65_536
+
+Status = Literal["ok", "missing", "outdated"]
+
+# Every decorated function of this process, by module and name: a module that is loaded again replaces its own.
+# A global, since decorators run while a module is imported, when there is no app to tell and may never be one: a script
+# or a test that imports a pack gets its report all the same. An app never reads it: it has the specs of its tools.
+_decorated: dict[tuple[str, str], Callable[..., Any]] = {}
+
+
+class Finding(TypedDict):
+    """What came of one requirement. `version` is None where nobody asked for it, or none could be found."""
+
+    kind: Literal["cli", "lib"]
+    name: str
+    status: Status
+    version: str | None
+    minimum: str | None
+    install: str | None
+
+
+Report = dict[str, list[Finding]]
+"""The findings by tool: `{"ripgrep.search": [{"kind": "cli", "name": "rg", "status": "ok", …}]}`."""
+
+
+# Declaring
+
+
+def requires_cli(
+    name: str, *, version_flag: str | None = None, minimum: str | None = None, install: str | None = None
+) -> Callable[[F], F]:
+    """The tool needs a command: `@requires_cli("rg", minimum="13", install="apt install ripgrep")`.
+
+    `version_flag` is how to ask the command for its version; it is `--version` where only a minimum is given. The
+    function itself stays as it is.
+    """
+    if minimum is not None and version_flag is None:
+        version_flag = "--version"
+    return _recorder(
+        Requirement(kind="cli", name=name, version_flag=version_flag, minimum=_valid(minimum), install=install)
+    )
+
+
+def requires_lib(name: str, *, minimum: str | None = None, install: str | None = None) -> Callable[[F], F]:
+    """The tool needs a Python library, by the name that is imported or by that of its distribution."""
+    return _recorder(Requirement(kind="lib", name=name, minimum=_valid(minimum), install=install))
+
+
+def requirements_of(function: Callable[..., Any]) -> tuple[Requirement, ...]:
+    """What the decorators on a function declare, in the order in which they are written."""
+    return getattr(function, MARK, ())
+
+
+def _recorder(requirement: Requirement) -> Callable[[F], F]:
+    def record(function: F) -> F:
+        others = (known for known in requirements_of(function) if known != requirement)
+        setattr(function, MARK, (requirement, *others))  # in front: the decorator above runs after those below
+        _decorated[function.__module__, function.__qualname__] = function
+        return function
+
+    return record
+
+
+def _valid(minimum: str | None) -> str | None:
+    if minimum is not None and not _numbers(minimum):
+        raise ValueError(f"minimum must be a version like '1.2', not {minimum!r}")
+    return minimum
+
+
+# Checking
+
+
+def check_deps(tool: str | None = None) -> Report:
+    """Whether what the tools need is there: `ok`, `missing` or `outdated`, for each requirement of each tool.
+
+    `tool` is a pack or a `pack.tool`. Inside of an app these are the tools that the running call may use, and a name
+    that none of them has is a ValueError; elsewhere they are the decorated functions that have been imported.
+    """
+    own = _tools_of_the_app()
+    tools = _decorated_tools() if own is None else own
+    chosen = {name: needs for name, needs in tools.items() if tool is None or tool in (name, _pack(name))}
+    if tool is not None and own is not None and not chosen:
+        near = did_you_mean(tool, [*map(_pack, own), *own])
+        raise ValueError(f"No such pack or tool: {tool}" + (f"; {near}" if near else ""))
+    return check({name: needs for name, needs in chosen.items() if needs})
+
+
+def check(requirements: Mapping[str, Iterable[Requirement]]) -> Report:
+    """The same for requirements by tool. What several tools need is looked for once; commands run side by side."""
+    from concurrent.futures import ThreadPoolExecutor
+    from importlib.metadata import packages_distributions
+
+    by_tool = {name: tuple(needs) for name, needs in requirements.items()}
+    unique = dict.fromkeys(need for needs in by_tool.values() for need in needs)
+    owners = cache(packages_distributions)  # reads through all that is installed: once, if at all
+    with ThreadPoolExecutor(max_workers=8, thread_name_prefix="onetool-check") as pool:
+        asked = {need: pool.submit(_command, need) for need in unique if need.kind == "cli"}
+        found = {need: _library(need.name, owners) for need in unique if need.kind == "lib"}
+    found |= {need: answer.result() for need, answer in asked.items()}
+    return {name: [_finding(need, *found[need]) for need in needs] for name, needs in by_tool.items()}
+
+
+def _tools_of_the_app() -> dict[str, tuple[Requirement, ...]] | None:
+    context = current_call.get()
+    if context is None or context.environment is None:
+        return None
+    return {spec.name: spec.requires for spec in context.environment.snapshot().list(context.allowed)}
+
+
+def _decorated_tools() -> dict[str, tuple[Requirement, ...]]:
+    return {_tool_name(function): requirements_of(function) for function in _decorated.values()}
+
+
+def _tool_name(function: Callable[..., Any]) -> str:
+    """Asked for only now: a module may name its pack, and `@tool` its function, after the decorator has run."""
+    module = sys.modules.get(function.__module__)
+    pack = getattr(module, "pack", None) or function.__module__.rpartition(".")[2]
+    return f"{pack}.{marks_of(function).name or function.__name__}"
+
+
+def _pack(name: str) -> str:
+    pack, dot, _ = name.partition(".")
+    return pack if dot else "config"  # where tools without a dot are listed
+
+
+def _finding(need: Requirement, there: bool, version: str | None) -> Finding:
+    return Finding(
+        kind=need.kind,
+        name=need.name,
+        status=_status(there, version, need.minimum),
+        version=version,
+        minimum=need.minimum,
+        install=need.install,
+    )
+
+
+def _status(there: bool, version: str | None, minimum: str | None) -> Status:
+    """A version that can't be found out does not meet a minimum: nobody could rely on it."""
+    if not there:
+        return "missing"
+    new_enough = minimum is None or (version is not None and _numbers(version) >= _numbers(minimum))
+    return "ok" if new_enough else "outdated"
+
+
+# Versions
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The numbers to compare by, so that 1.10 is after 1.9, and 2 is 2.0. What follows them (`rc1`) is left out."""
+    release = re.match(r"\s*v?(?:\d+!)?(\d{1,9}(?:\.\d{1,9})*)", version)
+    numbers = [int(part) for part in release[1].split(".")] if release else []
+    while len(numbers) > 1 and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
+
+
+def _version_in(output: str) -> str | None:
+    """The first version in the first line that has a number; `17` counts where there is nothing like `17.0`."""
+    for line in output.splitlines():
+        if found := re.search(r"\d{1,9}(?:\.\d{1,9})+", line) or re.search(r"\d{1,9}", line):
+            return found[0]
+    return None
+
+
+# Commands
+
+
+def _command(need: Requirement) -> tuple[bool, str | None]:
+    """Whether the command is there, and its version if the requirement says how to ask."""
+    import shutil
+
+    path = shutil.which(need.name)
+    if path is None or need.version_flag is None:
+        return path is not None, None
+    try:
+        return True, _version_in(_output_of(path, need.version_flag))
+    except OSError:
+        return False, None  # a file of that name, which can't be run
+
+
+def _output_of(path: str, flag: str) -> str:
+    """The beginning of what the command prints. One that hangs, or never ends to print, is killed.
+
+    Into a file and not through a pipe: a child that the command leaves behind would hold a pipe open.
+    """
+    import os
+    import time
+    from subprocess import DEVNULL, STDOUT, Popen
+    from tempfile import TemporaryFile
+
+    with (
+        TemporaryFile() as output,
+        Popen([path, flag], stdin=DEVNULL, stdout=output, stderr=STDOUT, start_new_session=True) as process,  # noqa: S603
+    ):
+        give_up = time.monotonic() + SECONDS
+        while process.poll() is None and time.monotonic() < give_up:
+            if os.fstat(output.fileno()).st_size > LONGEST_OUTPUT:
+                break
+            time.sleep(0.005)
+        _kill(process)
+        output.seek(0)
+        return output.read(LONGEST_OUTPUT).decode(errors="replace")
+
+
+def _kill(process: "Popen[bytes]") -> None:
+    """With all that it started, where the system has a way to say so."""
+    import os
+    import signal
+    from contextlib import suppress
+
+    if process.poll() is not None:
+        return
+    with suppress(ProcessLookupError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+
+
+# Libraries
+
+
+def _library(name: str, owners: Callable[[], Mapping[str, list[str]]]) -> tuple[bool, str | None]:
+    """Whether the library is there, and its version where its distribution is known. It is not imported.
+
+    `owners` gives the distributions by module: `yaml` comes from PyYAML.
+    """
+    top = name.partition(".")[0]
+    version = _version_of(name) or _version_of(name.replace(".", "-"))
+    there = version is not None or _can_be_imported(name)
+    if there and version is None and top not in sys.stdlib_module_names:
+        distributions = set(owners().get(top, ()))
+        version = _version_of(distributions.pop()) if len(distributions) == 1 else None
+    return there, version
+
+
+def _can_be_imported(name: str) -> bool:
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(name) is not None
+    except Exception:  # noqa: BLE001 - of a dotted name the outer package is imported, and may raise anything
+        return False
+
+
+def _version_of(distribution: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(distribution)
+    except (PackageNotFoundError, ValueError):
+        return None
