@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 MOST = 3
+LONGEST = 200  # nobody mistypes more than that, and comparing it would take long
 CLEARLY_BETTER = 15.0  # with one name so much closer, the others are not worth offering
 CLOSE = 60.0  # of 100: `pth` is 86 from `path`, `lst` 86 from `list`, `weather` 31 from `time.now`
 
@@ -12,6 +13,8 @@ def nearest(name: str, known: Iterable[str], most: int = MOST) -> list[str]:
 
     A dotted name is also found by its last part: `read_fil` means `fs.read_file`.
     """
+    if len(name) > LONGEST:
+        return []
     from rapidfuzz import fuzz, process, utils  # on the way of an error, never of a start
 
     names = list(dict.fromkeys(known))

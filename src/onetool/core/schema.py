@@ -1,7 +1,6 @@
 """JSON Schema (draft 2020-12): compile once, validate often, and say what is wrong."""
 
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from copy import deepcopy
 from itertools import islice
 from typing import Any, cast
@@ -10,74 +9,84 @@ import jsonschema_rs
 
 from onetool.core.call import Problem
 from onetool.core.errors import SchemaError
-from onetool.core.schema_guard import guard
+from onetool.core.schema_guard import check_size, guard
 from onetool.core.schema_upgrade import upgrade
 from onetool.core.schema_words import describe
 from onetool.core.secrecy import secret_names
 
 META_SCHEMA = "https://json-schema.org/draft/2020-12/schema"  # comes with the validator, is never fetched
 MOST_PROBLEMS = 20
-EXPLAIN_NODES = 2_000
+MOST_ERRORS = 10_000  # that a validator may have to make at once: about half a second
+MOST_CHECKS = 2_000_000
+CHEAP = 100  # checks for one part of a value that are not worth counting
+BEGINNING = 20  # items of a list that are worth explaining, where the whole is too large
+LONGEST = 300
 # Keywords that may bring in properties from elsewhere: closing such a schema needs `unevaluatedProperties`.
 _BORROWING = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas")
 # A regular expression in a schema is a stranger's: small programs only, and a bounded search.
-_PATTERNS = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_limit=256 * 1024, dfa_size_limit=256 * 1024)
+_SIZE = 256 * 1024
+_LINEAR = jsonschema_rs.RegexOptions(size_limit=_SIZE, dfa_size_limit=_SIZE)
+_BOUNDED = jsonschema_rs.FancyRegexOptions(backtrack_limit=2_000, size_limit=_SIZE, dfa_size_limit=_SIZE)
 
 
 class CompiledSchema:
     """A schema that is ready: `check(value)` gives the problems, none when the value fits."""
 
-    __slots__ = ("_explain_depth", "_known", "_secret", "_validator", "is_valid")
+    __slots__ = ("_known", "_most_parts", "_secret", "_validator", "_verdict", "is_valid")
 
     def __init__(self, schema: Mapping[str, Any], *, closed: bool = False) -> None:
-        self._explain_depth = guard(schema)
+        check_size(schema)
+        schema = upgrade(schema)
+        self._verdict = guard(schema)
         self._known = properties_of(schema)
         self._secret = secret_names(schema)
         self._validator = _compile(close(schema) if closed else schema)
         self.is_valid = self._validator.is_valid
+        # A costly schema takes small values only; for the usual ones nothing is counted.
+        cost = self._verdict.costs[0]
+        self._most_parts = MOST_CHECKS // cost if cost > CHEAP else None
 
     def check(self, value: Any) -> list[Problem]:
         try:
+            if self._most_parts is not None and larger_than(value, self._most_parts):
+                return [Problem(path="", expected=f"at most {self._most_parts:,} values in all", got="more")]
             return [] if self.is_valid(value) else self._explain(value)
-        except (ValueError, RecursionError) as error:
+        except (ValueError, RecursionError, OverflowError) as error:
             # Not JSON data at all: an object, a set, a number as a key, half of a surrogate pair.
-            return [Problem(path="", expected="JSON data", got=str(error))]
+            return [Problem(path="", expected="JSON data", got=str(error)[:LONGEST])]
 
     def _explain(self, value: Any) -> list[Problem]:
-        """What is wrong with it. Listing costs far more than telling that something is, so large values get less."""
-        if self._explain_depth is not None and deeper_than(value, self._explain_depth):
-            got = f"a value nested deeper than {self._explain_depth} levels, too deep to say where it is wrong"
-            return [Problem(path="", expected="a value that fits its schema", got=got)]
-        errors = [self._first_error(value)] if larger_than(value, EXPLAIN_NODES) else self._validator.iter_errors(value)
+        """What is wrong with it. Listing that costs far more than finding it, so of large values less is told."""
+        if not self._explainable(value):
+            value = beginning(value, BEGINNING)  # what is wrong in its beginning stands in the same place there
+            if not self._explainable(value) or self.is_valid(value):
+                got = "a value that does not, too large or too deep to say where"
+                return [Problem(path="", expected="a value that fits its schema", got=got)]
+        errors = self._validator.iter_errors(value)
         problems = (problem for error in errors for problem in describe(error, self._secret, self._known))
         return list(islice(problems, MOST_PROBLEMS))
 
-    def _first_error(self, value: Any) -> jsonschema_rs.ValidationError:
-        try:
-            self._validator.validate(value)
-        except jsonschema_rs.ValidationError as error:
-            return error
-        raise AssertionError("a value was found invalid and then valid")
+    def _explainable(self, value: Any) -> bool:
+        costs = self._verdict.costs
+        depth = depth_of(value, len(costs)) if self._verdict.recursive else 0
+        return depth < len(costs) and not larger_than(value, MOST_ERRORS // costs[depth])
 
 
 def _compile(schema: Mapping[str, Any]) -> jsonschema_rs.Draft202012Validator:
-    try:
-        return _validator(schema)
-    except ValueError as error:
-        with suppress(ValueError):
-            return _validator(upgrade(schema))
-        raise SchemaError(_words(error, schema)) from None
-
-
-def _validator(schema: Mapping[str, Any]) -> jsonschema_rs.Draft202012Validator:
+    """Patterns run on the engine that is linear in time; what it can't do (look-around) gets few steps on the other."""
     thawed = deepcopy(dict(schema))  # the validator takes plain lists only
-    return jsonschema_rs.Draft202012Validator(thawed, offline=True, pattern_options=_PATTERNS)
+    for patterns in (_LINEAR, _BOUNDED):
+        try:
+            return jsonschema_rs.Draft202012Validator(thawed, offline=True, pattern_options=patterns)
+        except ValueError as error:
+            refused = error
+    raise SchemaError(_words(refused, schema)) from None
 
 
 def _words(error: ValueError, schema: Mapping[str, Any]) -> str:
     """Everything that is wrong with a schema: the compiler stops at the first fault, the meta-schema finds them all."""
     if not isinstance(error, jsonschema_rs.ValidationError):
-        return str(error)
+        return str(error)[:LONGEST]
     meta = jsonschema_rs.Draft202012Validator({"$ref": META_SCHEMA}, offline=True)
     errors = [*islice(meta.iter_errors(deepcopy(dict(schema))), MOST_PROBLEMS)] or [error]
     return "; ".join(str(problem) for one in errors for problem in describe(one, frozenset()))
@@ -100,13 +109,14 @@ def properties_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(cast(Mapping[str, Any], properties)) if isinstance(properties, Mapping) else ()
 
 
-def deeper_than(value: Any, depth: int) -> bool:
+def depth_of(value: Any, most: int) -> int:
+    """How deep it is nested; stops counting there."""
     level: list[Any] = [value]
-    for _ in range(depth + 1):
+    for depth in range(most):
         level = [child for item in level for child in _children(item)]
         if not level:
-            return False
-    return True
+            return depth
+    return most
 
 
 def larger_than(value: Any, nodes: int) -> bool:
@@ -119,6 +129,15 @@ def larger_than(value: Any, nodes: int) -> bool:
             return True
         waiting.extend(children)
     return False
+
+
+def beginning(value: Any, most: int) -> Any:
+    """The value with every list cut to its first items."""
+    if isinstance(value, Mapping):
+        return {name: beginning(part, most) for name, part in cast(Mapping[str, Any], value).items()}
+    if isinstance(value, list | tuple):
+        return [beginning(part, most) for part in cast(list[Any], value)[:most]]
+    return value
 
 
 def _children(value: Any) -> Collection[Any]:

@@ -5,85 +5,119 @@ an attacker may send both the schema (a server's tool) and the value (a model's 
 bounded before it is ever used: `guard` counts how often, in the worst case, one value could be looked at.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
 
 from onetool.core.errors import SchemaError
+from onetool.core.schema_parts import KINDS, Schema, definitions, here, parts
 
 MAX_BYTES = 512 * 1024
 MAX_DEPTH = 100
 MAX_NODES = 10_000
 MAX_PATTERNS = 200
-MAX_RECURSIVE_NODES = 2_000
 MAX_COST = 4_000
 MAX_VALUE_DEPTH = 64
+MOST_WORK = 100_000  # steps of ours to find the cost of a recursive schema
 
-Schema = Mapping[str, Any]
-
-# Keywords whose sub-schemas look at the same value again.
-_HERE_LIST = ("allOf", "anyOf", "oneOf")
-_HERE_ONE = ("not", "if", "then", "else")
-# Keywords whose sub-schemas look at a part of the value: those that name the part, those with patterns, those for any.
-_PARTS = {
-    "object": ("properties", "patternProperties", ("additionalProperties", "unevaluatedProperties", "propertyNames")),
-    "array": ("prefixItems", "", ("items", "contains", "unevaluatedItems")),
-}
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_DEFINITIONS = ("$defs", "definitions")
 
 
-def guard(schema: Schema) -> int | None:
-    """Refuse a harmful schema. Returns how deep a value may be to have its errors explained, None for any depth.
+class Verdict(msgspec.Struct, frozen=True):
+    """What a schema may cost: the checks that one value may take, along its worst branch.
+
+    For a recursive schema by the depth of the value: `costs[d]` for `d` levels; deeper ones would take too long to
+    explain. For any other there is one cost for all.
+    """
+
+    costs: tuple[int, ...]
+    recursive: bool = False
+
+
+def guard(schema: Schema) -> Verdict:
+    """Refuse a harmful schema, and tell what a harmless one may cost.
 
     Whether a value fits is quick to tell at any depth; it is the list of what is wrong that multiplies where a schema
     is recursive.
     """
-    _check_size(schema)
-    graph = _Graph(schema)
-    if not graph.recursive:
-        if graph.cost(schema, MAX_DEPTH + 1) > MAX_COST:
+    check_size(schema)
+    costs = _Costs(_Graph(schema))
+    if not costs.recursive:
+        cost = costs.of_root(MAX_DEPTH + 1)
+        if cost > MAX_COST:
             raise SchemaError("its alternatives multiply: checking one value could take too long; use fewer anyOf/$ref")
-        return None
-    for depth in range(1, MAX_VALUE_DEPTH + 1):
-        if graph.cost(schema, depth) > MAX_COST:
-            return depth - 1
-    return MAX_VALUE_DEPTH
+        return Verdict((cost,))
+    by_depth: list[int] = []
+    for depth in range(MAX_VALUE_DEPTH + 1):
+        cost = costs.of_root(depth)
+        if cost > MAX_COST or costs.work > MOST_WORK:
+            break
+        by_depth.append(cost)
+    if not by_depth:
+        raise SchemaError("its alternatives multiply: checking one value could take too long; use fewer anyOf/$ref")
+    return Verdict(tuple(by_depth), recursive=True)
 
 
-def _check_size(schema: Schema) -> None:
+def check_size(schema: Any) -> None:
+    """Refuse what is too large or too deep, before anything walks over all of it."""
+    _count(schema, {}, 0)
     try:
         size = len(msgspec.json.encode(schema))
-    except RecursionError:
-        raise SchemaError(f"nested deeper than {MAX_DEPTH} levels") from None
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise SchemaError(f"not JSON: {error}") from None
     if size > MAX_BYTES:
         raise SchemaError(f"larger than {MAX_BYTES // 1024} KiB")
 
 
+def _count(value: Any, seen: dict[int, int], depth: int) -> int:
+    """How many values it holds when written out: one that stands in two places counts twice, and is walked once."""
+    if not isinstance(value, Mapping | list | tuple):
+        return 1
+    if depth > 2 * MAX_DEPTH:
+        raise SchemaError(f"nested deeper than {MAX_DEPTH} levels")
+    if id(cast(object, value)) in seen:
+        return seen[id(cast(object, value))]
+    children = cast(Schema, value).values() if isinstance(value, Mapping) else cast(list[Any], value)
+    total = 1 + sum(_count(child, seen, depth + 1) for child in children)
+    if total > MAX_BYTES:
+        raise SchemaError(f"larger than {MAX_BYTES // 1024} KiB")
+    seen[id(cast(object, value))] = total
+    return total
+
+
+class _Node(msgspec.Struct):
+    """One sub-schema: what it costs by itself, what looks at the same value again, and what looks at its parts."""
+
+    weight: int
+    again: list[int] = []
+    parts: dict[str, dict[str, list[int]]] = {}
+
+
 class _Graph:
-    """A schema as a graph: each sub-schema, what looks at the same value again, and what looks at a part of it."""
+    """A schema as a graph of numbered sub-schemas."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
         self._anchors: dict[str, Any] = {}
-        self._nodes = 0
         self._patterns = 0
-        self._costs: dict[tuple[int, int, str], int] = {}
+        self._numbers: dict[int, int] = {}
+        self._schemas: list[Any] = []
+        self.nodes: list[_Node] = []
         self._collect(root, 0)
-        self.recursive = self._has_cycle(root)
-        if self.recursive and self._nodes > MAX_RECURSIVE_NODES:
-            raise SchemaError(f"recursive and larger than {MAX_RECURSIVE_NODES} sub-schemas")
+        for schema in list(self._schemas):
+            self.nodes.append(self._node(schema))
 
     def _collect(self, node: Any, depth: int) -> None:
-        """Visit every sub-schema once: count, find the anchors, refuse what can't be followed."""
-        self._nodes += 1
+        """Number every sub-schema, find the anchors, refuse what can't be followed."""
+        if id(node) in self._numbers:
+            return
         if depth > MAX_DEPTH:
             raise SchemaError(f"nested deeper than {MAX_DEPTH} levels")
-        if self._nodes > MAX_NODES:
+        if len(self._schemas) >= MAX_NODES:
             raise SchemaError(f"more than {MAX_NODES} sub-schemas")
+        self._numbers[id(node)] = len(self._schemas)
+        self._schemas.append(node)
         if not isinstance(node, Mapping):
             return
         schema = cast(Schema, node)
@@ -92,127 +126,124 @@ class _Graph:
         for name in ("$anchor", "$dynamicAnchor"):
             if isinstance(anchor := schema.get(name), str):
                 self._anchors[anchor] = schema
-        for child in (*_here(schema), *_definitions(schema), *_all_parts(schema)):
+        inside = (part for kind in KINDS for _, part in parts(schema, kind))
+        for child in (*here(schema), *definitions(schema), *inside):
             self._collect(child, depth + 1)
 
     def _refuse_foreign(self, schema: Schema, depth: int) -> None:
         for name in _REFERENCES:
             ref = schema.get(name)
             if isinstance(ref, str) and not ref.startswith("#"):
-                raise SchemaError(f"refers to {ref!r}: only references inside the schema (#/…) are followed")
+                raise SchemaError(f"refers to {ref[:100]!r}: only references inside the schema (#/…) are followed")
         if depth and "$id" in schema:
             raise SchemaError("an inner $id is not supported: use #/$defs/…")
 
     def _count_patterns(self, schema: Schema) -> None:
         """Compiling a pattern costs up to a millisecond."""
-        self._patterns += ("pattern" in schema) + len(cast(Schema, schema.get("patternProperties") or ()))
+        found = schema.get("patternProperties")
+        self._patterns += ("pattern" in schema) + (len(cast(Schema, found)) if isinstance(found, Mapping) else 0)
         if self._patterns > MAX_PATTERNS:
             raise SchemaError(f"more than {MAX_PATTERNS} patterns")
 
-    def _has_cycle(self, root: Schema) -> bool:
-        done: set[int] = set()
-        path: set[int] = set()
+    def _node(self, node: Any) -> _Node:
+        if not isinstance(node, Mapping):
+            return _Node(1)
+        schema = cast(Schema, node)
+        again = [self._number(child) for child in here(schema)]
+        again += [self._number(self._resolve(ref)) for name in _REFERENCES if isinstance(ref := schema.get(name), str)]
+        places: dict[str, dict[str, list[int]]] = {}
+        for kind in KINDS:
+            for place, part in parts(schema, kind):
+                places.setdefault(kind, {}).setdefault(place, []).append(self._number(part))
+        return _Node(_weight(schema), again, places)
 
-        def visit(node: Any) -> bool:
-            key = id(node)
-            if key in path:
-                return True
-            if key in done or not isinstance(node, Mapping):
-                return False
-            path.add(key)
-            found = any(visit(child) for child in self._successors(cast(Schema, node)))
-            path.discard(key)
-            done.add(key)
-            return found
-
-        try:
-            return visit(root)
-        except RecursionError:
-            raise SchemaError("its references make too long a chain") from None
-
-    def _successors(self, schema: Schema) -> Iterator[Any]:
-        yield from self._again(schema)
-        yield from _all_parts(schema)
-
-    def _again(self, schema: Schema) -> Iterator[Any]:
-        """What looks at the same value again, references included."""
-        yield from _here(schema)
-        for name in _REFERENCES:
-            if isinstance(ref := schema.get(name), str):
-                yield self._resolve(ref)
+    def _number(self, node: Any) -> int:
+        """Its number; a reference may lead to something that no keyword does."""
+        if id(node) not in self._numbers:
+            raise SchemaError("a reference leads to a place where no schema stands; put it under #/$defs/…")
+        return self._numbers[id(node)]
 
     def _resolve(self, ref: str) -> Any:
         pointer = ref[1:]
         if pointer and not pointer.startswith("/"):
             if pointer not in self._anchors:
-                raise SchemaError(f"{ref!r} points to nothing in the schema")
+                raise SchemaError(f"{ref[:100]!r} points to nothing in the schema")
             return self._anchors[pointer]
         node: Any = self._root
         for step in pointer.split("/")[1:]:
             node = _step(node, step, ref)
         return node
 
-    def cost(self, schema: Schema, depth: int) -> int:
-        """How many checks a value `depth` levels deep may take, along its worst branch."""
-        return max(self._cost(schema, depth, kind, frozenset()) for kind in ("object", "array"))
 
-    def _cost(self, node: Any, depth: int, kind: str, path: frozenset[int]) -> int:
-        if not isinstance(node, Mapping):
-            return 1
-        schema = cast(Schema, node)
-        key = (id(schema), depth, kind)
-        if key in self._costs:
-            return self._costs[key]
-        if id(schema) in path:
+class _Costs:
+    """What it may cost to check a value against each node of a graph, for values of a given depth."""
+
+    def __init__(self, graph: _Graph) -> None:
+        self._nodes = graph.nodes
+        self._known: dict[tuple[int, int, str], int] = {}
+        self.work = 0
+        try:
+            self._refuse_endless()
+            self.recursive = self._has_cycle()
+        except RecursionError:
+            raise SchemaError("its references make too long a chain") from None
+
+    def of_root(self, depth: int) -> int:
+        return self._of(0, depth)
+
+    def _of(self, number: int, depth: int) -> int:
+        """Of an object or of an array, whichever is worse."""
+        return max(self._of_kind(number, depth, kind) for kind in KINDS)
+
+    def _of_kind(self, number: int, depth: int, kind: str) -> int:
+        key = (number, depth, kind)
+        if key in self._known:
+            return self._known[key]
+        self.work += 1
+        node = self._nodes[number]
+        total = node.weight + sum(self._of_kind(child, depth, kind) for child in node.again)
+        if depth > 0 and total <= MAX_COST and kind in node.parts:
+            # Different properties are different values: the costliest counts, with what looks at every one of them.
+            sums = {place: sum(self._of(one, depth - 1) for one in ones) for place, ones in node.parts[kind].items()}
+            total += sums.pop("", 0) + max(sums.values(), default=0)
+        self._known[key] = min(total, MAX_COST + 1)
+        return self._known[key]
+
+    def _refuse_endless(self) -> None:
+        """A reference to itself that looks at the same value again would never end."""
+        if _cyclic([node.again for node in self._nodes]):
             raise SchemaError("refers to itself without looking at a part of the value: that would never end")
-        path |= {id(schema)}
-        total = 1 + sum(self._cost(child, depth, kind, path) for child in self._again(schema))
-        if depth > 0:
-            total += self._worst_part(schema, depth - 1, kind)
-        self._costs[key] = min(total, MAX_COST + 1)
-        return self._costs[key]
 
-    def _worst_part(self, schema: Schema, depth: int, kind: str) -> int:
-        """Different properties are different values: the costliest counts, with what looks at every one of them."""
-        sums: dict[str, int] = {}
-        for place, part in _parts(schema, kind):
-            sums[place] = sums.get(place, 0) + self.cost(part, depth)
-        every = sums.pop("", 0)
-        return every + max(sums.values(), default=0)
+    def _has_cycle(self) -> bool:
+        return _cyclic(
+            [
+                [*node.again, *(one for places in node.parts.values() for ones in places.values() for one in ones)]
+                for node in self._nodes
+            ]
+        )
 
 
-def _here(schema: Schema) -> Iterator[Any]:
-    for name in _HERE_LIST:
-        if isinstance(found := schema.get(name), list | tuple):
-            yield from cast(list[Any], found)
-    for name in _HERE_ONE:
-        if name in schema:
-            yield schema[name]
-    if isinstance(found := schema.get("dependentSchemas"), Mapping):
-        yield from cast(Schema, found).values()
+def _cyclic(edges: list[list[int]]) -> bool:
+    state = [0] * len(edges)  # 0 unseen, 1 on the path, 2 done
+
+    def visit(number: int) -> bool:
+        if state[number]:
+            return state[number] == 1
+        state[number] = 1
+        found = any(visit(child) for child in edges[number])
+        state[number] = 2
+        return found
+
+    return any(visit(number) for number in range(len(edges)))
 
 
-def _parts(schema: Schema, kind: str) -> Iterator[tuple[str, Any]]:
-    """Sub-schemas for the parts of an object or an array, each with its place: a name or index, "" for any."""
-    named, pattern, any_part = _PARTS[kind]
-    found = schema.get(named)
-    if isinstance(found, Mapping):
-        yield from cast(Schema, found).items()
-    elif isinstance(found, list | tuple):
-        yield from ((str(index), part) for index, part in enumerate(cast(list[Any], found)))
-    if isinstance(found := schema.get(pattern), Mapping):
-        yield from (("", part) for part in cast(Schema, found).values())
-    yield from (("", schema[name]) for name in any_part if name in schema)
-
-
-def _all_parts(schema: Schema) -> Iterator[Any]:
-    return (part for kind in _PARTS for _, part in _parts(schema, kind))
-
-
-def _definitions(schema: Schema) -> Iterator[Any]:
-    for name in _DEFINITIONS:
-        if isinstance(found := schema.get(name), Mapping):
-            yield from cast(Schema, found).values()
+def _weight(schema: Schema) -> int:
+    """What a sub-schema costs by itself: one, and one for each error it could make, or value it compares with."""
+    required, enum = schema.get("required"), schema.get("enum")
+    names = len(cast(list[Any], required)) if isinstance(required, list | tuple) else 0
+    options = cast(list[Any], enum) if isinstance(enum, list | tuple) else []
+    # Texts are looked up; numbers and structures are compared one by one, and slowly.
+    return 1 + names + len(options) // 100 + sum(4 for option in options if not isinstance(option, str))
 
 
 def _step(node: Any, step: str, ref: str) -> Any:
@@ -221,22 +252,6 @@ def _step(node: Any, step: str, ref: str) -> Any:
     name = unquote(step).replace("~1", "/").replace("~0", "~")
     if isinstance(node, Mapping) and name in cast(Schema, node):
         return cast(Schema, node)[name]
-    if isinstance(node, list | tuple) and name.isdigit() and int(name) < len(cast(list[Any], node)):
+    if isinstance(node, list | tuple) and name.isascii() and name.isdigit() and int(name) < len(cast(list[Any], node)):
         return cast(list[Any], node)[int(name)]
-    raise SchemaError(f"{ref!r} points to nothing in the schema")
-
-
-def sub_schemas(schema: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
-    """The schema with every direct sub-schema changed: the one place that knows where sub-schemas stand."""
-    lists = (*_HERE_LIST, "prefixItems")
-    maps = ("properties", "patternProperties", "dependentSchemas", *_DEFINITIONS)
-    ones = (*_HERE_ONE, *_PARTS["object"][2], *_PARTS["array"][2])
-    for name in schema.keys() & {*lists, *maps, *ones}:
-        value = schema[name]
-        if name in lists and isinstance(value, list | tuple):
-            schema[name] = [change(item) for item in cast(list[Any], value)]
-        elif name in maps and isinstance(value, Mapping):
-            schema[name] = {key: change(item) for key, item in cast(Schema, value).items()}
-        elif name in ones:
-            schema[name] = change(value)
-    return schema
+    raise SchemaError(f"{ref[:100]!r} points to nothing in the schema")

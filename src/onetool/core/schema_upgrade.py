@@ -7,14 +7,14 @@ or silently ignore are changed; everything else stays as it is.
 from collections.abc import Mapping
 from typing import Any, cast
 
-from onetool.core.schema_guard import sub_schemas
+from onetool.core.schema_parts import changed
 
 
 def upgrade(schema: Any) -> Any:
     """The same schema in today's words."""
     if not isinstance(schema, Mapping):
         return schema
-    new = sub_schemas(dict(cast(Mapping[str, Any], schema)), upgrade)
+    new = changed(cast(Mapping[str, Any], schema), upgrade)
     _tuple_items(new)
     _boolean_bounds(new)
     _dependencies(new)

@@ -8,9 +8,10 @@ from jsonschema_rs import ValidationError
 
 from onetool.core.call import Problem
 from onetool.core.nearest import did_you_mean
-from onetool.core.secrecy import MASK
+from onetool.core.secrecy import MASK, sounds_secret
 
 _SHOWN = 60  # characters of a wrong value that are worth showing
+_LONGEST_PATH = 200
 _ALTERNATIVES = 12  # enum members that are worth listing
 
 Path = tuple[str | int, ...]
@@ -101,7 +102,7 @@ def _problem(path: Path, expected: str, got: str) -> Problem:
 
 
 def _shown(error: ValidationError, path: Path, secret: frozenset[str]) -> str:
-    if any(step in secret for step in path):
+    if any(step in secret or (isinstance(step, str) and sounds_secret(step)) for step in path):
         return MASK
     value: Any = error.instance
     if isinstance(value, Mapping):
@@ -130,11 +131,9 @@ def _json(value: Any) -> str:
 
 
 def _dotted(path: Path) -> str:
-    text = ""
-    for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}"
-    return text.removeprefix(".")
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+    return text if len(text) <= _LONGEST_PATH else text[: _LONGEST_PATH - 1] + "…"
 
 
 def _pointer(path: Path) -> str:
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)[:_LONGEST_PATH]

@@ -1,7 +1,7 @@
 """Which arguments are secrets: their values appear in no message, log or record."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 MASK = "***"
@@ -11,23 +11,48 @@ _NAME = re.compile(
     r"|(api|access|private|secret|signing|encryption)[_-]?key$",
     re.IGNORECASE,
 )
+_DEEPEST, _WIDEST = 4, 20
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def secret_names(schema: Mapping[str, Any]) -> frozenset[str]:
     """The parameters whose values are secret: said by the schema, or plain from the name."""
+    found = _properties(schema, schema, 0)
+    return frozenset(name for name, part in found if sounds_secret(name) or _marked(part, schema, 0))
+
+
+def _properties(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterator[tuple[str, Any]]:
+    """The properties of a schema, also those that it borrows."""
     properties = schema.get("properties")
-    if not isinstance(properties, Mapping):
-        return frozenset()
-    return frozenset(name for name, part in cast(Mapping[str, Any], properties).items() if _is_secret(name, part))
+    if isinstance(properties, Mapping):
+        yield from cast(Mapping[str, Any], properties).items()
+    for other in _borrowed(schema, root, depth):
+        yield from _properties(other, root, depth + 1)
 
 
-def _is_secret(name: str, part: Any) -> bool:
-    if isinstance(part, Mapping):
-        marks = cast(Mapping[str, Any], part)
-        if marks.get("writeOnly") is True or marks.get("format") == "password":
-            return True
-    return sounds_secret(name)
+def _marked(part: Any, root: Mapping[str, Any], depth: int) -> bool:
+    """Whether the schema says that the value is secret, in itself or in one of its alternatives."""
+    if not isinstance(part, Mapping):
+        return False
+    marks = cast(Mapping[str, Any], part)
+    if marks.get("writeOnly") is True or marks.get("format") == "password":
+        return True
+    return any(_marked(other, root, depth + 1) for other in _borrowed(marks, root, depth))
+
+
+def _borrowed(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]:
+    """What a schema refers to or combines, a few steps far: people do not hide their marks deeper than that."""
+    if depth >= _DEEPEST:
+        return
+    for word in ("allOf", "anyOf", "oneOf"):
+        if isinstance(found := schema.get(word), list | tuple):
+            yield from (one for one in cast(list[Any], found)[:_WIDEST] if isinstance(one, Mapping))
+    ref = schema.get("$ref")
+    if isinstance(ref, str) and ref.startswith(("#/$defs/", "#/definitions/")):
+        _, place, name = ref.split("/", 2)
+        found = cast(Mapping[str, Any], root.get(place) or {}).get(name)
+        if isinstance(found, Mapping):
+            yield cast(Mapping[str, Any], found)
 
 
 def sounds_secret(name: str) -> bool:
