@@ -280,8 +280,150 @@ def test_app_secrets_are_redacted_from_what_a_tool_says():
     def handler():
         raise RuntimeError("401 for key s3cr3t")
 
-    executor = Executor(_registry(handler), redact=lambda text: text.replace("s3cr3t", "***"))
+    from onetool.services.secrets import Secrets
+
+    executor = Executor(_registry(handler), redact=Secrets({"KEY": "s3cr3t"}).redact_data)
     assert run(executor).error.message == "RuntimeError: 401 for key ***"
+
+
+def test_secrets_are_taken_out_of_every_part_of_a_result():
+    from onetool.services.secrets import Secrets
+
+    redact = Secrets({"KEY": "s3cr3t"}).redact_data
+
+    def fails():
+        raise ToolFailure("no", reason="s3cr3t", hints=["try s3cr3t"])
+
+    assert "s3cr3t" not in repr(run(Executor(_registry(fails), redact=redact)))
+    assert run(Executor(_registry(lambda: {"deep": ["s3cr3t"]}), redact=redact)).data == {"deep": ["***"]}
+    assert "s3cr3t" not in repr(run(executor_for(lambda n: n, NUMBER, redact=redact), n="s3cr3t"))
+
+
+NESTED = {
+    "type": "object",
+    "properties": {"options": {"type": "object"}, "hint": {"$ref": "#/$defs/hidden"}, "n": {"type": "integer"}},
+    "$defs": {"hidden": {"anyOf": [{"type": "string", "writeOnly": True}, {"type": "null"}]}},
+}
+
+
+def test_nested_borrowed_and_unknown_secrets_are_in_no_event():
+    events = []
+
+    def fails(**args):
+        raise ValueError(f"bad {args}")
+
+    executor = executor_for(fails, NESTED, recorders=[events.append])
+    secret = "hunter2-hunter2"
+    for args in (
+        {"options": {"headers": {"Authorization": secret}, "list": [{"api_key": secret}]}},
+        {"hint": secret},
+        {"pasword": secret},
+        {"options": {"credentials": {"user": secret}}},
+    ):
+        result = run(executor, **args)
+        assert secret not in repr(result)
+    assert secret not in repr(events)
+
+
+class FaultyFailure(ToolFailure):
+    def __init__(self):
+        pass
+
+    def __str__(self):
+        raise SystemExit("from __str__")
+
+
+class OddFailure(ToolFailure):
+    reason = 5
+    hints = 7
+
+
+class RudeModel:
+    def model_dump(self, mode):
+        raise SystemExit("from model_dump")
+
+
+def test_however_rude_a_failure_is_it_becomes_a_result():
+    deep = ValueError("bottom")
+    for _ in range(1_500):
+        deep = ExceptionGroup("g", [deep])
+    wide = ValueError("bottom")
+    for _ in range(8):
+        wide = ExceptionGroup("g", [wide] * 5)
+    for error in (FaultyFailure(), OddFailure("odd"), deep, wide):
+        for handler in _raises(error):
+            started = time.monotonic()
+            assert run(executor_for(handler)).error.code == "execution_error"
+            assert time.monotonic() - started < 2
+    assert run(executor_for(RudeModel)).error.reason == "output_invalid"
+
+
+def test_a_mock_object_is_no_data():
+    from unittest.mock import Mock
+
+    started = time.monotonic()
+    assert run(executor_for(lambda: Mock())).error.reason == "output_invalid"
+    assert time.monotonic() - started < 2
+
+
+def test_a_task_of_a_tool_that_exits_does_not_end_the_process():
+    async def leaves():
+        raise SystemExit(7)
+
+    async def gathers():
+        await asyncio.gather(leaves(), asyncio.sleep(0))
+
+    async def groups():
+        async with asyncio.TaskGroup() as group:
+            group.create_task(leaves())
+
+    for handler in (gathers, groups):
+        assert "end the process" in run(executor_for(handler)).error.message
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), 0, -1, "5", True, 10**400])
+def test_a_time_limit_that_is_none(timeout):
+    executor = executor_for(lambda: 1)
+    result = asyncio.run(executor.execute(ToolCall("1", "t", {}, timeout=timeout)))
+    assert result.ok if timeout == 10**400 else result.error.code == "invalid_args"
+    if timeout != 10**400:
+        with pytest.raises(ValueError, match="timeout"):
+            Executor(Registry(), timeout=timeout)
+
+
+def test_hung_threads_do_not_use_up_the_others():
+    from onetool.core.threads import Threads
+
+    release = threading.Event()
+
+    async def call():
+        executor = executor_for(lambda: release.wait(20))
+        executor._runner._threads = Threads(most=4)
+        for _ in range(12):
+            result = await executor.execute(ToolCall("1", "t", {}, timeout=0.05))
+            assert result.error.reason == "timeout"
+        release.set()
+        return await executor.execute(ToolCall("1", "t", {}, timeout=5))
+
+    assert asyncio.run(call()).ok
+
+
+def test_an_allow_list_can_only_be_narrowed():
+    registry = Registry()
+    for name in ("a", "b"):
+        registry.register(ToolSpec(name=name, description="d", handler=lambda: 1))
+    executor = Executor(registry, allowed=["a"])
+    assert not asyncio.run(executor.execute(ToolCall("1", "b", {}), allowed=["a", "b"])).ok
+    assert asyncio.run(executor.execute(ToolCall("1", "a", {}), allowed=["a", "b"])).ok
+    with pytest.raises(TypeError, match="list of names"):
+        asyncio.run(executor.execute(ToolCall("1", "a", {}), allowed="a"))
+
+
+def test_a_tool_name_of_a_megabyte_is_refused_in_short():
+    started = time.monotonic()
+    error = run(executor_for(lambda: 1), "x" * 1_000_000).error
+    assert len(error.message) < 500
+    assert time.monotonic() - started < 1
 
 
 def test_a_recorder_that_fails_does_not_touch_the_call(caplog):

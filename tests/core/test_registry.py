@@ -157,3 +157,105 @@ def test_all_real_tools_can_be_registered(live_tools):
         )
     assert len(registry) == 527
     assert [spec.name for spec in registry.list()] == [tool["name"] for tool in live_tools]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        definition(parameters={"type": "object", "patternProperties": 5}),
+        definition(implementation={"type": ["mock"]}),
+        definition(parameters={"type": "object", "properties": {5: {}}}),
+        definition(parameters={"type": "object", "properties": {b"x": {}}}),
+        definition(timeout=-(10**5000)),
+        definition(timeout=float("nan")),
+        definition(timeout=float("inf")),
+        ToolSpec(name=5, description="d"),
+        ToolSpec(name="t", description=None),
+        ToolSpec(name="t", description="d", input_schema=None),
+        ToolSpec(name="t", description="d", input_schema=["x"]),
+        ToolSpec(name="t", description="d", input_schema=True),
+        ToolSpec(name="t", description="d", output_schema=True),
+        ToolSpec(name="t", description="d", timeout="5"),
+        ToolSpec(name="t", description="d", timeout=-1),
+        ToolSpec(name="t", description="d", handler=5),
+        ToolSpec(name="t", description="d", tags=[5]),
+    ],
+    ids=range(17),
+)
+def test_whatever_is_odd_is_refused_as_a_definition(odd):
+    with pytest.raises(DefinitionError):
+        Registry().register(odd)
+
+
+def test_odd_definitions_in_a_config_stop_nothing(tmp_path):
+    from onetool import App
+
+    fine = {"description": "d", "type": "function", "handler": "h", "parameters": {"type": "object"}}
+    mock = {"implementation": {"type": "mock", "mock_response": 1}}
+    tools = [
+        {**fine, **mock, "name": "a", "parameters": {"type": "object", "patternProperties": 5}},
+        {**fine, "name": "b", "implementation": {"type": ["mock"]}},
+        {**fine, **mock, "name": "c", "timeout": "NOT A NUMBER"},
+        {**fine, **mock, "name": "good"},
+    ]
+    text = json.dumps({"tools": tools}).replace('"NOT A NUMBER"', ".nan")
+    (tmp_path / "onetool.yaml").write_text(text)
+    app = App.open(tmp_path / "onetool.yaml")
+    assert [spec.name for spec in app.tools()][-1] == "good"
+    assert len(app.mistakes) == 3
+
+
+def test_a_borrowed_function_keeps_the_settings_of_its_pack(tmp_path, monkeypatch):
+    from onetool import App
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "open.txt").write_text("open")
+    (tmp_path / "private.txt").write_text("private")
+    parameters = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    reader = definition("reader", parameters=parameters, implementation={"type": "builtin", "handler": "fs.read_file"})
+    (tmp_path / "onetool.yaml").write_text(json.dumps({"fs": {"roots": ["docs"]}, "tools": [reader]}))
+    executor = App.open(tmp_path / "onetool.yaml").executor
+    assert run(executor, "reader", path="open.txt").data == "open"
+    assert run(executor, "reader", path="../private.txt").error.reason == "denied"
+    assert run(executor, "reader", path=str(tmp_path / "private.txt")).error.reason == "denied"
+
+
+def test_older_spellings_are_exported_as_todays(live_tools):
+    from onetool import provider_tools
+
+    registry = Registry()
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 0, "exclusiveMinimum": True}}}
+    spec = registry.register(definition(parameters=schema))
+    assert spec.parameters["properties"]["n"] == {"type": "integer", "exclusiveMinimum": 0}
+    assert provider_tools([spec], "openai")[0]["function"]["parameters"]["properties"]["n"]["exclusiveMinimum"] == 0
+
+
+def test_changing_a_mocks_response_after_registration_changes_nothing():
+    response = {"list": [1]}
+    registry = Registry()
+    registry.register(definition("t", implementation={"type": "mock", "mock_response": response}))
+    response["list"].append(2)
+    assert run(Executor(registry)).data == {"list": [1]}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [
+        (
+            {"type": "object", "properties": {"folder": {}, "path": {}}, "required": ["path"]},
+            "folder: the handler takes no such",
+        ),
+        ({"type": "object", "properties": {"path": {}}}, "needs path"),
+    ],
+)
+def test_parameters_that_do_not_fit_the_function_are_refused(parameters, told):
+    with pytest.raises(DefinitionError, match=told):
+        Registry().register(
+            definition(parameters=parameters, implementation={"type": "builtin", "handler": "fs.read_file"})
+        )
+
+
+def test_a_mock_that_its_output_schema_forbids_is_refused():
+    with pytest.raises(DefinitionError, match="mock_response"):
+        Registry().register(definition(output_schema={"type": "string"}))

@@ -64,6 +64,32 @@ for _ in range(50):
     assert Stats(file).facts("a.b")["calls"] == 200
 
 
+def test_a_file_that_another_holds_keeps_nobody_waiting_and_loses_nothing(tmp_path):
+    import sqlite3
+    import time
+
+    file = tmp_path / "stats.db"
+    stats = Stats(file)
+    stats.record(event())
+    stats.flush()
+    holder = sqlite3.connect(file)
+    holder.execute("BEGIN EXCLUSIVE")
+    started = time.monotonic()
+    for _ in range(600):
+        stats.record(event())
+    assert time.monotonic() - started < 1
+    holder.rollback()
+    holder.close()
+    assert stats.facts("a.b")["calls"] == 601
+
+
+def test_any_name_can_be_counted(tmp_path):
+    stats = Stats(tmp_path / "stats.db")
+    for name in ("\udcff", "x" * 10_000, "", "naïve ☃"):
+        stats.record(event(tool=name))
+    assert stats.facts()["calls"] == 4
+
+
 @pytest.mark.parametrize("content", [b"", b"not a database at all" * 100, b"SQLite format 3\0" + b"\xff" * 500])
 def test_a_broken_file_is_told_and_fails_nothing(tmp_path, caplog, content):
     file = tmp_path / "stats.db"

@@ -13,7 +13,7 @@ from onetool.services.secrets import Secret, Secrets
 UNTOUCHED = {"tools", "snippets", "aliases", "prompts", "allowedHosts"}
 
 _PLACEHOLDER = re.compile(r"\$\{(" + NAME + r")\}")
-_OTHER = re.compile(r"\$\{[^}]*\}")
+_OTHER = re.compile(r"\$\{[^{}]{0,100}\}")  # bounded: a text of nothing but `${` would take a square of time
 
 
 def fill(root: Node, secrets: Secrets | None, findings: Findings) -> Node:

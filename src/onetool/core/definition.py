@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from onetool.core.errors import DefinitionError, SchemaError
+from onetool.core.failure import words_for
 from onetool.core.implementation import Handlers, check_mock, handler_for, misfits
 from onetool.core.nearest import did_you_mean
+from onetool.core.schema_guard import check_size
+from onetool.core.schema_upgrade import upgrade
 from onetool.core.spec import ToolSpec
 
 HTTP_NOT_YET = "HTTP tools not yet supported (coming in v2)"  # a document fixes this text
@@ -25,26 +28,34 @@ def accept(definition: Mapping[str, Any] | ToolSpec, builtins: Handlers, interna
     """A definition, or a ready ToolSpec, checked in full: raises DefinitionError for whatever is wrong with it."""
     tool = definition.name if isinstance(definition, ToolSpec) else None
     try:
-        if isinstance(definition, ToolSpec):
-            spec = _checked(definition)
-        else:
-            spec = from_definition(definition, builtins, internals)
-            tool = spec.name
+        spec = definition if isinstance(definition, ToolSpec) else from_definition(definition, builtins, internals)
+        tool = spec.name
+        _check_spec(spec)
         _ = spec.arguments, spec.output  # compiled now, so that a bad schema is refused here
         check_mock(spec)
-    except RecursionError:
-        raise SchemaError("nested too deep", tool=tool) from None
     except SchemaError as error:
         raise SchemaError(f"its JSON Schema is refused: {error}", tool=tool) from None
+    except DefinitionError:
+        raise
+    except (TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
+        # Whatever else somebody may put there: it is refused, and spoils nothing but itself.
+        raise DefinitionError(f"not a definition: {words_for(error)}", tool=tool) from None
     return spec
 
 
-def _checked(spec: ToolSpec) -> ToolSpec:
-    if not (spec.name.strip() and spec.name.isprintable() and spec.description.strip()):
-        raise DefinitionError("a tool needs a printable name and a description", tool=spec.name)
-    if spec.input_schema.get("type") != "object":
-        raise DefinitionError('parameters.type: expected "object"', tool=spec.name)
-    return spec
+def _check_spec(spec: ToolSpec) -> None:
+    """A ToolSpec that somebody made by hand may hold anything."""
+    fields = {
+        **{key: getattr(spec, key) for key in ("name", "description", *_FLAGS, "tags", "examples")},
+        "parameters": spec.input_schema,
+        **({} if spec.output_schema is None else {"output_schema": spec.output_schema}),
+        **({} if spec.timeout is None else {"timeout": spec.timeout}),
+    }
+    faults = [*_text_faults(fields), *_schema_faults(fields), *_option_faults(fields)]
+    if spec.handler is not None and not callable(spec.handler):
+        faults.append(f"handler: expected a function, got {_kind(spec.handler)}")
+    if faults:
+        raise DefinitionError("; ".join(faults), tool=spec.name if isinstance(spec.name, str) else None)  # pyright: ignore[reportUnnecessaryIsInstance]
 
 
 def from_definition(definition: Any, builtins: Handlers, internals: Handlers) -> ToolSpec:
@@ -60,14 +71,17 @@ def from_definition(definition: Any, builtins: Handlers, internals: Handlers) ->
     if faults:
         raise DefinitionError("; ".join([*faults, *_faults_inside(fields)]), tool=name)
     handler = handler_for(cast(Mapping[str, Any], implementation), {"builtin": builtins, "internal": internals}, name)
+    for key in ("parameters", "output_schema"):
+        check_size(fields.get(key))  # before it is copied
     if wrong := misfits(handler, fields["parameters"]):
         raise DefinitionError("; ".join(wrong), tool=name)
     return ToolSpec(
         name=fields["name"],
         description=fields["description"],
-        input_schema=fields["parameters"],
-        output_schema=fields.get("output_schema"),
+        input_schema=upgrade(fields["parameters"]),
+        output_schema=upgrade(fields.get("output_schema")),
         handler=handler,
+        settings_of=_pack_of(cast(Mapping[str, Any], implementation)),
         timeout=fields.get("timeout"),
         tags=tuple(fields.get("tags", ())),
         examples=tuple(fields.get("examples", ())),
@@ -75,17 +89,29 @@ def from_definition(definition: Any, builtins: Handlers, internals: Handlers) ->
     )
 
 
+def _pack_of(implementation: Mapping[str, Any]) -> str | None:
+    """The pack whose function it borrows: with that function come its settings, such as the folders it may see."""
+    pack, dot, _ = str(implementation.get("handler", "")).partition(".")
+    return pack if dot and implementation["type"] == "builtin" else None
+
+
 def _faults(fields: Mapping[str, Any]) -> list[str]:
     faults = [f"{key}: required, but missing" for key in _REQUIRED if key not in fields]
     faults += [_unknown(key, (*_REQUIRED, *_OPTIONAL)) for key in fields if key not in (*_REQUIRED, *_OPTIONAL)]
-    for key in ("name", "description", "handler"):
-        if key in fields and not (isinstance(fields[key], str) and fields[key].strip()):
-            faults.append(f"{key}: expected text, got {_kind(fields[key])}")
-    if isinstance(fields.get("name"), str) and not fields["name"].isprintable():
-        faults.append("name: has characters that can't be printed")
     if "type" in fields and fields["type"] != "function":
         faults.append(f'type: expected "function", got {_kind(fields["type"])}')
-    return [*faults, *_schema_faults(fields), *_option_faults(fields)]
+    return [*faults, *_text_faults(fields), *_schema_faults(fields), *_option_faults(fields)]
+
+
+def _text_faults(fields: Mapping[str, Any]) -> list[str]:
+    faults = [
+        f"{key}: expected text, got {_kind(fields[key])}"
+        for key in ("name", "description", "handler")
+        if key in fields and not (isinstance(fields[key], str) and fields[key].strip())
+    ]
+    if isinstance(fields.get("name"), str) and not fields["name"].isprintable():
+        faults.append("name: has characters that can't be printed")
+    return faults
 
 
 def _schema_faults(fields: Mapping[str, Any]) -> list[str]:
@@ -114,7 +140,7 @@ def _option_faults(fields: Mapping[str, Any]) -> list[str]:
         if not (isinstance(value, list | tuple) and all(isinstance(item, str) for item in cast(list[Any], value))):
             faults.append(f"{key}: expected a list of texts, got {_kind(value)}")
     timeout = fields.get("timeout", 1)
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
         faults.append(f"timeout: expected a number of seconds above 0, got {_kind(timeout)}")
     return faults
 
@@ -126,7 +152,7 @@ def _implementation_faults(implementation: Any) -> list[str]:
         return [f"implementation: expected a mapping with a type, got {_kind(implementation)}"]
     fields = cast(Mapping[str, Any], implementation)
     kind = fields.get("type")
-    if kind not in _IMPLEMENTATION:
+    if not isinstance(kind, str) or kind not in _IMPLEMENTATION:
         near = did_you_mean(str(kind), _IMPLEMENTATION) or f"known: {', '.join(_IMPLEMENTATION)}"
         return [f"implementation.type: expected mock, builtin or internal, got {_kind(kind)} ({near})"]
     needed = _IMPLEMENTATION[kind]

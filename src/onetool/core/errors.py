@@ -50,6 +50,9 @@ class ToolFailure(OneToolError):  # noqa: N818 - a tool that fails is an outcome
     `hints` are things the caller could do about it.
     """
 
+    reason: str | None = None
+    hints: tuple[str, ...] = ()
+
     def __init__(self, message: str, reason: str | None = None, hints: Iterable[str] = ()) -> None:
         super().__init__(message)
         self.reason = reason

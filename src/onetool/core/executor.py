@@ -10,23 +10,24 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import suppress
 from time import monotonic, perf_counter
 from traceback import format_exception
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
+
+import msgspec
 
 from onetool.core.call import Code, ToolCall, ToolError, ToolResult
 from onetool.core.context import CallContext, Environment, Progress, current_call
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure
 from onetool.core.event import CallEvent, Recorder
-from onetool.core.failure import place_of, words_for
+from onetool.core.failure import place_of, text_of, words_for
 from onetool.core.nearest import nearest
-from onetool.core.plain import plain
 from onetool.core.running import Outcome, Runner
-from onetool.core.secrecy import MASK, masked
+from onetool.core.secrecy import MASK, masked, secret_values
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 
 DEFAULT_TIMEOUT = 8.0
 DEEPEST = 16  # tools that call each other
-LONGEST_MESSAGE = 2_000
+LONGEST_TIMEOUT = 10.0**9  # seconds; what loops and threads can count
 
 log = logging.getLogger("onetool.executor")
 
@@ -58,8 +59,8 @@ class Executor:
         recorders: Iterable[Recorder] = (),
         redact: Callable[[Any], Any] | None = None,
     ) -> None:
-        if not timeout > 0:
-            raise ValueError(f"timeout: expected a number of seconds above 0, got {timeout}")
+        if not is_seconds(timeout):
+            raise ValueError(f"timeout: expected a number of seconds above 0, got {timeout!r}")
         self._registry = registry
         self._allowed = None if allowed is None else frozenset(allowed)
         self._timeout = timeout
@@ -116,16 +117,20 @@ class Executor:
     def _context(
         self, call: ToolCall, spec: ToolSpec | None, allowed: Collection[str] | None, progress: Progress | None
     ) -> CallContext:
-        """What the handler runs in. A call made by a running tool inherits its allow-list and its deadline."""
+        """What the handler runs in. A call made by a running tool inherits its allow-list and its deadline.
+
+        An allow-list can only narrow another one.
+        """
         outer = current_call.get()
-        if allowed is None:
-            allowed = outer.allowed if outer and outer.environment is self._environment else self._allowed
+        allowed = _both(allowed, _both(self._allowed, outer.allowed if outer else None))
         permitted = self._permitted(call.name, spec, allowed)
         chain = (*outer.chain, call.name) if outer else (call.name,)
         if len(chain) > DEEPEST:
             raise _Fails("execution_error", f"tools call each other too deep: {' -> '.join(chain)}", reason="recursion")
         seconds = next(t for t in (call.timeout, permitted.timeout, self._timeout) if t is not None)
-        deadline = monotonic() + seconds
+        if not is_seconds(seconds):
+            raise _Fails("invalid_args", f"timeout: expected a number of seconds above 0, got {seconds!r:.40}")
+        deadline = monotonic() + min(seconds, LONGEST_TIMEOUT)
         return CallContext(
             spec=permitted,
             call=call,
@@ -150,7 +155,7 @@ class Executor:
         known = self._registry.names()
         near = nearest(name, known if allowed is None else [one for one in known if one in allowed])
         suffix = f"; did you mean {' or '.join(near)}?" if near else ""
-        return _Fails("tool_not_found", f"Tool not found: {name}{suffix}", hints=tuple(near))
+        return _Fails("tool_not_found", f"Tool not found: {name:.200}{suffix}", hints=tuple(near))
 
     def _validate(self, call: ToolCall, spec: ToolSpec) -> None:
         try:
@@ -163,12 +168,11 @@ class Executor:
             raise _Fails("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
 
     def _accepted(self, context: CallContext, value: Any, raised: BaseException | None) -> Any:
-        """The handler's value as plain data that fits its output schema; or a failure in words."""
+        """The handler's value, if it fits its output schema; or a failure in words."""
         if raised is None:
             try:
-                data = plain(value)
-                self._validate_output(context.spec, data)
-                return data if self._redact is None else self._redact(data)
+                self._validate_output(context.spec, value)
+                return value if self._redact is None else self._redact(value)
             except ToolFailure as failure:
                 raised = failure
         raise self._failure(context.call, context.spec, raised)
@@ -180,29 +184,33 @@ class Executor:
 
     def _failure(self, call: ToolCall, spec: ToolSpec, error: BaseException) -> _Fails:
         if log.isEnabledFor(logging.DEBUG):
-            log.debug("%s failed\n%s", spec.name, self._clean("".join(format_exception(error)), call, spec, 20_000))
+            log.debug("%s failed\n%s", spec.name, self._clean("".join(format_exception(error)), call, spec))
         if isinstance(error, BadArguments):
-            message = f"Invalid arguments for {spec.name}: {self._clean(str(error), call, spec)}"
-            return _Fails("invalid_args", message, reason=error.reason, hints=(*error.hints, signature(spec)))
+            message = f"Invalid arguments for {spec.name}: {text_of(error)}"
+            return _Fails(
+                "invalid_args", message, reason=_text(error.reason), hints=(*_texts(error.hints), signature(spec))
+            )
         if isinstance(error, ToolFailure):
-            message = self._clean(str(error), call, spec)
-            return _Fails("execution_error", message, reason=error.reason, hints=error.hints)
-        return _Fails("execution_error", self._clean(words_for(error), call, spec), hints=place_of(error))
+            message = text_of(error) or "it failed"
+            return _Fails("execution_error", message, reason=_text(error.reason), hints=_texts(error.hints))
+        return _Fails("execution_error", words_for(error), hints=place_of(error))
 
-    def _clean(self, message: str, call: ToolCall, spec: ToolSpec, longest: int = LONGEST_MESSAGE) -> str:
-        """A message without secrets: neither the app's nor those that were passed as arguments."""
-        for name in spec.secrets:
-            value = call.args.get(name)
-            if isinstance(value, str) and value:
-                message = message.replace(value, MASK)
-        if self._redact is not None:
-            message = self._redact(message)
-        return message if len(message) <= longest else message[: longest - 1] + "…"
+    def _cleaned(self, error: ToolError, call: ToolCall, spec: ToolSpec) -> ToolError:
+        """An error without secrets, in every text of it."""
+        return msgspec.convert(self._clean(msgspec.to_builtins(error), call, spec), ToolError)
+
+    def _clean(self, value: Any, call: ToolCall, spec: ToolSpec) -> Any:
+        """Text or data without secrets: neither the app's nor those that were passed as arguments."""
+        for secret in secret_values(call.args, spec.secrets):
+            value = _without(value, secret)
+        return value if self._redact is None else self._redact(value)
 
     def _finish(
         self, call: ToolCall, spec: ToolSpec | None, started: float, data: Any, error: ToolError | None
     ) -> ToolResult:
         elapsed = round((perf_counter() - started) * 1000, 3)
+        if error is not None and spec is not None:
+            error = self._cleaned(error, call, spec)
         if self._recorders:
             self._record(call, spec, elapsed, error)
         meta = {"tool": call.name, "source": call.source, "duration_ms": elapsed}
@@ -224,6 +232,38 @@ class Executor:
                 record(event)
             except Exception:
                 log.exception("a recorder failed; the call itself is not touched by that")
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else repr(value)
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    """Hints as a handler gave them: it may have given anything."""
+    listed = cast(list[Any], values) if isinstance(values, list | tuple) else [values]
+    return tuple(text for value in listed if (text := _text(value)))
+
+
+def is_seconds(value: Any) -> bool:
+    """Whether it can be a time limit. Not a number that is none: NaN would spoil the timers of the whole loop."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def _both(one: Collection[str] | None, other: Collection[str] | None) -> Collection[str] | None:
+    """What both lists allow; None allows everything."""
+    if isinstance(one, str):
+        raise TypeError(f"an allow-list is a list of names: [{one!r}]")
+    if one is None or other is None:
+        return other if one is None else one
+    return frozenset(one) & frozenset(other)
+
+
+def _without(value: Any, secret: str) -> Any:
+    if isinstance(value, str):
+        return value.replace(secret, MASK)
+    if isinstance(value, dict):
+        return {key: _without(item, secret) for key, item in cast(dict[str, Any], value).items()}
+    return [_without(item, secret) for item in cast(list[Any], value)] if isinstance(value, list | tuple) else value
 
 
 def _prepare(spec: ToolSpec) -> None:

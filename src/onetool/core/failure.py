@@ -4,21 +4,27 @@ import os
 from typing import cast
 
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+MOST_GROUPED = 5
+LONGEST = 2_000
 
 
-def words_for(error: BaseException) -> str:
-    """An exception as one line. Its own text may be missing, huge or broken."""
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - a broken __str__ must not hide the failure
-        text = ""
+def words_for(error: BaseException, depth: int = 0) -> str:
+    """An exception as one line. Its own text may be missing, huge or broken, and it may hold others without end."""
+    text, name = text_of(error), type(error).__name__
     if isinstance(error, SystemExit):
         return f"the tool tried to end the process (SystemExit: {text})"
-    name = type(error).__name__
-    if isinstance(error, BaseExceptionGroup):
+    if isinstance(error, BaseExceptionGroup) and depth == 0:
         inner = cast(tuple[BaseException, ...], error.exceptions)  # pyright: ignore[reportUnknownMemberType]
-        text += ": " + "; ".join(map(words_for, inner[:5]))
+        text += ": " + "; ".join(words_for(one, depth + 1) for one in inner[:MOST_GROUPED])
     return f"{name}: {text}" if text else name
+
+
+def text_of(error: BaseException) -> str:
+    """Its own text, whatever that takes."""
+    try:
+        return str(error)[:LONGEST]
+    except BaseException:  # noqa: BLE001 - a broken __str__ must not hide the failure, nor end the process
+        return ""
 
 
 def place_of(error: BaseException) -> tuple[str, ...]:

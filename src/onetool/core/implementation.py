@@ -27,7 +27,7 @@ class _Mock:
     """A handler that always gives the same answer."""
 
     def __init__(self, response: Any) -> None:
-        self.response = response
+        self.response = deepcopy(response)
 
     async def __call__(self, **_: Any) -> Any:
         return deepcopy(self.response)  # a caller that changes what it got must not change the next answer

@@ -10,24 +10,28 @@ from typing import Any
 import msgspec
 
 from onetool.core.errors import ToolFailure
+from onetool.core.failure import words_for
+
+_PLAIN: tuple[Any, ...] = (str, int, float, list, dict)
 
 
 def plain(value: Any) -> Any:
+    """The value as plain data; ToolFailure when it is none."""
     try:
-        return msgspec.to_builtins(value, str_keys=True, enc_hook=_model)
+        return msgspec.to_builtins(value, str_keys=True, enc_hook=_form)
     except RecursionError:
         raise ToolFailure("returned data that is nested too deep or contains itself", reason="output_invalid") from None
-    except (TypeError, ValueError) as error:
-        raise ToolFailure(f"returned something that is not data: {error}", reason="output_invalid") from None
+    except BaseException as error:  # noqa: BLE001 - a model may raise anything while it is asked for its data
+        raise ToolFailure(f"returned something that is not data: {words_for(error)}", reason="output_invalid") from None
 
 
-def _model(value: Any) -> Any:
-    """What the encoder does not know: paths, and models of other libraries that can dump themselves."""
-    if isinstance(value, str):
-        return str.__str__(value)  # a subclass, such as a secret from the settings
+def _form(value: Any) -> Any:
+    """What the encoder does not know: subclasses of plain types, paths, and models that can dump themselves."""
+    for plain_type in _PLAIN:
+        if isinstance(value, plain_type):
+            return plain_type(value)
     if isinstance(value, PathLike):
         return fspath(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    dump = getattr(value, "model_dump", None)
-    if callable(dump):
-        return dump(mode="json")
+    if hasattr(type(value), "model_dump"):  # pyright: ignore[reportUnknownArgumentType] - of its class: a mock has every attribute
+        return value.model_dump(mode="json")
     raise TypeError(f"{type(value).__name__} has no form in JSON; return text, numbers, lists or dicts")

@@ -4,7 +4,7 @@ Waiting ends with the deadline, whether or not the handler heeds that. What it t
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from inspect import isawaitable
 from time import monotonic
@@ -12,6 +12,8 @@ from typing import Any
 
 from onetool.core.context import CallContext, current_call
 from onetool.core.errors import ToolFailure
+from onetool.core.failure import words_for
+from onetool.core.plain import plain
 from onetool.core.threads import Threads
 
 Outcome = tuple[Any, BaseException | None]
@@ -29,6 +31,8 @@ class Runner:
     async def run(self, context: CallContext) -> Outcome:
         """Run the handler and wait for it until the deadline."""
         self._loop = loop = asyncio.get_running_loop()
+        if loop.get_task_factory() is None:
+            loop.set_task_factory(_contained_task)
         task = loop.create_task(self._invoke(context))
         ended: asyncio.Future[None] = loop.create_future()
         task.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
@@ -50,7 +54,7 @@ class Runner:
         inside = copy_context()
         inside.run(current_call.set, context)
         try:
-            handler = _handler(context)
+            handler = _plain_handler(context)
             value = self._threads.run_blocking(inside, handler, context.call.args, context.deadline - monotonic())
         except TimeoutError as error:
             return (None, error) if monotonic() < context.deadline else _too_late(context)
@@ -68,11 +72,10 @@ class Runner:
         """Run the handler with the call as its context. Everything that it raises is caught: the process lives."""
         current_call.set(context)
         try:
-            handler = _handler(context)
             if context.spec.is_async:
-                return await handler(**context.call.args), None
-            value = await self._threads.run(handler, context.call.args)
-            return (await value if isawaitable(value) else value), None
+                return plain(await _handler(context)(**context.call.args)), None
+            value = await self._threads.run(_plain_handler(context), context.call.args)
+            return (plain(await value) if isawaitable(value) else value), None
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a handler included
             return None, error
 
@@ -91,9 +94,34 @@ def _handler(context: CallContext) -> Any:
     return context.spec.handler
 
 
+def _plain_handler(context: CallContext) -> Callable[..., Any]:
+    """The handler, with its value made plain while still in its thread: a large one must not hold up the loop."""
+    handler = _handler(context)
+
+    def run(**args: Any) -> Any:
+        value = handler(**args)
+        return value if isawaitable(value) else plain(value)
+
+    return run
+
+
+def _contained_task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> "asyncio.Task[Any]":
+    """Tasks that a tool starts: a SystemExit in one of them would go right through the loop and end the process."""
+    if current_call.get() is not None and asyncio.iscoroutine(work):
+        work = _contained(work)
+    return asyncio.Task(work, loop=loop, **options)
+
+
+async def _contained(work: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        return await work
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise ToolFailure(words_for(error)) from error
+
+
 async def _awaited(value: Awaitable[Any], context: CallContext) -> Outcome:
     try:
-        return await asyncio.wait_for(value, context.deadline - monotonic()), None
+        return plain(await asyncio.wait_for(value, context.deadline - monotonic())), None
     except TimeoutError as error:
         return (None, error) if monotonic() < context.deadline else _too_late(context)
     except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an outcome

@@ -15,7 +15,7 @@ from onetool.core.schema_parts import KINDS, Schema, definitions, here, parts
 
 MAX_BYTES = 512 * 1024
 MAX_DEPTH = 100
-MAX_NODES = 10_000
+MAX_NODES = 5_000
 MAX_PATTERNS = 200
 MAX_COST = 4_000
 MAX_VALUE_DEPTH = 64

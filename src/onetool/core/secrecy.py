@@ -12,6 +12,7 @@ _NAME = re.compile(
     re.IGNORECASE,
 )
 _DEEPEST, _WIDEST = 4, 20
+_SHORTEST = 4  # a shorter text is too common to be taken out of every message
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -57,6 +58,28 @@ def _borrowed(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) ->
 
 def sounds_secret(name: str) -> bool:
     return bool(_NAME.search(_CAMEL.sub("_", name)))
+
+
+def secret_values(args: Any, secret: frozenset[str] = frozenset()) -> Iterator[str]:
+    """The texts that stand under secret names, however deep: what must be taken out of messages."""
+    if isinstance(args, Mapping):
+        for name, value in cast(Mapping[Any, Any], args).items():
+            hidden = name in secret or sounds_secret(str(name))
+            yield from _texts(value) if hidden else secret_values(value)
+    elif isinstance(args, list | tuple):
+        for value in cast(list[Any], args):
+            yield from secret_values(value)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str) and len(value) >= _SHORTEST:
+        yield value
+    elif isinstance(value, Mapping):
+        for part in cast(Mapping[str, Any], value).values():
+            yield from _texts(part)
+    elif isinstance(value, list | tuple):
+        for part in cast(list[Any], value):
+            yield from _texts(part)
 
 
 def masked(args: Any, secret: frozenset[str] = frozenset()) -> Any:

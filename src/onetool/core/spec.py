@@ -37,6 +37,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     output_schema: Mapping[str, Any] | None = None
     handler: Handler | None = None
     source: str = "local"  # "local", or "proxy:<server>"
+    settings_of: str | None = None  # the pack whose settings it runs with, where that is not its own
     defined_in: str | None = None  # the file and line, where there is one
     timeout: float | None = None  # seconds; None means the executor's default
     pure: bool = False  # same arguments, same value, no effect: may be cached
@@ -52,6 +53,8 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         # A frozen struct with a dict inside is not frozen; this one is, all the way down.
         msgspec.structs.force_setattr(self, "input_schema", freeze(self.input_schema))
         msgspec.structs.force_setattr(self, "output_schema", freeze(self.output_schema))
+        for name in ("tags", "examples", "requires"):
+            msgspec.structs.force_setattr(self, name, tuple(getattr(self, name)))
 
     @property
     def parameters(self) -> Mapping[str, Any]:

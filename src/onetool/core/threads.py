@@ -20,14 +20,27 @@ Job = Callable[[], None]
 Outcome = tuple[Any, BaseException | None]  # a pair, since a future refuses to hold StopIteration as its exception
 
 
+class _Worker:
+    """One thread and what it does."""
+
+    def __init__(self) -> None:
+        self.inbox: SimpleQueue[Job] = SimpleQueue()
+        self.lost = False  # nobody waits for what it does any more: it ends when it has done it
+
+
 class Threads:
-    """`await threads.run(function, args)`: the value, or what it raised. Stopping to wait leaves the thread behind."""
+    """`await threads.run(function, args)`: the value, or what it raised.
+
+    Stopping to wait leaves the thread behind: it counts no more, so that tools that hang do not use up the others'
+    threads, and it ends by itself when its tool does.
+    """
 
     def __init__(self, most: int = MOST_THREADS) -> None:
         self._most = most
         self._lock = Lock()
-        self._idle: list[SimpleQueue[Job]] = []
+        self._idle: list[_Worker] = []
         self._waiting: deque[Job] = deque()
+        self._busy: dict[int, _Worker] = {}
         self._count = 0
 
     async def run(self, function: Callable[..., Any], args: Mapping[str, Any]) -> Any:
@@ -36,11 +49,14 @@ class Threads:
         context = copy_context()
 
         def job() -> None:
-            if not future.cancelled():  # else nobody waits any more, and it has not begun
-                _hand_over(loop, future, _outcome(context, function, args))
+            _hand_over(loop, future, _outcome(context, function, args))
 
         self._submit(job)
-        return _value(await future)
+        try:
+            return _value(await future)
+        except asyncio.CancelledError:
+            self._leave_behind(job)
+            raise
 
     def run_blocking(
         self, context: Context, function: Callable[..., Any], args: Mapping[str, Any], seconds: float
@@ -50,48 +66,79 @@ class Threads:
         Never kept waiting for a free thread: its caller may be holding the last one.
         """
         box: SimpleQueue[Outcome] = SimpleQueue()
-        self._submit(lambda: box.put(_outcome(context, function, args)), at_once=True)
+
+        def job() -> None:
+            box.put(_outcome(context, function, args))
+
+        self._submit(job, at_once=True)
         try:
-            outcome = box.get(timeout=min(max(seconds, 0), TIMEOUT_MAX))
+            return _value(box.get(timeout=min(max(seconds, 0), TIMEOUT_MAX)))
         except Empty:
+            self._leave_behind(job)
             raise TimeoutError from None
-        return _value(outcome)
 
     def _submit(self, job: Job, at_once: bool = False) -> None:
         with self._lock:
             if self._idle:
-                self._idle.pop().put(job)
+                self._hand_to(self._idle.pop(), job)
             elif at_once or self._count < self._most:
-                self._count += 1
-                inbox: SimpleQueue[Job] = SimpleQueue()
-                inbox.put(job)
-                Thread(target=self._work, args=(inbox,), name="onetool-handler", daemon=True).start()
+                self._start(_Worker(), job)
             else:
                 self._waiting.append(job)
 
-    def _work(self, inbox: SimpleQueue[Job]) -> None:
-        job: Job | None = inbox.get()
+    def _start(self, worker: _Worker, job: Job) -> None:
+        self._hand_to(worker, job)
+        try:
+            Thread(target=self._work, args=(worker,), name="onetool-handler", daemon=True).start()
+        except RuntimeError:  # the system has no thread left for us
+            self._busy.pop(id(job))
+            raise
+        self._count += 1
+
+    def _hand_to(self, worker: _Worker, job: Job) -> None:
+        self._busy[id(job)] = worker
+        worker.inbox.put(job)
+
+    def _leave_behind(self, job: Job) -> None:
+        with self._lock:
+            if job in self._waiting:
+                self._waiting.remove(job)
+            worker = self._busy.pop(id(job), None)
+            if worker is None:
+                return
+            worker.lost = True
+            self._count -= 1
+            if self._waiting:  # its place is free for whoever waits
+                self._start(_Worker(), self._waiting.popleft())
+
+    def _work(self, worker: _Worker) -> None:
+        job: Job | None = worker.inbox.get()
         while job is not None:
             job()
-            job = self._next_job(inbox)
+            job = self._next_job(worker, job)
 
-    def _next_job(self, inbox: SimpleQueue[Job]) -> Job | None:
+    def _next_job(self, worker: _Worker, done: Job) -> Job | None:
         with self._lock:
+            self._busy.pop(id(done), None)
+            if worker.lost:
+                return None
             if self._waiting:
-                return self._waiting.popleft()
-            self._idle.append(inbox)
+                job = self._waiting.popleft()
+                self._busy[id(job)] = worker
+                return job
+            self._idle.append(worker)
         try:
-            return inbox.get(timeout=IDLE_SECONDS)
+            return worker.inbox.get(timeout=IDLE_SECONDS)
         except Empty:
-            return self._leave(inbox)
+            return self._retire(worker)
 
-    def _leave(self, inbox: SimpleQueue[Job]) -> Job | None:
+    def _retire(self, worker: _Worker) -> Job | None:
         with self._lock:
-            if inbox in self._idle:
-                self._idle.remove(inbox)
+            if worker in self._idle:
+                self._idle.remove(worker)
                 self._count -= 1
                 return None
-        return inbox.get()  # a job came in at the last moment
+        return worker.inbox.get()  # a job came in at the last moment
 
 
 def _outcome(context: Context, function: Callable[..., Any], args: Mapping[str, Any]) -> Outcome:

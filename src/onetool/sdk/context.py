@@ -12,7 +12,7 @@ def get_config() -> Mapping[str, Any]:
     context = current_call.get()
     if context is None or context.environment is None:
         return {}
-    return context.environment.settings(context.spec.pack)
+    return context.environment.settings(context.spec.settings_of or context.spec.pack)
 
 
 def get_secret(name: str) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from onetool.core.errors import DefinitionError, Mistake
+from onetool.core.failure import words_for
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.sdk.decorators import marks_of
@@ -54,7 +55,7 @@ def _functions(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
 
 def _mistake(tool: str, function: FunctionType, error: Exception) -> Mistake:
     file, _, line = _place(function).rpartition(":")
-    return Mistake(message=f"{type(error).__name__}: {error}", file=file, line=int(line), key=tool)
+    return Mistake(message=words_for(error), file=file, line=int(line), key=tool)
 
 
 def _place(function: Callable[..., Any]) -> str:

@@ -22,7 +22,9 @@ CREATE TABLE IF NOT EXISTS calls (
 CREATE INDEX IF NOT EXISTS calls_by_tool ON calls (tool, at);
 """
 _FULL = 500  # calls that may wait in memory
-_BUSY_SECONDS = 5.0
+_MOST = 10_000  # … and no more, however long the file can't be written
+_BUSY_SECONDS = 1.0
+_LONGEST_NAME = 300
 
 Row = tuple[float, str, str, bool, str | None, float]
 
@@ -43,20 +45,25 @@ class Stats:
 
     def record(self, event: CallEvent) -> None:
         code = event.error.code if event.error else None
-        self._waiting.append((self._now(), event.tool, event.source, event.ok, code, event.duration_ms))
-        if len(self._waiting) >= _FULL:
-            self.flush()
+        tool = event.tool[:_LONGEST_NAME].encode("utf-8", "replace").decode()
+        self._waiting.append((self._now(), tool, event.source, event.ok, code, event.duration_ms))
+        if len(self._waiting) % _FULL == 0:
+            self.flush(patience=0.05)  # somebody is waiting for his call
 
-    def flush(self) -> None:
+    def flush(self, patience: float = _BUSY_SECONDS) -> None:
+        """Write what waits. A file that another process holds is tried again later, for a bounded number of calls."""
         with self._lock:
             rows, self._waiting = self._waiting, []
             if not rows or self._broken:
                 return
             try:
-                with closing(self._open()) as database, database:
+                with closing(self._open(patience)) as database, database:
                     database.executemany("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?)", rows)
                     database.execute("DELETE FROM calls WHERE at < ?", (self._now() - self._retention,))
             except (OSError, sqlite3.Error) as error:
+                if _is_busy(error):
+                    self._waiting = [*rows, *self._waiting][-_MOST:]
+                    return
                 self._broken = True
                 log.warning("stats are not kept: %s: %s; if the file is broken, delete it", self._file, error)
 
@@ -72,15 +79,19 @@ class Stats:
             log.warning("stats can't be read: %s: %s; if the file is broken, delete it", self._file, error)
             return _facts(0, 0, None, None)
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self, patience: float = _BUSY_SECONDS) -> sqlite3.Connection:
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        database = sqlite3.connect(self._file, timeout=_BUSY_SECONDS)
+        database = sqlite3.connect(self._file, timeout=patience)
         try:
             database.executescript(_TABLE)
         except sqlite3.Error:
             database.close()
             raise
         return database
+
+
+def _is_busy(error: Exception) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
 
 def _measure(database: sqlite3.Connection, tool: str | None) -> tuple[int, int, float | None, float | None]:

@@ -183,6 +183,8 @@ def test_arguments_from_everywhere(tmp_path, how):
         ('{"a" 1}', "line 1, column 6"),
         ('{"a": 1,\n "b": }', "line 2, column 7"),
         ("", "line 1, column 1"),
+        ('{"a":\n', "line 2, column 1"),
+        ('{"message": %s}' % ("1" * 5000), "can't be read"),
         ("[1]", "not an object"),
         ("null", "not an object"),
         ("@missing.json", "No such file"),
@@ -298,6 +300,29 @@ def talk():
     assert json.loads(done.stdout)["result"]["data"] == 1
     for said in ("at import", "by print", "by a child"):
         assert said in done.stderr
+
+
+def test_what_a_tool_prints_after_its_deadline_is_not_there_either(tmp_path):
+    (tmp_path / "late.py").write_text(
+        "import time\ndef talk():\n    for _ in range(30):\n        print('noise', flush=True)\n        time.sleep(0.05)\n"
+    )
+    (tmp_path / "onetool.yaml").write_text("packs: [late.py]\n")
+    done = cli("--config", "onetool.yaml", "tools", "invoke", "late.talk", "--timeout", "0.2", cwd=tmp_path)
+    assert json.loads(done.stdout)["result"]["error"]["reason"] == "timeout"
+
+
+def test_an_output_that_has_few_characters(tmp_path):
+    done = cli(
+        "tools", "invoke", "tools.echo", "--args", '{"message": "☃"}', cwd=tmp_path, env={"PYTHONIOENCODING": "latin-1"}
+    )
+    assert json.loads(done.stdout)["result"]["data"] == "☃"
+
+
+def test_a_number_of_many_digits_is_printed(tmp_path):
+    (tmp_path / "big.py").write_text("def number():\n    return 10**5000\n")
+    (tmp_path / "onetool.yaml").write_text("packs: [big.py]\n")
+    done = cli("--config", "onetool.yaml", "tools", "invoke", "big.number", cwd=tmp_path)
+    assert "0" * 5000 in done.stdout
 
 
 def test_a_closed_pipe_is_no_error(configured):

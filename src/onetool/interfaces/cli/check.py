@@ -7,7 +7,7 @@ from onetool.config.later import not_in_use
 from onetool.core.errors import ConfigError, Mistake
 from onetool.interfaces.cli.mistakes import print_mistakes
 from onetool.interfaces.cli.options import data_options, open_app
-from onetool.interfaces.cli.output import print_json, print_table, wants_json
+from onetool.interfaces.cli.output import echo, print_json, print_table, wants_json
 from onetool.sdk.requirements import Report
 from onetool.sdk.requirements import check as check_requirements
 
@@ -62,5 +62,5 @@ def _print_dependencies(report: Report) -> None:
         for found in needs
     ]
     if rows:
-        click.echo()
+        echo()
         print_table("What tools need", ("tool", "needs", "status", "version", "install"), rows)

@@ -12,7 +12,6 @@ import msgspec
 
 from onetool.core.call import ToolCall
 from onetool.core.secrecy import masked
-from onetool.interfaces.cli.output import quiet_stdout
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -25,8 +24,7 @@ def invoke_tool(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The call and its result, as JSON types. Secret arguments are masked in what is shown of the call."""
     call = ToolCall(id=uuid4().hex, name=name, args=args, source="cli", timeout=timeout)
-    with quiet_stdout():
-        result = asyncio.run(app.call(call, allowed))
+    result = asyncio.run(app.call(call, allowed))
     spec = app.registry.get(name)
     shown = {"id": call.id, "name": name, "args": masked(args, spec.secrets) if spec else args, "source": call.source}
     return app.redact(msgspec.to_builtins(shown)), result.to_dict()
@@ -43,6 +41,8 @@ def read_args(text: str) -> dict[str, Any]:
         raise click.BadParameter(f"{where} {error}", param_hint="--args") from None
     except RecursionError:
         raise click.BadParameter(f"{where} is nested too deep.", param_hint="--args") from None
+    except ValueError as error:  # a whole number of thousands of digits
+        raise click.BadParameter(f"{where} can't be read: {error}.", param_hint="--args") from None
     if not isinstance(args, dict):
         message = f'{where} is not an object; write the arguments by name, like {{"path": "."}}.'
         raise click.BadParameter(message, param_hint="--args")
@@ -96,7 +96,8 @@ def _limited(data: bytes, where: str) -> str:
 
 
 def _where_it_breaks(where: str, source: str, error: json.JSONDecodeError) -> str:
-    line = source.splitlines()[error.lineno - 1] if source.strip() else ""
+    lines = source.splitlines()
+    line = lines[error.lineno - 1] if error.lineno <= len(lines) else ""  # it may break behind the last one
     start = max(0, error.colno - 31)
     pointer = f"\n  {line[start : start + 60]}\n  {' ' * (error.colno - 1 - start)}^" if line else ""
     return f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.{pointer}"

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NoReturn
 import click
 
 from onetool.core.errors import ConfigError, OneToolError
+from onetool.interfaces.cli.output import stdout
 
 
 class LazyGroup(click.Group):
@@ -99,7 +100,9 @@ def _open_what_is_closed() -> None:
 
 def _close_stdout() -> None:
     """Nothing more can be said there; Python would try once more when it ends, and complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in {1, stdout().fileno()}:
+        os.dup2(nowhere, stream)
 
 
 def _fail(*lines: str, code: int) -> NoReturn:

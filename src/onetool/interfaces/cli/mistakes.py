@@ -6,23 +6,23 @@ from collections.abc import Sequence
 import click
 
 from onetool.core.errors import Mistake
-from onetool.interfaces.cli.output import counted, printable
+from onetool.interfaces.cli.output import counted, echo, printable
 
 
 def print_mistakes(summary: str, mistakes: Sequence[Mistake]) -> None:
-    click.echo(summary)
+    echo(summary)
     if not mistakes:
-        click.secho("Nothing is wrong.", fg="green")
+        echo(click.style("Nothing is wrong.", fg="green"))
         return
     for mistake in mistakes:
         colour = "red" if mistake.severity == "error" else "yellow"
-        click.echo()
+        echo()
         # The place on a line of its own: it can be copied, and many terminals open it on a click.
-        click.echo(click.style(mistake.severity, fg=colour, bold=True) + f"  {_place(mistake)}")
+        echo(click.style(mistake.severity, fg=colour, bold=True) + f"  {_place(mistake)}")
         for line in (f"{mistake.key}: {mistake.message}" if mistake.key else mistake.message, mistake.hint):
             if line:
-                click.echo(f"  {printable(line)}")
-    click.echo(f"\n{counted(len(mistakes), 'thing')} to look at.")
+                echo(f"  {printable(line)}")
+    echo(f"\n{counted(len(mistakes), 'thing')} to look at.")
 
 
 def _place(mistake: Mistake) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from onetool.interfaces.cli.output import quiet_stdout
+from onetool.interfaces.cli.output import claim_stdout
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -40,8 +40,8 @@ def open_app(ctx: click.Context, allowed: list[str] | None = None) -> "App":
     """The app for the config that was asked for. Names in the allow-list that match nothing are told."""
     from onetool.app import App
 
-    with quiet_stdout():
-        app = ctx.with_resource(App.open(ctx.find_root().obj))
+    claim_stdout()
+    app = ctx.with_resource(App.open(ctx.find_root().obj))
     for name in app.registry.unmatched(allowed or ()):
         from onetool.core.nearest import did_you_mean
 

@@ -2,44 +2,52 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
 
 import click
 import msgspec
 
 
-@contextmanager
-def quiet_stdout() -> Iterator[None]:
-    """Send whatever tools print to standard error: standard output carries data, and nothing else.
+class _Stdout:
+    """Standard output, once it is claimed for data alone."""
 
-    By file descriptor, so that a tool's child processes and compiled libraries are covered too.
+    stream: TextIO | None = None
+
+
+def claim_stdout() -> None:
+    """From here on standard output carries what we print, and nothing else; whatever tools print goes to standard error.
+
+    By file descriptor, so that a tool's child processes and compiled libraries are covered too; and for good, since
+    a tool that was given up may still be printing.
     """
-    sys.stdout.flush()
-    ours = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield
-    finally:
+    if _Stdout.stream is None:
         sys.stdout.flush()
-        os.dup2(ours, 1)
-        os.close(ours)
+        _Stdout.stream = os.fdopen(os.dup(1), "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
+        os.dup2(2, 1)
+
+
+def stdout() -> TextIO:
+    return _Stdout.stream or sys.stdout
+
+
+def echo(text: str = "") -> None:
+    click.echo(text, file=stdout())
 
 
 def wants_json(as_json: bool) -> bool:
-    return as_json or not sys.stdout.isatty()
+    return as_json or not stdout().isatty()
 
 
 def print_json(data: Any, as_json: bool = True) -> None:
     """JSON, with colour where a person looks at it."""
     text = to_json(data)
     if wants_json(as_json):
-        click.echo(text)
+        echo(_showable(text))
         return
     from rich.console import Console
 
-    Console().print_json(text)
+    Console(file=stdout()).print_json(text)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -55,7 +63,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
     for row in rows:
         # Text, not markup: a description in square brackets, or with escape codes, is shown and not obeyed.
         table.add_row(*(Text(printable(cell)) for cell in row))
-    Console().print(table)
+    Console(file=stdout()).print(table)
 
 
 def to_json(data: Any) -> str:
@@ -65,7 +73,19 @@ def to_json(data: Any) -> str:
     except (TypeError, ValueError, OverflowError):
         import json
 
+        sys.set_int_max_str_digits(0)  # a number may be as long as it likes
         return json.dumps(data, indent=2, default=str)
+
+
+def _showable(text: str) -> str:
+    """JSON that this output can carry: what its encoding lacks is escaped."""
+    try:
+        text.encode(stdout().encoding or "utf-8")
+    except UnicodeEncodeError:
+        import json
+
+        return json.dumps(json.loads(text), indent=2)
+    return text
 
 
 def counted(number: int, thing: str) -> str:

@@ -7,7 +7,7 @@ import msgspec
 
 from onetool.interfaces.cli.mistakes import print_mistakes
 from onetool.interfaces.cli.options import config_option, data_options, open_app
-from onetool.interfaces.cli.output import print_json, quiet_stdout, wants_json
+from onetool.interfaces.cli.output import print_json, wants_json
 
 
 @click.group(no_args_is_help=True)
@@ -50,8 +50,7 @@ def check(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Say what is wrong with a pack: what would fail, and what a model could not make sense of."""
     from onetool.sources.packs.checking import check_packs
 
-    with quiet_stdout():
-        found = check_packs(path, open_app(ctx).registry)
+    found = check_packs(path, open_app(ctx).registry)
     if wants_json(as_json):
         print_json([msgspec.to_builtins(mistake) for mistake in found])
     else:

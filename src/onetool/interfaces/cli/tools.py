@@ -13,7 +13,7 @@ from onetool.interfaces.cli.options import (
     open_app,
     positive,
 )
-from onetool.interfaces.cli.output import counted, print_json, print_table, wants_json
+from onetool.interfaces.cli.output import counted, echo, print_json, print_table, wants_json
 
 
 @click.group(no_args_is_help=True)
@@ -87,7 +87,7 @@ def search(ctx: click.Context, query: tuple[str, ...], limit: int, allowed: list
         print_json([{**spec.summary(), "score": score} for spec, score in found])
         return
     if not found:
-        click.echo("Nothing found. Try other words, or: onetool tools list")
+        echo("Nothing found. Try other words, or: onetool tools list")
         return
     rows = ((spec.name, first_line(spec.description), f"{score:.2f}") for spec, score in found)
     print_table(f"{len(found)} found", ("tool", "what it does", "score"), rows)

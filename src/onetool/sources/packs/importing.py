@@ -10,6 +10,7 @@ from threading import Thread
 from types import ModuleType
 
 from onetool.core.errors import Mistake, ToolFailure
+from onetool.core.failure import words_for
 from onetool.sources.packs.candidates import Candidate
 
 
@@ -90,7 +91,7 @@ def import_mistake(candidate: Candidate, error: BaseException) -> Mistake:
     file = candidate.file
     line = error.lineno if isinstance(error, SyntaxError) else (_line_in(file, error) if file else None)
     where = str(file) if file else candidate.origin
-    return Mistake(message=f"{type(error).__name__}: {error}", file=where, line=line, key="packs")
+    return Mistake(message=words_for(error), file=where, line=line, key="packs")
 
 
 def _line_in(file: Path, error: BaseException) -> int | None:
