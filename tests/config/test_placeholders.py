@@ -58,7 +58,7 @@ def test_a_missing_secret(env: dict[str, str], mistake: OneMistake, tmp_path: Pa
     assert (found.file, found.line, found.key) == (str(tmp_path / "onetool.yaml"), 3, "http.token")
     assert found.message == "the secret NOPE is not set"
     assert "environment variable NOPE" in (found.hint or "")
-    assert "secrets: secrets.yaml" in (found.hint or "")
+    assert f"add it to {tmp_path / 'secrets.yaml'}" in (found.hint or "")
 
 
 def test_a_missing_secret_with_a_secrets_file(mistake: OneMistake, write: Callable[..., Path]) -> None:

@@ -40,10 +40,13 @@ class FrozenList(list[Any]):
         return freeze, (deepcopy(self),)
 
 
+_LEAVES = (str, bool, int, float, FrozenDict, FrozenList)
+
+
 def freeze(value: Any) -> Any:
     """The same data, all the way down, in containers that refuse to change. What is frozen is not walked again."""
-    if isinstance(value, FrozenDict | FrozenList):
-        return cast(Any, value)
+    if value is None or isinstance(value, _LEAVES):  # most of a schema, and quicker to tell than a mapping
+        return value
     if isinstance(value, Mapping):
         items = cast(Mapping[str, Any], value).items()
         return FrozenDict({key: freeze(item) for key, item in items})

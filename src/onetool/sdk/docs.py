@@ -1,31 +1,119 @@
-"""What a docstring says of a function, of its parameters, and by way of example."""
+"""What a docstring says of a function, of its parameters, of what it returns, and by way of example.
 
-import inspect
+Google, NumPy and reST style. Each has a parser of its own; which one a text is for is seen from its headings, since
+trying all of them on every docstring would take longer than everything else there is to do for a tool.
+"""
+
+import re
 from collections.abc import Callable
+from functools import cache
+from inspect import cleandoc
 from typing import Any
 
 import msgspec
 
+Parse = Callable[[str], Any]
+
+_GOOGLE = re.compile(
+    r"^(Args|Arguments|Params|Parameters|Keyword Args|Keyword Arguments|Other Parameters|Returns?|Yields?"
+    r"|Raises|Except|Exceptions|Attributes|Examples?):[ \t]*$",
+    re.MULTILINE,
+)
+_NUMPY = re.compile(
+    r"^(Parameters|Params|Arguments|Other Parameters|Returns?|Yields?|Raises|Warns|Attributes|Examples?|Notes?|See Also"
+    r"|References)[ \t]*\n-{3,}[ \t]*$",
+    re.MULTILINE,
+)
+_REST = re.compile(
+    r"^:(?:param(?:eter)?|arg(?:ument)?|key(?:word)?|type|attribute|i?var|returns?|rtype|yields?|raises?|exception)\b[^:\n]*:",
+    re.MULTILINE,
+)
+# `Returns: the text` in one line; the parser wants the text below.
+_ONE_LINE = re.compile(r"^(Returns?|Yields?|Raises):[ \t]+(?=\S)", re.MULTILINE)
+
 
 class FunctionDocs(msgspec.Struct, frozen=True):
-    description: str
-    parameters: dict[str, str]
+    """A docstring, read: `description` is what a model sees of it, without the sections."""
+
+    description: str = ""
+    parameters: dict[str, str] = {}
+    returns: str | None = None
     examples: tuple[str, ...] = ()
 
 
 def read_docs(function: Callable[..., Any]) -> FunctionDocs:
-    """Google, NumPy and reST style alike. A function without a docstring is described by its name."""
-    text = inspect.getdoc(function)
-    if not text:
-        return FunctionDocs(function.__name__.replace("_", " "), {})
-    from docstring_parser import parse
+    """A function's docs. One without a docstring is described by its name."""
+    docs = read_text(function.__doc__ or "")
+    if docs.description:
+        return docs
+    return msgspec.structs.replace(docs, description=function.__name__.replace("_", " ").strip())
 
-    docs = parse(text)
-    description = "\n\n".join(part for part in (docs.short_description, docs.long_description) if part)
-    parameters = {param.arg_name: _one_line(param.description) for param in docs.params if param.description}
-    examples = tuple(example.description for example in docs.examples if example.description)
-    return FunctionDocs(description or text, parameters, examples)
+
+def read_text(docstring: str) -> FunctionDocs:
+    """Any docstring. What can't be read is left out: a broken one never stops a pack from loading."""
+    text = _ONE_LINE.sub(r"\1:\n    ", cleandoc(docstring)) if docstring else ""
+    if not text:
+        return FunctionDocs()
+    for heading, parser in ((_NUMPY, _numpy), (_GOOGLE, _google), (_REST, _rest)):
+        if found := heading.search(text):
+            return _read_sections(text, found.start(), parser())
+    return FunctionDocs(text)
+
+
+def _read_sections(text: str, start: int, parse: Parse) -> FunctionDocs:
+    description = text[:start].strip()
+    try:
+        docs = parse(text)
+    except Exception:  # noqa: BLE001 - written by hand, so anything can be in it
+        return FunctionDocs(description)
+    return FunctionDocs(
+        description,
+        {name: words for param in docs.params for name, words in _parameters(param)},
+        _one_line(docs.returns.description) or None if docs.returns else None,
+        tuple(filter(None, map(_example, docs.examples))),
+    )
+
+
+def _parameters(param: Any) -> list[tuple[str, str]]:
+    """`x, y : float` describes both; stars belong to the signature, and reST writes them escaped."""
+    words = _one_line(param.description)
+    return [(name.strip(" \\*`"), words) for name in param.arg_name.split(",")] if words else []
+
+
+def _example(example: Any) -> str:
+    """The code, and what is said of it."""
+    parts = (getattr(example, "snippet", None), example.description)
+    return "\n".join(part.strip() for part in parts if part and part.strip())
 
 
 def _one_line(text: str | None) -> str:
     return " ".join((text or "").split())
+
+
+@cache
+def _google() -> Parse:
+    from docstring_parser.google import DEFAULT_SECTIONS, GoogleParser, Section, SectionType
+
+    parameters, returns = SectionType.MULTIPLE, SectionType.SINGULAR_OR_MULTIPLE
+    more = [
+        Section("Keyword Args", "param", parameters),
+        Section("Keyword Arguments", "param", parameters),
+        Section("Other Parameters", "param", parameters),
+        Section("Return", "returns", returns),
+        Section("Yield", "yields", returns),
+    ]
+    return GoogleParser([*DEFAULT_SECTIONS, *more]).parse
+
+
+@cache
+def _numpy() -> Parse:
+    from docstring_parser.numpydoc import NumpydocParser
+
+    return NumpydocParser().parse
+
+
+@cache
+def _rest() -> Parse:
+    from docstring_parser.rest import parse
+
+    return parse

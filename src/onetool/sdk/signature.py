@@ -1,31 +1,38 @@
 """A function -> ToolSpec: its signature is the schema, its docstring the description."""
 
-import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, get_type_hints
-
-import msgspec
+from inspect import Parameter, signature
+from typing import Any
 
 from onetool.core.spec import ToolSpec
+from onetool.sdk.annotations import arguments_of, hints_of, names_of, others_of, returned_by
 from onetool.sdk.binding import bind
 from onetool.sdk.decorators import marks_of
 from onetool.sdk.docs import FunctionDocs, read_docs
-
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+from onetool.sdk.hints import Form, NoForm, Reader
+from onetool.sdk.hints.definitions import inlined
+from onetool.sdk.hints.form import Schema
+from onetool.sdk.hints.property import property_schema, with_default
+from onetool.sdk.requirements import requirements_of
 
 
 def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
-    """The tool `<pack>.<function>`. Raises TypeError where a hint has no form in JSON Schema."""
+    """The tool `<pack>.<function>`. Raises TypeError where a parameter's hint has no form in JSON."""
     marks, docs = marks_of(function), read_docs(function)
-    hints = get_type_hints(function, include_extras=True)
-    parameters = inspect.signature(function).parameters
-    returns = hints.pop("return", Any)
+    parameters, hints = signature(function).parameters, hints_of(function)
+    name = marks.name or function.__name__
+    try:
+        input_schema, forms, others = _input(Reader(names_of(function)), parameters, hints, docs)
+    except NoForm as error:
+        raise TypeError(f"{name}: {error}") from None
     return ToolSpec(
-        name=f"{pack}.{marks.name or function.__name__}",
+        name=f"{pack}.{name}",
         description=docs.description,
-        input_schema=_input_schema(parameters, hints, docs),
-        output_schema=None if returns in (Any, None, type(None)) else _schemas([returns])[0],
-        handler=bind(function, hints),
+        input_schema=input_schema,
+        output_schema=_output_schema(
+            Reader(names_of(function), outgoing=True), returned_by(function, hints), docs.returns
+        ),
+        handler=bind(function, parameters, forms, others),
         timeout=marks.timeout,
         pure=marks.pure,
         idempotent=marks.idempotent,
@@ -33,38 +40,48 @@ def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
         hidden=marks.hidden,
         tags=marks.tags,
         examples=marks.examples or docs.examples,
+        requires=requirements_of(function),
     )
 
 
-def _input_schema(
-    parameters: Mapping[str, inspect.Parameter], hints: Mapping[str, Any], docs: FunctionDocs
-) -> dict[str, Any]:
-    named = [parameter for parameter in parameters.values() if parameter.kind not in _VARIADIC]
-    schemas = _schemas([hints.get(parameter.name, Any) for parameter in named])
-    properties = {
-        parameter.name: _property(schema, parameter, docs.parameters.get(parameter.name))
-        for parameter, schema in zip(named, schemas, strict=True)
-    }
-    schema: dict[str, Any] = {"type": "object", "properties": properties}
-    required = [parameter.name for parameter in named if parameter.default is parameter.empty]
+def _input(
+    reader: Reader, parameters: Mapping[str, Parameter], hints: Mapping[str, Any], docs: FunctionDocs
+) -> tuple[Schema, dict[str, Form], Form | None]:
+    """The schema of all arguments; the form of each; and that of further ones, if the function takes any."""
+    forms: dict[str, Form] = {}
+    schema: Schema = {"type": "object", "properties": {}}
+    required: list[str] = []
+    for field in arguments_of(parameters, hints):
+        form = with_default(_form(reader, field.key, field.hint), field.default)
+        forms[field.key] = form
+        schema["properties"][field.key] = property_schema(form, docs.parameters.get(field.key), field.default)
+        if field.required:
+            required.append(field.key)
     if required:
         schema["required"] = required
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        schema["additionalProperties"] = True
-    return schema
+    further = others_of(parameters, hints)
+    others = _form(reader, *further) if further else None
+    if others:
+        schema["additionalProperties"] = others.schema or True
+    if reader.definitions:
+        schema["$defs"] = reader.definitions
+    return schema, forms, others
 
 
-def _property(schema: dict[str, Any], parameter: inspect.Parameter, description: str | None) -> dict[str, Any]:
-    if description:
-        schema = {**schema, "description": description}
-    if parameter.default is not parameter.empty:
-        schema = {**schema, "default": msgspec.to_builtins(parameter.default)}
-    return schema
+def _form(reader: Reader, name: str, hint: Any) -> Form:
+    try:
+        return reader.form(hint)
+    except NoForm as error:
+        raise NoForm(error.hint, error.advice, parameter=name) from None
 
 
-def _schemas(hints: list[Any]) -> list[dict[str, Any]]:
-    """One schema for each hint, each with the definitions that it refers to."""
-    schemas, definitions = msgspec.json.schema_components(hints, ref_template="#/$defs/{name}")
-    return [
-        {**schema, "$defs": definitions} if definitions and "$ref" in repr(schema) else schema for schema in schemas
-    ]
+def _output_schema(reader: Reader, hint: Any, description: str | None) -> Schema | None:
+    """Of the value after `core.plain`. A hint that says nothing, or nothing that JSON knows, gives none."""
+    try:
+        schema = reader.form(hint).schema
+    except NoForm:
+        return None
+    if not schema or schema == {"type": "null"}:
+        return None
+    schema = inlined(schema, reader.definitions)
+    return {**schema, "description": description} if description else schema

@@ -303,9 +303,14 @@ def talk():
 
 
 def test_what_a_tool_prints_after_its_deadline_is_not_there_either(tmp_path):
-    (tmp_path / "late.py").write_text(
-        "import time\ndef talk():\n    for _ in range(30):\n        print('noise', flush=True)\n        time.sleep(0.05)\n"
-    )
+    code = """
+import time
+def talk():
+    for _ in range(30):
+        print("noise", flush=True)
+        time.sleep(0.05)
+"""
+    (tmp_path / "late.py").write_text(code)
     (tmp_path / "onetool.yaml").write_text("packs: [late.py]\n")
     done = cli("--config", "onetool.yaml", "tools", "invoke", "late.talk", "--timeout", "0.2", cwd=tmp_path)
     assert json.loads(done.stdout)["result"]["error"]["reason"] == "timeout"

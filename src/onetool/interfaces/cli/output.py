@@ -16,7 +16,7 @@ class _Stdout:
 
 
 def claim_stdout() -> None:
-    """From here on standard output carries what we print, and nothing else; whatever tools print goes to standard error.
+    """From here on standard output carries what we print and nothing else; what tools print goes to standard error.
 
     By file descriptor, so that a tool's child processes and compiled libraries are covered too; and for good, since
     a tool that was given up may still be printing.

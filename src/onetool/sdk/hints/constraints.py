@@ -1,0 +1,141 @@
+"""Annotated: bounds, lengths, patterns, and words about a value.
+
+Whose objects these are does not matter: msgspec.Meta, annotated_types and pydantic's Field name things alike, so they
+are known by their attributes and none of these libraries is imported.
+"""
+
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from math import isfinite
+from typing import Any, get_args
+
+from onetool.sdk.hints.form import Convert, Form, Hints, Schema, Wrong
+from onetool.sdk.hints.models import is_foreign_rule, model
+from onetool.sdk.hints.property import NOTHING, as_data
+
+Test = Callable[[Any, Any], bool]
+
+
+def _is_multiple(value: Any, step: Any) -> bool:
+    times = value / step
+    return abs(times - round(times)) < 1e-9  # 0.3 is a multiple of 0.1, whatever binary fractions say
+
+
+_BOUNDS: dict[str, tuple[str, Test, str]] = {
+    "ge": ("minimum", operator.ge, "at least {}"),
+    "gt": ("exclusiveMinimum", operator.gt, "more than {}"),
+    "le": ("maximum", operator.le, "at most {}"),
+    "lt": ("exclusiveMaximum", operator.lt, "less than {}"),
+    "multiple_of": ("multipleOf", _is_multiple, "a multiple of {}"),
+}
+_LENGTHS: dict[str, tuple[str, Test, str]] = {
+    "min_length": ("min", lambda value, limit: len(value) >= limit, "a length of at least {}"),
+    "max_length": ("max", lambda value, limit: len(value) <= limit, "a length of at most {}"),
+}
+_OTHERS: dict[str, tuple[str, Test, str]] = {
+    "aware": ("", lambda value, _: value.tzinfo is not None, "a time zone with it"),
+    "naive": ("", lambda value, _: value.tzinfo is None, "no time zone with it"),
+    "func": ("", lambda value, test: bool(test(value)), "a value that passes {}"),
+}
+_TESTS = {**_BOUNDS, **_LENGTHS, **_OTHERS}
+_COUNTED = {"string": "Length", "array": "Items", "object": "Properties"}
+
+
+def annotated(hints: Hints, hint: Any) -> Form:
+    inner, *metadata = get_args(hint)
+    if not hints.outgoing and any(map(is_foreign_rule, metadata)):
+        return model(hints, hint)
+    form, facts = hints.form(inner), list(_flat(metadata))
+    rules = [rule for fact in facts for rule in _rules(fact)]
+    schema, said = form.schema, True
+    for name, limit in rules:
+        schema, whole = _with_rule(schema, name, limit)
+        said = said and whole
+    schema = {**schema, **_words(facts)}
+    return Form(schema, _checked(form.convert, rules) if rules else form.convert, as_is=form.as_is and said)
+
+
+def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
+    """Pydantic's Field holds its constraints in a list of their own."""
+    for fact in metadata:
+        yield fact
+        inner = getattr(fact, "metadata", None)
+        if isinstance(inner, list):
+            yield from inner
+
+
+def _rules(fact: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(fact, type | str):
+        return
+    for name in (*_BOUNDS, *_LENGTHS, "pattern"):
+        limit = getattr(fact, name, None)
+        if limit is not None:
+            yield name, getattr(limit, "pattern", limit)  # which may be compiled already
+    zone = getattr(fact, "tz", None)
+    if zone is not None:
+        yield ("naive" if zone is False else "aware"), zone
+    if type(fact).__name__ == "Predicate":
+        yield "func", fact.func
+
+
+def _words(facts: Iterable[Any]) -> Schema:
+    """What is said for the reader: a description above all. The last one wins, as it stands nearest to its use."""
+    words: Schema = {}
+    for fact in facts:
+        if isinstance(fact, str):
+            words["description"] = fact
+            continue
+        description = getattr(fact, "description", None) or getattr(fact, "documentation", None)
+        found = {"title": getattr(fact, "title", None), "description": description}
+        words |= {name: text for name, text in found.items() if isinstance(text, str)}
+        if isinstance(examples := getattr(fact, "examples", None), list):
+            words["examples"] = [data for data in map(as_data, examples) if data is not NOTHING]
+        for name in ("extra_json_schema", "json_schema_extra"):
+            if isinstance(extra := getattr(fact, name, None), dict):
+                words |= extra
+    return words
+
+
+def _with_rule(schema: Schema, name: str, limit: Any) -> tuple[Schema, bool]:
+    """The schema with the rule, and whether it says all of it: for every type that the value can have."""
+    if "anyOf" in schema:
+        parts = [_with_rule(part, name, limit) for part in schema["anyOf"]]
+        return {**schema, "anyOf": [part for part, _ in parts]}, all(whole for _, whole in parts)
+    if schema.get("type") == "null":
+        return schema, True
+    keyword = _keyword(schema, name)
+    if keyword is None or (name in _BOUNDS and not (isinstance(limit, int | float) and isfinite(limit))):
+        return schema, False
+    return {**schema, keyword: limit}, True
+
+
+def _keyword(schema: Schema, name: str) -> str | None:
+    kind = schema.get("type")
+    if name in _BOUNDS:
+        return _BOUNDS[name][0] if kind in ("integer", "number") else None
+    if "contentEncoding" in schema:
+        return None  # its text is longer than the bytes that the rule is about
+    if name in _LENGTHS and kind in _COUNTED:
+        return _LENGTHS[name][0] + _COUNTED[kind]
+    return "pattern" if name == "pattern" and kind == "string" else None
+
+
+def _checked(convert: Convert, rules: list[tuple[str, Any]]) -> Convert:
+    """The schema may not have said it all: of dates and decimals, of a set's size once its items are one each."""
+    tests = [(*_TESTS[name][1:], limit) for name, limit in rules if name in _TESTS]
+
+    def convert_checked(value: Any) -> Any:
+        converted = convert(value)
+        for test, words, limit in tests:
+            if not _passes(test, converted, limit):
+                raise Wrong(words.format(getattr(limit, "__name__", limit)), value)
+        return converted
+
+    return convert_checked
+
+
+def _passes(test: Test, value: Any, limit: Any) -> bool:
+    try:
+        return value is None or test(value, limit)
+    except (TypeError, AttributeError):
+        return True  # as in JSON Schema: a rule says nothing of values of another kind
