@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from onetool.core.call import ToolError
+from onetool.core.call import ToolCall, ToolError
 from onetool.core.event import CallEvent
 from onetool.services.stats import Stats
 
 
 def event(tool="a.b", ok=True, duration=1.0):
     error = None if ok else ToolError(code="execution_error", message="no")
-    return CallEvent(tool=tool, call_id="1", source="test", ok=ok, duration_ms=duration, error=error)
+    return CallEvent(call=ToolCall("1", tool, {}, "test"), duration_ms=duration, error=error)
 
 
 def test_facts_of_a_tool(tmp_path):
@@ -51,11 +51,12 @@ def test_several_processes_share_one_file(tmp_path):
     code = """
 import sys
 from pathlib import Path
+from onetool.core.call import ToolCall
 from onetool.core.event import CallEvent
 from onetool.services.stats import Stats
 stats = Stats(Path(sys.argv[1]))
 for _ in range(50):
-    stats.record(CallEvent(tool="a.b", call_id="1", source="test", ok=True, duration_ms=1.0))
+    stats.record(CallEvent(call=ToolCall("1", "a.b"), duration_ms=1.0))
     stats.flush()
 """
     file = tmp_path / "stats.db"

@@ -4,8 +4,9 @@ import io
 import json
 import logging
 
-from onetool.core.call import ToolError
+from onetool.core.call import ToolCall, ToolError
 from onetool.core.event import CallEvent
+from onetool.core.spec import ToolSpec
 from onetool.services.telemetry import call_log, set_up_logging
 
 
@@ -18,7 +19,8 @@ def test_one_json_object_a_line():
     stream = io.StringIO()
     set_up_logging("info", stream)
     error = ToolError(code="execution_error", message="line one\nline two", reason="timeout")
-    event = CallEvent(tool="a.b", call_id="7", source="cli", ok=False, duration_ms=1.5, error=error, args={"x": 1})
+    spec = ToolSpec(name="a.b", description="d", input_schema={"type": "object", "properties": {"x": {}}})
+    event = CallEvent(call=ToolCall("7", "a.b", {"x": 1}, "cli"), spec=spec, duration_ms=1.5, error=error)
     call_log(lambda value: value)(event)
     (line,) = stream.getvalue().splitlines()
     event = json.loads(line)
@@ -30,7 +32,7 @@ def test_one_json_object_a_line():
 def test_below_the_level_nothing_is_said():
     stream = io.StringIO()
     set_up_logging("warning", stream)
-    call_log(lambda value: value)(CallEvent(tool="a.b", call_id="7", source="cli", ok=True, duration_ms=1.5))
+    call_log(lambda value: value)(CallEvent(call=ToolCall("7", "a.b"), duration_ms=1.5))
     assert stream.getvalue() == ""
 
 

@@ -6,7 +6,7 @@ The way of a call: find -> allow -> validate -> run within a deadline -> validat
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import suppress
 from time import monotonic, perf_counter
 from traceback import format_exception
@@ -21,7 +21,7 @@ from onetool.core.event import CallEvent, Recorder
 from onetool.core.failure import place_of, text_of, words_for
 from onetool.core.nearest import nearest
 from onetool.core.running import Outcome, Runner
-from onetool.core.secrecy import MASK, masked, secret_values
+from onetool.core.secrecy import secret_values, without
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 
@@ -195,38 +195,29 @@ class Executor:
             return _Fails("execution_error", message, reason=_text(error.reason), hints=_texts(error.hints))
         return _Fails("execution_error", words_for(error), hints=place_of(error))
 
-    def _cleaned(self, error: ToolError, call: ToolCall, spec: ToolSpec) -> ToolError:
+    def _cleaned(self, error: ToolError, call: ToolCall, spec: ToolSpec | None) -> ToolError:
         """An error without secrets, in every text of it."""
-        return msgspec.convert(self._clean(msgspec.to_builtins(error), call, spec), ToolError)
+        texts = {name: getattr(error, name) for name in ("message", "reason", "hints", "details")}
+        clean = self._clean(msgspec.to_builtins(texts), call, spec)
+        return msgspec.convert({"code": error.code, **clean}, ToolError)
 
-    def _clean(self, value: Any, call: ToolCall, spec: ToolSpec) -> Any:
+    def _clean(self, value: Any, call: ToolCall, spec: ToolSpec | None) -> Any:
         """Text or data without secrets: neither the app's nor those that were passed as arguments."""
-        for secret in secret_values(call.args, spec.secrets):
-            value = _without(value, secret)
+        value = without(value, secret_values(call.args, spec.secrets if spec else frozenset()))
         return value if self._redact is None else self._redact(value)
 
     def _finish(
         self, call: ToolCall, spec: ToolSpec | None, started: float, data: Any, error: ToolError | None
     ) -> ToolResult:
         elapsed = round((perf_counter() - started) * 1000, 3)
-        if error is not None and spec is not None:
+        if error is not None:
             error = self._cleaned(error, call, spec)
         if self._recorders:
-            self._record(call, spec, elapsed, error)
+            self._record(CallEvent(call=call, spec=spec, duration_ms=elapsed, error=error))
         meta = {"tool": call.name, "source": call.source, "duration_ms": elapsed}
         return ToolResult(ok=error is None, data=data, error=error, meta=meta)
 
-    def _record(self, call: ToolCall, spec: ToolSpec | None, elapsed: float, error: ToolError | None) -> None:
-        event = CallEvent(
-            tool=call.name,
-            call_id=call.id,
-            source=call.source,
-            ok=error is None,
-            duration_ms=elapsed,
-            error=error,
-            # Of an unknown tool or argument nobody knows whether it is secret, so it is not shown.
-            args=_known(call.args, spec) if spec and isinstance(call.args, dict) else {},
-        )
+    def _record(self, event: CallEvent) -> None:
         for record in self._recorders:
             try:
                 record(event)
@@ -258,22 +249,7 @@ def _both(one: Collection[str] | None, other: Collection[str] | None) -> Collect
     return frozenset(one) & frozenset(other)
 
 
-def _without(value: Any, secret: str) -> Any:
-    if isinstance(value, str):
-        return value.replace(secret, MASK)
-    if isinstance(value, dict):
-        return {key: _without(item, secret) for key, item in cast(dict[str, Any], value).items()}
-    return [_without(item, secret) for item in cast(list[Any], value)] if isinstance(value, list | tuple) else value
-
-
 def _prepare(spec: ToolSpec) -> None:
     """Compile before the clock starts: the first call is not slower than the others. A bad schema is told later."""
     with suppress(SchemaError):
         _ = spec.arguments, spec.output
-
-
-def _known(args: Mapping[str, Any], spec: ToolSpec) -> Mapping[str, Any]:
-    """The arguments as a record may show them."""
-    properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
-    shown = {name: value if name in properties else MASK for name, value in args.items()}
-    return masked(shown, spec.secrets)

@@ -1,7 +1,7 @@
 """Which arguments are secrets: their values appear in no message, log or record."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 MASK = "***"
@@ -80,6 +80,21 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for part in cast(list[Any], value):
             yield from _texts(part)
+
+
+def without(value: Any, secrets: Iterable[str]) -> Any:
+    """Text or data in which these texts are masked."""
+    for secret in secrets:
+        value = _without(value, secret)
+    return value
+
+
+def _without(value: Any, secret: str) -> Any:
+    if isinstance(value, str):
+        return value.replace(secret, MASK)
+    if isinstance(value, dict):
+        return {key: _without(item, secret) for key, item in cast(dict[str, Any], value).items()}
+    return [_without(item, secret) for item in cast(list[Any], value)] if isinstance(value, list | tuple) else value
 
 
 def masked(args: Any, secret: frozenset[str] = frozenset()) -> Any:

@@ -46,7 +46,7 @@ class Stats:
     def record(self, event: CallEvent) -> None:
         code = event.error.code if event.error else None
         tool = event.tool[:_LONGEST_NAME].encode("utf-8", "replace").decode()
-        self._waiting.append((self._now(), tool, event.source, event.ok, code, event.duration_ms))
+        self._waiting.append((self._now(), tool, event.call.source, event.ok, code, event.duration_ms))
         if len(self._waiting) % _FULL == 0:
             self.flush(patience=0.05)  # somebody is waiting for his call
 

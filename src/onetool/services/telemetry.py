@@ -34,11 +34,11 @@ def call_log(redact: "Callable[[Any], Any]") -> "Recorder":
             return
         fields: dict[str, Any] = {
             "span": event.tool,
-            "call_id": event.call_id,
-            "source": event.source,
+            "call_id": event.call.id,
+            "source": event.call.source,
             "ok": event.ok,
             "duration_ms": event.duration_ms,
-            "call_args": redact(event.args),
+            "call_args": redact(event.shown_args()),
         }
         if event.error is not None:
             fields |= {"code": event.error.code, "reason": event.error.reason, "error": event.error.message}
