@@ -5,6 +5,11 @@ import logging
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A machine that is busy with other tests is no reason to fail.
+settings.register_profile("project", deadline=None)
+settings.load_profile("project")
 
 
 @pytest.fixture(autouse=True)

@@ -15,20 +15,24 @@ from typing import TYPE_CHECKING, Any, Self
 
 from onetool.config import Config, find_config, load_config, nearest_folder
 from onetool.core.errors import Mistake
-from onetool.core.registry import Registry, Snapshot, duplicate
+from onetool.core.frozen import freeze
+from onetool.core.registry import Snapshot, duplicate
 from onetool.core.source import Catalogue
 from onetool.core.spec import Handler, ToolSpec
+from onetool.library import Registry
 from onetool.sources.declared import DeclaredTools
 from onetool.sources.packs import PackSource
 
 if TYPE_CHECKING:
     from onetool.core.call import ToolCall, ToolResult
+    from onetool.core.context import Progress
     from onetool.core.executor import Executor
     from onetool.services.search import SearchIndex
     from onetool.services.stats import Stats
 
 log = logging.getLogger("onetool")
 
+NONE: Mapping[str, Any] = freeze({})
 FACTS = ("calls", "success_rate", "median_ms", "last_called")
 
 
@@ -37,7 +41,7 @@ class App:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.registry = Registry()
+        self.registry = Registry(internals=self._internals())
         self.mistakes: tuple[Mistake, ...] = ()
         self._index: tuple[Snapshot, SearchIndex] | None = None
         self._load()
@@ -105,13 +109,18 @@ class App:
 
     # What it does
 
-    async def call(self, call: "ToolCall", allowed: Collection[str] | None = None) -> "ToolResult":
+    async def call(
+        self, call: "ToolCall", allowed: Collection[str] | None = None, progress: "Progress | None" = None
+    ) -> "ToolResult":
         """Run one tool."""
-        return await self.executor.execute(call, allowed)
+        return await self.executor.execute(call, allowed, progress)
 
     def reload(self) -> None:
         """Read the config and all tools again. A config that can't be used raises, and the old one stays in force."""
         self.config = load_config(self.config.path)
+        self.close()
+        for part in ("executor", "stats"):  # they hold settings of the old config; calls under way keep theirs
+            self.__dict__.pop(part, None)
         self._load(again=True)
 
     def close(self) -> None:
@@ -150,7 +159,7 @@ class App:
 
     def settings(self, pack: str) -> Mapping[str, Any]:
         """A pack's settings; `fs` has a section of its own in the config, and must not show our secrets to a model."""
-        own = self.config.settings.get(pack, {})
+        own = self._settings.get(pack, NONE)
         if pack != "fs":
             return own
         private = [str(self.config.secrets.file)] if self.config.secrets.file else []
@@ -191,16 +200,18 @@ class App:
         return [*self.config.packs, *([beside] if beside.is_dir() and beside not in self.config.packs else [])]
 
     def _pointless_settings(self) -> list[Mistake]:
-        """Settings for packs that are not there: most likely a typo."""
-        from_here = str(self.config.path)
-        known = {*self.registry.packs()}
+        """Settings that nothing reads: for packs that are not there, most likely a typo, or in the wrong place."""
+        file, known = str(self.config.path), self.registry.packs()
+        wrong = {name: "no pack has this name" for name in self.config.settings if name not in known}
+        if "roots" in self.config.settings.get("fs", {}):
+            wrong["fs.roots"] = "the folders of fs have a key of their own: fs: {roots: […]}"
         return [
-            Mistake(message="no pack has this name", file=from_here, key=f"settings.{name}", severity="warning")
-            for name in self.config.settings
-            if name not in known
+            Mistake(message=message, file=file, key=f"settings.{name}", severity="warning")
+            for name, message in wrong.items()
         ]
 
     def _load(self, again: bool = False) -> None:
+        self._settings = {pack: freeze(own) for pack, own in self.config.settings.items()}  # packs can't change them
         packs = PackSource(self._pack_paths(), fresh=again).load()
         functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
         declared = DeclaredTools(self.config.tools, functions, self._internals()).load()

@@ -12,7 +12,7 @@ from onetool.formats import PROVIDERS, ProviderNames
 
 PATTERNS = {provider: re.compile(r"[A-Za-z0-9_-]{1,64}") for provider in PROVIDERS} | {
     "gemini": re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}"),
-    "mcp": re.compile(r"[A-Za-z0-9_.-]{1,64}"),
+    "mcp": re.compile(r"[A-Za-z0-9_-]{1,64}"),
 }
 
 # Few characters, so that spellings meet; and long names that differ only behind the cut.
@@ -77,8 +77,8 @@ def test_a_name_taken_by_a_spelling_with_hash_is_avoided_too(names: list[str]) -
         ("gemini", "12306-mcp.tickets", "_12306-mcp__tickets"),
         ("gemini", "-x", "_-x"),
         ("openai", "12306-mcp.tickets", "12306-mcp__tickets"),
-        ("mcp", "time.now", "time.now"),
-        ("mcp", "Ant Design.list", "Ant_Design.list"),
+        ("mcp", "time.now", "time__now"),
+        ("mcp", "Ant Design.list", "Ant_Design__list"),
     ],
 )
 def test_plain_spellings(provider: str, name: str, spelling: str) -> None:

@@ -42,7 +42,7 @@ def test_anthropic_shape() -> None:
 
 
 def test_mcp_shape() -> None:
-    assert only("mcp") == {"name": "weather.now", "description": "The weather", "inputSchema": PARAMETERS}
+    assert only("mcp") == {"name": "weather__now", "description": "The weather", "inputSchema": PARAMETERS}
 
 
 def test_mcp_tells_the_output_and_how_the_tool_behaves() -> None:
@@ -80,8 +80,8 @@ def test_merge_changes_nothing_for_the_others() -> None:
 @pytest.mark.parametrize(
     ("allowed", "names"),
     [
-        (None, ["weather.now", "clock", "notes.list"]),
-        (["notes.list", "weather.now"], ["weather.now", "notes.list"]),
+        (None, ["weather__now", "clock", "notes__list"]),
+        (["notes.list", "weather.now"], ["weather__now", "notes__list"]),
         (["clock", "unknown"], ["clock"]),
         ([], []),
     ],

@@ -58,6 +58,6 @@ class _Filler:
         file = (
             f"add it to {secrets.file}" if secrets.file else "name a file with `secrets: secrets.yaml` and add it there"
         )
-        hint = f"set the environment variable {name}, or {file}"
+        hint = f"run: onetool auth set {name}; or set the environment variable {name}, or {file}"
         near = did_you_mean(name, secrets.names())
         self.findings.error(node, f"the secret {name} is not set", f"{near} Else {hint}" if near else hint)

@@ -21,6 +21,14 @@ tools:
 # The folders that fs.read_file and fs.list_dir may see, relative to where you start OneTool.
 #fs: {roots: [.]}
 
+# A file of secrets beside this one (chmod 600), for ${NAME} above and below. The environment is asked after it.
+#secrets: secrets.yaml
+
+# Counts of calls, kept on this machine.
+#stats: {enabled: true, retention_days: 90}
+
+# From here on: understood and checked, but for parts that are still to come. `onetool check` tells when one is set.
+
 # What agents see: run (one tool that runs code), search (find and call), or direct (every tool by itself).
 #menu: run
 
@@ -42,9 +50,6 @@ tools:
 #    params: {topic: {type: string, description: What to say}, count: {type: integer, default: 5}}
 #    body: "[tools.echo(message='{{ topic }}') for _ in range({{ count }})]"
 
-# A file of secrets beside this one (chmod 600), for ${NAME} above and below. The environment is asked after it.
-#secrets: secrets.yaml
-
 # Instructions for packs, and files where ot.notify writes.
 #prompts: prompts.yaml
 #topics: [{pattern: "notes*", file: notes.yaml}]
@@ -55,9 +60,6 @@ tools:
 # Limits of the code in `run`, and of the results that are kept behind a handle.
 #run: {timeout_s: 30, memory_mb: 256, max_calls: 1000, max_output_bytes: 1048576, typecheck: false}
 #results: {inline_bytes: 16384, ttl_s: 3600, max_total_mb: 512}
-
-# Counts of calls, kept on this machine.
-#stats: {enabled: true, retention_days: 90}
 
 # The model of `onetool ask`: openai, ollama, gemini or anthropic. Keys: onetool auth set openai
 #ask: {provider: openai, model: gpt-x, base_url: "http://127.0.0.1:8000/v1", max_steps: 8}

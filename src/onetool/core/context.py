@@ -52,6 +52,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     deadline: float = float("inf")  # … and until when that is, on the clock of time.monotonic
     allowed: Collection[str] | None = None
     progress: Progress | None = None
+    loop: Any = None  # the event loop that async tools of this chain of calls run on
 
 
 current_call: ContextVar[CallContext | None] = ContextVar("onetool_current_call", default=None)

@@ -67,7 +67,9 @@ def from_definition(definition: Any, builtins: Handlers, internals: Handlers) ->
     implementation = fields.get("implementation")
     if isinstance(implementation, Mapping) and cast(Mapping[str, Any], implementation).get("type") == "http":
         raise DefinitionError(HTTP_NOT_YET, tool=name, hint="HTTP tools will live in bundles, not in the config")
-    faults = [*_faults(fields), *_implementation_faults(implementation)]
+    faults = _faults(fields)
+    if "implementation" in fields:
+        faults += _implementation_faults(implementation)
     if faults:
         raise DefinitionError("; ".join([*faults, *_faults_inside(fields)]), tool=name)
     handler = handler_for(cast(Mapping[str, Any], implementation), {"builtin": builtins, "internal": internals}, name)
@@ -146,8 +148,6 @@ def _option_faults(fields: Mapping[str, Any]) -> list[str]:
 
 
 def _implementation_faults(implementation: Any) -> list[str]:
-    if implementation is None:
-        return []  # told already as missing
     if not isinstance(implementation, Mapping):
         return [f"implementation: expected a mapping with a type, got {_kind(implementation)}"]
     fields = cast(Mapping[str, Any], implementation)

@@ -13,6 +13,7 @@ from traceback import format_exception
 from typing import Any, Protocol, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from onetool.core.call import Code, ToolCall, ToolError, ToolResult
 from onetool.core.context import CallContext, Environment, Progress, current_call
@@ -21,12 +22,14 @@ from onetool.core.event import CallEvent, Recorder
 from onetool.core.failure import place_of, text_of, words_for
 from onetool.core.nearest import nearest
 from onetool.core.running import Outcome, Runner
+from onetool.core.schema import MOST_PROBLEMS
 from onetool.core.secrecy import secret_values, without
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 
 DEFAULT_TIMEOUT = 8.0
 DEEPEST = 16  # tools that call each other
+MISSING = (ImportError, FileNotFoundError)  # what a library or command that is not there looks like
 LONGEST_TIMEOUT = 10.0**9  # seconds; what loops and threads can count
 
 log = logging.getLogger("onetool.executor")
@@ -76,7 +79,7 @@ class Executor:
 
         `allowed` is this caller's allow-list, where it has one of its own; `progress` is told how far the tool is.
         """
-        course = self._course(call, allowed, progress)
+        course = self._course(call, allowed, progress, asyncio.get_running_loop())
         try:
             course.send(await self._runner.run(next(course)))
         except StopIteration as end:
@@ -89,7 +92,8 @@ class Executor:
 
     def execute_blocking(self, call: ToolCall, allowed: Collection[str] | None = None) -> ToolResult:
         """The same for a caller that is not async: a tool in a thread that calls another one."""
-        course = self._course(call, allowed, None)
+        outer = current_call.get()
+        course = self._course(call, allowed, None, outer.loop if outer else None)
         try:
             course.send(self._runner.run_blocking(next(course)))
         except StopIteration as end:
@@ -97,7 +101,11 @@ class Executor:
         raise AssertionError("a course has one stop")
 
     def _course(
-        self, call: ToolCall, allowed: Collection[str] | None, progress: Progress | None
+        self,
+        call: ToolCall,
+        allowed: Collection[str] | None,
+        progress: Progress | None,
+        loop: asyncio.AbstractEventLoop | None,
     ) -> Generator[CallContext, Outcome, ToolResult]:
         """The way of a call, written once: it stops where the handler is to be run, and goes on with the outcome."""
         spec = self._registry.get(call.name)
@@ -106,7 +114,7 @@ class Executor:
         started = perf_counter()
         data, error = None, None
         try:
-            context = self._context(call, spec, allowed, progress)
+            context = replace(self._context(call, spec, allowed, progress), loop=loop)
             self._validate(call, context.spec)
             value, raised = yield context
             data = self._accepted(context, value, raised)
@@ -130,7 +138,10 @@ class Executor:
         seconds = next(t for t in (call.timeout, permitted.timeout, self._timeout) if t is not None)
         if not is_seconds(seconds):
             raise _Fails("invalid_args", f"timeout: expected a number of seconds above 0, got {seconds!r:.40}")
-        deadline = monotonic() + min(seconds, LONGEST_TIMEOUT)
+        now = monotonic()
+        if outer and outer.deadline <= now:
+            raise _Fails("execution_error", f"the time of {outer.call.name}, which calls it, is up", reason="timeout")
+        deadline = now + min(seconds, LONGEST_TIMEOUT)
         return CallContext(
             spec=permitted,
             call=call,
@@ -159,11 +170,12 @@ class Executor:
 
     def _validate(self, call: ToolCall, spec: ToolSpec) -> None:
         try:
+            _ = spec.output  # so that a bad one is told before anything has run
             problems = spec.arguments.check(call.args)
         except SchemaError as error:
             raise _Fails("execution_error", f"{spec.name} has an unusable schema: {error}") from None
         if problems:
-            listed = "; ".join(map(str, problems))
+            listed = "; ".join(map(str, problems)) + ("; and more" if len(problems) == MOST_PROBLEMS else "")
             message = f"Invalid arguments for {spec.name}: {listed}"
             raise _Fails("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
 
@@ -193,7 +205,8 @@ class Executor:
         if isinstance(error, ToolFailure):
             message = text_of(error) or "it failed"
             return _Fails("execution_error", message, reason=_text(error.reason), hints=_texts(error.hints))
-        return _Fails("execution_error", words_for(error), hints=place_of(error))
+        installs = tuple(need.install for need in spec.requires if need.install and isinstance(error, MISSING))
+        return _Fails("execution_error", words_for(error), hints=(*installs, *place_of(error)))
 
     def _cleaned(self, error: ToolError, call: ToolCall, spec: ToolSpec | None) -> ToolError:
         """An error without secrets, in every text of it."""

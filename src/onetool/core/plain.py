@@ -4,6 +4,7 @@ A value looks the same to every reader, whether the tool ran in this process or 
 bytes become base64, dataclasses, enums, sets and models become what JSON has for them.
 """
 
+from inspect import iscoroutine
 from os import PathLike, fspath
 from typing import Any
 
@@ -27,6 +28,9 @@ def plain(value: Any) -> Any:
 
 def _form(value: Any) -> Any:
     """What the encoder does not know: subclasses of plain types, paths, and models that can dump themselves."""
+    if iscoroutine(value):
+        value.close()
+        raise TypeError("something that was not awaited: write `await` before the call")
     for plain_type in _PLAIN:
         if isinstance(value, plain_type):
             return plain_type(value)

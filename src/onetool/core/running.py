@@ -16,6 +16,8 @@ from onetool.core.failure import words_for
 from onetool.core.plain import plain
 from onetool.core.threads import Threads
 
+GRACE = 0.5  # seconds beyond its deadline that a loop gets to tell that it is over
+
 Outcome = tuple[Any, BaseException | None]
 """The value, or what was raised instead."""
 
@@ -25,12 +27,11 @@ class Runner:
 
     def __init__(self) -> None:
         self._threads = Threads()
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._left_behind: set[asyncio.Task[Any]] = set()  # a task that nobody holds may vanish in mid-flight
 
     async def run(self, context: CallContext) -> Outcome:
         """Run the handler and wait for it until the deadline."""
-        self._loop = loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         if loop.get_task_factory() is None:
             loop.set_task_factory(_contained_task)
         task = loop.create_task(self._invoke(context))
@@ -50,7 +51,7 @@ class Runner:
     def run_blocking(self, context: CallContext) -> Outcome:
         """The same for a caller in a thread of its own, which has nothing better to do than to wait."""
         if context.spec.is_async:
-            return self._on_the_loop(self.run(context))
+            return _on_the_loop(self.run(context), context)
         inside = copy_context()
         inside.run(current_call.set, context)
         try:
@@ -60,13 +61,7 @@ class Runner:
             return (None, error) if monotonic() < context.deadline else _too_late(context)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an outcome
             return None, error
-        return self._on_the_loop(_awaited(value, context)) if isawaitable(value) else (value, None)
-
-    def _on_the_loop(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
-        """Async handlers belong on the loop that the others run on: what they share with each other lives there."""
-        if self._loop is None or not self._loop.is_running():
-            return asyncio.run(work)
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return _on_the_loop(_awaited(value, context), context) if isawaitable(value) else (value, None)
 
     async def _invoke(self, context: CallContext) -> Outcome:
         """Run the handler with the call as its context. Everything that it raises is caught: the process lives."""
@@ -92,6 +87,18 @@ def _handler(context: CallContext) -> Any:
     if context.spec.handler is None:
         raise ToolFailure(f"{context.spec.name} has no handler: it can be described but not run")
     return context.spec.handler
+
+
+def _on_the_loop(work: Coroutine[Any, Any, Outcome], context: CallContext) -> Outcome:
+    """Async handlers belong on the loop of the call that began it all: what they share with each other lives there."""
+    if context.loop is None or not context.loop.is_running():
+        return asyncio.run(work)
+    future = asyncio.run_coroutine_threadsafe(work, context.loop)
+    try:
+        return future.result(context.deadline - monotonic() + GRACE)
+    except BaseException as error:  # noqa: BLE001 - the loop may end, or be blocked, while we wait
+        future.cancel()
+        return _too_late(context) if monotonic() >= context.deadline else (None, error)
 
 
 def _plain_handler(context: CallContext) -> Callable[..., Any]:

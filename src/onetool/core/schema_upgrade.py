@@ -44,4 +44,6 @@ def _dependencies(schema: dict[str, Any]) -> None:
     del schema["dependencies"]
     for name, needs in cast(Mapping[str, Any], found).items():
         keyword = "dependentRequired" if isinstance(needs, list | tuple) else "dependentSchemas"
-        schema[keyword] = {**schema.get(keyword, {}), name: upgrade(needs)}
+        before = schema.get(keyword)
+        if before is None or isinstance(before, Mapping):  # else it is wrong, and the compiler says so
+            schema[keyword] = {**cast(Mapping[str, Any], before or {}), name: upgrade(needs)}

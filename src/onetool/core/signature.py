@@ -14,14 +14,26 @@ def signature(spec: ToolSpec) -> str:
     properties = cast(Mapping[str, Any], spec.input_schema.get("properties") or {})
     required = cast(list[str], spec.input_schema.get("required") or [])
     order = [name for name in properties if name in required] + [name for name in properties if name not in required]
-    parts = [_parameter(name, properties[name], name in required) for name in order]
-    returns = f" -> {type_name(spec.output_schema)}" if spec.output_schema else ""
+    parts = [_parameter(name, _resolved(properties[name], spec.input_schema), name in required) for name in order]
+    if spec.input_schema.get("additionalProperties"):
+        parts.append("**more")
+    returns = f" -> {type_name(_resolved(spec.output_schema, spec.output_schema))}" if spec.output_schema else ""
     return f"{spec.name}({', '.join(parts)}){returns}"
 
 
 def _parameter(name: str, schema: Any, required: bool) -> str:
     text = f"{name}: {type_name(schema)}"
     return text if required else f"{text} = {_default(schema)}"
+
+
+def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
+    """What a reference to a definition says, so that an array is not called an object."""
+    ref = cast(Mapping[str, Any], schema).get("$ref") if isinstance(schema, Mapping) else None
+    if not isinstance(ref, str) or not ref.startswith("#/$defs/"):
+        return schema
+    found = cast(Mapping[str, Any], root.get("$defs") or {}).get(ref.removeprefix("#/$defs/"))
+    beside = {key: value for key, value in cast(Mapping[str, Any], schema).items() if key != "$ref"}
+    return {**cast(Mapping[str, Any], found), **beside} if isinstance(found, Mapping) else schema
 
 
 def _default(schema: Any) -> str:

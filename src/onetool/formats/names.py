@@ -59,7 +59,7 @@ class ProviderNames:
 
     def _spell(self, name: str, turn: int) -> str:
         """The plain spelling at turn 0, then one with a hash of the whole real name."""
-        safe = self._form.dot.join(_ODD.sub("_", part) for part in name.split("."))
+        safe = "__".join(_ODD.sub("_", part) for part in name.split("."))
         if self._form.letter_first and not _GOOD_START.match(safe):
             safe = "_" + safe
         if turn == 0:

@@ -21,7 +21,6 @@ class Provider(NamedTuple):
 
     shape: Callable[[ToolSpec, str], Tool]
     merged: Callable[[list[Tool]], list[Tool]] | None = None
-    dot: str = "__"  # what stands for a dot in a name
     letter_first: bool = False  # names must start with a letter or an underscore
 
 
@@ -87,7 +86,6 @@ PROVIDERS: dict[str, Provider] = {
     "ollama": Provider(_function),
     "gemini": Provider(_gemini, merged=_gemini_merged, letter_first=True),
     "anthropic": Provider(_anthropic),
-    # MCP allows dots (the specification's own example is `admin.tools.list`), so names stay as people know them. It
-    # allows 128 characters too, but a client hands the name on to a model whose API may stop at 64.
-    "mcp": Provider(_mcp, dot="."),
+    # MCP itself allows dots, but its clients hand the names on to models whose APIs do not.
+    "mcp": Provider(_mcp),
 }

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from onetool.core.context import current_call
 from onetool.core.errors import ToolFailure
-from onetool.core.failure import words_for
+from onetool.core.failure import text_of, words_for
 from onetool.core.plain import plain
+from onetool.sdk.calls import Method, on_a_loop
 from onetool.sdk.context import report_progress
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ def _told_apart(pairs: list[Pair]) -> list[Pair]:
 
 
 def _is_async(func: Callable[..., Any]) -> bool:
+    if isinstance(func, Method):  # a tool of another pack is awaited on a loop, and just returns elsewhere
+        return on_a_loop()
     return iscoroutinefunction(func) or iscoroutinefunction(getattr(func, "__call__", None))  # noqa: B004
 
 
@@ -318,4 +321,4 @@ def _body(value: Any, error: BaseException | None) -> str:
 
 def _words(error: BaseException) -> str:
     """A failure on purpose speaks for itself; of any other the type is worth knowing."""
-    return (str(error) if isinstance(error, ToolFailure) else "") or words_for(error)
+    return (text_of(error) if isinstance(error, ToolFailure) else "") or words_for(error)

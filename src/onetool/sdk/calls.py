@@ -19,7 +19,7 @@ def get_pack(name: str) -> "Pack | None":
     return None if tools is None else Pack(name, tools)
 
 
-def call_tool(name: str, **kwargs: Any) -> Any:
+def call_tool(name: str, /, **kwargs: Any) -> Any:
     """Call a tool by its full name and get its value; a tool that fails raises ToolFailure with its message.
 
     ValueError when there is no such pack, or no such tool in it.
@@ -62,7 +62,7 @@ class Method:
         self.__name__ = spec.name
         self.__doc__ = spec.description
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return _call(self._spec, _by_name(self._spec, args, kwargs))
 
     def __repr__(self) -> str:
@@ -75,7 +75,7 @@ def _call(spec: ToolSpec, args: dict[str, Any]) -> Any:
     context = _context()
     call = ToolCall(f"{context.call.id}/{spec.name}", spec.name, args, f"tool:{context.spec.name}")
     calls = _environment().calls
-    if _on_a_loop():
+    if on_a_loop():
         return _value_later(calls.execute(call))
     return _value(calls.execute_blocking(call))
 
@@ -90,7 +90,7 @@ def _value(result: ToolResult) -> Any:
     return result.data
 
 
-def _on_a_loop() -> bool:
+def on_a_loop() -> bool:
     from asyncio import _get_running_loop  # the public one raises, which costs more than the rest of this
 
     return _get_running_loop() is not None

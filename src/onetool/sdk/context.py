@@ -26,5 +26,8 @@ def get_secret(name: str) -> str | None:
 def report_progress(done: float, total: float | None = None, message: str | None = None) -> None:
     """Tell whoever called the running tool how far it has come. Without a listener nothing happens."""
     context = current_call.get()
-    if context is not None and context.progress is not None:
-        context.progress(done, total, message)
+    if context is None or context.progress is None:
+        return
+    if message is not None and context.environment is not None:
+        message = context.environment.redact(message)
+    context.progress(done, total, message)

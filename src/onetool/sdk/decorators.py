@@ -1,6 +1,6 @@
 """`@tool(...)`: what type hints and a docstring can't say of a function."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -33,8 +33,8 @@ def tool(
     read_only: bool = False,
     hidden: bool = False,
     timeout: float | None = None,
-    tags: Iterable[str] = (),
-    examples: Iterable[str] = (),
+    tags: Sequence[str] = (),
+    examples: Sequence[str] = (),
 ) -> Any:
     """Mark a function of a pack: `@tool(pure=True, timeout=30)`. The function itself stays as it is.
 
@@ -50,6 +50,9 @@ def tool(
     """
     if timeout is not None and not timeout > 0:
         raise ValueError(f"timeout: expected a number of seconds above 0, got {timeout}")
+    for words, told in ((tags, "tags"), (examples, "examples")):
+        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+            raise TypeError(f"{told}: expected a list of texts, got {words!r}")
     marks = Marks(
         name=name,
         pure=pure,

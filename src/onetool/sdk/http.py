@@ -8,6 +8,7 @@ from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Protocol, overload
 
+from onetool.core.failure import text_of
 from onetool.sdk.context import get_secret
 from onetool.sdk.spans import redacted
 
@@ -40,7 +41,10 @@ def safe_request(client: Any, method: str, url: str, **kw: Any) -> Reply | Await
     `HTTP error (404): …` with the first 200 characters of the body, or `Request failed: …` for everything that kept
     the answer from arriving or from being read. `kw` goes to the client: `params`, `json`, `headers`, `timeout` …
     """
-    request = getattr(client, "request", None)
+    try:
+        request = getattr(client, "request", None)
+    except Exception as error:  # noqa: BLE001 - whatever a client does, an answer is what comes of it
+        return _failure(error)
     send = partial(request or _no_client, method, url, **kw)
     return _later(send) if iscoroutinefunction(request) else _now(send)
 
@@ -60,6 +64,8 @@ def api_headers(secret_name: str, header_name: str = "Authorization", prefix: st
             f"The secret {secret_name} can't be sent in a header: it has a line break, a control character or a "
             "letter that is not ASCII. Is there a line break at its end?"
         )
+    if not (header_name.isascii() and header_name.replace("-", "").replace("_", "").isalnum()):
+        raise ValueError(f"{header_name!r} can't be the name of a header")
     return {header_name: value}
 
 
@@ -105,7 +111,7 @@ def _data(response: Any) -> Any:
 
 
 def _failure(error: Exception) -> Reply:
-    return False, f"Request failed: {str(error) or type(error).__name__}"
+    return False, f"Request failed: {text_of(error) or type(error).__name__}"
 
 
 def _no_client(*_: Any, **__: Any) -> Any:

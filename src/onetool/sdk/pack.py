@@ -31,7 +31,7 @@ def tools_of(module: ModuleType) -> Catalogue:
     for name, function in _functions(module):
         try:
             tools.append(_tool(name, function, pack))
-        except Exception as error:  # noqa: BLE001 - hints and docstrings are anyone's, and spoil their own tool alone
+        except BaseException as error:  # noqa: BLE001 - hints and docstrings are anyone's, and spoil their own tool alone
             mistakes.append(_mistake(f"{pack}.{name}", function, error))
     return Catalogue(tools=tuple(tools), mistakes=tuple(mistakes))
 
@@ -53,7 +53,7 @@ def _functions(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
             yield name, value
 
 
-def _mistake(tool: str, function: FunctionType, error: Exception) -> Mistake:
+def _mistake(tool: str, function: FunctionType, error: BaseException) -> Mistake:
     file, _, line = _place(function).rpartition(":")
     return Mistake(message=words_for(error), file=file, line=int(line), key=tool)
 

@@ -57,6 +57,7 @@ def requires_cli(
     `version_flag` is how to ask the command for its version; it is `--version` where only a minimum is given. The
     function itself stays as it is.
     """
+    _must_be_text(name, "requires_cli")
     if minimum is not None and version_flag is None:
         version_flag = "--version"
     return _recorder(
@@ -64,8 +65,14 @@ def requires_cli(
     )
 
 
+def _must_be_text(name: Any, decorator: str) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f'write what it needs: @{decorator}("…")')
+
+
 def requires_lib(name: str, *, minimum: str | None = None, install: str | None = None) -> Callable[[F], F]:
     """The tool needs a Python library, by the name that is imported or by that of its distribution."""
+    _must_be_text(name, "requires_lib")
     return _recorder(Requirement(kind="lib", name=name, minimum=_valid(minimum), install=install))
 
 

@@ -19,6 +19,7 @@ from onetool.core.call import ToolCall, ToolResult
 from onetool.core.context import CallContext, Progress, current_call
 from onetool.core.errors import DefinitionError, ToolFailure
 from onetool.core.executor import Executor
+from onetool.core.frozen import freeze
 from onetool.core.registry import Registry, Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.sdk.pack import pack_name, tools_of
@@ -37,7 +38,7 @@ class Tools:
                 raise DefinitionError("; ".join(map(str, found.mistakes)))
             for spec in found.tools:
                 self._registry.register(spec)
-        self._settings = settings
+        self._settings = freeze(settings)
         self._secrets = secrets
         self.calls = Executor(self._registry, environment=self)
         self.progress: list[tuple[float, float | None, str | None]] = []
@@ -53,7 +54,11 @@ class Tools:
         """Call a tool; the whole result, also when it failed."""
         import asyncio
 
-        return asyncio.run(self.result_async(name, **args))
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.result_async(name, **args))
+        raise RuntimeError("in an async test, write: await tools.result_async(…)")
 
     async def result_async(self, name: str, /, **args: Any) -> ToolResult:
         """The same for tests that are async themselves."""
@@ -91,6 +96,9 @@ def packs(
     Secrets come from here alone, never from the environment of whoever runs the tests. Functions that are called
     directly inside of the block see the settings of the first pack.
     """
+    for module in modules:
+        if not isinstance(module, ModuleType):  # pyright: ignore[reportUnnecessaryIsInstance] - a name is a likely slip
+            raise TypeError(f"packs() takes modules, got {module!r}: import it first")
     tools = Tools(modules, settings or {}, secrets or {})
     token = current_call.set(_as_if_called(modules, tools, tools._note))  # pyright: ignore[reportPrivateUsage]
     try:

@@ -95,14 +95,14 @@ def _is_busy(error: Exception) -> bool:
 
 
 def _measure(database: sqlite3.Connection, tool: str | None) -> tuple[int, int, float | None, float | None]:
-    those = "(?1 IS NULL OR tool = ?1)"
+    those = "(:tool IS NULL OR tool = :tool)"
     calls, good, last = database.execute(
         f"SELECT count(*), coalesce(sum(ok), 0), max(at) FROM calls WHERE {those}",  # noqa: S608 - no input in it
-        (tool,),
+        {"tool": tool},
     ).fetchone()
     middle = database.execute(
-        f"SELECT duration_ms FROM calls WHERE {those} ORDER BY duration_ms LIMIT 1 OFFSET ?2",  # noqa: S608
-        (tool, calls // 2),
+        f"SELECT duration_ms FROM calls WHERE {those} ORDER BY duration_ms LIMIT 1 OFFSET :half",  # noqa: S608
+        {"tool": tool, "half": calls // 2},
     ).fetchone()
     return calls, good, middle and middle[0], last
 

@@ -5,13 +5,14 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from onetool.core.event import CallEvent, Recorder
 
 log = logging.getLogger("onetool")
 calls = logging.getLogger("onetool.call")
 
+LONGEST = 500  # characters of an argument that a log line shows
 LEVELS = ("debug", "info", "warning", "error")
 # What a record always has; everything beyond it was given by `extra=` and belongs into the line.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -38,13 +39,18 @@ def call_log(redact: "Callable[[Any], Any]") -> "Recorder":
             "source": event.call.source,
             "ok": event.ok,
             "duration_ms": event.duration_ms,
-            "call_args": redact(event.shown_args()),
+            "call_args": _in_short(redact(event.shown_args())),
         }
         if event.error is not None:
             fields |= {"code": event.error.code, "reason": event.error.reason, "error": event.error.message}
         calls.info(event.tool, extra=fields)
 
     return record
+
+
+def _in_short(args: "Mapping[str, Any]") -> dict[str, Any]:
+    """Arguments for a log line: what is long is cut."""
+    return {name: text[:LONGEST] + "…" if len(text := repr(value)) > LONGEST else value for name, value in args.items()}
 
 
 class JsonFormatter(logging.Formatter):

@@ -264,6 +264,16 @@ def test_a_working_folder_that_is_gone(tmp_path):
     assert "bug in OneTool" not in done.stderr
 
 
+def test_the_allow_list_holds_for_search_and_export(tmp_path):
+    found = cli("tools", "search", "file", "--tool-allow", "fs.list_dir", cwd=tmp_path)
+    assert [tool["name"] for tool in json.loads(found.stdout)] == ["fs.list_dir"]
+    exported = cli(
+        "tools", "export", "--provider", "gemini", "--merge", "--tool-allow", "time.now,shell.pwd", cwd=tmp_path
+    )
+    (merged,) = json.loads(exported.stdout)
+    assert [one["name"] for one in merged["functionDeclarations"]] == ["time__now", "shell__pwd"]
+
+
 def test_the_exported_name_does_not_depend_on_the_allow_list(tmp_path):
     tools = [definition("a.b"), definition("a__b")]
     (tmp_path / "onetool.yaml").write_text(json.dumps({"tools": tools}))
@@ -277,7 +287,14 @@ def test_ctrl_c_ends_the_command_without_a_traceback(tmp_path):
     (tmp_path / "slow.py").write_text("import time\ndef wait():\n    print('begun', flush=True)\n    time.sleep(60)\n")
     (tmp_path / "onetool.yaml").write_text("packs: [slow.py]\n")
     command = [sys.executable, "-m", "onetool", "--config", "onetool.yaml", "tools", "invoke", "slow.wait"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # the tests may run where it is ignored
+    )
     assert process.stderr.readline() == "begun\n"
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=10)

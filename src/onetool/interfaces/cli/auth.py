@@ -38,7 +38,15 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool) -> None:
     secret, file = _secret_name(name), _file(ctx)
     value = _value(secret)
     if in_keyring:
-        _keyring().set_password(KEYRING_SERVICE, secret, value)
+        try:
+            _keyring().set_password(KEYRING_SERVICE, secret, value)
+        except click.ClickException:
+            raise
+        except Exception as error:
+            message = (
+                f"the system's keyring did not take it ({type(error).__name__}); leave out --keyring to use the file."
+            )
+            raise click.ClickException(message) from None
         click.echo(f"{secret} is kept in the system's keyring.", err=True)
         return
     try:

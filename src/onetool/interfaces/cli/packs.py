@@ -1,5 +1,6 @@
 """`onetool packs …`: begin a pack, and check one before anybody runs it."""
 
+from keyword import iskeyword
 from pathlib import Path
 
 import click
@@ -8,6 +9,7 @@ import msgspec
 from onetool.interfaces.cli.mistakes import print_mistakes
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import print_json, wants_json
+from onetool.sources.packs.builtin import BUILTIN
 
 
 @click.group(no_args_is_help=True)
@@ -23,8 +25,11 @@ def new(name: str, folder: Path | None) -> None:
     """Write a pack with one tool, and a test for it."""
     from onetool.interfaces.cli.pack_template import pack_files
 
-    if not name.isidentifier() or name.startswith("_"):
+    if not name.isidentifier() or iskeyword(name) or name.startswith(("_", "test_")):
         raise click.BadParameter(f"{name!r} can't be a pack's name; take a word like weather.")
+    if name in BUILTIN:
+        raise click.BadParameter(f"{name!r} is the name of a pack that comes with OneTool.")
+    elsewhere = folder is not None
     folder = folder or Path(".onetool") / "packs"
     files = {folder / file: text for file, text in pack_files(name).items()}
     for file in files:
@@ -38,6 +43,8 @@ def new(name: str, folder: Path | None) -> None:
         raise click.ClickException(f"can't write into {folder}: {error.strerror}.") from None
     pack, test = files
     click.echo(f"Wrote {pack} and {test}. Try:")
+    if elsewhere:
+        click.echo(f"  packs: [{folder.absolute()}]   in the config, so that it is found")
     click.echo(f'  onetool tools invoke {name}.greet --args \'{{"name": "Ann"}}\'')
     click.echo(f"  onetool packs check {pack}\n  pytest {test}")
 

@@ -138,4 +138,6 @@ def _passes(test: Test, value: Any, limit: Any) -> bool:
     try:
         return value is None or test(value, limit)
     except (TypeError, AttributeError):
-        return True  # as in JSON Schema: a rule says nothing of values of another kind
+        # As in JSON Schema: a rule says nothing of values of another kind. But two times, one with a zone and one
+        # without, are of one kind and can't be compared: that would let everything through.
+        return type(value) is not type(limit)

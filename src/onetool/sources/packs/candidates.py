@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 GROUP = "onetool.packs"
+LONGEST_FILE = 1024 * 1024
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +37,7 @@ def _inside(folder: Path) -> list[Path]:
         for path in folder.iterdir()
         if path.name[0] not in "._"
         and not path.stem.startswith("test_")
-        and (path.suffix == ".py" or (path / "__init__.py").exists())
+        and ((path.suffix == ".py" and path.is_file()) or (path / "__init__.py").is_file())
     )
 
 
@@ -46,15 +47,11 @@ def installed() -> Iterator[Candidate]:
     Not by importlib.metadata, whose import alone takes longer than all of our start: only files that name our group
     are parsed.
     """
-    seen: set[str] = set()
-    for folder in sys.path:
+    for folder in dict.fromkeys(os.path.realpath(folder) for folder in sys.path):
         for file in _entry_point_files(folder):
+            origin = os.path.basename(os.path.dirname(file))
             for name, module in _entries(file):
-                if name not in seen:  # the first on the path wins, as for any import
-                    seen.add(name)
-                    yield Candidate(
-                        name=name, origin=f"{os.path.basename(os.path.dirname(file))}: {module}", module=module
-                    )
+                yield Candidate(name=name, origin=f"{origin}: {module}", module=module)
 
 
 def _entry_point_files(folder: str) -> Iterator[str]:
@@ -71,15 +68,17 @@ def _entry_point_files(folder: str) -> Iterator[str]:
 
 def _entries(file: str) -> list[tuple[str, str]]:
     try:
+        if not os.path.isfile(file):  # a pipe would keep us waiting
+            return []
         with open(file, "rb") as stream:
-            text = stream.read()
+            text = stream.read(LONGEST_FILE)
     except OSError:
         return []
     if GROUP.encode() not in text:
         return []
     from configparser import ConfigParser, Error
 
-    parser = ConfigParser(delimiters=("=",), interpolation=None)
+    parser = ConfigParser(delimiters=("=",), interpolation=None, default_section="\0")
     parser.optionxform = str  # pyright: ignore[reportAttributeAccessIssue] - names are case-sensitive
     try:
         parser.read_string(text.decode())

@@ -1,13 +1,13 @@
 """What is wrong with a pack, told before anybody runs it: what would fail, and what a model could not understand."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from onetool.core.errors import Mistake
-from onetool.core.registry import Snapshot
+from onetool.core.registry import Snapshot, duplicate
 from onetool.core.spec import ToolSpec
 from onetool.sdk.pack import pack_name, tools_of
 from onetool.sources.packs.candidates import Candidate, in_paths
@@ -33,6 +33,10 @@ def _check(candidate: Candidate, known: Snapshot) -> Iterator[Mistake]:
     if not found.tools and not found.mistakes:
         yield Mistake(message="it has no tools: no public function", file=candidate.origin, key=name)
     yield from _clashes(name, candidate, known)
+    yield from _twice(found.tools)
+    if not name.isidentifier():
+        message = f"the pack name {name!r} can't be written in code as it is"
+        yield Mistake(message=message, file=candidate.origin, key=name, hint="take a word", severity="warning")
     for spec in found.tools:
         yield from _check_tool(spec, _function(module, spec))
 
@@ -44,6 +48,16 @@ def _clashes(name: str, candidate: Candidate, known: Snapshot) -> Iterator[Mista
     if others:
         message = f"the pack name {name!r} is taken by {', '.join(sorted(others))}"
         yield Mistake(message=message, file=candidate.origin, key=name, hint='choose another with pack = "…"')
+
+
+def _twice(tools: Iterable[ToolSpec]) -> Iterator[Mistake]:
+    """Two tools of one name: the second would be refused."""
+    first: dict[str, ToolSpec] = {}
+    for spec in tools:
+        if spec.name in first:
+            file, _, line = (spec.defined_in or "").rpartition(":")
+            yield Mistake(message=duplicate(first[spec.name], spec), file=file, line=int(line), key=spec.name)
+        first.setdefault(spec.name, spec)
 
 
 def _check_tool(spec: ToolSpec, function: Callable[..., Any] | None) -> Iterator[Mistake]:
@@ -68,6 +82,6 @@ def _check_tool(spec: ToolSpec, function: Callable[..., Any] | None) -> Iterator
 
 def _function(module: ModuleType, spec: ToolSpec) -> Callable[..., Any] | None:
     """The author's function behind a tool, for its own hints and docstring."""
-    line = int((spec.defined_in or ":0").rpartition(":")[2])
     functions = (value for value in vars(module).values() if inspect.isfunction(value))
-    return next((one for one in functions if one.__code__.co_firstlineno == line), None)
+    places = ((one, f"{one.__code__.co_filename}:{one.__code__.co_firstlineno}") for one in functions)
+    return next((one for one, place in places if place == spec.defined_in), None)

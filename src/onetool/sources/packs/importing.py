@@ -6,8 +6,9 @@ on in the background, and whoever calls one of its tools waits for it.
 
 import sys
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 from types import ModuleType
+from zlib import crc32
 
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.failure import words_for
@@ -23,18 +24,21 @@ class Import:
         self._module: ModuleType | None = None
         self._error: BaseException | None = None
         self._thread: Thread | None = None
+        self._lock = Lock()
 
     def wait(self, seconds: float | None = None) -> bool:
         """Begin, if it has not begun, and wait; whether it is done."""
-        if self._thread is None:
-            self._thread = Thread(target=self._run, name=f"import {self.candidate.name}", daemon=True)
-            self._thread.start()
+        with self._lock:
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name=f"import {self.candidate.name}", daemon=True)
+                self._thread.start()
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    def module(self) -> ModuleType:
-        """The module, when it is done; raises what the import raised."""
-        self.wait()
+    def module(self, seconds: float | None = None) -> ModuleType:
+        """The module, when it is done; raises what the import raised, or TimeoutError."""
+        if not self.wait(seconds):
+            raise TimeoutError(f"still importing after {seconds:g} s; it may be waiting for something")
         if self._module is None:
             raise self._error or ImportError(f"{self.candidate.origin} gave no module")
         return self._module
@@ -69,7 +73,8 @@ def _imported(candidate: Candidate, fresh: bool) -> ModuleType:
 def _run_file(file: Path, fresh: bool) -> ModuleType:
     from importlib.util import module_from_spec, spec_from_file_location
 
-    name = f"onetool_pack_{file.parent.name if file.name == '__init__.py' else file.stem}"
+    # Two files may have one name; each is a module of its own.
+    name = f"onetool_pack_{file.parent.name if file.name == '__init__.py' else file.stem}_{crc32(bytes(file)):08x}"
     for loaded in [one for one in sys.modules if one == name or one.startswith(f"{name}.")]:
         del sys.modules[loaded]
     inside = [str(file.parent)] if file.name == "__init__.py" else None
@@ -91,7 +96,8 @@ def import_mistake(candidate: Candidate, error: BaseException) -> Mistake:
     file = candidate.file
     line = error.lineno if isinstance(error, SyntaxError) else (_line_in(file, error) if file else None)
     where = str(file) if file else candidate.origin
-    return Mistake(message=words_for(error), file=where, line=line, key="packs")
+    message = f"SystemExit: {error}" if isinstance(error, SystemExit) else words_for(error)
+    return Mistake(message=message, file=where, line=line, key="packs")
 
 
 def _line_in(file: Path, error: BaseException) -> int | None:

@@ -7,16 +7,25 @@ is read, and the pack has to be imported.
 
 import ast
 import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.sdk.pack import tools_of
 from onetool.sources.packs.importing import Import
 
+if TYPE_CHECKING:
+    from onetool.core.threads import Threads
+
+OUTLINE_SECONDS = 2.0
 # What hints are made of, and quick to import.
 LIGHT = frozenset(
     (
@@ -42,7 +51,7 @@ _KNOWN_DECORATORS = frozenset({"tool", "requires_cli", "requires_lib"})
 def is_heavy(file: Path) -> bool:
     """Whether the module imports libraries that are not Python's own: those may take seconds."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     except (OSError, UnicodeDecodeError):
         return False  # importing it will say what is wrong
     return any(_imports_other(line) for line in lines if line.startswith(("import ", "from ")))
@@ -50,17 +59,30 @@ def is_heavy(file: Path) -> bool:
 
 def _imports_other(line: str) -> bool:
     words = line.replace(",", " ").split()
-    top = words[1].partition(".")[0]
+    top = words[1].partition(".")[0] if len(words) > 1 else ""
     return bool(top) and top not in sys.stdlib_module_names and top not in LIGHT
 
 
 def read_tools(file: Path, started: Import) -> tuple[ToolSpec, ...]:
     """The pack's tools, each importing the pack when it is first called; none where the source does not tell enough."""
-    try:
-        found = tools_of(_outline(file, started.candidate.name))
-    except Exception:  # noqa: BLE001 - whatever it is, importing the pack will tell better
+    found = _within(OUTLINE_SECONDS, lambda: tools_of(_outline(file, started.candidate.name)))
+    if found is None:
         return ()
     return () if found.mistakes else tuple(_lazy(spec, started) for spec in found.tools)
+
+
+def _within(seconds: float, read: Callable[[], Catalogue]) -> Catalogue | None:
+    """What it gives, unless that takes too long or fails: even the body of a class may run for ever."""
+    box: list[Catalogue] = []
+
+    def run() -> None:
+        with suppress(BaseException):  # whatever it is, importing the pack will tell better
+            box.append(read())
+
+    thread = Thread(target=run, name="read a pack", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return box[0] if box else None
 
 
 def imports_are_there(file: Path) -> bool:
@@ -73,7 +95,10 @@ def imports_are_there(file: Path) -> bool:
         return False
     names = [alias.name for node in statements if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module for node in statements if isinstance(node, ast.ImportFrom) and node.module and not node.level]
-    return all(find_spec(name.partition(".")[0]) for name in names)
+    try:
+        return all(find_spec(name.partition(".")[0]) for name in names)
+    except (ImportError, ValueError):
+        return False
 
 
 def _outline(file: Path, name: str) -> ModuleType:
@@ -97,9 +122,20 @@ def _needed(node: ast.stmt) -> ast.stmt | None:
         return node if not node.level and node.module and node.module.partition(".")[0] in LIGHT else None
     if isinstance(node, ast.ClassDef):
         return node
-    if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-        return node if not any(isinstance(part, ast.Call) for part in ast.walk(node.value)) else None
-    return None
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        made = node.value is None or any(isinstance(part, ast.Call) for part in ast.walk(node.value))
+        return None if made else node
+    if isinstance(node, ast.Expr) or _is_guard(node):
+        return None
+    raise ValueError(f"line {node.lineno} could do anything")
+
+
+def _is_guard(node: ast.stmt) -> bool:
+    """`if TYPE_CHECKING:` and `if __name__ == …:` make no tools; nor does trying to import something."""
+    if isinstance(node, ast.If) and not node.orelse:
+        names = {part.id for part in ast.walk(node.test) if isinstance(part, ast.Name)}
+        return bool(names & {"TYPE_CHECKING", "__name__"})
+    return isinstance(node, ast.Try) and all(isinstance(one, ast.Import | ast.ImportFrom) for one in node.body)
 
 
 def _without_body(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt:
@@ -113,9 +149,18 @@ def _without_body(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt:
     return node
 
 
+@cache
+def _waiting() -> "Threads":
+    """Threads in which async tools wait for their pack; not the loop's own, which would keep the process from ending."""
+    from onetool.core.threads import Threads
+
+    return Threads()
+
+
 def _lazy(spec: ToolSpec, started: Import) -> ToolSpec:
     """The same tool, whose handler is found in the real module when it is called."""
 
+    @cache
     def real() -> Any:
         for found in tools_of(started.module_for_a_call()).tools:
             if found.name == spec.name:
@@ -125,9 +170,7 @@ def _lazy(spec: ToolSpec, started: Import) -> ToolSpec:
     if spec.is_async:
 
         async def call_async(**args: Any) -> Any:
-            import asyncio
-
-            return await (await asyncio.to_thread(real))(**args)
+            return await (await _waiting().run(real, {}))(**args)
 
         return msgspec.structs.replace(spec, handler=call_async)
 

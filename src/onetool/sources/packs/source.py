@@ -11,6 +11,7 @@ from onetool.sources.packs.candidates import Candidate, in_paths, installed
 from onetool.sources.packs.importing import Import, import_mistake
 from onetool.sources.packs.reading import imports_are_there, is_heavy, read_tools
 
+LONGEST_IMPORT = 10.0  # seconds that we wait for a pack whose source does not tell its tools
 PATIENCE = 0.5  # seconds that a pack may take to import before its tools are read from its source
 
 
@@ -44,7 +45,13 @@ class PackSource:
 
     def _candidates(self) -> Iterator[Candidate]:
         yield from installed()
-        yield from in_paths(path for path in self._paths if path.exists())
+        seen: set[Path] = set()
+        for candidate in in_paths(path for path in self._paths if path.exists()):
+            place = candidate.file.resolve() if candidate.file else None
+            if place is None or place not in seen:  # a file may be named by itself and by its folder
+                yield candidate
+            if place is not None:
+                seen.add(place)
 
 
 def _load(candidate: Candidate, fresh: bool) -> tuple[str, Catalogue]:
@@ -55,7 +62,7 @@ def _load(candidate: Candidate, fresh: bool) -> tuple[str, Catalogue]:
         return tools[0].pack, Catalogue(tools=tools)
     if not started.wait(PATIENCE) and file is not None and (tools := read_tools(file, started)):
         return tools[0].pack, Catalogue(tools=tools)
-    module = started.module()
+    module = started.module(LONGEST_IMPORT)
     return pack_name(module), tools_of(module)
 
 
