@@ -64,7 +64,10 @@ def test_a_missing_secret(env: dict[str, str], mistake: OneMistake, tmp_path: Pa
 def test_a_missing_secret_with_a_secrets_file(mistake: OneMistake, write: Callable[..., Path]) -> None:
     file = write("API_TOKEN: abcdef\n", "secrets.yaml")
     found = mistake("secrets: secrets.yaml\nhttp: {token: ${API_TOKN}}\n")
-    assert found.hint == f"did you mean API_TOKEN? Else set the environment variable API_TOKN, or add it to {file}"
+    assert found.hint == (
+        "did you mean API_TOKEN? Else run: onetool auth set API_TOKN; "
+        f"or set the environment variable API_TOKN, or add it to {file}"
+    )
 
 
 def test_all_missing_ones_are_told(mistakes: Callable[..., tuple[Mistake, ...]]) -> None:

@@ -227,3 +227,101 @@ def test_secrets_under_test_come_from_the_test_alone(monkeypatch):
     monkeypatch.setenv("REAL_KEY", "from the environment")
     with packs(maths, secrets={"KEY": "k"}):
         assert (get_secret("KEY"), get_secret("REAL_KEY")) == ("k", None)
+
+
+def test_an_argument_may_be_called_name_or_self():
+    def greet(name: str, self: str = "me") -> str:
+        """Greet."""
+        return f"{name} {self}"
+
+    with packs(module("p", greet=greet)):
+        assert call_tool("p.greet", name="bob") == "bob me"
+        assert get_pack("p").greet(name="bob", self="you") == "bob you"
+
+
+def test_when_the_callers_time_is_up_nothing_more_is_called():
+    from onetool.sdk import tool
+
+    ran = []
+
+    def quick():
+        """Be quick."""
+        ran.append(1)
+
+    @tool(timeout=0.2)
+    def late():
+        """Go on after the time is up."""
+        time.sleep(0.5)
+        for _ in range(20):
+            try:
+                call_tool("others.quick")
+            except ToolFailure as failure:
+                reasons.append(failure.reason)
+
+    reasons = []
+    with packs(module("slow", late=late), module("others", quick=quick)) as tools:
+        assert tools.result("slow.late").error.reason == "timeout"
+        time.sleep(1)
+    assert (ran, reasons) == ([], ["timeout"] * 20)
+
+
+def test_loops_of_different_calls_do_not_get_in_each_others_way():
+    from onetool.sdk import batch_execute
+
+    async def slow(s: float) -> str:
+        """Take a moment."""
+        await asyncio.sleep(s)
+        return "done"
+
+    async def one(item):
+        await call_tool("r.slow", s=0.01)
+        await asyncio.sleep(0.2)
+        return item
+
+    def batch():
+        """An async batch from sync code, which has a loop of its own."""
+        return batch_execute(["a", "b"], one, as_dict=True)
+
+    def other():
+        """A call to an async tool meanwhile."""
+        time.sleep(0.1)
+        return call_tool("r.slow", s=0.5)
+
+    with packs(module("r", slow=slow), module("q", batch=batch, other=other)) as tools:
+
+        async def both():
+            return await asyncio.gather(tools.result_async("q.batch"), tools.result_async("q.other"))
+
+        first, second = asyncio.run(both())
+    assert first.data == {"a": "a", "b": "b"}
+    assert second.data == "done"
+
+
+def test_a_pack_cannot_change_its_settings():
+    def change():
+        """Try to."""
+        get_config()["list"].append(1)
+
+    with packs(module("p", change=change), settings={"p": {"list": []}}) as tools:
+        assert "can't be changed" in tools.result("p.change").error.message
+
+
+def test_progress_carries_no_secrets():
+    from onetool.sdk import get_secret
+
+    def tell():
+        """Tell too much."""
+        report_progress(1, 2, f"using {get_secret('KEY')}")
+
+    with packs(module("p", tell=tell), secrets={"KEY": "hunter2"}) as tools:
+        tools.call("p.tell")
+        assert tools.progress == [(1, 2, "using ***")]
+
+
+def test_a_forgotten_await_is_told():
+    async def go():
+        """Forget to await."""
+        return call_tool("maths.add", a=1)
+
+    with packs(calling(go), maths) as tools:
+        assert "await" in tools.result("caller.go").error.message

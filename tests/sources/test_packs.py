@@ -272,3 +272,91 @@ def test_a_broken_config_leaves_the_old_one_in_force(folder, tmp_path):
         app.reload()
     assert run(app.executor, "a.f").data == 1
     assert app.config.packs
+
+
+# Packs that do not behave
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import functools, time\n@functools.cache\ndef f(): 'F.'\nwhile True: time.sleep(1)\n",
+        "import pytest, time\nclass A:\n    while True: time.sleep(1)\ndef f(): 'F.'\n",
+    ],
+    ids=["not readable", "a class body"],
+)
+def test_a_pack_that_never_ends_to_import_is_told(folder, monkeypatch, text):
+    from onetool.sources.packs import reading, source
+
+    monkeypatch.setattr(source, "LONGEST_IMPORT", 0.5)
+    monkeypatch.setattr(reading, "OUTLINE_SECONDS", 0.5)
+    write(folder, "hangs.py", text)
+    write(folder, "quick.py", "def f(): 'F.'\n")
+    started = time.monotonic()
+    catalogue = load(folder)
+    assert time.monotonic() - started < 5
+    assert names(catalogue) == ["quick.f"]
+    assert "still importing" in catalogue.mistakes[0].message
+
+
+def test_pipes_and_loops_of_links_are_no_packs(folder):
+    import os
+
+    os.mkfifo(folder / "pipe.py")
+    (folder / "loop.py").symlink_to(".")
+    (folder / "loop2.py").symlink_to(".")
+    assert names(load(folder)) == []
+
+
+def test_two_packages_of_one_name_keep_their_own_parts(tmp_path):
+    for name in ("one", "two"):
+        write(
+            tmp_path,
+            f"{name}/util/__init__.py",
+            f"pack = {name!r}\ndef who():\n    'W.'\n    from . import part\n    return part.NAME\n",
+        )
+        write(tmp_path, f"{name}/util/part.py", f"NAME = {name!r}\n")
+    write(tmp_path, "onetool.yaml", "packs: [one/util, two/util]\n")
+    executor = App.open(tmp_path / "onetool.yaml").executor
+    assert [run(executor, f"{name}.who").data for name in ("one", "two")] == ["one", "two"]
+
+
+def test_many_first_calls_of_a_lazy_pack_at_once(folder, tmp_path, monkeypatch):
+    import asyncio
+
+    from onetool import ToolCall
+
+    library = write(tmp_path, "site/slow_library.py", "import time\ntime.sleep(0.2)\n")
+    monkeypatch.syspath_prepend(library.parent)
+    write(
+        folder,
+        "lazy.py",
+        "import slow_library\ndef f():\n    'F.'\n    return 1\nasync def g():\n    'G.'\n    return 2\n",
+    )
+    write(tmp_path, "onetool.yaml", "packs: [packs]\n")
+    app = App.open(tmp_path / "onetool.yaml")
+
+    async def all_at_once():
+        return await asyncio.gather(
+            *(app.call(ToolCall(str(n), name)) for n in range(10) for name in ("lazy.f", "lazy.g"))
+        )
+
+    assert {result.data for result in asyncio.run(all_at_once())} == {1, 2}
+    sys.modules.pop("slow_library")
+
+
+def test_a_file_named_by_itself_and_by_its_folder_is_one_pack(folder):
+    file = write(folder, "one.py", "def f(): 'F.'\n")
+    catalogue = load(folder, file)
+    assert (names(catalogue), catalogue.mistakes) == (["one.f"], ())
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["__all__ = ['f']\n__all__ += ['g']\n", "if True:\n    def g(): 'G.'\n", "for _ in '1':\n    def g(): 'G.'\n"],
+)
+def test_a_heavy_pack_that_could_do_anything_is_imported(folder, tmp_path, monkeypatch, more):
+    monkeypatch.syspath_prepend(write(tmp_path, "site/some_library.py", "").parent)
+    write(folder, "a.py", f"import some_library\ndef f(): 'F.'\ndef g(): 'G.'\n{more}")
+    assert set(names(load(folder))) == {"a.f", "a.g"}
+    sys.modules.pop("some_library")

@@ -51,7 +51,7 @@ def load_secrets(path: Path | None, *, env: Mapping[str, str] = os.environ) -> S
 
     findings = Findings()
     node = None if path is None else read_files(Path(path).absolute(), findings)[0].value.get("secrets")
-    secrets = read_secrets(node, home, env, findings)
+    secrets = read_secrets(node, home, env, findings, may_be_missing=True)
     if secrets is None:
         raise ConfigError(in_order(findings.errors))
     return secrets

@@ -14,7 +14,9 @@ from onetool.services.secrets import Secrets, too_open
 DEFAULT = "secrets.yaml"
 
 
-def read_secrets(node: Node | None, home: Path, env: Mapping[str, str], findings: Findings) -> Secrets | None:
+def read_secrets(
+    node: Node | None, home: Path, env: Mapping[str, str], findings: Findings, may_be_missing: bool = False
+) -> Secrets | None:
     """The secrets of the file or mapping, and of the environment. None when something is wrong with the first.
 
     Where nothing is said, the file is `secrets.yaml` among the state: where `onetool auth` keeps them.
@@ -28,7 +30,11 @@ def read_secrets(node: Node | None, home: Path, env: Mapping[str, str], findings
     # The file's own name can only come from the environment.
     named = fill(Node(value={"secrets": node}, file=node.file, line=1), Secrets(env=env), findings).value["secrets"]
     path = read(named, Path | dict[str, str], findings)
-    return None if path is BAD else _from_file(path, node, env, findings)
+    if path is BAD:
+        return None
+    if may_be_missing and not path.exists():
+        return Secrets(env=env, file=path)
+    return _from_file(path, node, env, findings)
 
 
 def _default(home: Path, env: Mapping[str, str], findings: Findings) -> Secrets | None:

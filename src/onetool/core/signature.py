@@ -28,12 +28,15 @@ def _parameter(name: str, schema: Any, required: bool) -> str:
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
     """What a reference to a definition says, so that an array is not called an object."""
-    ref = cast(Mapping[str, Any], schema).get("$ref") if isinstance(schema, Mapping) else None
+    if not isinstance(schema, Mapping):
+        return None
+    fields = cast(Mapping[str, Any], schema)
+    ref = fields.get("$ref")
     if not isinstance(ref, str) or not ref.startswith("#/$defs/"):
-        return schema
+        return fields
     found = cast(Mapping[str, Any], root.get("$defs") or {}).get(ref.removeprefix("#/$defs/"))
-    beside = {key: value for key, value in cast(Mapping[str, Any], schema).items() if key != "$ref"}
-    return {**cast(Mapping[str, Any], found), **beside} if isinstance(found, Mapping) else schema
+    beside = {key: value for key, value in fields.items() if key != "$ref"}
+    return {**cast(Mapping[str, Any], found), **beside} if isinstance(found, Mapping) else fields
 
 
 def _default(schema: Any) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onetool.core.call import ToolCall, ToolResult
-from onetool.core.context import CallContext, Environment, current_call
+from onetool.core.context import CallContext, Calls, Environment, current_call
 from onetool.core.errors import ToolFailure
 from onetool.core.spec import ToolSpec
 
@@ -76,12 +76,12 @@ def _call(spec: ToolSpec, args: dict[str, Any]) -> Any:
     call = ToolCall(f"{context.call.id}/{spec.name}", spec.name, args, f"tool:{context.spec.name}")
     calls = _environment().calls
     if on_a_loop():
-        return _value_later(calls.execute(call))
+        return _value_later(calls, call)
     return _value(calls.execute_blocking(call))
 
 
-async def _value_later(result: Any) -> Any:
-    return _value(await result)
+async def _value_later(calls: Calls, call: ToolCall) -> Any:
+    return _value(await calls.execute(call))
 
 
 def _value(result: ToolResult) -> Any:

@@ -6,33 +6,50 @@ Only the line of the secret that changes is touched: what a person wrote around 
 import json
 import os
 import re
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def put_secret(file: Path, name: str, value: str) -> None:
+Check = Callable[[Path], None]
+"""Looks at the draft before it takes the file's place; raises ValueError if it is not what was meant."""
+
+
+def put_secret(file: Path, name: str, value: str, check: Check) -> None:
     """Add a secret, or replace it."""
     line = f"{name}: {json.dumps(value)}\n"  # a JSON string is a YAML string
-    lines = _lines(file)
-    at = _line_of(name, lines)
-    if at is None:
-        lines.append(line)
-    else:
-        lines[at] = line
-    _write(file, lines)
+    with _locked(file):
+        lines = _lines(file)
+        at = _line_of(name, lines)
+        _write(file, [*lines, line] if at is None else [*lines[:at], line, *lines[at + 1 :]], check)
 
 
-def drop_secret(file: Path, name: str) -> bool:
+def drop_secret(file: Path, name: str, check: Check) -> bool:
     """Remove a secret; whether it was there."""
-    lines = _lines(file)
-    at = _line_of(name, lines)
-    if at is None:
+    if not file.exists():
         return False
-    del lines[at]
-    _write(file, lines)
-    return True
+    with _locked(file):
+        lines = _lines(file)
+        at = _line_of(name, lines)
+        if at is not None:
+            _write(file, [*lines[:at], *lines[at + 1 :]], check)
+        return at is not None
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """One writer at a time, also among processes: each reads, changes and writes the whole file."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        yield
+        return
+    with open(file.parent / f".{file.name}.lock", "a") as lock:  # never deleted: a new one would be another lock
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _lines(file: Path) -> list[str]:
@@ -51,8 +68,8 @@ def _line_of(name: str, lines: list[str]) -> int | None:
     return at
 
 
-def _write(file: Path, lines: list[str]) -> None:
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+def _write(file: Path, lines: list[str], check: Check) -> None:
+    file = file.resolve()  # a link stays a link
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -60,6 +77,7 @@ def _write(file: Path, lines: list[str]) -> None:
             stream.writelines(lines)
             stream.flush()
             os.fsync(stream.fileno())
+        check(draft)
         draft.replace(file)
     except BaseException:
         with suppress(OSError):

@@ -145,3 +145,61 @@ def test_the_systems_keyring(tmp_path):
 def test_a_keyring_that_does_not_work_is_none(tmp_path):
     env = {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
     assert listed(tmp_path, **env)["OPENAI_API_KEY"] is None
+
+
+def test_many_at_once_lose_nothing(tmp_path, own_home):
+    command = [sys.executable, "-m", "onetool", "auth", "set"]
+    processes = [
+        subprocess.Popen(
+            [*command, f"KEY_{n}"], cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        for n in range(8)
+    ]
+    for process in processes:
+        process.stdin.write(KEY)
+        process.stdin.close()
+    assert [process.wait(60) for process in processes] == [0] * 8
+    assert {f"KEY_{n}" for n in range(8)} <= set(listed(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "text", ['{OLD: "x"}\n', '---\nA: "a"\n...\n', "OPENAI_API_KEY:\n\n  old\n", "OPENAI_API_KEY: |\n  old\n"]
+)
+def test_a_file_that_cannot_be_changed_by_lines_stays_as_it_is(tmp_path, own_home, text):
+    file = own_home / ".onetool" / "secrets.yaml"
+    file.parent.mkdir()
+    file.write_text(text)
+    file.chmod(0o600)
+    done = cli("auth", "set", "openai", cwd=tmp_path, stdin=KEY)
+    assert (done.returncode, "by hand" in done.stderr) == (1, True)
+    assert file.read_text() == text
+    assert list(file.parent.glob(".secrets.yaml.[0-9]*")) == []
+
+
+@pytest.mark.parametrize("name", ["null", "true"])
+def test_names_that_yaml_reads_otherwise(tmp_path, own_home, name):
+    assert cli("auth", "set", name, cwd=tmp_path, stdin=KEY).returncode == 1
+    assert cli("tools", "list", cwd=tmp_path).returncode == 0
+
+
+def test_the_file_that_the_config_names_is_made(tmp_path):
+    (tmp_path / "onetool.yaml").write_text("secrets: mine.yaml\n")
+    assert cli("auth", "set", "openai", "--config", "onetool.yaml", cwd=tmp_path, stdin=KEY).returncode == 0
+    assert KEY in (tmp_path / "mine.yaml").read_text()
+
+
+def test_a_linked_file_stays_a_link(tmp_path, own_home):
+    real = tmp_path / "real.yaml"
+    real.touch(0o600)
+    link = own_home / ".onetool" / "secrets.yaml"
+    link.parent.mkdir()
+    link.symlink_to(real)
+    assert cli("auth", "set", "openai", cwd=tmp_path, stdin=KEY).returncode == 0
+    assert link.is_symlink()
+    assert KEY in real.read_text()
+
+
+def test_a_keyring_that_refuses_is_told(tmp_path):
+    env = {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
+    done = cli("auth", "set", "openai", "--keyring", cwd=tmp_path, stdin=KEY, env=env)
+    assert (done.returncode, "without --keyring" in done.stderr) == (1, True)

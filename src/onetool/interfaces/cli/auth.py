@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import click
@@ -38,21 +39,13 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool) -> None:
     secret, file = _secret_name(name), _file(ctx)
     value = _value(secret)
     if in_keyring:
-        try:
-            _keyring().set_password(KEYRING_SERVICE, secret, value)
-        except click.ClickException:
-            raise
-        except Exception as error:
-            message = (
-                f"the system's keyring did not take it ({type(error).__name__}); leave out --keyring to use the file."
-            )
-            raise click.ClickException(message) from None
+        _put_into_keyring(secret, value)
         click.echo(f"{secret} is kept in the system's keyring.", err=True)
         return
     try:
-        put_secret(file, secret, value)
+        put_secret(file, secret, value, partial(_check, secret, value))
     except (OSError, ValueError) as error:
-        raise click.ClickException(f"can't write {file}: {error}") from None
+        raise click.ClickException(f"nothing was kept in {file}: {error}") from None
     click.echo(f"{secret} is kept in {file}.", err=True)
 
 
@@ -82,7 +75,7 @@ def remove(ctx: click.Context, name: str) -> None:
     """Forget a secret."""
     secret, file = _secret_name(name), _file(ctx)
     try:
-        gone = drop_secret(file, secret) | _drop_from_keyring(secret)
+        gone = drop_secret(file, secret, partial(_check, secret, None)) | _drop_from_keyring(secret)
     except (OSError, ValueError) as error:
         raise click.ClickException(f"can't write {file}: {error}") from None
     if not gone:
@@ -117,11 +110,29 @@ def _value(secret: str) -> str:
     return value
 
 
-def _keyring():
+def _check(secret: str, value: str | None, draft: Path) -> None:
+    """The file as it would be: it must still be one that can be read, and hold just this."""
+    from onetool.config.source import Refused
+    from onetool.config.yaml_nodes import read_yaml
+
+    try:
+        found = read_yaml(draft).value or {}
+        kept = found[secret].value if secret in found else None
+    except (Refused, TypeError, AttributeError):
+        kept = draft  # whatever it is, it is not what was meant
+    if kept != value:
+        raise ValueError("the file is written in a way that can't be changed from here; please edit it by hand")
+
+
+def _put_into_keyring(secret: str, value: str) -> None:
     keyring = load_keyring()
     if keyring is None:
         raise click.ClickException("the keyring needs a library: pip install 'onetool[keyring]'.")
-    return keyring
+    try:
+        keyring.set_password(KEYRING_SERVICE, secret, value)
+    except Exception as error:  # noqa: BLE001 - each backend has errors of its own
+        message = f"the system's keyring did not take it ({type(error).__name__}); without --keyring a file is used."
+        raise click.ClickException(message) from None
 
 
 def _drop_from_keyring(secret: str) -> bool:

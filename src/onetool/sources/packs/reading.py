@@ -151,7 +151,7 @@ def _without_body(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt:
 
 @cache
 def _waiting() -> "Threads":
-    """Threads in which async tools wait for their pack; not the loop's own, which would keep the process from ending."""
+    """Where async tools wait for their pack: not in the loop's own threads, for which the process waits at its end."""
     from onetool.core.threads import Threads
 
     return Threads()
