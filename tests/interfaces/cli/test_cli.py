@@ -265,7 +265,7 @@ def test_a_working_folder_that_is_gone(tmp_path):
 
 
 def test_the_allow_list_holds_for_search_and_export(tmp_path):
-    found = cli("tools", "search", "file", "--tool-allow", "fs.list_dir", cwd=tmp_path)
+    found = cli("tools", "search", "folder", "--tool-allow", "fs.list_dir", cwd=tmp_path)
     assert [tool["name"] for tool in json.loads(found.stdout)] == ["fs.list_dir"]
     exported = cli(
         "tools", "export", "--provider", "gemini", "--merge", "--tool-allow", "time.now,shell.pwd", cwd=tmp_path
