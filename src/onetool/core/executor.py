@@ -13,7 +13,6 @@ from traceback import format_exception
 from typing import Any, Protocol, cast
 
 import msgspec
-from msgspec.structs import replace
 
 from onetool.core.call import Code, ToolCall, ToolError, ToolResult
 from onetool.core.context import CallContext, Environment, Progress, current_call
@@ -109,12 +108,12 @@ class Executor:
     ) -> Generator[CallContext, Outcome, ToolResult]:
         """The way of a call, written once: it stops where the handler is to be run, and goes on with the outcome."""
         spec = self._registry.get(call.name)
-        if spec is not None:
+        if spec is not None and "arguments" not in spec.__dict__:
             _prepare(spec)
         started = perf_counter()
         data, error = None, None
         try:
-            context = replace(self._context(call, spec, allowed, progress), loop=loop)
+            context = self._context(call, spec, allowed, progress, loop)
             self._validate(call, context.spec)
             value, raised = yield context
             data = self._accepted(context, value, raised)
@@ -123,19 +122,26 @@ class Executor:
         return self._finish(call, spec, started, data, error)
 
     def _context(
-        self, call: ToolCall, spec: ToolSpec | None, allowed: Collection[str] | None, progress: Progress | None
+        self,
+        call: ToolCall,
+        spec: ToolSpec | None,
+        allowed: Collection[str] | None,
+        progress: Progress | None,
+        loop: asyncio.AbstractEventLoop | None,
     ) -> CallContext:
         """What the handler runs in. A call made by a running tool inherits its allow-list and its deadline.
 
         An allow-list can only narrow another one.
         """
         outer = current_call.get()
-        allowed = _both(allowed, _both(self._allowed, outer.allowed if outer else None))
+        allowed = _both(allowed, self._allowed)
+        if outer:
+            allowed = _both(allowed, outer.allowed)
         permitted = self._permitted(call.name, spec, allowed)
         chain = (*outer.chain, call.name) if outer else (call.name,)
         if len(chain) > DEEPEST:
             raise _Fails("execution_error", f"tools call each other too deep: {' -> '.join(chain)}", reason="recursion")
-        seconds = next(t for t in (call.timeout, permitted.timeout, self._timeout) if t is not None)
+        seconds = call.timeout if call.timeout is not None else permitted.timeout or self._timeout
         if not is_seconds(seconds):
             raise _Fails("invalid_args", f"timeout: expected a number of seconds above 0, got {seconds!r:.40}")
         now = monotonic()
@@ -151,6 +157,7 @@ class Executor:
             deadline=min(deadline, outer.deadline) if outer else deadline,
             allowed=allowed,
             progress=progress or (outer.progress if outer else None),
+            loop=loop,
         )
 
     def _permitted(self, name: str, spec: ToolSpec | None, allowed: Collection[str] | None) -> ToolSpec:

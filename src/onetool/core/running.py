@@ -34,19 +34,15 @@ class Runner:
         loop = asyncio.get_running_loop()
         if loop.get_task_factory() is None:
             loop.set_task_factory(_contained_task)
-        task = loop.create_task(self._invoke(context))
-        ended: asyncio.Future[None] = loop.create_future()
-        task.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
-        alarm = loop.call_later(
-            context.deadline - monotonic(), lambda: None if ended.done() else ended.set_result(None)
-        )
+        ended: asyncio.Future[Outcome | None] = loop.create_future()
+        task = loop.create_task(self._invoke(context, ended))
+        alarm = loop.call_later(context.deadline - monotonic(), _settle, ended, None)
         try:
-            await ended
+            return await ended or _too_late(context)
         finally:
             alarm.cancel()
             if not task.done():
                 self._abandon(task)
-        return task.result() if task.done() else _too_late(context)
 
     def run_blocking(self, context: CallContext) -> Outcome:
         """The same for a caller in a thread of its own, which has nothing better to do than to wait."""
@@ -63,16 +59,20 @@ class Runner:
             return None, error
         return _on_the_loop(_awaited(value, context), context) if isawaitable(value) else (value, None)
 
-    async def _invoke(self, context: CallContext) -> Outcome:
+    async def _invoke(self, context: CallContext, ended: "asyncio.Future[Outcome | None]") -> None:
         """Run the handler with the call as its context. Everything that it raises is caught: the process lives."""
         current_call.set(context)
         try:
             if context.spec.is_async:
-                return plain(await _handler(context)(**context.call.args)), None
-            value = await self._threads.run(_plain_handler(context), context.call.args)
-            return (plain(await value) if isawaitable(value) else value), None
+                value = plain(await _handler(context)(**context.call.args))
+            else:
+                value = await self._threads.run(_plain_handler(context), context.call.args)
+                value = plain(await value) if isawaitable(value) else value
+            outcome: Outcome = value, None
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a handler included
-            return None, error
+            outcome = None, error
+        # Told from here and not by the task's own end: that would take one more turn of the loop.
+        _settle(ended, outcome)
 
     def _abandon(self, task: "asyncio.Task[Any]") -> None:
         """Cancel it, and let nobody wait for it any more: not even asyncio.run, which ends only when all tasks have."""
@@ -81,6 +81,11 @@ class Runner:
         task.cancel()
         asyncio.tasks._unregister_task(task)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportAttributeAccessIssue]
         task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue] - told as a time-out already
+
+
+def _settle(ended: "asyncio.Future[Outcome | None]", outcome: Outcome | None) -> None:
+    if not ended.done():
+        ended.set_result(outcome)
 
 
 def _handler(context: CallContext) -> Any:
