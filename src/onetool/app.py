@@ -218,7 +218,7 @@ class App:
         tools, mistakes = _united([packs, declared])
         self.registry.replace(tools)
         self.mistakes = (*mistakes, *self._pointless_settings())
-        for mistake in (*self.config.warnings, *self.mistakes):
+        for mistake in (*self.config.warnings, *mistakes):  # the rest is for `onetool check`
             level = logging.ERROR if mistake.severity == "error" else logging.WARNING
             log.log(level, "%s", mistake)
 

@@ -7,12 +7,12 @@ from msgspec.structs import replace
 from onetool.core.definition import accept
 from onetool.core.errors import DefinitionError, Mistake
 from onetool.core.implementation import Handlers
-from onetool.core.source import Catalogue
+from onetool.core.source import Catalogue, Source
 from onetool.core.spec import ToolSpec
 from onetool.sources.located import Located
 
 
-class DeclaredTools:
+class DeclaredTools(Source):
     """Definitions from the config -> tools."""
 
     name = "config"

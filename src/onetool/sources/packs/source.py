@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from onetool.core.errors import Mistake
-from onetool.core.source import Catalogue
+from onetool.core.source import Catalogue, Source
 from onetool.sdk.pack import pack_name, tools_of
 from onetool.sources.packs.builtin import BUILTIN, builtin_tools
 from onetool.sources.packs.candidates import Candidate, in_paths, installed
@@ -15,7 +15,7 @@ LONGEST_IMPORT = 10.0  # seconds that we wait for a pack whose source does not t
 PATIENCE = 0.5  # seconds that a pack may take to import before its tools are read from its source
 
 
-class PackSource:
+class PackSource(Source):
     """The built-in packs, the installed ones, and those in the user's files and folders."""
 
     name = "packs"
