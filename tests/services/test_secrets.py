@@ -66,7 +66,7 @@ def test_redact_finds_values_that_were_escaped() -> None:
 
 
 @patient
-@given(st.lists(st.text(min_size=4), min_size=1, max_size=5), st.text(), st.text())
+@given(st.lists(st.text(min_size=8), min_size=1, max_size=5), st.text(), st.text())
 def test_no_value_is_left(values: list[str], before: str, after: str) -> None:
     secrets = Secrets({str(number): value for number, value in enumerate(values)})
     for value in values:
@@ -99,3 +99,16 @@ def test_a_file_is_too_open_when_others_may_read_it(tmp_path: Path) -> None:
         file.chmod(mode)
         assert too_open(file) == f"chmod 600 '{file}'"
     assert too_open(tmp_path) is None
+
+
+def test_a_short_secret_is_masked_where_it_stands_by_itself() -> None:
+    secrets = Secrets({"A": "test", "B": "long-enough-secret"})
+    assert secrets.redact("a test of testing: test=test, untested") == "a *** of testing: ***=***, untested"
+    assert secrets.redact("xlong-enough-secretx") == "x***x"
+
+
+def test_data_is_masked_however_deep() -> None:
+    secrets = Secrets({"A": "hunter2"})
+    value = {"hunter2": [("hunter2", 1), {"x": None}], "n": 1.5}
+    assert secrets.redact_data(value) == {"***": [["***", 1], {"x": None}], "n": 1.5}
+    assert Secrets().redact_data(value) is value

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 SHORTEST = 4  # shorter values would blot out half of an innocent text
+UNMISTAKABLE = 8  # characters that no other text has by chance
 MASK = "***"
 
 
@@ -135,7 +136,13 @@ def _pattern_of(values: tuple[str, ...]) -> re.Pattern[str] | None:
     forms = {form for value in values if len(value) >= SHORTEST for form in _forms(value)}
     if not forms:
         return None
-    return re.compile("|".join(re.escape(form) for form in sorted(forms, key=lambda form: (-len(form), form))))
+    return re.compile("|".join(_as_pattern(form) for form in sorted(forms, key=lambda form: (-len(form), form))))
+
+
+def _as_pattern(form: str) -> str:
+    """A short one is masked only where it stands by itself: the secret `test` must not spoil the word `testing`."""
+    text = re.escape(form)
+    return text if len(form) >= UNMISTAKABLE else rf"(?<![A-Za-z0-9]){text}(?![A-Za-z0-9])"
 
 
 def _forms(value: str) -> set[str]:
