@@ -213,12 +213,19 @@ def test_settings_are_those_of_the_pack_that_runs():
         assert tools.call("one.mine") == {"x": 1}
 
 
-def test_outside_of_a_tool_it_says_what_to_do():
-    with pytest.raises(RuntimeError, match=r"onetool\.sdk\.testing"):
+def test_outside_of_a_tool_there_are_no_packs():
+    with pytest.raises(ValueError, match=r"^Pack not found: maths$") as raised:
         call_tool("maths.add", a=1)
-    with pytest.raises(RuntimeError, match=r"onetool\.sdk\.testing"):
-        get_pack("maths")
+    assert "onetool.sdk.testing" in raised.value.__notes__[0]
+    assert get_pack("maths") is None
     assert get_config() == {}
+
+
+def test_a_method_kept_after_its_call_says_so():
+    with packs(maths):
+        kept = get_pack("maths").add
+    with pytest.raises(RuntimeError, match="has ended"):
+        kept(1)
 
 
 def test_secrets_under_test_come_from_the_test_alone(monkeypatch):

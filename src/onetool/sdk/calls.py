@@ -8,14 +8,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from onetool.core.call import ToolCall, ToolResult
-from onetool.core.context import CallContext, Calls, Environment, current_call
+from onetool.core.context import Calls, current_call
 from onetool.core.errors import ToolFailure
+from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 
 
 def get_pack(name: str) -> "Pack | None":
     """A pack's tools as methods: `get_pack("llm").transform(input=…)`; None when there is no such pack."""
-    tools = _environment().snapshot().packs().get(name)
+    tools = _tools().packs().get(name)
     return None if tools is None else Pack(name, tools)
 
 
@@ -24,13 +25,13 @@ def call_tool(name: str, /, **kwargs: Any) -> Any:
 
     ValueError when there is no such pack, or no such tool in it.
     """
-    snapshot = _environment().snapshot()
+    snapshot = _tools()
     spec = snapshot.get(name)
     if spec is not None:
         return _call(spec, kwargs)
     pack, _, tool = name.partition(".")
     if pack not in snapshot.packs():
-        raise ValueError(f"Pack not found: {pack}")
+        raise _pack_not_found(pack)
     raise ValueError(f"Tool not found: {name}{_near(tool, snapshot.packs()[pack], f'{pack}.')}")
 
 
@@ -72,9 +73,11 @@ class Method:
 
 
 def _call(spec: ToolSpec, args: dict[str, Any]) -> Any:
-    context = _context()
+    context = current_call.get()
+    if context is None or context.environment is None:
+        raise RuntimeError(f"{spec.name} was kept from a call that has ended: a tool can be called only from a tool")
     call = ToolCall(f"{context.call.id}/{spec.name}", spec.name, args, f"tool:{context.spec.name}")
-    calls = _environment().calls
+    calls = context.environment.calls
     if on_a_loop():
         return _value_later(calls, call)
     return _value(calls.execute_blocking(call))
@@ -115,17 +118,16 @@ def _near(name: str, known: Mapping[str, ToolSpec], prefix: str = "") -> str:
     return f"; it has {', '.join(prefix + one for one in list(known)[:10])}"
 
 
-def _context() -> CallContext:
+def _pack_not_found(pack: str) -> ValueError:
+    error = ValueError(f"Pack not found: {pack}")
+    if current_call.get() is None:
+        error.add_note("Outside of a running tool there are no packs; to try one by itself, see onetool.sdk.testing.")
+    return error
+
+
+def _tools() -> Snapshot:
+    """The tools that the running tool may call; outside of one there are none."""
     context = current_call.get()
-    if context is None:
-        raise RuntimeError(
-            "this works inside of a tool that runs in OneTool; to try a pack by itself, see onetool.sdk.testing"
-        )
-    return context
-
-
-def _environment() -> Environment:
-    environment = _context().environment
-    if environment is None:
-        raise RuntimeError("this tool runs on a bare Executor, which knows no other tools: Executor(environment=…)")
-    return environment
+    if context is None or context.environment is None:
+        return Snapshot({})
+    return context.environment.snapshot()
