@@ -214,9 +214,8 @@ def test_settings_are_those_of_the_pack_that_runs():
 
 
 def test_outside_of_a_tool_there_are_no_packs():
-    with pytest.raises(ValueError, match=r"^Pack not found: maths$") as raised:
+    with pytest.raises(ValueError, match=r"^Pack not found: maths$"):
         call_tool("maths.add", a=1)
-    assert "onetool.sdk.testing" in raised.value.__notes__[0]
     assert get_pack("maths") is None
     assert get_config() == {}
 

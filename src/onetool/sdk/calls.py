@@ -31,7 +31,7 @@ def call_tool(name: str, /, **kwargs: Any) -> Any:
         return _call(spec, kwargs)
     pack, _, tool = name.partition(".")
     if pack not in snapshot.packs():
-        raise _pack_not_found(pack)
+        raise ValueError(f"Pack not found: {pack}")
     raise ValueError(f"Tool not found: {name}{_near(tool, snapshot.packs()[pack], f'{pack}.')}")
 
 
@@ -118,15 +118,8 @@ def _near(name: str, known: Mapping[str, ToolSpec], prefix: str = "") -> str:
     return f"; it has {', '.join(prefix + one for one in list(known)[:10])}"
 
 
-def _pack_not_found(pack: str) -> ValueError:
-    error = ValueError(f"Pack not found: {pack}")
-    if current_call.get() is None:
-        error.add_note("Outside of a running tool there are no packs; to try one by itself, see onetool.sdk.testing.")
-    return error
-
-
 def _tools() -> Snapshot:
-    """The tools that the running tool may call; outside of one there are none."""
+    """The tools that the running tool may call; outside of one there are none (onetool.sdk.testing lends some)."""
     context = current_call.get()
     if context is None or context.environment is None:
         return Snapshot({})
