@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from onetool.core.errors import SchemaError
-from onetool.core.schema_parts import KINDS, Schema, definitions, here, parts
+from onetool.core.schema_parts import KINDS, Schema, here, inside, parts
 
 MAX_BYTES = 512 * 1024
 MAX_DEPTH = 100
@@ -126,8 +126,7 @@ class _Graph:
         for name in ("$anchor", "$dynamicAnchor"):
             if isinstance(anchor := schema.get(name), str):
                 self._anchors[anchor] = schema
-        inside = (part for kind in KINDS for _, part in parts(schema, kind))
-        for child in (*here(schema), *definitions(schema), *inside):
+        for child in inside(schema):
             self._collect(child, depth + 1)
 
     def _refuse_foreign(self, schema: Schema, depth: int) -> None:

@@ -48,6 +48,13 @@ def definitions(schema: Schema) -> Iterator[Any]:
             yield from cast(Schema, found).values()
 
 
+def inside(schema: Schema) -> Iterator[Any]:
+    """Every sub-schema that stands directly in a schema, definitions included."""
+    yield from here(schema)
+    yield from definitions(schema)
+    yield from (part for kind in KINDS for _, part in parts(schema, kind))
+
+
 def changed(schema: Schema, change: Callable[[Any], Any]) -> dict[str, Any]:
     """A copy of the schema with every direct sub-schema changed."""
     new = dict(schema)

@@ -3,16 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from onetool.core.schema_parts import inside
 from onetool.formats.flatten import resolve
 from onetool.formats.folding import Folder
-
-# Where schemas stand inside a schema: alone, in a list, or by name.
-_ALONE = (
-    *("items", "additionalItems", "unevaluatedItems", "contains", "additionalProperties", "unevaluatedProperties"),
-    *("propertyNames", "contentSchema", "not", "if", "then", "else"),
-)
-_LISTED = ("allOf", "anyOf", "oneOf", "prefixItems")
-_NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 
 
 def plain_parameters(schema: Any) -> dict[str, Any]:
@@ -48,9 +41,7 @@ def _parts(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if not isinstance(part, dict):
             continue
         yield part
-        waiting += [part[key] for key in _ALONE if key in part]
-        waiting += [item for key in _LISTED if isinstance(part.get(key), list) for item in part[key]]
-        waiting += [item for key in _NAMED if isinstance(part.get(key), dict) for item in part[key].values()]
+        waiting += inside(part)
 
 
 def _mend_array(schema: dict[str, Any]) -> None:

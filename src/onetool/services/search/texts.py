@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from onetool.core.schema_parts import inside
 from onetool.core.spec import ToolSpec
 from onetool.services.search.everyday import EVERYDAY
 from onetool.services.search.words import words
@@ -35,7 +36,7 @@ def _said_of_parameters(schema: Any) -> Iterator[str]:
             todo.extend(node)
         elif isinstance(node, Mapping):
             yield from _said_here(node)
-            todo.extend(_inside(node))
+            todo.extend(inside(node))
 
 
 def _said_here(node: Mapping[str, Any]) -> Iterator[str]:
@@ -44,12 +45,3 @@ def _said_here(node: Mapping[str, Any]) -> Iterator[str]:
         yield description
     if isinstance(properties, Mapping):
         yield from map(str, properties)
-
-
-def _inside(node: Mapping[str, Any]) -> Iterator[Any]:
-    for keyword in ("properties", "$defs"):
-        if isinstance(named := node.get(keyword), Mapping):
-            yield from named.values()
-    for keyword in ("items", "prefixItems", "additionalProperties", "anyOf", "oneOf", "allOf"):
-        if keyword in node:
-            yield node[keyword]
