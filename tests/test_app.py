@@ -138,3 +138,14 @@ def test_a_schema_is_compiled_once(folder, monkeypatch):
     for _ in range(5):
         run(app.executor, "tools.echo", message=1)
     assert len(compiled) == 1
+
+
+def test_a_tool_that_was_refused_says_why(folder):
+    (folder / "broken.py").write_text("import nonexistent_library\n")
+    (folder / "mine.py").write_text("import socket\ndef odd(s: socket.socket):\n    'O.'\n")
+    app = opened(folder, packs=["mine.py", "broken.py"], tools=[definition("bad", parameters={"type": "array"})])
+    for name, why in (("bad", 'expected "object"'), ("mine.odd", "socket"), ("broken.any", "nonexistent_library")):
+        error = asyncio.run(app.call(ToolCall("1", name))).error
+        assert (error.code, error.reason) == ("tool_not_found", "refused")
+        assert why in error.message
+    assert asyncio.run(app.call(ToolCall("1", "other"))).error.reason is None

@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from msgspec.structs import replace
+
 from onetool.config import Config, find_config, load_config, nearest_folder
 from onetool.core.errors import Mistake
 from onetool.core.frozen import freeze
@@ -112,8 +114,21 @@ class App:
     async def call(
         self, call: "ToolCall", allowed: Collection[str] | None = None, progress: "Progress | None" = None
     ) -> "ToolResult":
-        """Run one tool."""
-        return await self.executor.execute(call, allowed, progress)
+        """Run one tool. Of one that is not there because it was refused, the result says why."""
+        result = await self.executor.execute(call, allowed, progress)
+        if result.error is None or result.error.code != "tool_not_found" or not (why := self._refused(call.name)):
+            return result
+        error = replace(result.error, message=f"{result.error.message}; it was refused: {why}", reason="refused")
+        return replace(result, error=error)
+
+    def _refused(self, name: str) -> str | None:
+        """What is wrong with a tool, or with its pack, that should be there."""
+        pack = name.partition(".")[0]
+        for mistake in self.mistakes:
+            of_its_pack = mistake.key == "packs" and Path(mistake.file or "").stem == pack
+            if of_its_pack or mistake.key == name or (mistake.key or "").endswith(f" ({name})"):
+                return self.redact(str(mistake))
+        return None
 
     def reload(self) -> None:
         """Read the config and all tools again. A config that can't be used raises, and the old one stays in force."""
