@@ -7,7 +7,6 @@ from pathlib import Path
 from onetool.config.find import state_home
 from onetool.config.model import Config, Keys
 from onetool.config.node import Findings, in_order
-from onetool.config.shape import read_fields
 from onetool.core.errors import ConfigError
 from onetool.services.secrets import Secrets
 
@@ -21,6 +20,7 @@ def load_config(path: Path | None, *, env: Mapping[str, str] = os.environ) -> Co
     from onetool.config.include import read_files  # here, because a start without a file need not load the YAML parser
     from onetool.config.placeholders import fill
     from onetool.config.secret_values import read_secrets
+    from onetool.config.shape import read_fields
 
     path = Path(path).absolute()
     findings = Findings()

@@ -8,7 +8,6 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from onetool.config.node import Findings, Node
-from onetool.config.shape import plain
 from onetool.core.errors import Mistake
 from onetool.services.secrets import Secret, Secrets
 
@@ -29,6 +28,8 @@ class Declared(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_node(cls, node: Node, findings: Findings) -> "Declared":
+        from onetool.config.shape import plain  # what reads files is loaded when there is a file
+
         own = Findings()
         definition = plain(node, own)
         findings.add(own.warnings)

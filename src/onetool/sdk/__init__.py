@@ -1,31 +1,61 @@
-"""What a pack's author imports: a tool is a function with type hints and a docstring, this is for the rest."""
+"""What a pack's author imports: a tool is a function with type hints and a docstring, this is for the rest.
 
-from onetool.core.errors import BadArguments, ToolFailure
-from onetool.sdk.batch import batch_execute, normalize_items
-from onetool.sdk.calls import call_tool, get_pack
-from onetool.sdk.clients import lazy_client
-from onetool.sdk.context import get_config, get_secret, report_progress
-from onetool.sdk.decorators import tool
-from onetool.sdk.http import api_headers, safe_request
-from onetool.sdk.requirements import check_deps, requires_cli, requires_lib
-from onetool.sdk.spans import LogSpan
+Each name is fetched from its file on first use: most packs need two or three of them, and every command that lists
+tools imports packs.
+"""
 
-__all__ = [
-    "BadArguments",
-    "LogSpan",
-    "ToolFailure",
-    "api_headers",
-    "batch_execute",
-    "call_tool",
-    "check_deps",
-    "get_config",
-    "get_pack",
-    "get_secret",
-    "lazy_client",
-    "normalize_items",
-    "report_progress",
-    "requires_cli",
-    "requires_lib",
-    "safe_request",
-    "tool",
-]
+TYPE_CHECKING = False  # type checkers read this as true
+if TYPE_CHECKING:
+    from onetool.core.errors import BadArguments as BadArguments
+    from onetool.core.errors import ToolFailure as ToolFailure
+    from onetool.sdk.batch import batch_execute as batch_execute
+    from onetool.sdk.batch import normalize_items as normalize_items
+    from onetool.sdk.calls import call_tool as call_tool
+    from onetool.sdk.calls import get_pack as get_pack
+    from onetool.sdk.clients import lazy_client as lazy_client
+    from onetool.sdk.context import get_config as get_config
+    from onetool.sdk.context import get_secret as get_secret
+    from onetool.sdk.context import report_progress as report_progress
+    from onetool.sdk.decorators import tool as tool
+    from onetool.sdk.http import api_headers as api_headers
+    from onetool.sdk.http import safe_request as safe_request
+    from onetool.sdk.requirements import check_deps as check_deps
+    from onetool.sdk.requirements import requires_cli as requires_cli
+    from onetool.sdk.requirements import requires_lib as requires_lib
+    from onetool.sdk.spans import LogSpan as LogSpan
+
+_HOMES = {
+    "BadArguments": "onetool.core.errors",
+    "LogSpan": "onetool.sdk.spans",
+    "ToolFailure": "onetool.core.errors",
+    "api_headers": "onetool.sdk.http",
+    "batch_execute": "onetool.sdk.batch",
+    "call_tool": "onetool.sdk.calls",
+    "check_deps": "onetool.sdk.requirements",
+    "get_config": "onetool.sdk.context",
+    "get_pack": "onetool.sdk.calls",
+    "get_secret": "onetool.sdk.context",
+    "lazy_client": "onetool.sdk.clients",
+    "normalize_items": "onetool.sdk.batch",
+    "report_progress": "onetool.sdk.context",
+    "requires_cli": "onetool.sdk.requirements",
+    "requires_lib": "onetool.sdk.requirements",
+    "safe_request": "onetool.sdk.http",
+    "tool": "onetool.sdk.decorators",
+}
+
+__all__ = [*_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'onetool.sdk' has no attribute {name!r}; it has {', '.join(_HOMES)}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
