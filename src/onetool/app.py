@@ -97,7 +97,7 @@ class App:
 
         from onetool import __version__
 
-        status = "degraded" if self.mistakes else "ok"
+        status = "degraded" if any(m.severity == "error" for m in self.mistakes) else "ok"
         return {
             "version": __version__,
             "python": platform.python_version(),
@@ -116,7 +116,7 @@ class App:
     ) -> "ToolResult":
         """Run one tool. Of one that is not there because it was refused, the result says why."""
         result = await self.executor.execute(call, allowed, progress)
-        if result.error is None or result.error.code != "tool_not_found" or not (why := self._refused(call.name)):
+        if result.error is None or call.name in self.registry or not (why := self._refused(call.name)):
             return result
         error = replace(result.error, message=f"{result.error.message}; it was refused: {why}", reason="refused")
         return replace(result, error=error)

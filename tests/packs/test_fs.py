@@ -14,14 +14,7 @@ from onetool.sdk.decorators import marks_of
 from onetool.sdk.testing import packs
 from onetool.services.confined import opening
 
-
-@pytest.fixture(params=["openat2", "walk"], autouse=True)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "walk":
-        monkeypatch.setattr(opening, "openat2", lambda: None)
-    elif opening.openat2() is None:
-        pytest.skip("no openat2 here")
-    return request.param
+pytestmark = pytest.mark.usefixtures("way")
 
 
 @pytest.fixture

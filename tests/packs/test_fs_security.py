@@ -21,20 +21,13 @@ from onetool.packs import fs, shell
 from onetool.sdk import ToolFailure
 from onetool.services.confined import listing, opening
 
+pytestmark = pytest.mark.usefixtures("way")
+
 CASES = json.loads((Path(__file__).parents[1] / "data" / "fs_security.json").read_text())
 NOBODY = 65534
 HIDDEN = "words that nobody may see"
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
-
-
-@pytest.fixture(params=["openat2", "walk"], autouse=True)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "walk":
-        monkeypatch.setattr(opening, "openat2", lambda: None)
-    elif opening.openat2() is None:
-        pytest.skip("no openat2 here")
-    return request.param
 
 
 @pytest.fixture
