@@ -112,6 +112,17 @@ def test_a_function_is_called_by_its_name_in_the_module(folder):
     assert names(load(folder)) == ["a.f", "a.g"]
 
 
+def test_a_cached_function_is_a_tool_too(folder, tmp_path):
+    text = "import functools\n@functools.cache\ndef double(n: int) -> int:\n    'Twice as much.'\n    return 2 * n\n"
+    file = write(folder, "a.py", text)
+    write(tmp_path, "onetool.yaml", "packs: [packs]\n")
+    app = App.open(tmp_path / "onetool.yaml")
+    assert app.mistakes == ()
+    assert run(app.executor, "a.double", n=4).data == 8
+    assert app.registry.get("a.double").defined_in == f"{file}:2"
+    assert run(app.executor, "a.double", n="x").error.code == "invalid_args"
+
+
 def test_the_same_pack_name_twice_is_refused_and_both_are_named(folder):
     write(folder, "a.py", "pack = 'same'\ndef f(): 'First.'\n")
     write(folder, "b.py", "pack = 'same'\ndef g(): 'Second.'\n")

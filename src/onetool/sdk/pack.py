@@ -1,7 +1,7 @@
 """A module -> its tools: what `__all__` names, else every public function that is defined in it."""
 
 from collections.abc import Callable, Iterable, Iterator
-from inspect import isfunction
+from inspect import isfunction, unwrap
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -49,8 +49,13 @@ def _functions(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
         value: Any = getattr(module, name, None)
         if value is None:
             raise DefinitionError(f"__all__ names {name!r}, which is not in the module")
-        if isfunction(value) and (not own or value.__module__ == module.__name__):
+        if _is_function(value) and (not own or value.__module__ == module.__name__):
             yield name, value
+
+
+def _is_function(value: Any) -> bool:
+    """A function, or one behind a decorator that keeps it (`functools.cache` makes an object of it)."""
+    return isfunction(value) or (hasattr(value, "__wrapped__") and isfunction(unwrap(value)))
 
 
 def _mistake(tool: str, function: FunctionType, error: BaseException) -> Mistake:
@@ -59,5 +64,5 @@ def _mistake(tool: str, function: FunctionType, error: BaseException) -> Mistake
 
 
 def _place(function: Callable[..., Any]) -> str:
-    code = function.__code__
+    code = unwrap(function).__code__
     return f"{code.co_filename}:{code.co_firstlineno}"
