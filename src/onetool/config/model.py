@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta
 from onetool.config.node import Findings, Node
 from onetool.core.errors import Mistake
 from onetool.services.secrets import Secret, Secrets
+from onetool.sources.declared import Entry
 
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
@@ -17,14 +18,8 @@ Name = Annotated[str, Meta(min_length=1)]
 Port = Annotated[int, Meta(ge=0, le=65535)]  # 0 lets the system choose one
 
 
-class Declared(msgspec.Struct, frozen=True):
+class Declared(Entry, frozen=True):
     """One entry of `tools`, as it was written. A wrong one spoils itself alone, so it is not checked here."""
-
-    definition: Any
-    file: str
-    line: int
-    index: int  # its place in the list of its own file
-    mistakes: tuple[Mistake, ...] = ()
 
     @classmethod
     def from_node(cls, node: Node, findings: Findings) -> "Declared":

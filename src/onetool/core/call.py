@@ -18,6 +18,11 @@ class ToolCall(msgspec.Struct, frozen=True):
     timeout: float | None = None  # seconds, when the caller wants another deadline than the tool's
 
 
+def is_seconds(value: Any) -> bool:
+    """Whether it can be a time limit. Not a number that is none: NaN would spoil the timers of the whole loop."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One wrong argument: where it is, what was expected, what came, and what may have been meant."""
 

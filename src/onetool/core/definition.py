@@ -8,6 +8,7 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
+from onetool.core.call import is_seconds
 from onetool.core.errors import DefinitionError, SchemaError
 from onetool.core.failure import words_for
 from onetool.core.implementation import Handlers, check_mock, handler_for, misfits
@@ -142,7 +143,7 @@ def _option_faults(fields: Mapping[str, Any]) -> list[str]:
         if not (isinstance(value, list | tuple) and all(isinstance(item, str) for item in cast(list[Any], value))):
             faults.append(f"{key}: expected a list of texts, got {_kind(value)}")
     timeout = fields.get("timeout", 1)
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
+    if not is_seconds(timeout) or timeout == float("inf"):
         faults.append(f"timeout: expected a number of seconds above 0, got {_kind(timeout)}")
     return faults
 
@@ -188,10 +189,6 @@ def _kind(value: Any) -> str:
         return repr(value) if value.strip() else "an empty text"
     if value is None or isinstance(value, bool | int | float):
         return "null" if value is None else str(value).lower()
-    return (
-        "a mapping"
-        if isinstance(value, Mapping)
-        else "a list"
-        if isinstance(value, list | tuple)
-        else type(value).__name__
-    )
+    if isinstance(value, Mapping):
+        return "a mapping"
+    return "a list" if isinstance(value, list | tuple) else type(value).__name__

@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from onetool.core.call import Code, ToolCall, ToolError, ToolResult
+from onetool.core.call import Code, ToolCall, ToolError, ToolResult, is_seconds
 from onetool.core.context import CallContext, Environment, Progress, current_call
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure
 from onetool.core.event import CallEvent, Recorder
@@ -253,11 +253,6 @@ def _texts(values: Any) -> tuple[str, ...]:
     """Hints as a handler gave them: it may have given anything."""
     listed = cast(list[Any], values) if isinstance(values, list | tuple) else [values]
     return tuple(text for value in listed if (text := _text(value)))
-
-
-def is_seconds(value: Any) -> bool:
-    """Whether it can be a time limit. Not a number that is none: NaN would spoil the timers of the whole loop."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 def _both(one: Collection[str] | None, other: Collection[str] | None) -> Collection[str] | None:

@@ -14,12 +14,9 @@ from onetool.core.context import CallContext, current_call
 from onetool.core.errors import ToolFailure
 from onetool.core.failure import words_for
 from onetool.core.plain import plain
-from onetool.core.threads import Threads
+from onetool.core.threads import Outcome, Threads
 
 GRACE = 0.5  # seconds beyond its deadline that a loop gets to tell that it is over
-
-Outcome = tuple[Any, BaseException | None]
-"""The value, or what was raised instead."""
 
 
 class Runner:

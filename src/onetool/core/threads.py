@@ -17,7 +17,8 @@ MOST_THREADS = 256
 IDLE_SECONDS = 30.0
 
 Job = Callable[[], None]
-Outcome = tuple[Any, BaseException | None]  # a pair, since a future refuses to hold StopIteration as its exception
+Outcome = tuple[Any, BaseException | None]
+"""The value, or what was raised instead: a pair, since a future refuses to hold StopIteration as its exception."""
 
 
 class _Worker:

@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from onetool.core.call import is_seconds
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 MARK = "__onetool__"
@@ -48,7 +50,7 @@ def tool(
         tags: Words to find it by.
         examples: Calls as one would write them, for help texts.
     """
-    if timeout is not None and not timeout > 0:
+    if timeout is not None and not is_seconds(timeout):
         raise ValueError(f"timeout: expected a number of seconds above 0, got {timeout}")
     for words, told in ((tags, "tags"), (examples, "examples")):
         if isinstance(words, str) or not all(isinstance(word, str) for word in words):

@@ -31,6 +31,8 @@ def tools_of(module: ModuleType) -> Catalogue:
     for name, function in _functions(module):
         try:
             tools.append(_tool(name, function, pack))
+        except KeyboardInterrupt:
+            raise
         except BaseException as error:  # noqa: BLE001 - hints and docstrings are anyone's, and spoil their own tool alone
             mistakes.append(_mistake(f"{pack}.{name}", function, error))
     return Catalogue(tools=tuple(tools), mistakes=tuple(mistakes))

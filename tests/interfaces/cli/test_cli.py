@@ -302,6 +302,25 @@ def test_ctrl_c_ends_the_command_without_a_traceback(tmp_path):
     assert "Traceback" not in stderr
 
 
+def test_ctrl_c_while_a_pack_is_imported_ends_the_command(tmp_path):
+    code = "import sys, time, functools\nprint('begun', flush=True)\ntime.sleep(60)\n@functools.cache\ndef f(): 'F.'\n"
+    (tmp_path / "slow.py").write_text(code)
+    (tmp_path / "onetool.yaml").write_text("packs: [slow.py]\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "onetool", "--config", "onetool.yaml", "tools", "list"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stderr.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=8)
+    assert process.returncode == 130
+    assert "Traceback" not in stderr
+
+
 def test_what_a_tool_prints_is_not_on_standard_output(tmp_path):
     code = """
 import os

@@ -54,6 +54,8 @@ class Import:
     def _run(self) -> None:
         try:
             self._module = _imported(self.candidate, self._fresh)
+        except KeyboardInterrupt as error:  # raised by the pack: a person's goes to the main thread
+            self._error = ImportError("KeyboardInterrupt").with_traceback(error.__traceback__)
         except BaseException as error:  # noqa: BLE001 - a pack may raise anything, SystemExit included
             self._error = error
 

@@ -27,24 +27,12 @@ if TYPE_CHECKING:
 
 OUTLINE_SECONDS = 2.0
 # What hints are made of, and quick to import.
-LIGHT = frozenset(
-    (
-        *("__future__", "abc", "collections", "dataclasses", "datetime", "decimal", "enum", "fractions", "functools"),
-        *(
-            "math",
-            "msgspec",
-            "onetool",
-            "os",
-            "pathlib",
-            "re",
-            "string",
-            "types",
-            "typing",
-            "typing_extensions",
-            "uuid",
-        ),
-    )
-)
+# fmt: off
+LIGHT = frozenset({
+    "__future__", "abc", "collections", "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "math",
+    "msgspec", "onetool", "os", "pathlib", "re", "string", "types", "typing", "typing_extensions", "uuid",
+})
+# fmt: on
 _KNOWN_DECORATORS = frozenset({"tool", "requires_cli", "requires_lib"})
 
 

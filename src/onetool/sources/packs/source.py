@@ -32,6 +32,8 @@ class PackSource(Source):
         for candidate in self._candidates():
             try:
                 name, found = _load(candidate, self._fresh)
+            except KeyboardInterrupt:
+                raise
             except BaseException as error:  # noqa: BLE001 - a pack may raise anything, SystemExit included
                 mistakes.append(import_mistake(candidate, error))
                 continue
