@@ -8,7 +8,7 @@ Every interface decodes, calls one of these methods, and encodes what comes back
 
 import logging
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from onetool.core.call import ToolCall, ToolResult
     from onetool.core.context import Progress
     from onetool.core.executor import Executor
+    from onetool.script.engine import Engine
+    from onetool.script.outcome import RunResult
     from onetool.services.search import SearchIndex
     from onetool.services.stats import Stats
 
@@ -121,6 +123,24 @@ class App:
         error = replace(result.error, message=f"{result.error.message}; it was refused: {why}", reason="refused")
         return replace(result, error=error)
 
+    async def run(
+        self,
+        code: str,
+        allowed: Collection[str] | None = None,
+        *,
+        source: str = "run",
+        progress: "Progress | None" = None,
+        live: Callable[[str], None] | None = None,
+    ) -> "RunResult":
+        """Run code over all tools, in the sandbox. `live` is told what it prints, as it prints it."""
+        return await self.engine.run(
+            code, self.registry.snapshot(), allowed=allowed, source=source, progress=progress, live=live
+        )
+
+    def run_sync(self, code: str, allowed: Collection[str] | None = None) -> "RunResult":
+        """The same for code that is not async, such as a notebook's."""
+        return self._background.call(self.run(code, allowed))
+
     def _refused(self, name: str) -> str | None:
         """What is wrong with a tool, or with its pack, that should be there."""
         pack = name.partition(".")[0]
@@ -134,11 +154,13 @@ class App:
         """Read the config and all tools again. A config that can't be used raises, and the old one stays in force."""
         self.config = load_config(self.config.path)
         self.close()
-        for part in ("executor", "stats"):  # they hold settings of the old config; calls under way keep theirs
+        for part in ("engine", "executor", "stats"):  # they hold settings of the old config; calls under way keep theirs
             self.__dict__.pop(part, None)
         self._load(again=True)
 
     def close(self) -> None:
+        if engine := self.__dict__.get("engine"):
+            engine.close()
         if stats := self.__dict__.get("stats"):  # only if something was recorded or asked
             stats.flush()
 
@@ -163,6 +185,17 @@ class App:
 
         recorders = [call_log(self.redact), *([self.stats.record] if self.stats else [])]
         return Executor(self.registry, environment=self, recorders=recorders, redact=self.redact)
+
+    @cached_property
+    def engine(self) -> "Engine":
+        from onetool.script.engine import Engine  # brings the sandbox with it
+        from onetool.script.limits import Limits
+
+        run = self.config.run
+        limits = Limits(
+            seconds=run.timeout_s, memory_mb=run.memory_mb, calls=run.max_calls, output_bytes=run.max_output_bytes
+        )
+        return Engine(limits, self.executor, environment=self, aliases=self.config.aliases, redact=self.redact)
 
     @cached_property
     def stats(self) -> "Stats | None":

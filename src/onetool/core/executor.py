@@ -72,13 +72,20 @@ class Executor:
         self._runner = Runner()
 
     async def execute(
-        self, call: ToolCall, allowed: Collection[str] | None = None, progress: Progress | None = None
+        self,
+        call: ToolCall,
+        allowed: Collection[str] | None = None,
+        progress: Progress | None = None,
+        tools: Tools | None = None,
     ) -> ToolResult:
         """Carry the call out. Never raises for what a tool does; being cancelled is the only way out but a result.
 
-        `allowed` is this caller's allow-list, where it has one of its own; `progress` is told how far the tool is.
+        `allowed` is this caller's allow-list, where it has one of its own; `progress` is told how far the tool is;
+        `tools` are those that this caller began with, where a reload in between must not matter.
         """
-        course = self._course(call, allowed, progress, asyncio.get_running_loop())
+        course = self._course(
+            call, self._registry if tools is None else tools, allowed, progress, asyncio.get_running_loop()
+        )
         try:
             course.send(await self._runner.run(next(course)))
         except StopIteration as end:
@@ -89,10 +96,14 @@ class Executor:
             raise
         raise AssertionError("a course has one stop")
 
-    def execute_blocking(self, call: ToolCall, allowed: Collection[str] | None = None) -> ToolResult:
+    def execute_blocking(
+        self, call: ToolCall, allowed: Collection[str] | None = None, tools: Tools | None = None
+    ) -> ToolResult:
         """The same for a caller that is not async: a tool in a thread that calls another one."""
         outer = current_call.get()
-        course = self._course(call, allowed, None, outer.loop if outer else None)
+        course = self._course(
+            call, self._registry if tools is None else tools, allowed, None, outer.loop if outer else None
+        )
         try:
             course.send(self._runner.run_blocking(next(course)))
         except StopIteration as end:
@@ -102,18 +113,19 @@ class Executor:
     def _course(
         self,
         call: ToolCall,
+        tools: Tools,
         allowed: Collection[str] | None,
         progress: Progress | None,
         loop: asyncio.AbstractEventLoop | None,
     ) -> Generator[CallContext, Outcome, ToolResult]:
         """The way of a call, written once: it stops where the handler is to be run, and goes on with the outcome."""
-        spec = self._registry.get(call.name)
+        spec = tools.get(call.name)
         if spec is not None and "arguments" not in spec.__dict__:
             _prepare(spec)
         started = perf_counter()
         data, error = None, None
         try:
-            context = self._context(call, spec, allowed, progress, loop)
+            context = self._context(call, spec, tools, allowed, progress, loop)
             self._validate(call, context.spec)
             value, raised = yield context
             data = self._accepted(context, value, raised)
@@ -125,6 +137,7 @@ class Executor:
         self,
         call: ToolCall,
         spec: ToolSpec | None,
+        tools: Tools,
         allowed: Collection[str] | None,
         progress: Progress | None,
         loop: asyncio.AbstractEventLoop | None,
@@ -137,11 +150,13 @@ class Executor:
         allowed = _both(allowed, self._allowed)
         if outer:
             allowed = _both(allowed, outer.allowed)
-        permitted = self._permitted(call.name, spec, allowed)
+        if spec is None:
+            raise _not_found(call.name, tools.names(), allowed)
+        _permit(spec, allowed)
         chain = (*outer.chain, call.name) if outer else (call.name,)
         if len(chain) > DEEPEST:
             raise _Fails("execution_error", f"tools call each other too deep: {' -> '.join(chain)}", reason="recursion")
-        seconds = call.timeout if call.timeout is not None else permitted.timeout or self._timeout
+        seconds = call.timeout if call.timeout is not None else spec.timeout or self._timeout
         if not is_seconds(seconds):
             raise _Fails("invalid_args", f"timeout: expected a number of seconds above 0, got {seconds!r:.40}")
         now = monotonic()
@@ -149,7 +164,7 @@ class Executor:
             raise _Fails("execution_error", f"the time of {outer.call.name}, which calls it, is up", reason="timeout")
         deadline = now + min(seconds, LONGEST_TIMEOUT)
         return CallContext(
-            spec=permitted,
+            spec=spec,
             call=call,
             environment=self._environment,
             chain=chain,
@@ -159,21 +174,6 @@ class Executor:
             progress=progress or (outer.progress if outer else None),
             loop=loop,
         )
-
-    def _permitted(self, name: str, spec: ToolSpec | None, allowed: Collection[str] | None) -> ToolSpec:
-        if spec is None:
-            raise self._not_found(name, allowed)
-        if allowed is not None and name not in allowed:
-            raise _Fails("tool_not_found", f"Tool not allowed here: {name}", reason="denied")
-        if not spec.enabled:
-            raise _Fails("tool_not_found", f"Tool is switched off: {name}", reason="denied")
-        return spec
-
-    def _not_found(self, name: str, allowed: Collection[str] | None) -> _Fails:
-        known = self._registry.names()
-        near = nearest(name, known if allowed is None else [one for one in known if one in allowed])
-        suffix = f"; did you mean {' or '.join(near)}?" if near else ""
-        return _Fails("tool_not_found", f"Tool not found: {name:.200}{suffix}", hints=tuple(near))
 
     def _validate(self, call: ToolCall, spec: ToolSpec) -> None:
         try:
@@ -243,6 +243,19 @@ class Executor:
                 record(event)
             except Exception:
                 log.exception("a recorder failed; the call itself is not touched by that")
+
+
+def _not_found(name: str, known: Collection[str], allowed: Collection[str] | None) -> _Fails:
+    near = nearest(name, known if allowed is None else [one for one in known if one in allowed])
+    suffix = f"; did you mean {' or '.join(near)}?" if near else ""
+    return _Fails("tool_not_found", f"Tool not found: {name:.200}{suffix}", hints=tuple(near))
+
+
+def _permit(spec: ToolSpec, allowed: Collection[str] | None) -> None:
+    if allowed is not None and spec.name not in allowed:
+        raise _Fails("tool_not_found", f"Tool not allowed here: {spec.name}", reason="denied")
+    if not spec.enabled:
+        raise _Fails("tool_not_found", f"Tool is switched off: {spec.name}", reason="denied")
 
 
 def _text(value: Any) -> str | None:

@@ -4,25 +4,28 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from onetool.core.spec import ToolSpec
+from onetool.core.spelling import spelled
 
 _TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 _LONGEST_DEFAULT = 40
 
 
-def signature(spec: ToolSpec) -> str:
-    """Required parameters come first and without a default; optional ones show theirs, or '...' where none is known."""
+def signature(spec: ToolSpec, name: str | None = None) -> str:
+    """Required parameters come first and without a default; optional ones show theirs, or '...' where none is known.
+
+    `name` is what code calls the tool, where that is not its own name.
+    """
     properties = cast(Mapping[str, Any], spec.input_schema.get("properties") or {})
     required = cast(list[str], spec.input_schema.get("required") or [])
-    order = [name for name in properties if name in required] + [name for name in properties if name not in required]
-    parts = [_parameter(name, _resolved(properties[name], spec.input_schema), name in required) for name in order]
+    parts = [_parameter(one, _resolved(properties[one], spec.input_schema), one in required) for one in spec.order]
     if spec.input_schema.get("additionalProperties"):
         parts.append("**more")
     returns = f" -> {type_name(_resolved(spec.output_schema, spec.output_schema))}" if spec.output_schema else ""
-    return f"{spec.name}({', '.join(parts)}){returns}"
+    return f"{name or spec.name}({', '.join(parts)}){returns}"
 
 
 def _parameter(name: str, schema: Any, required: bool) -> str:
-    text = f"{name}: {type_name(schema)}"
+    text = f"{spelled(name)}: {type_name(schema)}"
     return text if required else f"{text} = {_default(schema)}"
 
 

@@ -66,6 +66,18 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """The input schema, compiled once, when first needed. Closed to further arguments unless it says otherwise."""
         return _compiled(self.input_schema, closed=True)
 
+    def argument(self, name: str) -> "CompiledSchema":
+        """The schema of one argument alone, compiled when first needed."""
+        if name not in self._alone:
+            schema: Any = self.input_schema["properties"][name]
+            shared = {word: self.input_schema[word] for word in ("$defs", "definitions") if word in self.input_schema}
+            self._alone[name] = _compiled({**shared, **schema} if isinstance(schema, Mapping) else {}, closed=False)
+        return self._alone[name]
+
+    @cached_property
+    def _alone(self) -> "dict[str, CompiledSchema]":
+        return {}
+
     @cached_property
     def output(self) -> "CompiledSchema | None":
         return None if self.output_schema is None else _compiled(self.output_schema, closed=False)
@@ -81,6 +93,13 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         from inspect import iscoroutinefunction
 
         return iscoroutinefunction(self.handler) or iscoroutinefunction(getattr(self.handler, "__call__", None))  # noqa: B004
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """Its parameters in the order in which they are shown, and can be given without a name: required ones first."""
+        properties: Mapping[str, Any] = self.input_schema.get("properties") or {}
+        required: list[str] = self.input_schema.get("required") or []
+        return tuple(sorted(properties, key=lambda name: name not in required))
 
     @property
     def pack(self) -> str:

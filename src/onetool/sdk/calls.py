@@ -7,6 +7,7 @@ the pack that it calls. In async code it is awaited, elsewhere it just returns.
 from collections.abc import Mapping
 from typing import Any
 
+from onetool.core.arguments import by_name
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.context import Calls, current_call
 from onetool.core.errors import ToolFailure
@@ -64,7 +65,7 @@ class Method:
         self.__doc__ = spec.description
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return _call(self._spec, _by_name(self._spec, args, kwargs))
+        return _call(self._spec, by_name(self._spec, args, kwargs))
 
     def __repr__(self) -> str:
         from onetool.core.signature import signature
@@ -97,16 +98,6 @@ def on_a_loop() -> bool:
     from asyncio import _get_running_loop  # the public one raises, which costs more than the rest of this
 
     return _get_running_loop() is not None
-
-
-def _by_name(spec: ToolSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    names = tuple(spec.input_schema.get("properties", {}))
-    if len(args) > len(names):
-        raise TypeError(f"{spec.name} takes {len(names)} arguments at the most, got {len(args)}")
-    given = dict(zip(names, args, strict=False))
-    if twice := given.keys() & kwargs.keys():
-        raise TypeError(f"{spec.name} got {', '.join(sorted(twice))} twice")
-    return given | kwargs
 
 
 def _near(name: str, known: Mapping[str, ToolSpec], prefix: str = "") -> str:

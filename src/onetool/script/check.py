@@ -1,0 +1,143 @@
+"""Checked before the first effect: every call of a tool in the code, against the catalogue.
+
+Only what is literally wrong is told: a tool that is not there, an argument that it does not take or needs, a literal
+that its schema rules out. Everything else is let go, and validated when the call is made.
+"""
+
+import ast
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from onetool.core.errors import SchemaError
+from onetool.core.nearest import did_you_mean
+from onetool.core.signature import signature
+from onetool.core.spec import ToolSpec
+from onetool.script.arguments import UNKNOWN, Arguments, literal, problems_with
+from onetool.script.names import CALL, Names
+from onetool.script.scan import BUILTINS, Scan
+
+MOST_TOLD = 5
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong, the line it is on, and the tool whose signature helps."""
+
+    line: int
+    message: str
+    spec: ToolSpec | None = None
+
+
+def check(scan: Scan, names: Names, modules: Collection[str], allowed: Collection[str] | None = None) -> list[Finding]:
+    """Everything that is wrong with the calls of tools. `modules` are the names that an import could give."""
+    return list(_Check(scan, names, modules, allowed).findings())
+
+
+def words(findings: list[Finding], names: Names) -> tuple[str, tuple[str, ...]]:
+    """One message with all of them, and the signatures that help."""
+    told = [f"line {one.line}: {one.message}" for one in findings[:MOST_TOLD]]
+    if len(findings) > MOST_TOLD:
+        told.append(f"and {len(findings) - MOST_TOLD} more")
+    specs = dict.fromkeys(one.spec for one in findings[:MOST_TOLD] if one.spec is not None)
+    return "; ".join(told), tuple(signature(spec, names.spelling(spec)) for spec in specs)
+
+
+class _Check:
+    def __init__(
+        self, scan: Scan, names: Names, modules: Collection[str], allowed: Collection[str] | None = None
+    ) -> None:
+        self._scan = scan
+        self._names = names
+        self._modules = modules
+        self._allowed = allowed
+        self._aliases = dict(self._simple_aliases())
+
+    def findings(self) -> Iterator[Finding]:
+        calls = [node for node in self._scan.nodes if isinstance(node, ast.Call)]
+        for node in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
+            match node.func:
+                case ast.Name(id=name):
+                    yield from self._function(node, name)
+                case ast.Attribute(value=ast.Name(id=word), attr=attr):
+                    yield from self._method(node, word, attr)
+                case _:
+                    pass
+
+    def _simple_aliases(self) -> Iterator[tuple[str, ToolSpec]]:
+        """`f = pack.tool`, where nothing else is ever called f."""
+        for node in self._scan.nodes:
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Attribute(value=ast.Name(id=word), attr=attr)):
+                    spec = self._names.tool(f"{word}.{attr}") if self._is_ours(word) else None
+                    if spec is not None and self._scan.bound[name] == 1 and name not in self._scan.imported:
+                        yield name, spec
+                case _:
+                    pass
+
+    def _is_ours(self, word: str) -> bool:
+        """Whether a name means what the catalogue says: the code does not give it another meaning."""
+        if word in self._scan.bound:
+            return False
+        return self._scan.imported.get(word, word) == word
+
+    def _function(self, node: ast.Call, name: str) -> Iterator[Finding]:
+        spec = self._aliases.get(name) or (self._names.functions.get(name) if self._is_ours(name) else None)
+        if spec is not None:
+            yield from self._call(node, spec)
+        elif self._is_nothing(name):
+            near = did_you_mean(name, (*self._names.functions, *BUILTINS))
+            yield Finding(node.lineno, f"{name} is not defined" + (f"; {near}" if near else ""))
+
+    def _is_nothing(self, name: str) -> bool:
+        known = name in self._scan.bound or name in self._scan.imported or name in BUILTINS or self._scan.makes_names
+        return not known and name not in self._names.words()
+
+    def _method(self, node: ast.Call, word: str, attr: str) -> Iterator[Finding]:
+        if not self._is_ours(word):
+            return
+        pack = self._names.pack(word)
+        if pack is None:
+            if self._is_nothing(word) and word not in self._modules:
+                near = did_you_mean(word, self._names.words())
+                yield Finding(node.lineno, f"there is no pack {word}" + (f"; {near}" if near else ""))
+        elif (spec := pack.tools.get(attr)) is not None:
+            yield from self._call(node, spec)
+        elif word not in self._modules and not attr.startswith("__"):
+            known = [f"{word}.{tool}" for tool in pack.tools]
+            near = did_you_mean(f"{word}.{attr}", known) or f"it has {', '.join(known[:8])}"
+            yield Finding(node.lineno, f"{word}.{attr}: there is no such tool; {near}")
+
+    def _call(self, node: ast.Call, spec: ToolSpec) -> Iterator[Finding]:
+        if spec is CALL:
+            yield from self._call_by_name(node)
+            return
+        yield from self._checked(node.lineno, spec, Arguments.of(node, spec))
+
+    def _call_by_name(self, node: ast.Call) -> Iterator[Finding]:
+        """`ot.call("name", {…})`: what it names is checked like a call of its own."""
+        match node:
+            case ast.Call(args=[ast.Constant(value=str(name))], keywords=[]):
+                given = {}
+            case ast.Call(args=[ast.Constant(value=str(name)), ast.Dict() as written], keywords=[]):
+                given = literal(written)
+            case _:
+                return
+        spec = self._names.catalogue.get(name)
+        if spec is None:
+            near = did_you_mean(name, self._names.catalogue.names())
+            yield Finding(node.lineno, f"there is no tool {name!r}" + (f"; {near}" if near else ""))
+        elif given is not UNKNOWN:
+            yield from self._checked(node.lineno, spec, Arguments(given, frozenset(given)))
+
+    def _checked(self, line: int, spec: ToolSpec, arguments: Arguments) -> Iterator[Finding]:
+        if self._allowed is not None and spec.name not in self._allowed:
+            yield Finding(line, f"{spec.name} is not allowed here")
+            return
+        if arguments.wrong:
+            yield Finding(line, f"{spec.name}: {arguments.wrong}", spec)
+            return
+        try:
+            problems = list(problems_with(spec, arguments))
+        except SchemaError:
+            return  # told when the call is made
+        for problem in problems:
+            yield Finding(line, f"{spec.name}: {problem}", spec)

@@ -1,0 +1,84 @@
+"""The catalogue as code sees it: packs with their tools, plain functions, and aliases. Made once per catalogue."""
+
+from collections.abc import Iterable, Mapping
+
+from onetool.core.registry import Snapshot
+from onetool.core.spec import ToolSpec
+from onetool.core.spelling import spellings
+
+CALL = ToolSpec(
+    name="ot.call",
+    description="Call any tool by its name, also one whose name Python can't say.",
+    input_schema={
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "args": {"type": "object"}},
+        "required": ["name"],
+    },
+)
+"""`ot.call("any name", {…})` is part of the language: what runs, is counted and recorded is the tool that it names."""
+
+
+class Pack:
+    """A pack as code sees it: its tools by the spelling of their names."""
+
+    __slots__ = ("tools", "word")
+
+    def __init__(self, word: str, tools: Mapping[str, ToolSpec]) -> None:
+        self.word = word
+        self.tools = {spelling: tools[own] for spelling, own in spellings(tools).items()}
+
+
+class Names:
+    """What each name in code stands for, where the code does not define it itself."""
+
+    def __init__(self, catalogue: Snapshot, aliases: Mapping[str, str] | None = None) -> None:
+        self.catalogue = catalogue
+        self._tools_of: dict[str, dict[str, ToolSpec]] = {"ot": {"call": CALL}}
+        bare: dict[str, ToolSpec] = {}
+        for spec in catalogue:
+            pack, dot, own = spec.name.partition(".")
+            if dot:
+                self._tools_of.setdefault(pack, {})[own] = spec
+            else:
+                bare[pack] = spec
+        self._pack_of = spellings(self._tools_of)
+        self._packs: dict[str, Pack] = {}
+        self.functions = {word: bare[own] for word, own in spellings(bare).items()}
+        self.dangling: dict[str, str] = {}  # aliases whose target is not there
+        for alias, target in (aliases or {}).items():
+            if spec := self.tool(target) or catalogue.get(target):
+                self.functions.setdefault(alias, spec)
+            else:
+                self.dangling[alias] = target
+
+    def pack(self, word: str) -> Pack | None:
+        """The pack that code calls so. Spelled out when first used: few of many are."""
+        found = self._packs.get(word)
+        if found is None and word in self._pack_of:
+            found = self._packs[word] = Pack(word, self._tools_of[self._pack_of[word]])
+        return found
+
+    def tool(self, dotted: str) -> ToolSpec | None:
+        """The tool that code calls `pack.tool` or, where it has no pack, `tool`."""
+        word, dot, own = dotted.partition(".")
+        if not dot:
+            return self.functions.get(word)
+        pack = self.pack(word)
+        return pack.tools.get(own) if pack else None
+
+    def __contains__(self, word: str) -> bool:
+        return word in self._pack_of or word in self.functions
+
+    def words(self) -> Iterable[str]:
+        """Every name that code can begin with."""
+        return (*self._pack_of, *self.functions)
+
+    def spelling(self, spec: ToolSpec) -> str:
+        """What code writes to call it."""
+        pack, dot, own = spec.name.partition(".")
+        if not dot:
+            return next((word for word, function in self.functions.items() if function is spec), spec.name)
+        word = next(word for word, name in self._pack_of.items() if name == pack)
+        named = self.pack(word)
+        tools = named.tools if named else {}
+        return f"{word}.{next((spelling for spelling, tool in tools.items() if tool is spec), own)}"

@@ -1,0 +1,96 @@
+"""The sandbox: Monty's worker processes, kept warm, one for each run at a time.
+
+The only module that starts processes for `run`. A worker has an empty environment, no files and no network; it can
+compute, print, and ask us for a tool. It is killed when a run is stopped, and after every limit that was hit.
+"""
+
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from threading import Lock
+from typing import Any
+
+from pydantic_monty import Monty, MontySession
+
+from onetool.script.limits import MEGABYTE, Limits
+
+CHECKOUTS = 1000  # runs after which a worker is replaced: whatever it kept, it kept long enough
+PER_CALL = 4  # suspensions that one tool call may cost: a name, an attribute, the call, its future
+
+
+class Sandbox:
+    """A pool of workers. Starts with the first run, ends with `close`."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._lock = Lock()
+        self._pool: Monty | None = None
+
+    @contextmanager
+    def worker(self, **more: Any) -> "Iterator[Worker]":
+        """A fresh session in a worker of its own, which nothing that ran before has touched."""
+        limits = self._limits
+        session = self._started().checkout(
+            limits={
+                "max_feed_duration_secs": limits.seconds,
+                "max_memory": limits.memory_mb * MEGABYTE,
+                "max_recursion_depth": limits.depth,
+                "max_suspensions": limits.calls * PER_CALL + 1000,
+                "max_total_sleep_secs": limits.seconds,
+            },
+            print_flush_interval=0.1,
+            **more,
+        )
+        with session as entered:
+            worker = Worker(entered)
+            try:
+                yield worker
+            finally:
+                worker.release()
+
+    def _started(self) -> Monty:
+        with self._lock:
+            if self._pool is None:
+                # No deadline and no queue of its own: ours also count the time of tool calls, and are fair.
+                pool = Monty(
+                    min_processes=1,
+                    max_processes=1024,
+                    max_checkouts_per_worker=CHECKOUTS,
+                    feed_duration_limit_grace=None,
+                    turn_duration_limit_grace=None,
+                )
+                self._pool = pool.__enter__()
+            return self._pool
+
+    def close(self) -> None:
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.__exit__(None, None, None)
+
+
+class Worker:
+    """One worker process while a run has it."""
+
+    def __init__(self, session: MontySession) -> None:
+        self._session = session
+        self._lock = Lock()
+        self._process = session.worker_pid  # asked for now: while code runs it is not told
+
+    def start(self, code: str, inputs: Mapping[str, Any], printed: Any) -> Any:
+        """Feed code; what comes back is a question of the code, or its end."""
+        return self._session.feed_start(code, inputs=dict(inputs), print_callback=printed)
+
+    def kill(self) -> None:
+        """End the process now, whatever it does. From any thread, any number of times."""
+        with self._lock:
+            process, self._process = self._process, None
+            if process is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+
+    def release(self) -> None:
+        """The process is not ours any more: from here on it may serve another run."""
+        with self._lock:
+            self._process = None

@@ -1,0 +1,87 @@
+"""Only plain data crosses the boundary of the sandbox: JSON types, whatever the code made.
+
+Values are counted while they are walked: forty times `x = [x, x]` is small in the sandbox and has 2^40 leaves here.
+"""
+
+import base64
+import datetime
+from decimal import Decimal
+from typing import Any
+
+DEEPEST = 200
+LONGEST_NUMBER = 14_000  # bits: about the 4,300 digits that Python itself is willing to print
+PER_PART = 2  # bytes that every part costs at least: a digit and a comma
+
+
+class TooLarge(ValueError):  # noqa: N818 - the one thing that can be wrong here
+    """More than the budget allows, or nested deeper than any reader would follow."""
+
+
+class Crossing:
+    """One value on its way out, and the bytes that are left for it."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, budget: int) -> None:
+        self._left = budget
+
+    def plain(self, value: Any, depth: int = 0) -> Any:
+        """The value as JSON types. TooLarge when it is."""
+        self._left -= PER_PART
+        kind = type(value)
+        if kind is str:
+            self._left -= len(value) if value.isascii() else len(value.encode(errors="replace"))
+        elif kind is dict:
+            self._go_down(depth)
+            return {self._key(key): self.plain(part, depth + 1) for key, part in value.items()}
+        elif kind in _LISTS:
+            self._go_down(depth)
+            return [self.plain(part, depth + 1) for part in value]
+        elif kind is int:
+            self._left -= value.bit_length() // 3
+            if value.bit_length() > LONGEST_NUMBER:
+                raise ValueError("a whole number of more than 4300 digits")
+        elif kind not in _SCALARS:
+            return self.plain(_form(value), depth + 1)
+        if self._left < 0:
+            raise TooLarge
+        return value
+
+    def _go_down(self, depth: int) -> None:
+        if depth > DEEPEST or self._left < 0:
+            raise TooLarge
+
+    def _key(self, key: Any) -> str:
+        text = key if type(key) is str else _as_key(key)
+        self._left -= len(text)
+        return text
+
+
+_LISTS = frozenset({list, tuple, set, frozenset})
+_SCALARS = frozenset({int, float, bool, type(None)})
+
+
+def _as_key(key: Any) -> str:
+    """A key that is not text, as JSON would have it."""
+    if key is None or isinstance(key, bool):
+        return {None: "null", True: "true", False: "false"}[key]
+    return str(_form(key)) if type(key) not in _SCALARS else str(key)
+
+
+def _form(value: Any) -> Any:
+    """What code may hand out beside JSON types: dates, bytes, its own objects, exceptions."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, datetime.timedelta):
+        return value.total_seconds()
+    if isinstance(value, BaseException):
+        return f"{type(value).__name__}: {value}"
+    if isinstance(value, tuple):  # a named one
+        return dict(zip(fields, value, strict=False)) if (fields := getattr(value, "_fields", None)) else list(value)
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(attributes := getattr(value, "attributes", None), dict):  # an object of a class that the code made
+        return attributes
+    return str(value)
