@@ -22,15 +22,19 @@ from onetool.core.registry import Snapshot, duplicate
 from onetool.core.source import Catalogue
 from onetool.core.spec import Handler, ToolSpec
 from onetool.library import Registry
+from onetool.packs.ot import ot_tools
 from onetool.sources.declared import DeclaredTools
 from onetool.sources.packs import PackSource
 
 if TYPE_CHECKING:
+    from onetool.core.background import Background
     from onetool.core.call import ToolCall, ToolResult
     from onetool.core.context import Progress
     from onetool.core.executor import Executor
     from onetool.script.engine import Engine
     from onetool.script.outcome import RunResult
+    from onetool.script.reply import Reply
+    from onetool.services.results import Results
     from onetool.services.search import SearchIndex
     from onetool.services.stats import Stats
 
@@ -137,6 +141,12 @@ class App:
             code, self.registry.snapshot(), allowed=allowed, source=source, progress=progress, live=live
         )
 
+    def reply(self, result: "RunResult", whole: bool = False) -> "Reply":
+        """What a run's caller gets to read. A large result is stored, unless it is wanted whole."""
+        from onetool.script.reply import reply
+
+        return reply(result, self.config.results.inline_bytes, None if whole else self.results.put)
+
     def run_sync(self, code: str, allowed: Collection[str] | None = None) -> "RunResult":
         """The same for code that is not async, such as a notebook's."""
         return self._background.call(self.run(code, allowed))
@@ -154,13 +164,15 @@ class App:
         """Read the config and all tools again. A config that can't be used raises, and the old one stays in force."""
         self.config = load_config(self.config.path)
         self.close()
-        for part in ("engine", "executor", "stats"):  # they hold settings of the old config; calls under way keep theirs
+        for part in ("engine", "executor", "results", "stats"):  # they hold settings of the old config; calls under way keep theirs
             self.__dict__.pop(part, None)
         self._load(again=True)
 
     def close(self) -> None:
         if engine := self.__dict__.get("engine"):
             engine.close()
+        if background := self.__dict__.get("_background"):
+            background.close()
         if stats := self.__dict__.get("stats"):  # only if something was recorded or asked
             stats.flush()
 
@@ -196,6 +208,19 @@ class App:
             seconds=run.timeout_s, memory_mb=run.memory_mb, calls=run.max_calls, output_bytes=run.max_output_bytes
         )
         return Engine(limits, self.executor, environment=self, aliases=self.config.aliases, redact=self.redact)
+
+    @cached_property
+    def results(self) -> "Results":
+        from onetool.services.results import Results
+
+        kept = self.config.results
+        return Results(self.config.home / "results", kept.ttl_s, kept.max_total_mb)
+
+    @cached_property
+    def _background(self) -> "Background":
+        from onetool.core.background import Background
+
+        return Background()
 
     @cached_property
     def stats(self) -> "Stats | None":
@@ -263,7 +288,8 @@ class App:
         packs = PackSource(self._pack_paths(), fresh=again).load()
         functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
         declared = DeclaredTools(self.config.tools, functions, self._internals()).load()
-        tools, mistakes = _united([packs, declared])
+        own = Catalogue(tools=tuple(ot_tools(self.results)))
+        tools, mistakes = _united([packs, own, declared])
         self.registry.replace(tools)
         self.mistakes = (*mistakes, *self._pointless_settings())
         for mistake in (*self.config.warnings, *mistakes):  # the rest is for `onetool check`

@@ -8,13 +8,9 @@ LATER = {
     "menu": "menu",
     "watch": "watch",
     "servers": "servers",
-    "aliases": "aliases",
-    "snippets": "snippets",
     "prompts": "prompts",
     "topics": "topics",
     "allowed_hosts": "allowedHosts",
-    "run": "run",
-    "results": "results",
     "ask": "ask",
     "http": "http",
 }

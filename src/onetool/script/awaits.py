@@ -14,6 +14,10 @@ GATHERING = {"gather", "wait_for", "create_task", "ensure_future", "shield", "wa
 SAME_ITEMS = {"list", "tuple", "set", "sorted", "reversed", "iter", "enumerate"}
 ADDING = {"append", "add", "insert", "appendleft", "setdefault"}
 
+BLOCKS = {"body", "orelse", "handlers", "finalbody"}
+LOOPS = (ast.For, ast.While, ast.AsyncFor)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Span = tuple[int, int]
 Follow = Callable[[ast.expr], None]
@@ -30,8 +34,6 @@ class Binding(NamedTuple):
 
 def awaited_calls(tree: ast.Module) -> set[int]:
     """The `id`s of the call nodes whose value reaches an `await`."""
-    if not any(isinstance(node, ast.Await) or _runs(node) for node in ast.walk(tree)):
-        return set()
     return _Flow(tree).awaited
 
 
@@ -71,27 +73,31 @@ class _Flow:
         self._owner: dict[int, Function] = {}
         self._returns: dict[int, list[ast.expr]] = defaultdict(list)
         self._calls: dict[str, list[ast.Call]] = defaultdict(list)
-        self._walk(tree, tree, ())
-        for node in [node for node in ast.walk(tree) if isinstance(node, ast.Await | ast.Call)]:
+        self._waits: list[ast.Await | ast.Call] = []
+        self._walk(tree)
+        for node in self._waits:
             self._start(node)
 
     # Reading the code once
 
-    def _walk(self, node: ast.AST, scope: ast.AST, blocks: tuple[int, ...]) -> None:
+    def _walk(self, tree: ast.Module) -> None:
         """Note for every node which function it is in and which blocks are around it. Not recursive: code is deep."""
-        stack = [(node, scope, blocks)]
+        stack: list[tuple[ast.AST, ast.AST, tuple[int, ...]]] = [(tree, tree, ())]
         while stack:
             node, scope, blocks = stack.pop()
             self._scope[id(node)] = id(scope)
             self._blocks[id(node)] = blocks
             self._note(node, scope)
-            for field, value in ast.iter_fields(node):
-                children = value if isinstance(value, list) else [value]
-                inner = (*blocks, id(value)) if field in ("body", "orelse", "handlers", "finalbody") else blocks
-                if inner is not blocks and isinstance(node, ast.For | ast.While | ast.AsyncFor) and field == "body":
+            for field in node._fields:
+                value = getattr(node, field, None)
+                inner = (*blocks, id(value)) if field in BLOCKS else blocks
+                if field == "body" and isinstance(node, LOOPS):
                     self._loops.add(id(value))
-                around = node if isinstance(node, Function) and field in ("body", "args") else scope
-                stack += [(child, around, inner) for child in children if isinstance(child, ast.AST)]
+                around = node if isinstance(node, FUNCTIONS) and field in ("body", "args") else scope
+                if isinstance(value, list):
+                    stack += [(child, around, inner) for child in value if isinstance(child, ast.AST)]
+                elif isinstance(value, ast.AST):
+                    stack.append((value, around, inner))
 
     def _note(self, node: ast.AST, scope: ast.AST) -> None:
         match node:
@@ -114,8 +120,10 @@ class _Flow:
                 self._bindings[id(scope), name].append(self._binding(value, "has", node))
             case _:
                 pass
-        if isinstance(node, Function):
+        if isinstance(node, FUNCTIONS):
             self._owner[id(node)] = node
+        elif isinstance(node, ast.Await | ast.Call):
+            self._waits.append(node)
 
     def _bind(
         self, target: ast.expr, value: ast.expr, kind: str, where: ast.AST, scope: ast.AST, adds: bool = False

@@ -52,8 +52,7 @@ class _Check:
         self._aliases = dict(self._simple_aliases())
 
     def findings(self) -> Iterator[Finding]:
-        calls = [node for node in self._scan.nodes if isinstance(node, ast.Call)]
-        for node in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
+        for node in sorted(self._scan.calls, key=lambda call: (call.lineno, call.col_offset)):
             match node.func:
                 case ast.Name(id=name):
                     yield from self._function(node, name)
@@ -64,7 +63,7 @@ class _Check:
 
     def _simple_aliases(self) -> Iterator[tuple[str, ToolSpec]]:
         """`f = pack.tool`, where nothing else is ever called f."""
-        for node in self._scan.nodes:
+        for node in self._scan.assignments:
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Attribute(value=ast.Name(id=word), attr=attr)):
                     spec = self._names.tool(f"{word}.{attr}") if self._is_ours(word) else None

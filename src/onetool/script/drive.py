@@ -78,14 +78,15 @@ class Printed:
         self._left = limits.output_bytes
 
     def __call__(self, _stream: str, text: str) -> None:
-        if self._left <= 0:
-            return
-        kept = text if len(text) <= self._left else text[: self._left]
-        self._left -= len(text.encode(errors="replace"))
-        self._parts.append(kept)
-        if self._live is not None:
-            self._live(kept)
-        if self._left < 0:
+        size = len(text.encode(errors="replace"))
+        kept = text if size <= self._left else text[: self._left]
+        over = size > self._left
+        self._left = max(0, self._left - size)
+        if kept:
+            self._parts.append(kept)
+            if self._live is not None:
+                self._live(kept)
+        if over:
             self._stop(too_much_printed(self._limits))
 
     @property

@@ -1,4 +1,7 @@
-"""What code says of itself before it runs: which names it uses, and which of them it defines."""
+"""What code says of itself before it runs: which names it uses, which of them it defines, and what it awaits.
+
+The tree is walked once, here; who wants to know something of the code looks at what was found.
+"""
 
 import ast
 import builtins
@@ -11,6 +14,16 @@ from onetool.script.reading import parse
 BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__"}
 # With these, code can make names that its tree does not show.
 MAKING_NAMES = frozenset({"exec", "eval", "globals", "setattr", "__import__"})
+_NAME_OF = {
+    ast.FunctionDef: "name",
+    ast.AsyncFunctionDef: "name",
+    ast.ClassDef: "name",
+    ast.arg: "arg",
+    ast.ExceptHandler: "name",
+    ast.MatchAs: "name",
+    ast.MatchStar: "name",
+    ast.MatchMapping: "rest",
+}
 
 
 class Scan:
@@ -19,31 +32,59 @@ class Scan:
     def __init__(self, code: str) -> None:
         self.code = code
         self.tree = parse(code)
-        self.nodes = list(ast.walk(self.tree)) if self.tree is not None else []
+        self.calls: list[ast.Call] = []
+        self.assignments: list[ast.Assign] = []
+        self.attributes: list[ast.Attribute] = []
+        self.imports: list[ast.Import | ast.ImportFrom] = []
+        self.used: set[str] = set()
+        self.bound: Counter[str] = Counter()  # in whatever scope, and how often; imports apart
+        self._waits = False
+        if self.tree is not None:
+            self._walk(self.tree)
 
-    @cached_property
-    def used(self) -> set[str]:
-        """Every name that is read anywhere."""
-        return {node.id for node in self.nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    def _walk(self, tree: ast.Module) -> None:
+        nodes: list[ast.AST] = [tree]
+        for node in nodes:  # which grows while it is walked
+            self._note(node)
+            for field in node._fields:
+                value = getattr(node, field, None)
+                if type(value) is list:
+                    nodes += [child for child in value if isinstance(child, ast.AST)]
+                elif isinstance(value, ast.arguments) or (isinstance(value, ast.AST) and value._attributes):
+                    nodes.append(value)  # what has no place in the text are words like Load and Add
 
-    @cached_property
-    def bound(self) -> Counter[str]:
-        """Every name that the code gives a meaning to, in whatever scope, and how often; imports apart."""
-        names: Counter[str] = Counter()
-        for node in self.nodes:
-            names.update(_names_bound_by(node))
-        return names
+    def _note(self, node: ast.AST) -> None:
+        kind = type(node)
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Load):
+                self.used.add(node.id)
+            else:
+                self.bound[node.id] += 1
+        elif isinstance(node, ast.Call):
+            self.calls.append(node)
+        elif isinstance(node, ast.Attribute):
+            self.attributes.append(node)
+        elif isinstance(node, ast.Assign):
+            self.assignments.append(node)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            self.imports.append(node)
+        elif kind in _NAME_OF:
+            if name := getattr(node, _NAME_OF[kind]):
+                self.bound[name] += 1
+            self._waits = self._waits or kind is ast.AsyncFunctionDef
+        elif kind is ast.Await:
+            self._waits = True
 
     @cached_property
     def imported(self) -> dict[str, str]:
         """The names that imports bind, and what they bind: `np` is `numpy`, `mean` is `statistics.mean`."""
         found: dict[str, str] = {}
-        for node in self.nodes:
-            if isinstance(node, ast.Import):
-                for alias in node.names:
+        for node in self.imports:
+            for alias in node.names:
+                if isinstance(node, ast.ImportFrom):
+                    found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+                else:
                     found[alias.asname or alias.name.partition(".")[0]] = alias.name
-            elif isinstance(node, ast.ImportFrom):
-                found.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
         return found
 
     @cached_property
@@ -53,23 +94,7 @@ class Scan:
     @cached_property
     def futures(self) -> set[Span]:
         """Where the calls stand that are answered with a future."""
-        if self.tree is None or not any(isinstance(node, ast.Await | ast.AsyncFunctionDef) for node in self.nodes):
+        if self.tree is None or not self._waits:
             return set()
         awaited = awaited_calls(self.tree)
-        return spans(self.code, (node for node in self.nodes if isinstance(node, ast.Call) and id(node) in awaited))
-
-
-def _names_bound_by(node: ast.AST) -> list[str]:
-    match node:
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-            return [name]
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            return [name]
-        case ast.arg(arg=name):
-            return [name]
-        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-            return [name]
-        case ast.MatchMapping(rest=str(name)):
-            return [name]
-        case _:
-            return []
+        return spans(self.code, (call for call in self.calls if id(call) in awaited))

@@ -8,7 +8,7 @@ import datetime
 from decimal import Decimal
 from typing import Any
 
-DEEPEST = 200
+DEEPEST = 60  # levels; what reads the value at the other end stops there, too
 LONGEST_NUMBER = 14_000  # bits: about the 4,300 digits that Python itself is willing to print
 PER_PART = 2  # bytes that every part costs at least: a digit and a comma
 

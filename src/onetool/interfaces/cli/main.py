@@ -15,6 +15,7 @@ class LazyGroup(click.Group):
     """A group whose commands live in modules of their own."""
 
     commands_in: ClassVar[dict[str, str]] = {
+        "run": "onetool.interfaces.cli.run:run",
         "tools": "onetool.interfaces.cli.tools:tools",
         "packs": "onetool.interfaces.cli.packs:packs",
         "auth": "onetool.interfaces.cli.auth:auth",

@@ -1,0 +1,43 @@
+"""An event loop in a thread of its own, for callers that have none they could wait on: a notebook runs one already."""
+
+import asyncio
+from collections.abc import Coroutine
+from threading import Lock, Thread
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Background:
+    """`background.call(coroutine)` runs it over there and waits for its value here. The loop starts when first used."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._started())
+        try:
+            return future.result()
+        except BaseException:  # Ctrl-C reaches the thread that waits, not the one that works
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                Thread(target=self._serve, args=(self._loop,), name="onetool-loop", daemon=True).start()
+            return self._loop
+
+    @staticmethod
+    def _serve(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        loop.run_forever()
+        loop.close()

@@ -1,0 +1,107 @@
+"""`onetool run`: code over all tools, in the sandbox. The result goes to standard output, what it prints does not."""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from onetool.interfaces.cli.options import allow_option, data_options, open_app
+from onetool.interfaces.cli.output import echo, print_json, printable, stdout
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.core.call import ToolError
+    from onetool.script.outcome import RunResult
+
+MOST_BYTES = 4 * 1024 * 1024
+
+
+@click.command()
+@click.argument("code", required=False)
+@click.option("--file", "-f", metavar="FILE", help="Run the code in this file.")
+@click.option("--full", is_flag=True, help="Print all of a large result, instead of storing it behind a handle.")
+@click.option("--interactive", "-i", is_flag=True, help="Read and run line by line, with history and completion.")
+@allow_option
+@data_options
+@click.pass_context
+def run(
+    ctx: click.Context,
+    code: str | None,
+    file: str | None,
+    full: bool,
+    interactive: bool,
+    allowed: list[str] | None,
+    as_json: bool,
+) -> None:
+    """Run CODE over all tools, in the sandbox. `-` reads it from standard input.
+
+    The value of the last expression is printed; exit code 0 when it went well, 1 when it failed, 2 for wrong usage.
+
+    \b
+    onetool run 'time.now()["iso"]'
+    onetool run 'import asyncio
+    await asyncio.gather(*[tools.echo(message=word) for word in ("one", "two")])'
+    """
+    if interactive:
+        from onetool.interfaces.cli.repl import repl
+
+        repl(open_app(ctx, allowed), allowed)
+        return
+    text = _code(code, file)
+    app = open_app(ctx, allowed)
+    result = asyncio.run(_run(app, text, allowed))
+    if as_json:
+        print_json(result.to_dict())
+    elif result.error is not None:
+        print_error(result.error)
+    else:
+        print_value(app, result, full)
+    ctx.exit(0 if result.ok else 1)
+
+
+async def _run(app: "App", code: str, allowed: list[str] | None) -> "RunResult":
+    return await app.run(code, allowed, source="cli", live=print_live)
+
+
+def print_live(text: str) -> None:
+    """What the code prints, as it prints it. On standard error: standard output is for the result."""
+    click.echo(printable(text) if sys.stderr.isatty() else text, err=True, nl=False)
+
+
+def print_value(app: "App", result: "RunResult", full: bool) -> None:
+    if result.data is None:
+        return
+    text = app.reply(result, whole=full).text
+    echo(printable(text) if stdout().isatty() else text)
+
+
+def print_error(error: "ToolError") -> None:
+    click.echo(click.style("Error: ", fg="red") + printable(error.message), err=True)
+    for hint in error.hints:
+        click.echo(f"  {printable(hint)}", err=True)
+
+
+def _code(code: str | None, file: str | None) -> str:
+    if code is not None and file is not None:
+        raise click.UsageError("Give CODE or --file, not both.")
+    if file is not None:
+        try:
+            with open(file, "rb") as stream:
+                return _decoded(stream.read(MOST_BYTES + 1), file)
+        except OSError as error:
+            raise click.BadParameter(f"can't read {file}: {error.strerror}.", param_hint="--file") from None
+    if code == "-" or (code is None and not sys.stdin.isatty()):
+        return _decoded(sys.stdin.buffer.read(MOST_BYTES + 1), "standard input")
+    if code is None:
+        raise click.UsageError("Give the code: onetool run 'time.now()'. `-i` starts an interactive session.")
+    return code
+
+
+def _decoded(data: bytes, where: str) -> str:
+    if len(data) > MOST_BYTES:
+        raise click.UsageError(f"{where} is larger than {MOST_BYTES // 1024**2} MiB.")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{where} is not UTF-8 (byte {error.start}).") from None

@@ -1,0 +1,75 @@
+"""What came of a run, for whoever reads it: one text, and the data for readers that take data.
+
+What the code printed comes first, then the value. A text that is too long to send is stored, and the reply has its
+handle, its size, its beginning and the call that reads on.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from onetool.core.call import ToolError
+from onetool.script.outcome import RunResult
+from onetool.script.render import render
+
+PREVIEW_CHARACTERS = 1000
+PREVIEW_LINES = 20
+
+
+class Stored(Protocol):
+    """Where a text was put."""
+
+    @property
+    def handle(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def lines(self) -> int: ...
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """`text` is for models and people, `structured` for clients that take data: the value, or where it is kept."""
+
+    text: str
+    structured: Any = None
+    is_error: bool = False
+
+
+def reply(result: RunResult, inline_bytes: int, store: Callable[[str], Stored] | None) -> Reply:
+    """The reply to a run. `store` keeps a text and says where; without one nothing is cut."""
+    if result.error is not None:
+        return Reply(text=_joined(result.printed, error_text(result.error)), is_error=True)
+    text = _joined(result.printed, "" if result.data is None else render(result.data))
+    if store is None or len(text.encode(errors="replace")) <= inline_bytes:
+        return Reply(text=text, structured=result.data)
+    return _kept(text, store(text))
+
+
+def error_text(error: ToolError) -> str:
+    """An error in a few lines: what, where, and how to repair it."""
+    return "\n".join((f"Error: {error.message}", *(f"  {hint}" for hint in error.hints)))
+
+
+def _joined(printed: str, value: str) -> str:
+    if not printed:
+        return value
+    return f"{printed.removesuffix(chr(10))}\n{value}" if value else printed.removesuffix("\n")
+
+
+def _kept(text: str, stored: Stored) -> Reply:
+    preview, whole_lines = _beginning(text)
+    call = f'ot.result(handle="{stored.handle}", offset={whole_lines + 1})'
+    facts = {"handle": stored.handle, "size": stored.size, "lines": stored.lines}
+    note = f"The result is large and was stored. {render(facts)}\nIt begins:"
+    return Reply(
+        text=f"{note}\n{preview}\nRead on with: {call}",
+        structured={**facts, "preview": preview, "next": call},
+    )
+
+
+def _beginning(text: str) -> tuple[str, int]:
+    """The first lines, as many as a glance takes, and how many of them are whole."""
+    cut = text[:PREVIEW_CHARACTERS]
+    lines = cut.split("\n")[:-1][:PREVIEW_LINES]
+    return ("\n".join(lines), len(lines)) if lines else (f"{cut}…", 0)
