@@ -164,7 +164,8 @@ class App:
         """Read the config and all tools again. A config that can't be used raises, and the old one stays in force."""
         self.config = load_config(self.config.path)
         self.close()
-        for part in ("engine", "executor", "results", "stats"):  # they hold settings of the old config; calls under way keep theirs
+        # They hold settings of the old config; runs and calls under way keep theirs.
+        for part in ("engine", "executor", "results", "stats"):
             self.__dict__.pop(part, None)
         self._load(again=True)
 
@@ -207,7 +208,14 @@ class App:
         limits = Limits(
             seconds=run.timeout_s, memory_mb=run.memory_mb, calls=run.max_calls, output_bytes=run.max_output_bytes
         )
-        return Engine(limits, self.executor, environment=self, aliases=self.config.aliases, redact=self.redact)
+        return Engine(
+            limits,
+            self.executor,
+            environment=self,
+            aliases=self.config.aliases,
+            redact=self.redact,
+            typecheck=run.typecheck,
+        )
 
     @cached_property
     def results(self) -> "Results":
@@ -288,8 +296,9 @@ class App:
         packs = PackSource(self._pack_paths(), fresh=again).load()
         functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
         declared = DeclaredTools(self.config.tools, functions, self._internals()).load()
-        own = Catalogue(tools=tuple(ot_tools(self.results)))
-        tools, mistakes = _united([packs, own, declared])
+        # A page of a stored result must not be stored in its turn; as a value it takes more room than its lines.
+        own = Catalogue(tools=tuple(ot_tools(self.results, self.config.results.inline_bytes // 2)))
+        tools, mistakes = _united([own, packs, declared])
         self.registry.replace(tools)
         self.mistakes = (*mistakes, *self._pointless_settings())
         for mistake in (*self.config.warnings, *mistakes):  # the rest is for `onetool check`

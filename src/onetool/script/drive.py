@@ -12,7 +12,14 @@ from threading import Event, Lock
 from time import monotonic
 from typing import Any
 
-from pydantic_monty import ClassInstance, FunctionSnapshot, FutureSnapshot, MontyComplete, NameLookupSnapshot
+from pydantic_monty import (
+    ClassInstance,
+    FunctionSnapshot,
+    FutureSnapshot,
+    MontyComplete,
+    MontyTypingError,
+    NameLookupSnapshot,
+)
 
 from onetool.core.arguments import by_name
 from onetool.core.call import ToolCall, ToolError, ToolResult
@@ -20,9 +27,12 @@ from onetool.core.context import CallContext
 from onetool.core.executor import Executor
 from onetool.core.spec import ToolSpec
 from onetool.script.awaits import Span
+from onetool.script.check import Finding
 from onetool.script.limits import LimitHit, Limits, too_large, too_many_calls, too_much_printed
 from onetool.script.names import CALL, Names
+from onetool.script.prepare import Prepared
 from onetool.script.sandbox import Worker
+from onetool.script.typecheck import findings
 from onetool.script.values import Crossing, TooLarge
 
 Answer = Any  # a dict as `resume` takes it: a value, an exception by its name, or a future
@@ -65,6 +75,14 @@ def _function(name: str) -> Callable[..., Any]:
 
     stub.__name__ = stub.__qualname__ = name
     return stub
+
+
+class WrongTypes(Exception):  # noqa: N818 - carries findings
+    """The type checker is sure that calls of our tools are wrong; nothing has run."""
+
+    def __init__(self, found: list[Finding]) -> None:
+        super().__init__()
+        self.findings = found
 
 
 class Printed:
@@ -119,14 +137,14 @@ class Drive:
         self.calls = 0
         self.printed = Printed(limits, live, self.stop)
 
-    def run(self, worker: Worker, code: str, inputs: Mapping[str, Any], futures: Mapping[str, Collection[Span]]) -> Any:
+    def run(self, worker: Worker, prepared: Prepared) -> Any:
         """The value of the code's last expression, as plain data. Raises LimitHit, or what the sandbox raises."""
         with self._lock:
             self._worker = worker
         self._raise_if_stopped()
-        self._futures = futures
+        self._futures = worker.futures
         try:
-            question: Snapshot = worker.start(code, inputs, self.printed)
+            question = self._start(worker, prepared)
             while not isinstance(question, MontyComplete):
                 self._raise_if_stopped()
                 question = self._answered(question)
@@ -137,6 +155,22 @@ class Drive:
             raise
         finally:
             self._cancel_pending()
+
+    @property
+    def names(self) -> Names:
+        return self._tools.names
+
+    def _start(self, worker: Worker, prepared: Prepared) -> Snapshot:
+        if prepared.prelude:
+            worker.start(prepared.prelude, {}, self.printed, checked=False)
+        inputs = {name: self._tools.value(word) for name, word in prepared.words.items()}
+        try:
+            return worker.start(prepared.code, inputs, self.printed, prepared.futures)
+        except MontyTypingError as error:
+            if found := findings(error.display(), self._tools.names):
+                raise WrongTypes(found) from None
+        # It complained of other things than our tools: that is the code's own business.
+        return worker.start(prepared.code, inputs, self.printed, prepared.futures, checked=False)
 
     def stop(self, why: LimitHit) -> None:
         """End it now: the worker is killed, the calls under way are cancelled. The first reason is the one told."""

@@ -13,8 +13,8 @@ from onetool.core.executor import Executor
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.core.threads import Threads
-from onetool.script.check import check, words
-from onetool.script.drive import Drive, Tools
+from onetool.script.check import Finding, check, words
+from onetool.script.drive import Drive, Tools, WrongTypes
 from onetool.script.failures import failure
 from onetool.script.limits import LimitHit, Limits, too_slow
 from onetool.script.names import Names
@@ -24,10 +24,14 @@ from onetool.script.reading import ScriptError, read
 from onetool.script.sandbox import Sandbox
 from onetool.script.scan import Scan
 from onetool.script.turnstile import Turnstile
+from onetool.script.typecheck import stubs
 
 GRACE = 0.25  # seconds that the sandbox gets to say itself where its time ran out
 RUN = ToolSpec(name="run", description="Run code over all tools.", hidden=True)
 CANCELLED = LimitHit("cancelled", "the run was cancelled", "")
+
+Live = Callable[[str], None]
+"""Told what code prints, as it prints it."""
 
 
 class Engine:
@@ -40,12 +44,14 @@ class Engine:
         environment: Environment | None = None,
         aliases: Mapping[str, str] | None = None,
         redact: Callable[[Any], Any] | None = None,
+        typecheck: bool = False,
     ) -> None:
         self._limits = limits
         self._executor = executor
         self._environment = environment
         self._aliases = aliases or {}
         self._redact = redact or (lambda value: value)
+        self._typecheck = typecheck
         self._sandbox = Sandbox(limits)
         self._threads = Threads()
         self._turns = Turnstile(limits.workers)
@@ -59,44 +65,31 @@ class Engine:
         allowed: Collection[str] | None = None,
         source: str = "run",
         progress: Progress | None = None,
-        live: Callable[[str], None] | None = None,
+        live: Live | None = None,
     ) -> RunResult:
         """Run the code in a text. Never raises for what the code does; being cancelled is the only way out."""
-        started = perf_counter()
-        tools = self._tools_of(catalogue)
+        run = _Run(self._tools_of(catalogue), text)
         try:
-            code = read(text)
-            prepared = self._prepared(code, tools.names, allowed)
+            prepared = run.prepared(allowed)
         except _Refused as refused:
-            return self._result(started, error=refused.error)
-        except ScriptError as error:
-            return self._result(started, error=ToolError(code="invalid_args", message=str(error), reason="syntax"))
-        if (
-            current_call.get() is not None
-        ):  # a tool that runs code holds a turn already: waiting for one more may be for ever
-            return await self._run(code, prepared, tools, self._context(allowed, source, progress), live, started)
+            return self._result(run, error=refused.error)
+        if current_call.get() is not None:  # part of a run, which has a turn: to wait for another may be for ever
+            return await self._driven(run, prepared, self._context(allowed, source, progress), live)
         async with self._turns.turn():
-            return await self._run(code, prepared, tools, self._context(allowed, source, progress), live, started)
+            return await self._driven(run, prepared, self._context(allowed, source, progress), live)
+
+    def names(self, catalogue: Snapshot) -> Names:
+        """What the tools are called in code."""
+        return self._tools_of(catalogue).names
 
     def close(self) -> None:
         self._sandbox.close()
-
-    def names(self, catalogue: Snapshot) -> Names:
-        return self._tools_of(catalogue).names
 
     def _tools_of(self, catalogue: Snapshot) -> Tools:
         tools = self._tools
         if tools is None or tools.names.catalogue is not catalogue:
             tools = self._tools = Tools(Names(catalogue, self._aliases))
         return tools
-
-    def _prepared(self, code: str, names: Names, allowed: Collection[str] | None) -> Prepared:
-        scan = Scan(code)
-        findings = check(scan, names, MODULES, allowed)
-        if findings:
-            message, hints = words(findings, names)
-            raise _Refused(ToolError(code="invalid_args", message=message, reason="check", hints=hints))
-        return prepare(scan, names)
 
     def _context(self, allowed: Collection[str] | None, source: str, progress: Progress | None) -> CallContext:
         """What the tools of this run inherit: its deadline, its allow-list, its progress. A run is a call, too."""
@@ -117,64 +110,87 @@ class Engine:
             loop=asyncio.get_running_loop(),
         )
 
-    async def _run(
-        self,
-        code: str,
-        prepared: Prepared,
-        tools: Tools,
-        context: CallContext,
-        live: Callable[[str], None] | None,
-        started: float,
-    ) -> RunResult:
-        drive = Drive(tools, self._executor, context, self._limits, live)
-        work = self._threads.run(self._feed, {"drive": drive, "prepared": prepared, "tools": tools, "context": context})
+    async def _driven(self, run: "_Run", prepared: Prepared, context: CallContext, live: Live | None) -> RunResult:
+        """Drive the code in a thread, until it ends, or its time does."""
+        drive = Drive(run.tools, self._executor, context, self._limits, live)
         try:
             async with asyncio.timeout(max(0.0, context.deadline - monotonic()) + GRACE):
-                value = await work
+                value = await self._threads.run(self._feed, {"drive": drive, "prepared": prepared, "context": context})
         except TimeoutError:
             drive.stop(too_slow(self._limits))
-            error = failure(drive.stopped_by or too_slow(self._limits), code, tools.names, self._limits, {})
+            error: BaseException = too_slow(self._limits)
         except asyncio.CancelledError:
             drive.stop(CANCELLED)
             raise
         except Exception as raised:  # noqa: BLE001 - whatever ended the run is told as its error
-            error = failure(drive.stopped_by or raised, code, tools.names, self._limits, drive.failures)
+            error = raised
         else:
-            return self._result(started, drive, value=value)
-        return self._result(started, drive, error=error)
+            return self._result(run, drive, value=value)
+        return self._result(run, drive, error=self._told(drive.stopped_by or error, run, drive))
 
-    def _feed(self, drive: Drive, prepared: Prepared, tools: Tools, context: CallContext) -> Any:
+    def _feed(self, drive: Drive, prepared: Prepared, context: CallContext) -> Any:
         """In a thread: from a fresh worker to the value."""
-        copied = copy_context()
-        copied.run(current_call.set, context)
-        with self._sandbox.worker() as worker:
-            feeds = 0
+        inside = copy_context()
+        inside.run(current_call.set, context)
+        with self._sandbox.worker(**self._type_checking(drive, prepared)) as worker:
             try:
-                if prepared.prelude:
-                    worker.start(prepared.prelude, {}, drive.printed)
-                    feeds = 1
-                inputs = {word: tools.value(word) for word in prepared.words}
-                futures = {f"<python-input-{feeds}>": prepared.futures}
-                return copied.run(drive.run, worker, prepared.code, inputs, futures)
+                return inside.run(drive.run, worker, prepared)
             except BaseException as error:
                 if _spoils(error):
                     worker.kill()
                 raise
 
+    def _type_checking(self, drive: Drive, prepared: Prepared) -> dict[str, Any]:
+        if not self._typecheck:
+            return {}
+        declared = stubs(drive.names, set(prepared.words.values()))
+        return {"type_check": True, "type_check_stubs": declared, "type_check_format": "json"}
+
+    def _told(self, error: BaseException, run: "_Run", drive: Drive) -> ToolError:
+        if isinstance(error, WrongTypes):
+            return _refusal(error.findings, run.tools.names)
+        return failure(error, run.code, run.tools.names, self._limits, drive.failures)
+
     def _result(
-        self, started: float, drive: Drive | None = None, *, value: Any = None, error: ToolError | None = None
+        self, run: "_Run", drive: Drive | None = None, *, value: Any = None, error: ToolError | None = None
     ) -> RunResult:
-        meta = {"calls": drive.calls if drive else 0, "duration_ms": round((perf_counter() - started) * 1000, 3)}
+        elapsed = round((perf_counter() - run.started) * 1000, 3)
+        meta = {"calls": drive.calls if drive else 0, "duration_ms": elapsed}
         printed = self._redact(drive.printed.text) if drive else ""
         if error is not None:
             return RunResult(ok=False, error=error, meta=meta, printed=printed)
         return RunResult(ok=True, data=self._redact(value), meta=meta, printed=printed)
 
 
+class _Run:
+    """One text on its way to become a result."""
+
+    def __init__(self, tools: Tools, text: str) -> None:
+        self.started = perf_counter()
+        self.tools = tools
+        self.code = text
+
+    def prepared(self, allowed: Collection[str] | None) -> Prepared:
+        """What to feed. _Refused when something is wrong with it, before anything has run."""
+        try:
+            self.code = read(self.code)
+        except ScriptError as error:
+            raise _Refused(ToolError(code="invalid_args", message=str(error), reason="syntax")) from None
+        scan = Scan(self.code)
+        if found := check(scan, self.tools.names, MODULES, allowed):
+            raise _Refused(_refusal(found, self.tools.names))
+        return prepare(scan, self.tools.names)
+
+
 class _Refused(Exception):  # noqa: N818 - carries an error, is never seen outside
     def __init__(self, error: ToolError) -> None:
         super().__init__(error.message)
         self.error = error
+
+
+def _refusal(found: list[Finding], names: Names) -> ToolError:
+    message, hints = words(found, names)
+    return ToolError(code="invalid_args", message=message, reason="check", hints=hints)
 
 
 def _spoils(error: BaseException) -> bool:

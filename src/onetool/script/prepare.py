@@ -3,7 +3,7 @@
 Edits are made at places that the tree gives, never by searching the text, and lines keep their numbers.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -26,15 +26,15 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
     code: str
     prelude: str
-    words: Collection[str]
+    words: Mapping[str, str]  # each name to bind, and the pack or function that it is bound to
     futures: Collection[Span]
 
 
 def prepare(scan: Scan, names: Names) -> Prepared:
     """The code, ready to be fed."""
     if scan.tree is None:  # the sandbox asks for every name that it meets
-        return Prepared(code=scan.code, prelude="", words=(), futures=())
-    words = [word for word in scan.used if word in names and word not in scan.bound]
+        return Prepared(code=scan.code, prelude="", words={}, futures=())
+    words = {word: word for word in scan.used if word in names and word not in scan.bound}
     edits = imports(scan.tree, scan.code)
     final = Scan(_edited(scan.code, edits)) if edits else scan
     return Prepared(code=final.code, prelude=prelude(which(scan.tree)), words=words, futures=final.futures)

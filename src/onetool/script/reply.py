@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from onetool.core.call import ToolError
+from onetool.core.errors import ToolFailure
 from onetool.script.outcome import RunResult
 from onetool.script.render import render
 
@@ -43,7 +44,11 @@ def reply(result: RunResult, inline_bytes: int, store: Callable[[str], Stored] |
     text = _joined(result.printed, "" if result.data is None else render(result.data))
     if store is None or len(text.encode(errors="replace")) <= inline_bytes:
         return Reply(text=text, structured=result.data)
-    return _kept(text, store(text))
+    try:
+        return _kept(text, store(text))
+    except ToolFailure as failure:
+        note = f"The result is large, and the rest of it is lost: {failure}."
+        return Reply(text=f"{_beginning(text)[0]}\n{note} Return a smaller part.", is_error=True)
 
 
 def error_text(error: ToolError) -> str:

@@ -6,13 +6,14 @@ compute, print, and ask us for a tool. It is killed when a run is stopped, and a
 
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any
 
 from pydantic_monty import Monty, MontySession
 
+from onetool.script.awaits import Span
 from onetool.script.limits import MEGABYTE, Limits
 
 CHECKOUTS = 1000  # runs after which a worker is replaced: whatever it kept, it kept long enough
@@ -26,6 +27,8 @@ class Sandbox:
         self._limits = limits
         self._lock = Lock()
         self._pool: Monty | None = None
+        self._busy = 0
+        self._closing = False
 
     @contextmanager
     def worker(self, **more: Any) -> "Iterator[Worker]":
@@ -42,15 +45,19 @@ class Sandbox:
             print_flush_interval=0.1,
             **more,
         )
-        with session as entered:
-            worker = Worker(entered)
-            try:
-                yield worker
-            finally:
-                worker.release()
+        try:
+            with session as entered:
+                worker = Worker(entered)
+                try:
+                    yield worker
+                finally:
+                    worker.release()
+        finally:
+            self._left()
 
     def _started(self) -> Monty:
         with self._lock:
+            self._busy += 1
             if self._pool is None:
                 # No deadline and no queue of its own: ours also count the time of tool calls, and are fair.
                 pool = Monty(
@@ -63,8 +70,18 @@ class Sandbox:
                 self._pool = pool.__enter__()
             return self._pool
 
-    def close(self) -> None:
+    def _left(self) -> None:
         with self._lock:
+            self._busy -= 1
+        if self._closing:
+            self.close()
+
+    def close(self) -> None:
+        """End the workers; where some are busy, when the last of them is done."""
+        with self._lock:
+            self._closing = True
+            if self._busy:
+                return
             pool, self._pool = self._pool, None
         if pool is not None:
             pool.__exit__(None, None, None)
@@ -76,11 +93,15 @@ class Worker:
     def __init__(self, session: MontySession) -> None:
         self._session = session
         self._lock = Lock()
+        self.futures: dict[str, Collection[Span]] = {}  # of each feed, by the name that the sandbox gives it
         self._process = session.worker_pid  # asked for now: while code runs it is not told
 
-    def start(self, code: str, inputs: Mapping[str, Any], printed: Any) -> Any:
-        """Feed code; what comes back is a question of the code, or its end."""
-        return self._session.feed_start(code, inputs=dict(inputs), print_callback=printed)
+    def start(
+        self, code: str, inputs: Mapping[str, Any], printed: Any, futures: Collection[Span] = (), checked: bool = True
+    ) -> Any:
+        """Feed code; what comes back is a question of the code, or its end. `checked`: by its type checker."""
+        self.futures[f"<python-input-{len(self.futures)}>"] = futures
+        return self._session.feed_start(code, inputs=dict(inputs), print_callback=printed, skip_type_check=not checked)
 
     def kill(self) -> None:
         """End the process now, whatever it does. From any thread, any number of times."""

@@ -1,0 +1,43 @@
+"""What can go wrong with a kept result. All are failures of the call that wanted it, in words for its caller."""
+
+from onetool.core.errors import BadArguments, ToolFailure
+
+SHOWN = 60  # characters of a handle that came from outside
+
+
+class HandleNotFoundError(ToolFailure):
+    """Never given out, to somebody else, or so long ago that nothing is known of it any more."""
+
+    def __init__(self, handle: object) -> None:
+        hint = "a handle comes with the result that was too large; use it as it is"
+        super().__init__(f"Handle not found: {shown(handle)}", reason="not_found", hints=[hint])
+
+
+class ResultExpiredError(ToolFailure):
+    """It was there: its time is up, or it went to make room for newer ones."""
+
+    def __init__(self, handle: str, removed: bool) -> None:
+        why = "it was removed to make room for newer ones" if removed else "its time is up"
+        super().__init__(
+            f"Result has expired: {shown(handle)} ({why})",
+            reason="expired",
+            hints=["run again what gave the result"],
+        )
+
+
+class NotStoredError(ToolFailure):
+    """It could not be kept: too large, or the disk says no."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reason="not_stored")
+
+
+class BadQueryError(BadArguments, ValueError):
+    """An offset, limit or search that can't be used."""
+
+
+def shown(handle: object) -> str:
+    """A handle inside a message: whatever it holds, it stays short and on its line."""
+    text = handle if isinstance(handle, str) else f"a {type(handle).__name__}"
+    text = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return text if text.isprintable() else ascii(text)

@@ -1,0 +1,188 @@
+"""Where large results are kept: plain files, so that another process (the command line) can read them, too.
+
+A file's name is a hash of handle and owner. So no handle is ever a path, another owner's is simply not there, and
+who lists the folder learns no handle. A file's time is when it was put. What has ended leaves a line in the list of
+its day (`ended-19000`): for a day, "expired" can be told from "never heard of it".
+"""
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from time import time
+
+import msgspec
+
+from onetool.core.errors import ToolFailure
+from onetool.services.results.errors import HandleNotFoundError, NotStoredError, ResultExpiredError
+from onetool.services.results.query import lines_of
+
+log = logging.getLogger("onetool.results")
+
+DAY = 86_400
+_MINUTE, _HOUR = 60, 3_600
+_HANDLE = re.compile(r"[0-9a-f]{32}")
+_FILE = re.compile(r"[0-9a-f]{32}\.txt")
+_LIST = re.compile(r"ended-([0-9]+)")
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A result that is kept: the handle to read it by, its size in bytes of UTF-8, and its lines."""
+
+    handle: str
+    size: int
+    lines: int
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A file whose result is over."""
+
+    name: str
+    at: float
+    removed: bool  # before its time, to make room
+
+
+class Results:
+    """Keeps texts for `ttl_s` seconds, and no more than `max_total_mb` in all: the oldest go first.
+
+    Any number of processes may share a folder. There is no lock: a file appears and vanishes as a whole, all agree
+    on which one is the oldest, and each takes away what is too much after it has added something.
+    """
+
+    def __init__(self, folder: Path, ttl_s: float, max_total_mb: int, now: Callable[[], float] = time) -> None:
+        self._folder = folder
+        self._ttl = ttl_s
+        self._most = max_total_mb * 1024 * 1024
+        self._now = now
+        self._room = 0  # bytes to write before the folder is looked through again …
+        self._next_sweep = 0.0  # … and until when at the latest
+
+    def put(self, text: str, owner: str = "") -> Stored:
+        """Keep a text. NotStoredError says why it could not be."""
+        data = text.encode("utf-8", "surrogatepass")
+        if len(data) > self._most:
+            raise NotStoredError(f"{len(data):,} bytes are more than all kept results may have: {self._most:,}")
+        handle = os.urandom(16).hex()
+        try:
+            self._write(self._file(handle, owner), data)
+        except OSError as error:
+            raise NotStoredError(f"the result could not be kept: {self._folder}: {error.strerror or error}") from error
+        self._room -= len(data)
+        if self._room < 0 or self._now() >= self._next_sweep:
+            self.sweep()
+        return Stored(handle, len(data), len(lines_of(text)))
+
+    def read(self, handle: str, owner: str = "") -> str:
+        """The text. HandleNotFoundError or ResultExpiredError, where there is none."""
+        if not (isinstance(handle, str) and _HANDLE.fullmatch(handle)):  # it may come from anybody
+            raise HandleNotFoundError(handle)
+        file = self._file(handle, owner)
+        try:
+            with open(file, "rb") as stream:
+                ended = Ended(file.name, os.fstat(stream.fileno()).st_mtime + self._ttl, removed=False)
+                if self._now() < ended.at:
+                    return stream.read().decode("utf-8", "surrogatepass")
+        except FileNotFoundError:
+            ended = self._listed(file.name)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ToolFailure(f"the result can't be read: {error}", reason="source_unavailable") from error
+        if ended is None or self._is_forgotten(ended):
+            raise HandleNotFoundError(handle)
+        raise ResultExpiredError(handle, ended.removed)
+
+    def sweep(self) -> None:
+        """Take away what has expired, then the oldest until the rest fits. Putting does this when it may be needed."""
+        now = self._now()
+        try:
+            files = self._files(now)
+        except OSError as error:
+            log.warning("old results are not removed: %s: %s", self._folder, error)
+            return
+        over = [Ended(name, at + self._ttl, removed=False) for at, _, name in files if at + self._ttl <= now]
+        files = sorted(file for file in files if file[0] + self._ttl > now)
+        total = sum(size for _, size, _ in files)
+        if total > self._most:  # somewhat more than needed, or every single put would have to look
+            enough = self._most - self._most // 16
+            for _, size, name in files[:-1]:
+                if total <= enough:
+                    break
+                over.append(Ended(name, now, removed=True))
+                total -= size
+        self._remove(over)
+        self._room = (self._most - total) // 8  # others may be writing as well
+        self._next_sweep = now + _MINUTE
+
+    def _files(self, now: float) -> list[tuple[float, int, str]]:
+        """The results that are there: when each was put, its size, its name. Drafts and lists that are old go."""
+        files: list[tuple[float, int, str]] = []
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                with suppress(OSError):  # another process was quicker
+                    about = entry.stat(follow_symlinks=False)
+                    listed = _LIST.fullmatch(entry.name)
+                    if _FILE.fullmatch(entry.name):
+                        files.append((about.st_mtime, about.st_size, entry.name))
+                    elif listed and int(listed[1]) < now // DAY - 1:
+                        os.unlink(entry.path)
+                    elif (
+                        entry.name.startswith(".") and _FILE.fullmatch(entry.name[1:]) and about.st_mtime < now - _HOUR
+                    ):
+                        os.unlink(entry.path)  # its writer did not live to finish it
+        return files
+
+    def _remove(self, over: Iterable[Ended]) -> None:
+        """Listed first: at no moment is a handle unknown. But what can't be listed has to go nevertheless."""
+        days: dict[int, list[str]] = {}
+        for ended in over:
+            if not self._is_forgotten(ended):
+                line = f"{ended.name} {ended.at:.3f} {'removed' if ended.removed else 'expired'}\n"
+                days.setdefault(int(ended.at // DAY), []).append(line)
+        for day, lines in days.items():
+            with suppress(OSError), open(self._list(day), "ab", opener=_private) as stream:
+                stream.write("".join(lines).encode())
+        for ended in over:
+            with suppress(OSError):
+                (self._folder / ended.name).unlink()
+
+    def _listed(self, name: str) -> Ended | None:
+        today = int(self._now() // DAY)
+        for day in (today, today - 1):
+            with suppress(OSError, ValueError):  # no such list, or a line that a full disk has cut off
+                _, found, rest = self._list(day).read_bytes().partition(f"{name} ".encode())
+                if found:
+                    at, why = rest.split(b"\n", 1)[0].split()
+                    return Ended(name, float(at), why == b"removed")
+        return None
+
+    def _is_forgotten(self, ended: Ended) -> bool:
+        return ended.at + DAY <= self._now()
+
+    def _list(self, day: int) -> Path:
+        return self._folder / f"ended-{day}"
+
+    def _file(self, handle: str, owner: str) -> Path:
+        from hashlib import blake2b  # not for those who only list tools
+
+        whose = blake2b(f"{handle} {owner}".encode("utf-8", "surrogatepass"), digest_size=16)
+        return self._folder / f"{whose.hexdigest()}.txt"
+
+    def _write(self, file: Path, data: bytes) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = file.with_name(f".{file.name}")
+        try:
+            with os.fdopen(os.open(draft, _NEW, 0o600), "wb") as stream:
+                stream.write(data)
+            now = self._now()
+            os.utime(draft, (now, now))
+            draft.replace(file)
+        except BaseException:
+            with suppress(OSError):
+                draft.unlink()
+            raise
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
