@@ -3,10 +3,11 @@ SHELL   := /bin/bash
 PYTHON  ?= python3
 VENV    := .venv
 BIN     := $(VENV)/bin
+PEERS   := .venv-bench
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check lint bench lock clean
+.PHONY: help setup serve test check lint bench bench-peers lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,14 +33,18 @@ check: lint test  ## linters, types, layers, then the tests
 bench: $(VENV)/.dev  ## measure, as ratios in one run
 	$(BIN)/python -m bench $(ARGS)
 
+bench-peers: $(PEERS)/.done  ## install what `make bench` compares us with
+
 lock: $(VENV)/.dev  ## resolve the dependencies anew (needs uv)
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate -q \
 	  --python-version 3.11 pyproject.toml --group pyproject.toml:build -o requirements.lock
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate -q \
 	  --python-version 3.11 pyproject.toml --group pyproject.toml:dev -c requirements.lock -o requirements-dev.lock
+	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate -q \
+	  --python-version 3.11 bench/peers.in -o bench/peers.lock
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PEERS) .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
@@ -58,3 +63,9 @@ $(VENV)/.dev: $(BIN)/python requirements-dev.lock pyproject.toml
 	$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
 	$(BIN)/python -m compileall -q src
 	@touch $@ $(VENV)/.run
+
+# Heavy, and with dependencies of their own: they get an environment of their own.
+$(PEERS)/.done: $(BIN)/python bench/peers.lock
+	$(BIN)/python -m venv --clear $(PEERS)
+	$(PEERS)/bin/python -m pip install -q --require-hashes -r bench/peers.lock
+	@touch $@

@@ -2,9 +2,9 @@
 
 import sys
 
-from bench import calls, cold_start, packs
+from bench import calls, cold_start, packs, run
 
-SUBJECTS = {"cold-start": cold_start.run, "calls": calls.run, "packs": packs.run}
+SUBJECTS = {"cold-start": cold_start.run, "calls": calls.run, "packs": packs.run, "run": run.run}
 
 
 def main() -> None:
