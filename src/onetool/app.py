@@ -68,6 +68,7 @@ class App:
     def info(self, name: str, allowed: Collection[str] | None = None) -> dict[str, Any] | None:
         """One tool's schemas and run-time facts, or None."""
         from onetool.core.signature import signature
+        from onetool.script.names import Names
 
         spec = self.registry.get(name)
         if spec is None:
@@ -75,7 +76,7 @@ class App:
         return {
             **spec.summary(),
             "outputSchema": spec.output_schema,
-            "signature": signature(spec),
+            "signature": signature(spec, Names(self.registry.snapshot()).spelling(spec)),
             "source": spec.source,
             "definedIn": spec.defined_in,
             "allowed": allowed is None or name in allowed,
@@ -213,6 +214,7 @@ class App:
             self.executor,
             environment=self,
             aliases=self.config.aliases,
+            snippets=self.config.snippets,
             redact=self.redact,
             typecheck=run.typecheck,
         )
@@ -273,7 +275,15 @@ class App:
         def stats(tool: str | None = None) -> dict[str, Any]:
             return self.stats.facts(tool) if self.stats else {"error": "stats are disabled: stats.enabled is false"}
 
-        return {"search": search, "health": health, "stats": stats}
+        async def run(code: str) -> Any:
+            return (await self.run(code)).value()
+
+        def results(handle: str, offset: int = 1, limit: int = 100) -> dict[str, Any]:
+            from onetool.services.results import query
+
+            return {**query(self.results.read(handle), offset, limit)}
+
+        return {"search": search, "health": health, "stats": stats, "run": run, "results": results}
 
     def _pack_paths(self) -> list[Path]:
         """The packs that the config names, and the folder `packs` beside it, or in the nearest `.onetool`."""
@@ -291,6 +301,25 @@ class App:
             for name, message in wrong.items()
         ]
 
+    def _dangling_aliases(self) -> list[Mistake]:
+        """Aliases of tools that are not there: a typo, or a pack that could not be loaded."""
+        if not self.config.aliases:
+            return []
+        from onetool.core.nearest import did_you_mean
+        from onetool.script.names import Names
+
+        names = Names(self.registry.snapshot(), self.config.aliases)
+        return [
+            Mistake(
+                message=f"there is no tool {target}",
+                file=str(self.config.path),
+                key=f"aliases.{alias}",
+                hint=did_you_mean(target, self.registry.names()),
+                severity="warning",
+            )
+            for alias, target in names.dangling.items()
+        ]
+
     def _load(self, again: bool = False) -> None:
         self._settings = {pack: freeze(own) for pack, own in self.config.settings.items()}  # packs can't change them
         packs = PackSource(self._pack_paths(), fresh=again).load()
@@ -300,7 +329,7 @@ class App:
         own = Catalogue(tools=tuple(ot_tools(self.results, self.config.results.inline_bytes // 2)))
         tools, mistakes = _united([own, packs, declared])
         self.registry.replace(tools)
-        self.mistakes = (*mistakes, *self._pointless_settings())
+        self.mistakes = (*mistakes, *self._pointless_settings(), *self._dangling_aliases())
         for mistake in (*self.config.warnings, *mistakes):  # the rest is for `onetool check`
             level = logging.ERROR if mistake.severity == "error" else logging.WARNING
             log.log(level, "%s", mistake)

@@ -78,8 +78,9 @@ def test_a_tool_that_the_allow_list_does_not_name_is_not_callable():
 # [SOT] five built-in tools
 
 
-def test_exactly_five_tools_are_built_in(app):
-    assert [spec.name for spec in app.tools()] == ["time.now", "tools.echo", "shell.pwd", "fs.list_dir", "fs.read_file"]
+def test_exactly_five_tools_are_built_in_beside_the_pack_ot(app):
+    names = [spec.name for spec in app.tools() if spec.pack != "ot"]
+    assert names == ["time.now", "tools.echo", "shell.pwd", "fs.list_dir", "fs.read_file"]
 
 
 def test_time_now_returns_timestamp_and_iso(app):
@@ -167,7 +168,8 @@ def test_tools_list_shows_name_description_input_schema(tmp_path):
     done = cli("tools", "list", cwd=tmp_path)
     assert done.returncode == 0
     listed = json.loads(done.stdout)
-    assert [set(tool) for tool in listed] == [{"name", "description", "inputSchema"}] * 5
+    assert len(listed) > 5
+    assert all(set(tool) == {"name", "description", "inputSchema"} for tool in listed)
     assert done.stderr == ""
 
 

@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from onetool.core.errors import ToolFailure
+
 Code = Literal["tool_not_found", "invalid_args", "execution_error"]
 
 
@@ -56,6 +58,12 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     data: Any = None
     error: ToolError | None = None
     meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+    def value(self) -> Any:
+        """The data; ToolFailure where there is none."""
+        if self.error is not None:
+            raise ToolFailure(self.error.message, reason=self.error.reason, hints=self.error.hints)
+        return self.data
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON types, for printing and for the wire."""

@@ -7,9 +7,9 @@ from pydantic_monty import MontyCrashedError, MontyError, MontyRuntimeError, Mon
 
 from onetool.core.call import ToolError
 from onetool.core.nearest import did_you_mean
+from onetool.script.imports import MODULES
 from onetool.script.limits import LimitHit, Limits, too_much_memory, too_slow
 from onetool.script.names import Names
-from onetool.script.prepare import MODULES
 
 LONGEST_MESSAGE = 300
 LONGEST_LINE = 120

@@ -111,6 +111,10 @@ class Worker:
                 with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
 
+    @property
+    def is_gone(self) -> bool:
+        return self._process is None
+
     def release(self) -> None:
         """The process is not ours any more: from here on it may serve another run."""
         with self._lock:

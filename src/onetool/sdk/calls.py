@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from onetool.core.arguments import by_name
-from onetool.core.call import ToolCall, ToolResult
+from onetool.core.call import ToolCall
 from onetool.core.context import Calls, current_call
-from onetool.core.errors import ToolFailure
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 
@@ -81,17 +80,11 @@ def _call(spec: ToolSpec, args: dict[str, Any]) -> Any:
     calls = context.environment.calls
     if on_a_loop():
         return _value_later(calls, call)
-    return _value(calls.execute_blocking(call))
+    return calls.execute_blocking(call).value()
 
 
 async def _value_later(calls: Calls, call: ToolCall) -> Any:
-    return _value(await calls.execute(call))
-
-
-def _value(result: ToolResult) -> Any:
-    if result.error is not None:
-        raise ToolFailure(result.error.message, reason=result.error.reason, hints=result.error.hints)
-    return result.data
+    return (await calls.execute(call)).value()
 
 
 def on_a_loop() -> bool:

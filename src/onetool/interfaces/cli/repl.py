@@ -1,0 +1,128 @@
+"""`onetool run -i`: line by line, with history and completion. Names stay from one line to the next."""
+
+import ast
+import asyncio
+import sys
+from codeop import CommandCompiler
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from onetool.interfaces.cli.run import print_error, print_live, print_value
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.script.names import Names
+    from onetool.script.session import Session
+
+MOST_HISTORY = 1000
+WELCOME = "Code over your tools, in the sandbox. Tab completes, Ctrl-C stops what runs, Ctrl-D leaves."
+
+
+def repl(app: "App", allowed: list[str] | None) -> None:
+    snapshot = app.registry.snapshot()
+    session = app.engine.session(snapshot, allowed)
+    history = _set_up_readline(app.engine.names(snapshot), session, app.config.home / "run_history")
+    if sys.stdin.isatty():
+        click.echo(WELCOME, err=True)
+    try:
+        with asyncio.Runner() as runner:
+            while (text := _read()) is not None:
+                if text.strip():
+                    _run(app, runner, session, text)
+    finally:
+        session.close()
+        if history is not None:
+            _save(history)
+
+
+def _run(app: "App", runner: asyncio.Runner, session: "Session", text: str) -> None:
+    had_names = bool(session.known)
+    try:
+        result = runner.run(session.run(text, print_live))
+    except KeyboardInterrupt:
+        click.echo("Stopped. What was defined is gone: the session starts anew.", err=True)
+        return
+    if result.error is not None:
+        print_error(result.error)
+        if had_names and session.is_fresh:
+            click.echo("  What was defined is gone: the session starts anew.", err=True)
+    else:
+        print_value(app, result, full=True)
+
+
+def _read() -> str | None:
+    """One statement, over as many lines as it takes; None at the end."""
+    lines: list[str] = []
+    while True:
+        try:
+            lines.append(_line("... " if lines else ">>> "))
+        except EOFError:
+            if sys.stdin.isatty():
+                click.echo(err=True)
+            return "\n".join(lines) if lines else None
+        except KeyboardInterrupt:
+            click.echo(err=True)
+            return ""
+        text = "\n".join(lines)
+        if _is_whole(text):
+            return text
+
+
+def _line(prompt: str) -> str:
+    """A prompt is for people; and `input` would write it to standard output, which is for results."""
+    if not sys.stdin.isatty():
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError
+        return line.rstrip("\n")
+    return input(prompt)
+
+
+def _is_whole(text: str) -> bool:
+    """Whether nothing more is to come. What this Python can't parse is the sandbox's to judge."""
+    compiler = CommandCompiler()
+    compiler.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    try:
+        return text.startswith(("$", "```")) or compiler(text) is not None
+    except (SyntaxError, ValueError, OverflowError):
+        return True
+
+
+def _set_up_readline(names: "Names", session: "Session", history: Path) -> Path | None:
+    """History and completion, where there is a terminal and Python was built with them."""
+    if not sys.stdin.isatty():
+        return None
+    try:
+        import readline
+    except ImportError:
+        return None
+    from onetool.script.completion import completions
+
+    found: list[str] = []
+
+    def complete(_word: str, state: int) -> str | None:
+        if state == 0:
+            line = readline.get_line_buffer()[: readline.get_endidx()]
+            found[:] = completions(line, names, session.known)
+        return found[state] if state < len(found) else None
+
+    readline.set_completer(complete)
+    readline.set_completer_delims(" \t\n()[]{},=+-*/%:;<>!&|^~@\"'")
+    readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
+    if history.exists():
+        readline.read_history_file(history)
+    return history
+
+
+def _save(history: Path) -> None:
+    import readline
+
+    try:
+        history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        history.touch(mode=0o600)  # what somebody typed may hold secrets
+        readline.set_history_length(MOST_HISTORY)
+        readline.write_history_file(history)
+    except OSError as error:
+        click.echo(f"The history could not be saved: {error}", err=True)
