@@ -75,7 +75,15 @@ def test_the_readme_opens_with_the_two_commands():
     assert "make test" in opening
 
 
-@pytest.mark.parametrize(("page", "number", "printed"), [("docs/python.md", 0, "HI\n"), ("README.md", 1, "")])
+@pytest.mark.parametrize(
+    ("page", "number", "printed"),
+    [
+        ("docs/python.md", 0, "HI\n"),
+        ("README.md", 1, ""),
+        ("docs/run.md", -2, "['one', 'two']\n"),
+        ("docs/run.md", -1, "2\n"),
+    ],
+)
 def test_python_examples_run(page, number, printed, tmp_path):
     code = blocks(page, "python")[number]
     done = subprocess.run(
@@ -119,3 +127,30 @@ def test_first_steps_can_be_walked(tmp_path):
     assert walked >= 9
     read = cli("tools", "invoke", "read_note", "--args", '{"path": "notes/tea.txt"}', cwd=tmp_path)
     assert '"green"' in read.stdout
+
+
+@pytest.fixture(scope="module")
+def shop():
+    from onetool import App
+
+    with App.open(ROOT / "examples" / "run" / "onetool.yaml") as app:
+        yield app
+
+
+@pytest.mark.parametrize("code", [block for block in blocks("docs/run.md", "python") if "# → " in block])
+def test_the_examples_of_run_give_what_they_say(shop, code):
+    written, _, expected = code.rpartition("# → ")
+    result = shop.run_sync(written)
+    assert result.error is None
+    assert shop.reply(result.__class__(ok=True, data=result.data)).text == expected.strip()
+
+
+def test_the_snippets_of_run_work(shop):
+    assert blocks("docs/run.md", "yaml")[0].strip() in (ROOT / "examples" / "run" / "onetool.yaml").read_text()
+    for call in ("$bill kind=drink count=2", blocks("docs/run.md", "text")[0]):
+        assert shop.run_sync(call).data == "2 of each drink: 21.00"
+
+
+def test_the_refusal_in_the_docs_of_run_is_what_it_says(shop):
+    result = shop.run_sync('shop.find()\nshop.price(name="tea", cuont=1)')
+    assert shop.reply(result).text == blocks("docs/run.md", "text")[1].strip()

@@ -13,9 +13,20 @@ from rich.text import Text
 
 HERE = Path(__file__).parent
 COLUMNS = 96
+SHOP = ["--config", str(HERE.parent.parent / "examples" / "run" / "onetool.yaml"), "run"]
+CODE = """import asyncio
+names = shop.find(kind="food")
+prices = await asyncio.gather(*[shop.price(name=name) for name in names])
+dict(zip(names, prices))"""
+# Each picture shows some commands, one after the other.
 PICTURES = {
-    "tools-list": ["tools", "list"],
-    "tools-invoke": ["tools", "invoke", "fs.list_dir", "--args", '{"pth": ".", "maxDepth": "deep"}'],
+    "tools-list": [["tools", "list"]],
+    "tools-invoke": [["tools", "invoke", "fs.list_dir", "--args", '{"pth": ".", "maxDepth": "deep"}']],
+    "run": [
+        [*SHOP, CODE],
+        [*SHOP, 'shop.find()\nshop.price(nmae="tea", count="two")'],
+        [*SHOP, "$bill kind=drink count=2"],
+    ],
 }
 
 
@@ -41,12 +52,14 @@ def printed(args: list[str]) -> str:
     return shown.decode().replace("\r\n", "\n")
 
 
-def draw(name: str, args: list[str]) -> None:
+def draw(name: str, commands: list[list[str]]) -> None:
     with open(os.devnull, "w") as nowhere:
         console = Console(record=True, width=COLUMNS, file=nowhere, force_terminal=True)
-        words = " ".join(f"'{arg}'" if "{" in arg else arg for arg in args)
-        console.print(Text(f"$ onetool {words}", style="bold"))
-        console.print(Text.from_ansi(printed(args)))
+        for args in commands:
+            shown = args[2:] if args[0] == "--config" else args  # where the example lies is not the point
+            words = " ".join(f"'{arg}'" if {"{", "\n", "$"} & set(arg) else arg for arg in shown)
+            console.print(Text(f"$ onetool {words}", style="bold"))
+            console.print(Text.from_ansi(printed(args)))
         picture = console.export_svg(title="onetool", unique_id=name)
     # The fonts would be fetched from a network; any fixed-width font does.
     picture = re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL)
@@ -54,5 +67,5 @@ def draw(name: str, args: list[str]) -> None:
     (HERE / f"{name}.svg").write_text(picture)
 
 
-for picture_name, picture_args in PICTURES.items():
-    draw(picture_name, picture_args)
+for picture_name, picture_commands in PICTURES.items():
+    draw(picture_name, picture_commands)

@@ -207,7 +207,11 @@ class App:
 
         run = self.config.run
         limits = Limits(
-            seconds=run.timeout_s, memory_mb=run.memory_mb, calls=run.max_calls, output_bytes=run.max_output_bytes
+            seconds=run.timeout_s,
+            memory_mb=run.memory_mb,
+            calls=run.max_calls,
+            output_bytes=run.max_output_bytes,
+            workers=run.workers,
         )
         return Engine(
             limits,

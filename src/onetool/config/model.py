@@ -106,6 +106,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     memory_mb: Count = 256
     max_calls: Count = 1000
     max_output_bytes: Count = 1024 * 1024
+    workers: Count = 8  # runs at the same time
     typecheck: bool = False
 
 

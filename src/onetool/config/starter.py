@@ -27,6 +27,18 @@ tools:
 # Counts of calls, kept on this machine.
 #stats: {enabled: true, retention_days: 90}
 
+# Short names for tools, and templates of code ($research topic=tea).
+#aliases: {now: time.now}
+#snippets:
+#  research:
+#    description: Say a topic a few times
+#    params: {topic: {type: string, description: What to say}, count: {type: integer, default: 5}}
+#    body: "[tools.echo(message='{{ topic }}') for _ in range({{ count }})]"
+
+# Limits of the code in `run`, and of the results that are kept behind a handle.
+#run: {timeout_s: 30, memory_mb: 256, max_calls: 1000, max_output_bytes: 1048576, workers: 8, typecheck: false}
+#results: {inline_bytes: 16384, ttl_s: 3600, max_total_mb: 512}
+
 # From here on: understood and checked, but for parts that are still to come. `onetool check` tells when one is set.
 
 # What agents see: run (one tool that runs code), search (find and call), or direct (every tool by itself).
@@ -42,24 +54,12 @@ tools:
 #  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: {type: bearer, value: "${DOCS_TOKEN}"},
 #         tools: [find], prefix: docs, pin: true}
 
-# Short names for tools, and templates of code ($research topic=tea).
-#aliases: {now: time.now}
-#snippets:
-#  research:
-#    description: Say a topic a few times
-#    params: {topic: {type: string, description: What to say}, count: {type: integer, default: 5}}
-#    body: "[tools.echo(message='{{ topic }}') for _ in range({{ count }})]"
-
 # Instructions for packs, and files where ot.notify writes.
 #prompts: prompts.yaml
 #topics: [{pattern: "notes*", file: notes.yaml}]
 
 # Hosts that HTTP tools of bundles may call; none unless they are named here.
 #allowedHosts: [api.example.com, {host: "localhost:9000", allowPrivate: true}]
-
-# Limits of the code in `run`, and of the results that are kept behind a handle.
-#run: {timeout_s: 30, memory_mb: 256, max_calls: 1000, max_output_bytes: 1048576, typecheck: false}
-#results: {inline_bytes: 16384, ttl_s: 3600, max_total_mb: 512}
 
 # The model of `onetool ask`: openai, ollama, gemini or anthropic. Keys: onetool auth set openai
 #ask: {provider: openai, model: gpt-x, base_url: "http://127.0.0.1:8000/v1", max_steps: 8}

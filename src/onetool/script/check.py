@@ -6,6 +6,7 @@ that its schema rules out. Everything else is let go, and validated when the cal
 
 import ast
 from collections.abc import Collection, Iterator
+from itertools import groupby
 from typing import NamedTuple
 
 from onetool.core.errors import SchemaError
@@ -20,11 +21,15 @@ MOST_TOLD = 5
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong, the line it is on, and the tool whose signature helps."""
+    """One thing that is wrong, the line it is on, and the tool that it is about, whose signature helps."""
 
     line: int
     message: str
     spec: ToolSpec | None = None
+
+    @property
+    def place(self) -> str:
+        return f"line {self.line}: {self.spec.name}: " if self.spec else f"line {self.line}: "
 
 
 def check(scan: Scan, names: Names, modules: Collection[str], allowed: Collection[str] | None = None) -> list[Finding]:
@@ -34,7 +39,10 @@ def check(scan: Scan, names: Names, modules: Collection[str], allowed: Collectio
 
 def words(findings: list[Finding], names: Names) -> tuple[str, tuple[str, ...]]:
     """One message with all of them, and the signatures that help."""
-    told = [f"line {one.line}: {one.message}" for one in findings[:MOST_TOLD]]
+    told = [
+        place + ", ".join(one.message for one in same)
+        for place, same in groupby(findings[:MOST_TOLD], key=lambda one: one.place)
+    ]
     if len(findings) > MOST_TOLD:
         told.append(f"and {len(findings) - MOST_TOLD} more")
     specs = dict.fromkeys(one.spec for one in findings[:MOST_TOLD] if one.spec is not None)
@@ -132,11 +140,11 @@ class _Check:
             yield Finding(line, f"{spec.name} is not allowed here")
             return
         if arguments.wrong:
-            yield Finding(line, f"{spec.name}: {arguments.wrong}", spec)
+            yield Finding(line, arguments.wrong, spec)
             return
         try:
             problems = list(problems_with(spec, arguments))
         except SchemaError:
             return  # told when the call is made
         for problem in problems:
-            yield Finding(line, f"{spec.name}: {problem}", spec)
+            yield Finding(line, str(problem), spec)

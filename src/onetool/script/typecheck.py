@@ -72,7 +72,7 @@ def _ours(diagnostics: Iterable[Mapping[str, Any]], names: Names) -> Iterable[Fi
             continue
         word = found["function"] or f"{found['pack']}.{found['tool']}"
         if (spec := names.tool(word)) is not None:
-            text = message.replace(found[0], f"`{word}`").replace("Argument to `", "argument to `", 1)
+            text = message.replace(f" {found[0]}", "").replace("Argument to is", "an argument is", 1)
             yield Finding(int(one["location"]["row"]), text, spec)
 
 
