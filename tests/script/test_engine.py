@@ -1,0 +1,167 @@
+"""The way of one script through the app: its catalogue, its limits from the config, and many at once."""
+
+import asyncio
+import time
+
+import pytest
+
+from onetool import App
+
+PACK = """
+import asyncio
+import time
+
+async def nap(seconds: float) -> float:
+    await asyncio.sleep(seconds)
+    return seconds
+
+def doze(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+def add(a: int, b: int = 1) -> int:
+    return a + b
+"""
+
+
+@pytest.fixture
+def app(tmp_path):
+    (tmp_path / "work.py").write_text(PACK)
+    config = tmp_path / "onetool.yaml"
+    config.write_text(
+        "packs: [work.py]\n"
+        "aliases: {plus: work.add, w: weather}\n"
+        "snippets: {sum: {params: {n: {type: integer}}, body: 'work.add(a={{ n }})'}}\n"
+        "tools:\n"
+        "  - {name: weather, description: d, type: function, handler: w, parameters: {type: object, properties: {}},"
+        " implementation: {type: mock, mock_response: {c: 21}}}\n"
+        "  - {name: script, description: d, type: function, handler: s, parameters: {type: object,"
+        " properties: {code: {type: string}}, required: [code]}, implementation: {type: internal, handler: run}}\n"
+        "run: {timeout_s: 5, workers: 2}\n"
+    )
+    with App.open(config) as app:
+        yield app
+
+
+def test_values_prints_and_calls(app):
+    result = app.run_sync("print('one'); print('two')\n[work.add(1), plus(a=2, b=3), weather()['c'], w()['c']]")
+    assert (result.data, result.printed, result.meta["calls"]) == ([2, 5, 21, 21], "one\ntwo\n", 4)
+    assert result.ok
+    assert result.error is None
+
+
+def test_a_snippet_is_the_whole_text(app):
+    assert app.run_sync("$sum n=4").data == 5
+    assert "n" in app.run_sync("$sum").error.message
+    assert app.run_sync("x = '$sum n=4'\nx").data == "$sum n=4"
+
+
+def test_an_alias_inside_a_string_stays_a_string(app):
+    assert app.run_sync("'plus(1)'").data == "plus(1)"
+    assert app.run_sync("def plus(a):\n    return 'mine'\nplus(1)").data == "mine"
+
+
+def test_the_code_s_own_loop_works_from_a_loop(app):
+    async def both():
+        return await asyncio.gather(app.run("work.nap(0.1)"), app.run("work.doze(0.1)"))
+
+    assert [result.data for result in asyncio.run(both())] == [0.1, 0.1]
+
+
+def test_runs_wait_for_their_turn_and_all_come_to_an_end(app):
+    async def many():
+        return await asyncio.gather(*[app.run(f"work.nap(0.05)\n{number}") for number in range(8)])
+
+    assert [result.data for result in asyncio.run(many())] == list(range(8))
+
+
+def test_a_stuck_run_does_not_hold_up_the_others(app):
+    async def stuck_and_quick():
+        stuck = asyncio.create_task(app.run("while True: pass"))
+        await asyncio.sleep(0.1)
+        started = time.monotonic()
+        quick = [await app.run("1 + 1") for _ in range(5)]
+        elapsed = time.monotonic() - started
+        stuck.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stuck
+        return quick, elapsed
+
+    quick, elapsed = asyncio.run(stuck_and_quick())
+    assert [result.data for result in quick] == [2] * 5
+    assert elapsed < 4  # the stuck one would have gone on for five seconds
+
+
+def test_a_tool_that_runs_code_takes_no_turn_of_its_own(app):
+    """Two workers, and two runs that each want another: waiting for a turn would be waiting for ever."""
+
+    async def nested():
+        code = "script(code='work.nap(0.2)\\nscript(code=\"40 + 2\")')"
+        return await asyncio.gather(app.run(code), app.run(code))
+
+    assert [result.data for result in asyncio.run(nested())] == [42, 42]
+
+
+def test_code_that_runs_itself_without_end_is_stopped(app):
+    nested = "script(code='1')"
+    for _ in range(12):
+        nested = f"script(code={nested!r})"
+    assert "too deep" in app.run_sync(nested).error.message
+
+
+def test_an_allow_list_holds_for_everything_in_a_run(app):
+    assert app.run_sync("work.add(1)", allowed=["work.add"]).data == 2
+    assert "not allowed" in app.run_sync("work.nap(0)", allowed=["work.add"]).error.message
+    hidden = "ot.call('work.' + 'nap', {'seconds': 0})"
+    assert app.run_sync(hidden, allowed=["work.add"]).error.reason == "denied"
+    inner = app.run_sync("script(code=\"ot.call('work.' + 'nap', {'seconds': 0})\")", allowed=["script", "work.add"])
+    assert not inner.ok
+
+
+def test_a_reload_in_between_changes_nothing_for_a_run_under_way(app):
+    async def reloaded():
+        running = asyncio.create_task(app.run("work.nap(0.4)\nwork.add(1)"))
+        await asyncio.sleep(0.15)
+        app.config.packs[0].write_text("def other() -> int:\n    return 1\n")
+        app.reload()
+        return await running, await app.run("work.other()"), await app.run("work.add(1)")
+
+    before, after, gone = asyncio.run(reloaded())
+    assert (before.data, after.data, gone.ok) == (2, 1, False)
+
+
+def test_secrets_are_in_no_result(tmp_path):
+    config = tmp_path / "onetool.yaml"
+    config.write_text("secrets: secrets.yaml\n")
+    secrets = tmp_path / "secrets.yaml"
+    secrets.write_text("KEY: hush-hush-hush\n")
+    secrets.chmod(0o600)
+    with App.open(config) as app:
+        result = app.run_sync("print('hush-hush' + '-hush')\ntools.echo(message='hush' + '-hush-hush')")
+        assert "hush-hush-hush" not in f"{result}"
+
+
+def test_a_pack_can_run_code_itself_in_a_notebook_that_has_a_loop(app):
+    """A notebook's cell is async already; the sync face must not need the loop that it runs on."""
+
+    async def cell():
+        return app.run_sync("work.nap(0.01)").data
+
+    assert asyncio.run(cell()) == 0.01
+
+
+def test_the_type_checker_is_asked_about_our_tools_only(tmp_path):
+    (tmp_path / "work.py").write_text(PACK)
+    config = tmp_path / "onetool.yaml"
+    config.write_text("packs: [work.py]\nrun: {typecheck: true}\n")
+    with App.open(config) as app:
+        wrong = app.run_sync("n = 'x'\nwork.nap(0)\nwork.add(a=n)")
+        assert wrong.error.reason == "check"
+        assert "line 3: work.add" in wrong.error.message
+        assert wrong.meta["calls"] == 0
+        # What it says of other code does not count.
+        assert app.run_sync("import re\nre.search('b', 'abc').group(0) + str(work.add(len('ab')))").data == "b3"
+        assert app.run_sync("xs = [1]\nxs.append('a')\nlen(xs) + work.add(1)").data == 4
+        maybe = "d = {'a': 1}\nwork.add(a=d.get('a'))"
+        assert app.run_sync(maybe).data == 2
+        assert app.run_sync("import statistics\nstatistics.mean([work.add(1)])").data == 2

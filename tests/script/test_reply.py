@@ -1,0 +1,74 @@
+"""What the reader of a run gets: prints, then the value; or where a large result is kept and how to read on."""
+
+import pytest
+
+from onetool import App
+from onetool.core.call import ToolError
+from onetool.core.errors import ToolFailure
+from onetool.script.outcome import RunResult
+from onetool.script.reply import reply
+
+
+def answer(data=None, printed="", error=None, store=None):
+    return reply(RunResult(ok=error is None, data=data, printed=printed, error=error), 100, store)
+
+
+def test_prints_come_before_the_value():
+    assert answer({"a": [1, 2]}, "one\ntwo\n").text == "one\ntwo\n{a: [1, 2]}"
+    assert answer(None, "one\n").text == "one"
+    assert answer("text").text == "text"
+    assert answer().text == ""
+    assert answer([{"a": 1}, {"a": 2}]).text == "- {a: 1}\n- {a: 2}"
+
+
+def test_data_goes_along_for_those_who_take_it():
+    assert answer({"a": 1}).structured == {"a": 1}
+
+
+def test_an_error_says_what_where_and_how():
+    error = ToolError(code="execution_error", message="ValueError: no", hints=("line 1: f()", "do better"))
+    told = answer(printed="before\n", error=error)
+    assert told.text == "before\nError: ValueError: no\n  line 1: f()\n  do better"
+    assert told.is_error
+
+
+@pytest.fixture
+def app():
+    with App.open() as app:
+        yield app
+
+
+def test_a_large_result_is_stored_and_can_be_read_on(app):
+    result = app.run_sync("[{'number': i, 'name': f'item {i}'} for i in range(2000)]")
+    told = app.reply(result)
+    assert len(told.text.encode()) < 2500
+    assert told.structured["lines"] == 2000
+    assert told.structured["size"] > 16384
+    assert told.structured["preview"].splitlines()[0] == "- {number: 0, name: item 0}"
+    assert told.structured["next"] in told.text
+    page = app.run_sync(told.structured["next"]).data
+    assert page["lines"][0] == "- {number: 20, name: item 20}"
+    assert page["total_lines"] == 2000
+    found = app.run_sync(f'ot.result(handle="{told.structured["handle"]}", search="item 777")["lines"]').data
+    assert found == ["- {number: 777, name: item 777}"]
+
+
+def test_one_long_line_is_read_on_too(app):
+    told = app.reply(app.run_sync("'x' * 50000"))
+    assert told.structured["size"] == 50000
+    page = app.run_sync(told.structured["next"])
+    assert app.reply(page).structured["lines"][0] == "x" * 2000  # a page is never stored in its turn
+
+
+def test_wanted_whole_it_is_whole(app):
+    assert app.reply(app.run_sync("'x' * 50000"), whole=True).text == "x" * 50000
+
+
+def test_what_cannot_be_stored_is_not_lost_in_silence():
+    def full(_text):
+        raise ToolFailure("no space left on the device")
+
+    told = answer("x\n" * 500, store=full)
+    assert told.is_error
+    assert "no space left" in told.text
+    assert told.text.startswith("x\nx\n")

@@ -1,0 +1,62 @@
+"""A session goes on where the last line left off, until a limit ends its worker."""
+
+import asyncio
+
+import pytest
+
+from onetool.script.completion import completions
+
+
+@pytest.fixture
+def session(scripts):
+    scripts.tool("shop.price", lambda name: f"{name}: 4", "name", name={"type": "string"}, count={"type": "integer"})
+    scripts.tool("shop.find", lambda: ["tea"])
+    session = scripts.engine.session(scripts.registry.snapshot())
+    yield session
+    session.close()
+
+
+def run(session, code):
+    return asyncio.run(session.run(code))
+
+
+def test_names_stay(session):
+    assert run(session, "x = 2\ndef double(n):\n    return n * 2").ok
+    assert run(session, "double(x)").data == 4
+    assert run(session, "import statistics").ok
+    assert run(session, "statistics.mean([x, 4])").data == 3
+    assert run(session, "f = shop.price").ok
+    assert run(session, "f(name='tea')").data == "tea: 4"
+    assert session.known >= {"x", "double", "statistics", "f"}
+
+
+def test_an_error_loses_nothing(session):
+    run(session, "x = 2")
+    assert not run(session, "1 / 0").ok
+    assert not run(session, "shop.prize()").ok
+    assert run(session, "x").data == 2
+
+
+def test_functions_of_earlier_lines_still_run_tools_side_by_side(session):
+    run(session, "import asyncio\nasync def one(name):\n    return await shop.price(name=name)")
+    assert run(session, "await asyncio.gather(one('a'), one('b'))").data == ["a: 4", "b: 4"]
+
+
+def test_a_limit_starts_it_anew(session):
+    run(session, "x = 2")
+    assert run(session, "'x' * 10**9").error.reason == "memory"
+    assert session.is_fresh
+    assert "not defined" in run(session, "x").error.message
+
+
+def test_completion(session, scripts):
+    names = scripts.engine.names(scripts.registry.snapshot())
+    run(session, "shopping = 1")
+    assert completions("sho", names, session.known) == ["shop", "shopping"]
+    assert completions("y = shop.p", names) == ["shop.price("]
+    assert completions("shop.", names) == ["shop.find(", "shop.price("]
+    assert completions("shop.price(", names)[:2] == ["name=", "count="]
+    assert completions("shop.price(name='x', c", names) == ["count="]
+    assert completions("shop.price(name='x', count=1, ", names)[0] != "count="
+    assert completions("prin", names) == ["print"]
+    assert completions("nope.x", names) == []

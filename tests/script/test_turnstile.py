@@ -1,0 +1,72 @@
+"""So many at a time, the others in order; and whoever stops waiting takes nobody's turn."""
+
+import asyncio
+
+import pytest
+
+from onetool.script.turnstile import Turnstile
+
+
+def test_so_many_at_a_time_and_in_order():
+    async def main():
+        turnstile, inside, most, order = Turnstile(2), 0, 0, []
+
+        async def one(number):
+            nonlocal inside, most
+            async with turnstile.turn():
+                inside += 1
+                most = max(most, inside)
+                order.append(number)
+                await asyncio.sleep(0.01)
+                inside -= 1
+
+        await asyncio.gather(*[one(number) for number in range(8)])
+        return most, order
+
+    assert asyncio.run(main()) == (2, list(range(8)))
+
+
+@pytest.mark.parametrize("when", ["waiting", "let in"])
+def test_whoever_stops_waiting_takes_nobody_s_turn(when):
+    async def main():
+        turnstile = Turnstile(1)
+
+        async def one(hold):
+            async with turnstile.turn():
+                await hold.wait()
+
+        first, done = asyncio.Event(), asyncio.Event()
+        done.set()
+        holder = asyncio.create_task(one(first))
+        await asyncio.sleep(0)
+        waiter = asyncio.create_task(one(done))
+        await asyncio.sleep(0)
+        if when == "let in":  # the turn is given, but the task has not run yet
+            first.set()
+            await asyncio.sleep(0)
+        waiter.cancel()
+        first.set()
+        await asyncio.gather(holder, waiter, return_exceptions=True)
+        for _ in range(3):  # the turn is there, and there is one
+            await asyncio.wait_for(one(done), 1)
+        blocker = asyncio.create_task(one(asyncio.Event()))
+        await asyncio.sleep(0)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(one(done), 0.05)
+        blocker.cancel()
+
+    asyncio.run(main())
+
+
+def test_it_works_between_loops():
+    """An app may be used from a notebook's loop and from its own."""
+    turnstile = Turnstile(1)
+
+    async def one():
+        async with turnstile.turn():
+            await asyncio.sleep(0.01)
+
+    async def main():
+        await asyncio.gather(one(), asyncio.to_thread(asyncio.run, one()), one())
+
+    asyncio.run(main())
