@@ -1,0 +1,169 @@
+"""`onetool run`: where the code comes from, where what goes, and the interactive session on a real terminal."""
+
+import fcntl
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import termios
+import time
+
+import pytest
+from helpers import cli
+
+PACK = '''
+def price(name: str, count: int = 1) -> dict:
+    """A price."""
+    return {"name": name, "cost": 4 * count}
+'''
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / ".onetool" / "packs").mkdir(parents=True)
+    (tmp_path / ".onetool" / "packs" / "shop.py").write_text(PACK)
+    (tmp_path / ".onetool" / "onetool.yaml").write_text("{}")
+    return tmp_path
+
+
+def test_code_from_an_argument(folder):
+    done = cli("run", "shop.price(name='tea')", cwd=folder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "{name: tea, cost: 4}\n", "")
+
+
+@pytest.mark.parametrize("args", [("-",), ()])
+def test_code_from_standard_input(folder, args):
+    done = cli("run", *args, cwd=folder, stdin="```python\n[1, 'é']\n```")
+    assert (done.returncode, done.stdout) == (0, "[1, é]\n")
+
+
+def test_code_from_a_file(folder):
+    (folder / "code.py").write_text("x = 20\nx + 1\n")
+    assert cli("run", "--file", "code.py", cwd=folder).stdout == "21\n"
+    missing = cli("run", "-f", "nope.py", cwd=folder)
+    assert missing.returncode == 2
+    assert "can't read nope.py: No such file" in missing.stderr
+    assert cli("run", "-f", "code.py", "1", cwd=folder).returncode == 2
+    (folder / "code.py").write_bytes(b"\xff\xfe1")
+    assert "is not UTF-8 (byte 0)" in cli("run", "-f", "code.py", cwd=folder).stderr
+
+
+def test_prints_go_to_standard_error_and_nothing_is_nothing(folder):
+    done = cli("run", "print('hello')\nprint('world', end='')", cwd=folder)
+    assert (done.stdout, done.stderr) == ("", "hello\nworld")
+
+
+def test_an_error_is_told_on_standard_error(folder):
+    done = cli("run", "shop.price(nmae='tea')", cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "line 1: shop.price: nmae: unknown argument (did you mean name?)" in done.stderr
+    assert "shop.price(name: str, count: int = 1)" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_as_json(folder):
+    good = json.loads(cli("run", "--json", "print(1)\n[shop.price('tea')]", cwd=folder).stdout)
+    assert (good["ok"], good["data"], good["printed"]) == (True, [{"name": "tea", "cost": 4}], "1\n")
+    assert good["meta"]["calls"] == 1
+    bad = cli("run", "--json", "1/0", cwd=folder)
+    assert bad.returncode == 1
+    assert json.loads(bad.stdout)["error"]["message"] == "ZeroDivisionError: division by zero"
+
+
+def test_a_large_result_is_kept_and_another_process_reads_on(folder):
+    done = cli("run", "['line %d' % i for i in range(5000)]", cwd=folder)
+    call = done.stdout.rpartition("Read on with: ")[2].strip()
+    assert call.startswith("ot.result(handle=")
+    assert "line 20" in cli("run", call, cwd=folder).stdout
+    assert cli("run", "--full", "['line %d' % i for i in range(5000)]", cwd=folder).stdout.count("\n") == 5000
+
+
+def test_an_allow_list(folder):
+    done = cli("run", "--tool-allow", "time.now", "shop.price('tea')", cwd=folder)
+    assert done.returncode == 1
+    assert "shop.price is not allowed here" in done.stderr
+
+
+def test_without_code_on_a_terminal_it_says_what_to_do(folder):
+    shown, status = terminal(["run"], folder, [])
+    assert "Give the code: onetool run 'time.now()'" in shown
+    assert status == 2
+
+
+def terminal(args, cwd, lines):
+    """Type lines at a real terminal, each when a prompt has come; what was shown, and the exit code.
+
+    A line that is a number is a time to wait, with no prompt before the next one.
+    """
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "onetool", *args],
+        cwd=cwd,
+        env={**os.environ, "TERM": "dumb"},
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C is a signal
+    )
+    os.close(follower)
+    shown, waiting, deadline, prompts = "", list(lines), time.monotonic() + 40, 0
+    while time.monotonic() < deadline:
+        if not select.select([leader], [], [], 0.2)[0]:
+            continue
+        try:
+            shown += os.read(leader, 65536).decode()
+        except OSError:
+            break
+        if waiting and (now := shown.count(">>> ") + shown.count("... ")) > prompts:
+            prompts = now
+            os.write(leader, waiting.pop(0).encode())
+            if waiting and isinstance(waiting[0], float):
+                time.sleep(waiting.pop(0))
+                os.write(leader, waiting.pop(0).encode())
+    os.close(leader)
+    return shown, process.wait(timeout=10)
+
+
+def test_an_interactive_session(folder):
+    shown, status = terminal(
+        ["run", "-i"],
+        folder,
+        [
+            "x = 20\n",
+            "x + 1\n",
+            "def f(n):\n",
+            "    return n * 2\n",
+            "\n",
+            "f(x)\n",
+            "shop.pri\tname='tea')\n",
+            "\x04",
+        ],
+    )
+    assert status == 0
+    assert "\r\n21\r\n" in shown
+    assert "\r\n40\r\n" in shown
+    assert "{name: tea, cost: 4}" in shown
+
+
+def test_the_history_is_kept(folder):
+    terminal(["run", "-i"], folder, ["40 + 2\n", "\x04"])
+    history = folder / ".onetool" / "run_history"
+    assert "40 + 2" in history.read_text()
+    assert history.stat().st_mode & 0o077 == 0
+
+
+def test_ctrl_c_stops_what_runs_and_the_session_goes_on(folder):
+    shown, status = terminal(["run", "-i"], folder, ["while True: pass\n", "\n", 1.5, "\x03", "1 + 1\n", "\x04"])
+    assert "Stopped." in shown
+    assert "\r\n2\r\n" in shown
+    assert status == 0
+
+
+def test_lines_can_be_piped_into_a_session(folder):
+    done = cli("run", "-i", cwd=folder, stdin="x = 2\nfor i in range(2):\n    x += i\n\nx\n1/0\n")
+    assert done.stdout == "3\n"
+    assert "ZeroDivisionError" in done.stderr
+    assert done.returncode == 0
