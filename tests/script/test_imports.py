@@ -5,7 +5,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def scripts(scripts_for_module):
-    scripts_for_module.tool("time.now", lambda: "noon")
+    scripts_for_module.tool("math.luck", lambda: "good")
     scripts_for_module.tool("statistics.vote", lambda: "yes")
     scripts_for_module.tool("shop.price", lambda name="tea": f"{name}: 4", name={"type": "string"})
     scripts_for_module.tool("shop.find", lambda: ["tea"])
@@ -32,17 +32,17 @@ def test_a_pack_can_be_imported_though_nothing_needs_it(scripts, code):
 @pytest.mark.parametrize(
     "code",
     [
-        "(time.now(), time.sleep(0))",
-        "import time\n(time.now(), time.sleep(0))",
-        "import time as t\n(t.now(), t.sleep(0))",
-        "from time import now, sleep\n(now(), sleep(0))",
-        "from time import (\n    now,\n    sleep as nap,\n)\n(now(), nap(0))",
-        "def f():\n    import time\n    return time.now(), time.sleep(0)\nf()",
-        "f = time.now\n(f(), time.sleep(0))",
+        "(math.luck(), math.floor(0.5))",
+        "import math\n(math.luck(), math.floor(0.5))",
+        "import math as m\n(m.luck(), m.floor(0.5))",
+        "from math import luck, floor\n(luck(), floor(0.5))",
+        "from math import (\n    luck,\n    floor as f,\n)\n(luck(), f(0.5))",
+        "def f():\n    import math\n    return math.luck(), math.floor(0.5)\nf()",
+        "f = math.luck\n(f(), math.floor(0.5))",
     ],
 )
 def test_a_pack_named_like_a_module_is_merged_with_it(scripts, code):
-    assert scripts.value(code) == ["noon", None]
+    assert scripts.value(code) == ["good", 0]
 
 
 def test_a_pack_named_like_a_library_module_is_merged_too(scripts):
@@ -52,20 +52,20 @@ def test_a_pack_named_like_a_library_module_is_merged_too(scripts):
 
 
 def test_a_name_that_the_code_gives_itself_is_its_own(scripts):
-    code = "class Clock:\n    def __init__(self):\n        self.now = 3\ndef f(time):\n    return time.now\nf(Clock())"
+    code = "class Clock:\n    def __init__(self):\n        self.luck = 3\ndef f(math):\n    return math.luck\nf(Clock())"
     assert scripts.value(code) == 3
-    assert scripts.value("time = 5\ntime") == 5
+    assert scripts.value("math = 5\nmath") == 5
 
 
 def test_lines_keep_their_numbers(scripts):
-    code = "from statistics import (\n    mean,\n    median,\n)\nfrom time import (now,\n  sleep)\n1 / 0"
+    code = "from statistics import (\n    mean,\n    median,\n)\nfrom math import (luck,\n  floor)\n1 / 0"
     assert scripts.error(code).hints[0] == "line 7: 1 / 0"
 
 
 def test_text_in_strings_is_not_touched(scripts):
-    assert scripts.value("x = 'import time; time.now()'; time.now(); x") == "import time; time.now()"
-    assert scripts.value("import time; x = 'é'; y = time.now(); x") == "é"
-    assert scripts.value('import time\nx = """\n  time.now()\n"""\ntime.sleep(0)\nx') == "\n  time.now()\n"
+    assert scripts.value("x = 'import math; math.luck()'; math.luck(); x") == "import math; math.luck()"
+    assert scripts.value("import math; x = 'é'; y = math.luck(); x") == "é"
+    assert scripts.value('import math\nx = """\n  math.luck()\n"""\nmath.floor(0.5)\nx') == "\n  math.luck()\n"
 
 
 def test_a_name_that_is_not_there_can_be_caught_like_anywhere(scripts):
@@ -77,9 +77,9 @@ def test_a_name_that_is_not_there_can_be_caught_like_anywhere(scripts):
 
 def test_awaits_are_found_behind_what_was_rewritten(scripts):
     code = (
-        "import asyncio, time\nfrom statistics import mean\n[*await asyncio.gather(time.now(), time.now()), mean([1])]"
+        "import asyncio, math\nfrom statistics import mean\n[*await asyncio.gather(math.luck(), math.luck()), mean([1])]"
     )
-    assert scripts.value(code) == ["noon", "noon", 1]
+    assert scripts.value(code) == ["good", "good", 1]
 
 
 def test_code_that_only_the_sandbox_can_parse_reaches_the_tools(scripts):

@@ -11,7 +11,7 @@ from onetool.script.completion import completions
 def session(scripts):
     scripts.tool("shop.price", lambda name: f"{name}: 4", "name", name={"type": "string"}, count={"type": "integer"})
     scripts.tool("shop.find", lambda: ["tea"])
-    session = scripts.engine.session(scripts.registry.snapshot())
+    session = scripts.app.engine.session(scripts.app.registry.snapshot())
     yield session
     session.close()
 
@@ -50,7 +50,7 @@ def test_a_limit_starts_it_anew(session):
 
 
 def test_completion(session, scripts):
-    names = scripts.engine.names(scripts.registry.snapshot())
+    names = scripts.app.engine.names(scripts.app.registry.snapshot())
     run(session, "shopping = 1")
     assert completions("sho", names, session.known) == ["shop", "shopping"]
     assert completions("y = shop.p", names) == ["shop.price("]

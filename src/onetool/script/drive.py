@@ -6,8 +6,7 @@ event loop; all others are answered with their value.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from threading import Event, Lock
 from time import monotonic
 from typing import Any
@@ -33,9 +32,9 @@ from onetool.script.names import CALL, Names
 from onetool.script.prepare import Prepared
 from onetool.script.sandbox import Worker
 from onetool.script.typecheck import findings
+from onetool.script.underway import Answer, UnderWay
 from onetool.script.values import Crossing, TooLarge
 
-Answer = Any  # a dict as `resume` takes it: a value, an exception by its name, or a future
 Snapshot = FunctionSnapshot | NameLookupSnapshot | FutureSnapshot | MontyComplete
 
 SLEEPS = {"system.sleep", "time.sleep", "system.async_sleep", "asyncio.sleep"}
@@ -130,7 +129,7 @@ class Drive:
         self._worker: Worker | None = None
         self._lock = Lock()
         self._stopped = Event()
-        self._pending: dict[int, Future[Answer]] = {}
+        self._under_way = UnderWay(context.loop)
         self._futures: Mapping[str, Collection[Span]] = {}
         self.stopped_by: LimitHit | None = None
         self.failures: dict[str, ToolError] = {}
@@ -150,11 +149,8 @@ class Drive:
                 question = self._answered(question)
             self._raise_if_stopped()
             return self._plain(question.output, "the result", self._limits.output_bytes)
-        except CancelledError:
-            self._raise_if_stopped()
-            raise
         finally:
-            self._cancel_pending()
+            self._under_way.stop()  # what nobody awaited
 
     @property
     def names(self) -> Names:
@@ -181,11 +177,7 @@ class Drive:
         self._stopped.set()
         if worker is not None:
             worker.kill()
-        self._cancel_pending()
-
-    def _cancel_pending(self) -> None:
-        for future in list(self._pending.values()):
-            future.cancel()
+        self._under_way.stop()
 
     def _raise_if_stopped(self) -> None:
         if self.stopped_by is not None:
@@ -218,8 +210,7 @@ class Drive:
             return question.resume_not_handled()
         seconds = float(question.args[0]) if question.args else 0.0
         if "async" in question.function_name:
-            sleeping = asyncio.run_coroutine_threadsafe(_slept(seconds), self._context.loop)
-            return question.resume(self._later(question, sleeping))
+            return question.resume(self._later(question, _slept(seconds)))
         self._stopped.wait(max(0.0, min(seconds, self._context.deadline - monotonic())))
         self._raise_if_stopped()
         return question.resume({"return_value": None})
@@ -242,8 +233,8 @@ class Drive:
             return _raised("TypeError", str(error))
         position = question.position
         if (position.start, position.end) in self._futures.get(position.filename, ()):
-            return self._later(question, asyncio.run_coroutine_threadsafe(self._executed(call), self._context.loop))
-        return self._at_once(call)
+            return self._later(question, self._executed(call))
+        return self._at_once(question, call)
 
     def _tool_call(self, spec: ToolSpec, args: dict[str, Any]) -> ToolCall:
         """`ot.call` is how code says a name that it can't say: the call is that of the tool which it names."""
@@ -261,32 +252,28 @@ class Drive:
         except TooLarge:
             raise too_large(most_bytes, what) from None
 
-    def _at_once(self, call: ToolCall) -> Answer:
+    def _at_once(self, question: FunctionSnapshot, call: ToolCall) -> Answer:
         catalogue = self._tools.names.catalogue
         spec = catalogue.get(call.name)
         if spec is None or not spec.is_async:  # this thread is as good as any
-            return self._answer(call, self._executor.execute_blocking(call, tools=catalogue))
-        future = asyncio.run_coroutine_threadsafe(self._executed(call), self._context.loop)
-        self._pending[-1] = future
-        try:
-            return future.result()
-        finally:
-            del self._pending[-1]
+            return self._answer(self._executor.execute_blocking(call, tools=catalogue))
+        self._under_way.begin(question.call_id, self._executed(call))
+        return self._finished([question.call_id])[question.call_id]
 
     async def _executed(self, call: ToolCall) -> Answer:
-        return self._answer(call, await self._executor.execute(call, tools=self._tools.names.catalogue))
+        return self._answer(await self._executor.execute(call, tools=self._tools.names.catalogue))
 
-    def _later(self, question: FunctionSnapshot, future: "Future[Answer]") -> Answer:
-        self._pending[question.call_id] = future
+    def _later(self, question: FunctionSnapshot, work: Coroutine[Any, Any, Answer]) -> Answer:
+        self._under_way.begin(question.call_id, work)
         return {"future": ...}
 
     def _finished(self, wanted: list[int]) -> dict[int, Answer]:
-        """The answers that are there, once there is one. Being stopped cancels them all."""
-        wait([self._pending[one] for one in wanted], return_when=FIRST_COMPLETED)
+        """The answers that are there, once there is one."""
+        found = self._under_way.answers(wanted)
         self._raise_if_stopped()
-        return {one: self._pending.pop(one).result() for one in wanted if self._pending[one].done()}
+        return found
 
-    def _answer(self, call: ToolCall, result: ToolResult) -> Answer:
+    def _answer(self, result: ToolResult) -> Answer:
         if result.error is None:
             return {"return_value": result.data}
         self.failures[result.error.message] = result.error

@@ -1,0 +1,67 @@
+"""Tool calls of one run that are under way on the event loop: begun from the run's thread, and answered to it.
+
+One queue takes all answers. That is a good deal faster than a future for each of them, and whoever stops the run wakes
+its thread through the same queue.
+"""
+
+import asyncio
+from collections.abc import Collection, Coroutine
+from queue import SimpleQueue
+from typing import Any
+
+Answer = Any  # a dict as the sandbox takes it: a value, an exception by its name, or a future
+STOPPED = -1  # no call has this number
+
+
+class UnderWay:
+    """`begin` work under a number; `answers` waits for those numbers. `stop` cancels everything and wakes who waits."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._tasks: dict[int, asyncio.Task[None]] = {}  # touched on the loop only
+        self._arriving: SimpleQueue[tuple[int, Answer]] = SimpleQueue()
+        self._arrived: dict[int, Answer] = {}
+        self._stopped = False
+
+    def begin(self, number: int, work: Coroutine[Any, Any, Answer]) -> None:
+        self._loop.call_soon_threadsafe(self._start, number, work)
+
+    def answers(self, wanted: Collection[int]) -> dict[int, Answer]:
+        """Those that are there, as soon as there is one; none when the run was stopped."""
+        while not self._stopped:
+            while not self._arriving.empty():
+                self._take(self._arriving.get())
+            if found := {number: self._arrived.pop(number) for number in wanted if number in self._arrived}:
+                return found
+            self._take(self._arriving.get())
+        return {}
+
+    def stop(self) -> None:
+        """From any thread, any number of times."""
+        self._stopped = True
+        self._arriving.put((STOPPED, None))
+        try:
+            self._loop.call_soon_threadsafe(self._cancel)
+        except RuntimeError:
+            return  # the loop has closed, and everything on it has ended
+
+    def _take(self, arrival: tuple[int, Answer]) -> None:
+        number, answer = arrival
+        if number != STOPPED:
+            self._arrived[number] = answer
+
+    def _start(self, number: int, work: Coroutine[Any, Any, Answer]) -> None:
+        if self._stopped:
+            work.close()
+        else:
+            self._tasks[number] = self._loop.create_task(self._done(number, work))
+
+    async def _done(self, number: int, work: Coroutine[Any, Any, Answer]) -> None:
+        try:
+            self._arriving.put((number, await work))
+        finally:
+            self._tasks.pop(number, None)
+
+    def _cancel(self) -> None:
+        for task in list(self._tasks.values()):
+            task.cancel()
