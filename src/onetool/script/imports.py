@@ -86,7 +86,9 @@ class Imports:
     def _import_parts(self, node: ast.Import) -> "Iterator[_Part]":
         for alias in node.names:
             bound = alias.asname or alias.name.partition(".")[0]
-            if (home := self._home(alias.name if alias.asname else bound)) is None:
+            # `import urllib.parse` binds urllib; one part of it that is not there, and the statement fails.
+            home = self._home(alias.name) and self._home(alias.name if alias.asname else bound)
+            if home is None:
                 yield _Part(f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else ""), False)
             else:
                 if alias.name in AVAILABLE:
