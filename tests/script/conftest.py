@@ -1,29 +1,32 @@
-"""The shortest way to run code over a few tools, through the real engine and its sandbox."""
+"""The shortest way to run code over a few tools, through a real app, its engine and its sandbox."""
 
 import asyncio
 
 import pytest
 
-from onetool import Executor, Registry, ToolSpec
-from onetool.script.engine import Engine
-from onetool.script.limits import Limits
+from onetool import ToolSpec
+from onetool.app import App
 
 
 class Scripts:
-    """Tools that a test gives, and an engine that runs code over them."""
+    """Tools that a test gives, and an app that runs code over them."""
 
-    def __init__(self):
-        self.registry = Registry()
-        self.executor = Executor(self.registry)
-        self.engine = Engine(Limits(seconds=10), self.executor)
+    def __init__(self, folder):
+        config = folder / "onetool.yaml"
+        config.write_text("stats: {enabled: false}\nrun: {timeout_s: 10}\n")
+        self.app = App.open(config)
 
     def tool(self, name, handler, /, *required, **properties):
         """Add a tool: the names of what it needs, and the schemas of its parameters."""
         schema = {"type": "object", "properties": properties, "required": list(required)}
-        self.registry.register(ToolSpec(name=name, description="d", input_schema=schema, handler=handler))
+        return self.register(name, schema, handler)
+
+    def register(self, name, schema, handler, **more):
+        spec = ToolSpec(name=name, description="d", input_schema=schema, handler=handler, **more)
+        return self.app.registry.register(spec)
 
     def run(self, code, **options):
-        return asyncio.run(self.engine.run(code, self.registry.snapshot(), **options))
+        return asyncio.run(self.app.run(code, **options))
 
     def value(self, code, **options):
         result = self.run(code, **options)
@@ -37,15 +40,15 @@ class Scripts:
 
 
 @pytest.fixture(scope="module")
-def scripts_for_module():
+def scripts_for_module(tmp_path_factory):
     """For tests that only read from their tools: the sandbox starts once."""
-    scripts = Scripts()
+    scripts = Scripts(tmp_path_factory.mktemp("app"))
     yield scripts
-    scripts.engine.close()
+    scripts.app.close()
 
 
 @pytest.fixture
-def scripts():
-    scripts = Scripts()
+def scripts(tmp_path):
+    scripts = Scripts(tmp_path)
     yield scripts
-    scripts.engine.close()
+    scripts.app.close()

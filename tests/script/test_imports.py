@@ -139,8 +139,26 @@ def test_names_that_are_not_there(scripts, code, message):
 
 
 def test_awaits_are_found_behind_what_was_rewritten(scripts):
-    code = "import asyncio, math\nfrom statistics import mean\n[*await asyncio.gather(math.luck(), math.luck()), mean([1])]"
+    first = "import asyncio, math\nfrom statistics import mean\n"
+    code = f"{first}[*await asyncio.gather(math.luck(), math.luck()), mean([1])]"
     assert scripts.value(code) == ["good", "good", 1]
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("sorted(['b', 'A'], key=str.lower)", ["A", "b"]),
+        ("[*map(str.strip, [' a ', 'b '])]", ["a", "b"]),
+        ("str.join('-', ['a', 'b'])", "a-b"),
+        ("f = dict.get\nf({'a': 1}, 'b', 2)", 2),
+        ("dict.fromkeys('ab', 1)", {"a": 1, "b": 1}),
+        ("x = 'é'; [str.upper(x), shop.price(name=str.title('tea'))]", ["É", "Tea: 4"]),
+        ("class str:\n    lower = 5\nstr.lower", 5),
+        ("'str.lower'", "str.lower"),
+    ],
+)
+def test_methods_of_built_in_types_are_functions(scripts, code, value):
+    assert scripts.value(code) == value
 
 
 def test_code_that_only_the_sandbox_can_parse_reaches_the_tools(scripts):

@@ -4,7 +4,7 @@ A name that Python can say stays as it is. Two names that would be spelled alike
 that a spelling does not depend on what else is there or in which order it came; one that is literally so keeps it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from hashlib import sha256
 from keyword import iskeyword
@@ -23,16 +23,29 @@ def spelled(name: str) -> str:
     return f"{letters}_" if iskeyword(letters) else letters
 
 
-def spellings(names: Iterable[str]) -> dict[str, str]:
-    """Every name by its spelling. Names that are their own spelling come first; of the others none is first."""
+def spellings(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
+    """Every name by its spelling, in whatever order they come. Names that are their own spelling keep it.
+
+    `taken` are words that mean something else already.
+    """
     wanted: dict[str, list[str]] = {}
-    for name in names:
+    for name in dict.fromkeys(names):
         wanted.setdefault(spelled(name), []).append(name)
+    reserved = frozenset(taken)
+    used = {*wanted, *reserved}
     found: dict[str, str] = {}
+    others: list[tuple[str, str]] = []
     for spelling, same in wanted.items():
-        if len(same) == 1:
-            found[spelling] = same[0]
-            continue
-        for name in same:
-            found[name if name == spelling else f"{spelling}_{sha256(name.encode()).hexdigest()[:4]}"] = name
+        if spelling not in reserved and (len(same) == 1 or spelling in same):
+            found[spelling] = spelling if spelling in same else same[0]
+        others += [(name, spelling) for name in same if found.get(spelling) != name]
+    for name, spelling in sorted(others):
+        word = _told_apart(name, spelling, used)
+        used.add(word)
+        found[word] = name
     return found
+
+
+def _told_apart(name: str, spelling: str, used: Collection[str]) -> str:
+    digest = sha256(name.encode(errors="surrogatepass")).hexdigest()
+    return next(word for end in range(4, 65) if (word := f"{spelling}_{digest[:end]}") not in used)

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from onetool.core.arguments import meant
@@ -15,6 +16,9 @@ ENTANGLED = frozenset(
      "dependencies", "minProperties", "maxProperties", "patternProperties", "propertyNames", "unevaluatedProperties",
      "enum", "const"}
 )  # fmt: skip
+DEFINITIONS = frozenset({"$defs", "definitions"})
+SHARED = ("#/$defs/", "#/definitions/")
+ANCHORED = frozenset({"$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef"})
 
 
 class _Unknown:
@@ -84,7 +88,7 @@ def problems_with(spec: ToolSpec, arguments: Arguments) -> Iterator[Problem]:
 
 
 def _wrong_names(spec: ToolSpec, arguments: Arguments) -> Iterator[Problem]:
-    if not spec.input_schema.get("additionalProperties"):
+    if spec.input_schema.get("additionalProperties", False) is False:  # {} takes anything
         for name in sorted(arguments.given.difference(spec.order)):
             known = ", ".join(sorted(spec.order))
             hint = did_you_mean(name, spec.order) or (f"known: {known}" if known else "it takes no arguments")
@@ -96,9 +100,29 @@ def _wrong_names(spec: ToolSpec, arguments: Arguments) -> Iterator[Problem]:
 
 
 def _wrong_values(spec: ToolSpec, arguments: Arguments) -> Iterator[Problem]:
+    if not _can_stand_alone(spec):
+        return
     for name, value in arguments.literals.items():
         if name in spec.order and name not in spec.secrets:
             for problem in spec.argument(name).check(value):
                 joint = "" if not problem.path or problem.path.startswith("[") else "."
                 path = f"{name}{joint}{problem.path}"
                 yield Problem(path=path, expected=problem.expected, got=problem.got, hint=problem.hint)
+
+
+@lru_cache(maxsize=4096)
+def _can_stand_alone(spec: ToolSpec) -> bool:
+    """Whether the schema of one argument means the same alone: it refers to shared definitions only."""
+    properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
+    if any(isinstance(one, Mapping) and not DEFINITIONS.isdisjoint(one) for one in properties.values()):
+        return False
+    waiting: list[Any] = [spec.input_schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Mapping):
+            if not str(part.get("$ref", SHARED[0])).startswith(SHARED) or not ANCHORED.isdisjoint(part):
+                return False
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part
+    return True

@@ -4,56 +4,22 @@
 two a call is follows from where its value goes: into an `await` or a `gather`, directly, through names, lists, dicts,
 comprehensions and the code's own functions. What can't be followed is answered with a value.
 
-Values are followed backwards: from an `await`, to the expressions that its value may come from. A path says which part
-of an expression's value is meant: of `pairs`, in `for name, call in pairs: await call`, it is (ANY, 1).
+Values are followed backwards, from every `await` to the expressions that its value may come from. A path says which
+part of an expression's value is meant: in `for name, call in pairs: await call` it is (ANY, 1) of `pairs`.
 """
 
 import ast
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from enum import Enum
-from typing import NamedTuple
+from collections.abc import Iterable
+
+from onetool.script.bindings import TAKING, Bindings, Part, Path, step
 
 GATHERING = {"gather", "run"}
-SAME_ITEMS = {"list", "tuple", "set", "sorted", "reversed", "iter"}
-ADDING = {"append": 1, "add": 1, "insert": 1, "appendleft": 1, "setdefault": 1, "extend": 0, "update": 0}
-TAKING = {"pop", "popleft", "get", "setdefault"}
-
+SAME_ITEMS = {"list", "tuple", "set", "frozenset", "sorted", "reversed", "iter", "deque"}
 DEEPEST = 6  # parts of parts of parts
-MOST_STEPS = 100_000  # about a second: nobody's code needs a hundredth of it
-
-BLOCKS = {"body", "orelse", "handlers", "finalbody"}
-LOOPS = (ast.For, ast.While, ast.AsyncFor)
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-SCOPES = (*FUNCTIONS, *COMPREHENSIONS, ast.ClassDef)
-
-
-class Part(Enum):
-    """A step from a value to what is awaited, where it is not one known index or key."""
-
-    ANY = "any item"
-    CALL = "what a call of it gives"
-    DONE = "what a call of it gives, awaited"
-
+MOST_STEPS = 200_000  # well under a second; nobody's code needs a hundredth of it
 
 ANY, CALL, DONE = Part.ANY, Part.CALL, Part.DONE
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-Path = tuple[object, ...]
 Span = tuple[int, int]
-
-
-class Binding(NamedTuple):
-    """A value that a name may have, or may have in it: the part of it is where `path` leads, after `depth` steps."""
-
-    value: ast.AST
-    path: Path
-    scope: int
-    place: tuple[int, int]
-    blocks: tuple[int, ...]
-    depth: int = 0  # steps from the name to the value: 1 after `name.append(value)`
-    certain: bool = True  # the name has this value and no other one, from here on
 
 
 def awaited_calls(tree: ast.Module) -> set[int]:
@@ -72,160 +38,192 @@ def spans(code: str, nodes: Iterable[ast.expr]) -> set[Span]:
     }
 
 
-class _Code:
-    """The code, read once: where every node stands, what names may stand for, and which calls there are."""
+class _Flow:
+    """Follows values backwards from every `await` and `gather` to the calls that they come from."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self.waits: list[ast.Await | ast.Call] = []
-        self.returns: dict[int, list[ast.expr]] = defaultdict(list)
-        self.calls: dict[str, list[ast.Call]] = defaultdict(list)
-        self.owner: dict[int, Function] = {}  # of a parameter
-        self._names_of: dict[int, list[str]] = defaultdict(list)  # what code calls a function
-        self._asyncio = {"asyncio"}
-        self._gathering: set[str] = set()
-        self._scope: dict[int, int] = {}
-        self._outer: dict[int, int] = {}
-        self._blocks: dict[int, tuple[int, ...]] = {}
-        self._loops: set[int] = set()
-        self._comprehensions: set[int] = set()
-        self._elsewhere: set[tuple[int, str]] = set()  # global and nonlocal
-        self._made: dict[tuple[int, str], list[Binding]] = defaultdict(list)
-        self._added: list[tuple[int, str, Binding]] = []
-        self._walk(tree)
-        self._bindings = self._settled()
+        self.awaited: set[int] = set()
+        self._code = Bindings(tree)
+        self._asyncio, self._gathering = _names_of_asyncio(self._code.starts)
+        self._seen: set[tuple[int, Path]] = set()
+        self._waiting: list[tuple[ast.AST, Path]] = []
+        self._left = MOST_STEPS
+        for node in self._code.starts:
+            if isinstance(node, ast.Await):
+                self._want(node.value)
+            elif isinstance(node, ast.Call) and self._gathers(node.func):
+                self._each(node.args, ())
+        while self._waiting and self._left > self._code.looked_at:
+            self._left -= 1
+            self._follow(*self._waiting.pop())
 
-    def _walk(self, tree: ast.Module) -> None:
-        """Note for every node which scope it is in and which blocks are around it. Not recursive: code is deep."""
-        stack: list[tuple[ast.AST, ast.AST, tuple[int, ...]]] = [(tree, tree, ())]
-        while stack:
-            node, scope, blocks = stack.pop()
-            self._scope[id(node)] = id(scope)
-            self._blocks[id(node)] = blocks
-            self._note(node, scope)
-            if isinstance(node, SCOPES):
-                self._outer[id(node)] = id(scope)
-            if isinstance(node, COMPREHENSIONS):
-                self._comprehensions.add(id(node))
-            for field in node._fields:
-                value = getattr(node, field, None)
-                inner = (*blocks, id(value)) if field in BLOCKS else blocks
-                if field == "body" and isinstance(node, LOOPS):
-                    self._loops.add(id(value))
-                around = node if _is_inside(node, field) else scope
-                if isinstance(value, list):
-                    stack += [(child, around, inner) for child in value if isinstance(child, ast.AST)]
-                elif isinstance(value, ast.AST):
-                    stack.append((value, around, inner))
-
-    def _note(self, node: ast.AST, scope: ast.AST) -> None:
-        match node:
-            case ast.Assign(value=value):
-                for target in node.targets:
-                    self._bind(target, value, (), node, scope)
-            case ast.AnnAssign(value=ast.expr() as value) | ast.NamedExpr(value=value):
-                self._bind(node.target, value, (), node, scope)
-            case ast.AugAssign(value=value):  # `xs += [call]` keeps what was there
-                self._bind(node.target, value, (), node, scope, certain=False)
-            case ast.For(iter=value) | ast.AsyncFor(iter=value) | ast.comprehension(iter=value):
-                self._bind(node.target, value, (ANY,), value, scope)
-            case ast.Return(value=ast.expr() as value):
-                self.returns[id(scope)].append(value)
-            case ast.Import() | ast.ImportFrom():
-                self._import(node)
-            case ast.Global(names=names) | ast.Nonlocal(names=names):
-                self._elsewhere.update((id(scope), name) for name in names)
-            case ast.Call(func=function):
-                self.waits.append(node)
-                self.calls[_name_of(function)].append(node)
-                if isinstance(function, ast.Attribute) and function.attr in ADDING and node.args:
-                    self._add(function.value, node.args[-1], ADDING[function.attr], node, scope)
-            case ast.Await():
-                self.waits.append(node)
-            case _:
-                pass
-        if isinstance(node, FUNCTIONS):
-            self._function(node, scope)
-
-    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
-        for alias in node.names:
-            if isinstance(node, ast.Import) and alias.name == "asyncio":
-                self._asyncio.add(alias.asname or alias.name)
-            elif isinstance(node, ast.ImportFrom) and node.module == "asyncio" and alias.name in GATHERING:
-                self._gathering.add(alias.asname or alias.name)
-
-    def _function(self, node: Function, scope: ast.AST) -> None:
-        arguments = node.args
-        all_of_them = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg]
-        for parameter in filter(None, all_of_them):
-            self.owner[id(parameter)] = node
-            self._made[id(node), parameter.arg].append(
-                Binding(parameter, (), id(node), _start(node), self._blocks[id(node)])
-            )
-        if isinstance(node, ast.Lambda):
-            self.returns[id(node)].append(node.body)
-        else:
-            name, inside = (f".{node.name}", 0) if isinstance(scope, ast.ClassDef) else (node.name, id(scope))
-            self._names_of[id(node)].append(name)
-            self._made[inside, name].append(Binding(node, (), id(scope), _start(node), self._blocks[id(node)]))
-
-    def _bind(
-        self, target: ast.AST, value: ast.expr, path: Path, where: ast.AST, scope: ast.AST, certain: bool = True
-    ) -> None:
-        binding = Binding(value, path, id(scope), _end(where), self._blocks.get(id(where), ()), certain=certain)
-        match target:
+    def _gathers(self, function: ast.expr) -> bool:
+        """`asyncio.gather(…)`, and `asyncio.run(…)`, which awaits without the word."""
+        match function:
+            case ast.Attribute(value=ast.Name(id=module), attr=attr):
+                return module in self._asyncio and attr in GATHERING
             case ast.Name(id=name):
-                if isinstance(value, ast.Lambda) and not path:
-                    self._names_of[id(value)].append(name)
-                inside = self._function_around(scope) if isinstance(where, ast.NamedExpr) else id(scope)
-                self._made[inside, name].append(binding)
-            case ast.Attribute(attr=attr):  # of whatever object: one attribute of that name is like another
-                self._made[0, f".{attr}"].append(binding)
-            case ast.Subscript(value=inner):
-                self._add(inner, value, 1, where, scope)
+                return name in self._gathering
+            case _:
+                return False
+
+    def _want(self, node: ast.AST, path: Path = ()) -> None:
+        """What this expression gives, or that part of it, is awaited."""
+        if len(path) <= DEEPEST and (id(node), path) not in self._seen:
+            self._seen.add((id(node), path))
+            self._waiting.append((node, path))
+
+    def _each(self, nodes: Iterable[ast.AST], path: Path) -> None:
+        for node in nodes:
+            self._want(node, path)
+
+    def _follow(self, node: ast.AST, path: Path) -> None:
+        match node:
+            case ast.Name():
+                self._names(node, path)
+            case ast.Attribute():
+                self._bound(self._code.of_attribute(node), path)
+            case ast.arg():
+                self._passed(node, path)
+            case ast.Call():
+                self._called(node, path)
+            case ast.Await(value=ast.Call(func=function)):
+                self._want(function, (DONE, *path))
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                if path[:1] == (DONE if isinstance(node, ast.AsyncFunctionDef) else CALL,):
+                    self._each(self._code.returns[id(node)], path[1:])
+            case ast.IfExp(body=one, orelse=other):
+                self._each((one, other), path)
+            case ast.BoolOp(values=values):
+                self._each(values, path)
+            case ast.NamedExpr(value=inner):
+                self._want(inner, path)
             case ast.Starred(value=inner):
-                self._bind(inner, value, path[:-1], where, scope, certain)
-            case ast.Tuple(elts=targets) | ast.List(elts=targets):
-                plain = not any(isinstance(one, ast.Starred) for one in targets)
-                for index, one in enumerate(targets):
-                    self._bind(one, value, (*path, index if plain else ANY), where, scope, certain)
+                self._want(inner, (ANY, *path))
+            case ast.Subscript(value=inner, slice=ast.Slice()):
+                self._want(inner, _anywhere(path))
+            case ast.Subscript(value=inner, slice=key):
+                self._want(inner, (step(key), *path))
+            case _:
+                if path and path[0] not in (CALL, DONE):
+                    self._inside(node, path[0], path[1:])
+
+    def _inside(self, node: ast.AST, first: object, rest: Path) -> None:
+        """A part of something that is written out here."""
+        match node:
+            case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
+                stars = any(isinstance(item, ast.Starred) for item in items)
+                if isinstance(first, int) and not stars:
+                    items = items[first : first + 1]
+                self._each(items, rest)
+            case ast.Dict(keys=keys, values=values):
+                for key, value in zip(keys, values, strict=True):
+                    if key is None:
+                        self._want(value, (first, *rest))
+                    elif _may_be(step(key), first):
+                        self._want(value, rest)
+            case ast.ListComp(elt=item) | ast.GeneratorExp(elt=item) | ast.SetComp(elt=item) | ast.DictComp(value=item):
+                self._want(item, rest)
+            case ast.BinOp(left=left, right=right):
+                self._each((left, right), (ANY, *rest))
             case _:
                 pass
 
-    def _add(self, holder: ast.expr, value: ast.expr, depth: int, where: ast.AST, scope: ast.AST) -> None:
-        """`holder` has the value in it, as do the names that it is itself a part of: `d[key].append(value)`."""
-        path: Path = ()
-        while not isinstance(holder, ast.Name | ast.Attribute):
-            match holder:
-                case ast.Subscript(value=inner):
-                    holder, depth = inner, depth + 1
-                case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in TAKING:
-                    holder, depth = inner, depth + 1
-                case _:
-                    return
-        binding = Binding(value, path, id(scope), _end(where), self._blocks.get(id(where), ()), depth, certain=False)
-        if isinstance(holder, ast.Attribute):
-            self._made[0, f".{holder.attr}"].append(binding)
-        else:
-            self._added.append((id(scope), holder.id, binding))
+    def _names(self, node: ast.Name, path: Path) -> None:
+        self._bound(self._code.of_name(node), path)
 
-    def _function_around(self, scope: ast.AST) -> int:
-        """A walrus in a comprehension binds outside of it."""
-        around = id(scope)
-        while around in self._comprehensions:
-            around = self._outer[around]
-        return around
+    def _bound(self, bindings: list, path: Path) -> None:
+        self._left -= len(bindings)
+        for one in bindings:
+            steps = path[: one.depth]
+            if not one.certain and not path:
+                continue  # what was added to something is a part of it
+            if len(steps) < one.depth or CALL in steps or DONE in steps or (steps and not _may_be(one.key, steps[-1])):
+                continue
+            self._want(one.value, (*one.path, *path[one.depth :]))
 
-    def _settled(self) -> dict[tuple[int, str], list[Binding]]:
-        """What names may stand for, each in the scope that it belongs to."""
-        found: dict[tuple[int, str], list[Binding]] = defaultdict(list)
-        elsewhere = [key for key in self._elsewhere if key in self._made]
-        for scope, name in elsewhere:
-            self._added += [(scope, name, binding) for binding in self._made.pop((scope, name))]
-        for key, bindings in self._made.items():
-            found[key] += bindings
-        for scope, name, binding in self._added:
-            found[self._home(scope, name) or (scope, name), name if False else name].append(binding) if False else None
-            found[(self._home(scope, name), name)].append(binding)
-        for bindings in found.values():
-            bindings.sort(key=lambda one: one.place)
-        return found
+    def _called(self, call: ast.Call, path: Path) -> None:
+        if not path:
+            self.awaited.add(id(call))
+        self._want(call.func, (CALL, *path))
+        match call.func:
+            case ast.Attribute(value=inner, attr=attr) if attr in TAKING:
+                self._want(inner, (step(call.args[0]) if call.args and attr != "pop" else ANY, *path))
+                self._each(call.args[1:], path)
+            case ast.Name(id="next"):
+                self._each(call.args[:1], (ANY, *path))
+            case _ if path and path[0] not in (CALL, DONE):
+                self._handed_on(call, path[0], path[1:])
+            case _:
+                pass
+
+    def _handed_on(self, call: ast.Call, first: object, rest: Path) -> None:
+        """Calls of Python's own that give the items that they were given."""
+        arguments = call.args
+        second, after = (rest[0], rest[1:]) if rest else (None, ())
+        match call.func:
+            case ast.Attribute(value=inner, attr="values" | "copy"):
+                self._want(inner, (ANY, *rest))
+            case ast.Attribute(value=inner, attr="items") if second in (1, ANY):
+                self._want(inner, (ANY, *after))
+            case ast.Name(id=name) if name in SAME_ITEMS:
+                self._each(arguments[:1], (ANY, *rest))
+            case ast.Name(id="filter"):
+                self._each(arguments[1:], (ANY, *rest))
+            case ast.Name(id="sum") | ast.Attribute(attr="from_iterable"):
+                self._each(arguments[:1], (ANY, ANY, *rest))
+            case ast.Name(id="chain") | ast.Attribute(attr="chain"):
+                self._each(arguments, (ANY, *rest))
+            case ast.Name(id="enumerate") if second in (1, ANY):
+                self._each(arguments[:1], (ANY, *after))
+            case ast.Name(id="zip") if second is not None:
+                self._each((one for index, one in enumerate(arguments) if _may_be(index, second)), (ANY, *after))
+            case ast.Name(id="dict"):
+                self._each(arguments, (ANY, 1, *rest))
+                self._each((one.value for one in call.keywords if _may_be(one.arg, first)), rest)
+            case _:
+                pass
+
+    def _passed(self, parameter: ast.arg, path: Path) -> None:
+        """A parameter is awaited: so are the arguments that calls of the function give for it."""
+        function = self._code.owner[id(parameter)]
+        ordered = [*function.args.posonlyargs, *function.args.args]
+        for name in self._code.names_of[id(function)]:
+            own = ordered[1:] if name.startswith(".") else ordered
+            calls = self._code.calls[name]
+            self._left -= len(calls)
+            for call in calls:
+                if parameter is function.args.vararg:
+                    if path:
+                        self._each(call.args[len(own) :], path[1:])
+                elif parameter in own:
+                    self._positional(call.args, own.index(parameter), path)
+                self._each((one.value for one in call.keywords if one.arg == parameter.arg), path)
+                self._each((one.value for one in call.keywords if one.arg is None), (parameter.arg, *path))
+
+    def _positional(self, arguments: list[ast.expr], index: int, path: Path) -> None:
+        for argument in arguments[: index + 1]:
+            if isinstance(argument, ast.Starred):  # nobody knows which of its items it is
+                self._want(argument, path)
+                return
+        self._each(arguments[index : index + 1], path)
+
+
+def _names_of_asyncio(nodes: Iterable[ast.AST]) -> tuple[set[str], set[str]]:
+    """What the code calls asyncio, and what it calls `gather` and `run` of it."""
+    modules, functions = {"asyncio"}, set[str]()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            modules.update(one.asname or one.name for one in node.names if one.name == "asyncio")
+        elif isinstance(node, ast.ImportFrom) and node.module == "asyncio":
+            functions.update(one.asname or one.name for one in node.names if one.name in GATHERING)
+    return modules, functions
+
+
+def _anywhere(path: Path) -> Path:
+    """The same part of something whose items stand in other places."""
+    return (ANY, *path[1:]) if path and path[0] not in (CALL, DONE) else path
+
+
+def _may_be(one: object, other: object) -> bool:
+    return one is ANY or other is ANY or one == other

@@ -9,15 +9,22 @@ from collections.abc import Collection, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
+from onetool.core.call import Problem
 from onetool.core.errors import SchemaError
 from onetool.core.nearest import did_you_mean
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
+from onetool.core.spelling import spelled
 from onetool.script.arguments import UNKNOWN, Arguments, literal, problems_with
 from onetool.script.names import CALL, Names
 from onetool.script.scan import BUILTINS, Scan
 
 MOST_TOLD = 5
+LONGEST, LONGEST_MESSAGE = 460, 290  # characters: of all that is told, and of what is wrong
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 class Finding(NamedTuple):
@@ -38,15 +45,42 @@ def check(scan: Scan, names: Names, modules: Collection[str], allowed: Collectio
 
 
 def words(findings: list[Finding], names: Names) -> tuple[str, tuple[str, ...]]:
-    """One message with all of them, and the signatures that help."""
-    told = [
-        place + ", ".join(one.message for one in same)
-        for place, same in groupby(findings[:MOST_TOLD], key=lambda one: one.place)
-    ]
-    if len(findings) > MOST_TOLD:
-        told.append(f"and {len(findings) - MOST_TOLD} more")
-    specs = dict.fromkeys(one.spec for one in findings[:MOST_TOLD] if one.spec is not None)
-    return "; ".join(told), tuple(signature(spec, names.spelling(spec)) for spec in specs)
+    """One message with all of them, or with the first ones, and the signatures that help."""
+    told: list[Finding] = []
+    while len(told) < min(len(findings), MOST_TOLD) and len(_sentence(findings[: len(told) + 1])) < LONGEST_MESSAGE:
+        told.append(findings[len(told)])
+    told = told or findings[:1]
+    message = _cut(_sentence(told), LONGEST_MESSAGE)
+    if len(findings) > len(told):
+        message += f"; and {len(findings) - len(told)} more"
+    left = LONGEST - len(message)
+    hints: list[str] = []
+    for spec in dict.fromkeys(one.spec for one in told if one.spec is not None):
+        hint = _usage(spec, names.spelling(spec), left)
+        if len(hint) <= left:
+            hints.append(hint)
+            left -= len(hint)
+    return message, tuple(hints)
+
+
+def _sentence(findings: list[Finding]) -> str:
+    lines = groupby(findings, key=lambda one: one.place)
+    return "; ".join(place + ", ".join(one.message for one in same) for place, same in lines)
+
+
+def _usage(spec: ToolSpec, name: str, most: int) -> str:
+    """The signature, or where that is long the names in it."""
+    whole = signature(spec, name)
+    if len(whole) <= most:
+        return whole
+    return _cut(f"{name}({', '.join(map(spelled, spec.order))})", max(most, len(name) + 30))
+
+
+def _said(problem: Problem) -> str:
+    """Which arguments there are is said by the signature."""
+    if problem.hint and problem.hint.startswith("known: "):
+        return f"{problem.path}: {problem.got}"
+    return str(problem)
 
 
 class _Check:
@@ -147,4 +181,4 @@ class _Check:
         except SchemaError:
             return  # told when the call is made
         for problem in problems:
-            yield Finding(line, str(problem), spec)
+            yield Finding(line, _said(problem), spec)

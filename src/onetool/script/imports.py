@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from onetool.script.modules import AVAILABLE, public_names, variable
 from onetool.script.names import Names, Pack
+from onetool.script.places import Edit, Places
 from onetool.script.scan import Scan
 
 NATIVE = frozenset(
@@ -21,14 +22,6 @@ NATIVE = frozenset(
 )  # fmt: skip
 """The modules that the sandbox has itself."""
 MODULES = NATIVE | AVAILABLE
-
-
-class Edit(NamedTuple):
-    """The bytes from start to end of the code, as UTF-8, become this text."""
-
-    start: int
-    end: int
-    text: str
 
 
 class Imports:
@@ -41,7 +34,7 @@ class Imports:
         self.library: set[str] = set()  # our modules that it needs
         self.native: list[str] = []  # the sandbox's modules that it uses without importing them
         self.words: dict[str, str] = {}  # names to bind, and the packs or functions that they are bound to
-        self._starts: list[int] = []
+        self._places = Places(scan.code)
         for word in scan.used:
             if word in names and word not in scan.bound and word not in scan.imported:
                 self._use(word)
@@ -124,11 +117,7 @@ class Imports:
         return variable(f"pack_{module}")
 
     def _edit(self, node: ast.expr | ast.stmt, text: str) -> None:
-        if not self._starts:
-            self._starts = line_starts(self._scan.code)
-        start = self._starts[node.lineno - 1] + node.col_offset
-        end = self._starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
-        self.edits.append(Edit(start, end, text))
+        self.edits.append(Edit(*self._places.of(node), text))
 
 
 class _Part(NamedTuple):
@@ -159,18 +148,3 @@ def _joined(parts: list[str], more_lines: int) -> str:
         return text
     before, bracket, after = text.rpartition(")")
     return before + "\n" * more_lines + bracket + after
-
-
-def line_starts(code: str) -> list[int]:
-    """Where each line begins, counted in bytes."""
-    starts = [0]
-    for line in code.encode().split(b"\n"):
-        starts.append(starts[-1] + len(line) + 1)
-    return starts
-
-
-def edited(code: str, edits: list[Edit]) -> str:
-    data = code.encode()
-    for edit in sorted(edits, reverse=True):
-        data = data[: edit.start] + edit.text.encode() + data[edit.end :]
-    return data.decode()

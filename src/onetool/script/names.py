@@ -43,13 +43,14 @@ class Names:
                 bare[pack] = spec
         self._pack_of = spellings(self._tools_of)
         self._packs: dict[str, Pack] = {}
-        self.functions = {word: bare[own] for word, own in spellings(bare).items()}
+        self.functions = {word: bare[own] for word, own in spellings(bare, self._pack_of).items()}
         self.dangling: dict[str, str] = {}  # aliases whose target is not there
         for alias, target in (aliases or {}).items():
-            if spec := self.tool(target) or catalogue.get(target):
-                self.functions.setdefault(alias, spec)
-            else:
+            spec = self.tool(target) or catalogue.get(target)
+            if spec is None:
                 self.dangling[alias] = target
+            elif alias not in self._pack_of:  # it would hide all tools of the pack
+                self.functions.setdefault(alias, spec)
 
     def pack(self, word: str) -> Pack | None:
         """The pack that code calls so. Spelled out when first used: few of many are."""

@@ -4,11 +4,12 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from onetool.script.awaits import Span
-from onetool.script.imports import Imports, edited
+from onetool.script.imports import Imports
 from onetool.script.modules import prelude
 from onetool.script.names import Names
+from onetool.script.places import Span, edited
 from onetool.script.scan import Scan
+from onetool.script.unbound import unbound_methods
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +26,8 @@ def prepare(scan: Scan, names: Names) -> Prepared:
     if scan.tree is None:
         return Prepared(code=scan.code)
     imports = Imports(scan, names)
-    final = Scan(edited(scan.code, imports.edits)) if imports.edits else scan
+    edits = [*imports.edits, *unbound_methods(scan)]
+    final = Scan(edited(scan.code, edits)) if edits else scan
     first = prelude(imports.library) if imports.library else ""
     return Prepared(
         code=final.code, prelude=first + "".join(imports.native), words=imports.words, futures=final.futures

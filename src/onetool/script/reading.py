@@ -11,7 +11,16 @@ from threading import Lock
 from onetool.core.errors import OneToolError
 
 MOST_BYTES = 1024 * 1024
-FENCE = re.compile(r"(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[ \t]*[\w.+-]*[^\n`]*\n")
+# What this Python may parse, in the middle of everything else that it does: up to a second of work. Code with more in it
+# than that is data, or an attack; the sandbox takes it as it is.
+MOST_TOKENS = 100_000
+MOST_IN_F_STRINGS = 500_000_000  # braces times characters: before Python 3.12 each brace costs a walk over its string
+MOST_TRIED = 200_000  # characters that are parsed to find out which of many fences is the last one
+
+# No part of it can be matched in two ways: a line of a million tildes is read once.
+FENCE = re.compile(r"^[ \t]*+(?P<fence>`{3,}+|~{3,}+)[^\n`]*+\n", re.MULTILINE)
+TOKEN = re.compile(r"\w++|[^\w\s]")
+F_STRING = re.compile(r"""\b(?:[fF][rR]?|[rR][fF])["']""")
 _PARSING = Lock()  # switching warnings off and on again is for one thread at a time
 
 
@@ -33,36 +42,50 @@ def read(text: str) -> str:
 
 def parse(code: str) -> ast.Module | None:
     """The tree of the code, or None where this Python's parser does not take it: the sandbox has its own."""
-    try:
-        if "\\" not in code:  # nothing to warn of
-            return ast.parse(code)
-        with _PARSING, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # `"\d"` is odd, and it is the sandbox's business
-            return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    if _is_too_much(code):
         return None
+    try:
+        try:
+            return _parsed(code)
+        except SystemError:  # what CPython 3.11 says when something else was parsed in between, such as by a finalizer
+            return _parsed(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, SystemError):
+        return None
+
+
+def _parsed(code: str) -> ast.Module:
+    if "\\" not in code:  # nothing to warn of
+        return ast.parse(code)
+    with _PARSING, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `"\d"` is odd, and it is the sandbox's business
+        return ast.parse(code)
+
+
+def _is_too_much(code: str) -> bool:
+    if len(code) > MOST_TOKENS and sum(1 for _ in TOKEN.finditer(code)) > MOST_TOKENS:
+        return True
+    return code.count("{") * len(code) > MOST_IN_F_STRINGS and F_STRING.search(code) is not None
 
 
 def _without_fence(text: str) -> str:
     """What is between the fences, where the text is a fenced block, alone or with words around it."""
-    start = 0
-    while opening := FENCE.search(text, start):
-        if opening.start() and text[opening.start() - 1] != "\n":
-            start = opening.end()
-            continue
-        if text[: opening.start()].strip() and parse(text) is not None:
-            return text  # it is code already, and the fence stands in one of its strings
-        return _inside(text, opening)
-    return text
+    opening = FENCE.search(text)
+    if opening is None or (text[: opening.start()].strip() and parse(text) is not None):
+        return text  # in the second case it is code already, and the fence stands in one of its strings
+    return _inside(text, opening)
 
 
 def _inside(text: str, opening: re.Match[str]) -> str:
     """Up to the last line that closes the fence and leaves something that parses, else up to the first one."""
     fence = opening["fence"]
-    closing = re.compile(rf"^[ \t]*{re.escape(fence[0])}{{{len(fence)},}}[ \t]*$", re.MULTILINE)
-    ends = [match.start() for match in closing.finditer(text, opening.end())]
-    bodies = [text[opening.end() : end] for end in ends] or [text[opening.end() :]]
-    return next((body for body in reversed(bodies) if parse(_dedented(body)) is not None), bodies[0])
+    closing = re.compile(rf"^[ \t]*+{re.escape(fence[0])}{{{len(fence)},}}+[ \t]*+$", re.MULTILINE)
+    ends = [match.start() for match in closing.finditer(text, opening.end())] or [len(text)]
+    tries = max(2, MOST_TRIED // len(text))
+    for end in ends[: -tries - 1 : -1]:
+        body = text[opening.end() : end]
+        if parse(_dedented(body)) is not None:
+            return body
+    return text[opening.end() : ends[0]]
 
 
 def _dedented(code: str) -> str:
@@ -81,9 +104,9 @@ def _dedented(code: str) -> str:
 
 def _string_lines(tree: ast.AST) -> set[int]:
     """The lines that begin inside of a string."""
-    return {
-        line
+    strings = {
+        (node.lineno, node.end_lineno or node.lineno)
         for node in ast.walk(tree)
         if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes))
-        for line in range(node.lineno + 1, (node.end_lineno or node.lineno) + 1)
     }
+    return {line for first, last in strings for line in range(first + 1, last + 1)}

@@ -87,14 +87,18 @@ class Scan:
                     found[alias.asname or alias.name.partition(".")[0]] = alias.name
         return found
 
+    def _modules(self) -> set[str]:
+        return {name.partition(".")[0] for name in self.imported.values()}
+
     @cached_property
     def makes_names(self) -> bool:
-        return not MAKING_NAMES.isdisjoint(self.used)
+        """Whether there may be names that the tree does not show."""
+        return "*" in self.imported or not MAKING_NAMES.isdisjoint(self.used)
 
     @cached_property
     def futures(self) -> set[Span]:
         """Where the calls stand that are answered with a future."""
-        if self.tree is None or not self._waits:
+        if self.tree is None or not (self._waits or "asyncio" in self._modules()):
             return set()
         awaited = awaited_calls(self.tree)
         return spans(self.code, (call for call in self.calls if id(call) in awaited))

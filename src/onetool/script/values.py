@@ -33,7 +33,7 @@ class Crossing:
             self._left -= len(value) if value.isascii() else len(value.encode(errors="replace"))
         elif kind is dict:
             self._go_down(depth)
-            return {self._key(key): self.plain(part, depth + 1) for key, part in value.items()}
+            return {self._key(key, depth): self.plain(part, depth + 1) for key, part in value.items()}
         elif kind in _LISTS:
             self._go_down(depth)
             return [self.plain(part, depth + 1) for part in value]
@@ -51,9 +51,12 @@ class Crossing:
         if depth > DEEPEST or self._left < 0:
             raise TooLarge
 
-    def _key(self, key: Any) -> str:
-        text = key if type(key) is str else _as_key(key)
+    def _key(self, key: Any, depth: int) -> str:
+        """A key, as JSON would have it. One that is a tuple or an object has parts, which count like all others."""
+        text = key if type(key) is str else _as_key(self.plain(key, depth + 1))
         self._left -= len(text)
+        if self._left < 0:
+            raise TooLarge
         return text
 
 
@@ -62,10 +65,9 @@ _SCALARS = frozenset({int, float, bool, type(None)})
 
 
 def _as_key(key: Any) -> str:
-    """A key that is not text, as JSON would have it."""
     if key is None or isinstance(key, bool):
         return {None: "null", True: "true", False: "false"}[key]
-    return str(_form(key)) if type(key) not in _SCALARS else str(key)
+    return str(key)
 
 
 def _form(value: Any) -> Any:

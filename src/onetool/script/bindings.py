@@ -1,0 +1,306 @@
+"""Code, read once for those who follow values through it: what a name may stand for at the place where it is used."""
+
+import ast
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
+
+BLOCKS = {"body", "orelse", "handlers", "finalbody"}
+LOOPS = (ast.For, ast.While, ast.AsyncFor)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+# Parts of the tree that are of interest; the others are words like Load and Add.
+PLACED = (ast.expr, ast.stmt, ast.comprehension, ast.arguments, ast.arg, ast.keyword, ast.ExceptHandler, ast.match_case,
+          ast.withitem)  # fmt: skip
+# Methods that put their last argument into what they are called on: as an item, or item by item.
+ADDING = {"append": 1, "add": 1, "insert": 1, "appendleft": 1, "setdefault": 1, "extend": 0, "update": 0}
+TAKING = {"pop", "popleft", "get", "setdefault"}
+ATTRIBUTES = 0  # the scope of all attributes: one of that name is like another
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+class Part(Enum):
+    """A step from a value to a part of it, where that is not one known index or key."""
+
+    ANY = "any item"
+    CALL = "what a call of it gives"
+    DONE = "what a call of it gives, awaited"
+
+
+ANY = Part.ANY
+Path = tuple[object, ...]
+Place = tuple[int, int]
+Blocks = tuple[int, ...]
+
+
+class Binding(NamedTuple):
+    """A value that a name may have: that part of it to which `path` leads."""
+
+    value: ast.AST
+    path: Path
+    scope: int
+    place: Place
+    blocks: Blocks
+    depth: int = 0  # steps from the name to the value: 1 after `name.append(value)`
+    key: object = ANY  # the last of these steps
+    certain: bool = True  # from here on the name has this value and no other one
+
+
+class Bindings:
+    """Every binding in some code, and the functions and calls that there are."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.starts: list[ast.Await | ast.Call | ast.Import | ast.ImportFrom] = []  # where following can begin
+        self.returns: dict[int, list[ast.expr]] = defaultdict(list)
+        self.calls: dict[str, list[ast.Call]] = defaultdict(list)
+        self.owner: dict[int, Function] = {}  # of a parameter
+        self.names_of: dict[int, list[str]] = defaultdict(list)  # what the code calls a function
+        self.looked_at = 0
+        self._module = id(tree)
+        self._scope: dict[int, int] = {}
+        self._outer: dict[int, int] = {}
+        self._blocks: dict[int, Blocks] = {}
+        self._loops: set[int] = set()
+        self._branches: dict[int, Blocks] = {}
+        self._comprehensions: set[int] = set()
+        self._elsewhere: set[tuple[int, str]] = set()  # what is declared global or nonlocal
+        self._made: dict[tuple[int, str], list[Binding]] = defaultdict(list)
+        self._from_elsewhere: dict[tuple[int, str], list[Binding]] = {}  # bound in a function inside of the name's own
+        self._added: list[tuple[str, Binding]] = []
+        self._walk(tree)
+        self._settle()
+
+    def of_attribute(self, node: ast.Attribute) -> list[Binding]:
+        """What an attribute may be, where the code itself made what it is an attribute of."""
+        if isinstance(node.value, ast.Name) and self._home(self._scope[id(node)], node.value.id) is None:
+            return []
+        return self._made.get((ATTRIBUTES, f".{node.attr}"), [])
+
+    def of_name(self, node: ast.Name) -> list[Binding]:
+        """What a name may stand for here: from the last binding that is certain on, also around a loop."""
+        scope = self._scope[id(node)]
+        home = self._home(scope, node.id)
+        if home is None:
+            return []
+        if self._function(scope) != home:  # of a comprehension, or of a function around: in whatever order
+            return self._made[home, node.id]
+        found = list(self._reaching(self._made[home, node.id], _start(node), self._blocks[id(node)]))
+        return found + self._from_elsewhere.get((home, node.id), [])
+
+    def _reaching(self, bindings: list[Binding], place: Place, here: Blocks) -> Iterator[Binding]:
+        now = bisect_right(bindings, place, key=_place)
+        passed: set[Blocks] = set()  # there the name is bound on whatever way
+        certain = None
+        for index in range(now - 1, -1, -1):
+            self.looked_at += 1
+            binding = bindings[index]
+            yield binding
+            if binding.certain:
+                certain = self._passed(binding.blocks, passed)
+                if here[: len(certain)] == certain:
+                    break
+                certain = None
+        loops = [block for block in here if block in self._loops]
+        for index in range(now, len(bindings) if loops else now):
+            self.looked_at += 1
+            binding = bindings[index]
+            around = [loop for loop in loops if loop in binding.blocks]
+            if around and not (certain and around[-1] in certain):
+                yield binding
+
+    def _passed(self, blocks: Blocks, passed: set[Blocks]) -> Blocks:
+        """The outermost blocks that can't be passed without a binding: both branches of an `if` make one of it."""
+        passed.add(blocks)
+        while blocks and all((*blocks[:-1], one) in passed for one in self._branches.get(blocks[-1], (None,))):
+            blocks = blocks[:-1]
+            passed.add(blocks)
+        return blocks
+
+    def _home(self, scope: int | None, name: str) -> int | None:
+        """The scope that a name belongs to, seen from another one; None where nothing binds it."""
+        while scope is not None:
+            if (scope, name) in self._made:
+                return scope
+            scope = self._outer.get(scope)
+        return None
+
+    def _function(self, scope: int) -> int:
+        while scope in self._comprehensions:
+            scope = self._outer[scope]
+        return scope
+
+    # Reading
+
+    def _walk(self, tree: ast.Module) -> None:
+        """Note for every node which scope it is in and which blocks are around it. Not recursive: code is deep."""
+        stack: list[tuple[ast.AST, ast.AST, Blocks]] = [(tree, tree, ())]
+        first: set[int] = set()
+        while stack:
+            node, scope, blocks = stack.pop()
+            self._scope[id(node)] = id(scope)
+            self._blocks[id(node)] = blocks
+            if isinstance(node, (*FUNCTIONS, *COMPREHENSIONS, ast.ClassDef)):
+                self._outer[id(node)] = id(scope)
+            if isinstance(node, COMPREHENSIONS):
+                self._comprehensions.add(id(node))
+                first.add(id(node.generators[0]))
+                stack.append((node.generators[0].iter, scope, blocks))  # which belongs to the scope around
+            self._note(node, scope)
+            for field in node._fields:
+                value = getattr(node, field, None)
+                if not isinstance(value, list | ast.AST) or (field == "iter" and id(node) in first):
+                    continue
+                inner = (*blocks, id(value)) if field in BLOCKS else blocks
+                if field == "body" and isinstance(node, LOOPS):
+                    self._loops.add(id(value))
+                if field == "finalbody":
+                    self._branches[id(value)] = (id(value),)
+                around = node if _is_inside(node, field) else scope
+                children = value if isinstance(value, list) else (value,)
+                stack += [(child, around, inner) for child in children if isinstance(child, PLACED)]
+
+    def _note(self, node: ast.AST, scope: ast.AST) -> None:
+        match node:
+            case ast.Assign(value=value):
+                for target in node.targets:
+                    self._bind(target, self._binding(value, (), node, scope))
+            case ast.AnnAssign(value=ast.expr() as value) | ast.NamedExpr(value=value):
+                self._bind(node.target, self._binding(value, (), node, scope))
+            case ast.AugAssign(value=value):  # `xs += [call]` keeps what was there
+                self._bind(node.target, self._binding(value, (), node, scope)._replace(certain=False))
+            case ast.For(iter=value) | ast.AsyncFor(iter=value) | ast.comprehension(iter=value):
+                self._bind(node.target, self._binding(value, (ANY,), value, scope, self._blocks[id(node)]))
+            case ast.Return(value=ast.expr() as value):
+                self.returns[id(scope)].append(value)
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                self._elsewhere.update((id(scope), name) for name in names)
+            case ast.Call(func=ast.Name(id=name)):
+                self.calls[name].append(node)
+            case ast.Call(func=ast.Attribute(value=holder, attr=attr)):
+                self.calls[f".{attr}"].append(node)
+                if attr in ADDING and node.args:
+                    binding = self._binding(node.args[-1], (), node, scope)
+                    self._add(holder, binding._replace(depth=ADDING[attr], certain=False))
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                self._define(node, scope)
+            case ast.If(body=body, orelse=[_, *_] as other):
+                self._branch(body, other)
+            case ast.With(body=body) | ast.AsyncWith(body=body):
+                self._branch(body)
+            case ast.Match(cases=[*_, ast.match_case(pattern=ast.MatchAs(pattern=None), guard=None)] as cases):
+                self._branch(*(case.body for case in cases))
+            case _:
+                pass
+        if isinstance(node, ast.Await | ast.Call | ast.Import | ast.ImportFrom):
+            self.starts.append(node)
+
+    def _branch(self, *blocks: list[ast.stmt]) -> None:
+        """One of these blocks is passed, whatever happens."""
+        for block in blocks:
+            self._branches[id(block)] = tuple(map(id, blocks))
+
+    def _binding(
+        self, value: ast.AST, path: Path, where: ast.AST, scope: ast.AST, blocks: Blocks | None = None
+    ) -> Binding:
+        return Binding(value, path, id(scope), _end(where), self._blocks[id(where)] if blocks is None else blocks)
+
+    def _define(self, node: Function, scope: ast.AST) -> None:
+        arguments = node.args
+        for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg):
+            if parameter is not None:
+                self.owner[id(parameter)] = node
+                binding = Binding(parameter, (), id(node), _start(node), self._blocks[id(node)])
+                self._made[id(node), parameter.arg].append(binding)
+        binding = Binding(node, (), id(scope), _start(node), self._blocks[id(node)])
+        if isinstance(node, ast.Lambda):
+            self.returns[id(node)].append(node.body)
+        elif isinstance(scope, ast.ClassDef):
+            self.names_of[id(node)].append(f".{node.name}")
+            self._made[ATTRIBUTES, f".{node.name}"].append(binding)
+        else:
+            self.names_of[id(node)].append(node.name)
+            self._made[id(scope), node.name].append(binding)
+
+    def _bind(self, target: ast.AST, binding: Binding) -> None:
+        match target:
+            case ast.Name(id=name):
+                if isinstance(binding.value, ast.Lambda):
+                    self.names_of[id(binding.value)].append(name)
+                self._made[binding.scope, name].append(binding)
+            case ast.Attribute(attr=attr):
+                self._made[ATTRIBUTES, f".{attr}"].append(binding)
+            case ast.Subscript(value=holder, slice=key):
+                self._add(holder, binding._replace(depth=1, key=step(key), certain=False))
+            case ast.Starred(value=inner):
+                self._bind(inner, binding)
+            case ast.Tuple(elts=targets) | ast.List(elts=targets):
+                stars = any(isinstance(one, ast.Starred) for one in targets)
+                for index, one in enumerate(targets):
+                    ending = () if isinstance(one, ast.Starred) else (ANY if stars else index,)
+                    self._bind(one, binding._replace(path=(*binding.path, *ending)))
+            case _:
+                pass
+
+    def _add(self, holder: ast.expr, binding: Binding) -> None:
+        """The name that holds the value, or that holds what holds it: `d[key].append(value)`."""
+        while True:
+            match holder:
+                case ast.Name(id=name):
+                    self._added.append((name, binding))
+                    return
+                case ast.Attribute(attr=attr):
+                    self._made[ATTRIBUTES, f".{attr}"].append(binding)
+                    return
+                case ast.Subscript(value=inner):
+                    holder = inner
+                case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in TAKING:
+                    holder = inner
+                case _:
+                    return
+            binding = binding._replace(depth=binding.depth + 1)
+
+    def _settle(self) -> None:
+        """Every binding to the scope that its name belongs to, in the order of the text."""
+        for scope, name in self._elsewhere:
+            for binding in self._made.pop((scope, name), []):
+                self._made[self._home(scope, name) or self._module, name].append(binding)
+        for scope, name in [key for key in self._made if key[0] in self._comprehensions]:
+            bindings = self._made.pop((scope, name))
+            for binding in bindings:  # a walrus binds in the function around
+                self._made[scope if binding.path else self._function(scope), name].append(binding)
+        for name, binding in self._added:
+            if (home := self._home(binding.scope, name)) is not None:  # else it is a pack
+                self._made[home, name].append(binding)
+        for (home, name), bindings in self._made.items():
+            bindings.sort(key=_place)
+            if elsewhere := [one for one in bindings if self._function(one.scope) not in (home, ATTRIBUTES)]:
+                self._from_elsewhere[home, name] = elsewhere
+
+
+def step(key: ast.AST) -> object:
+    """The step that a subscript is."""
+    if isinstance(key, ast.Constant) and isinstance(key.value, str | int) and key.value is not True:
+        return key.value
+    return ANY
+
+
+def _is_inside(node: ast.AST, field: str) -> bool:
+    """Whether this part of a node is in the scope that the node makes."""
+    if isinstance(node, COMPREHENSIONS):
+        return True
+    return isinstance(node, (*FUNCTIONS, ast.ClassDef)) and field in ("body", "args")
+
+
+def _place(binding: Binding) -> Place:
+    return binding.place
+
+
+def _start(node: ast.AST) -> Place:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _end(node: ast.AST) -> Place:
+    return getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0)

@@ -1,0 +1,265 @@
+"""What went wrong, told so that it can be repaired: the line, the way around, the tool's own words. And shortly."""
+
+import asyncio
+
+import pytest
+from helpers import NO_ARGUMENTS
+
+from onetool.core.errors import BadArguments, ToolFailure
+from onetool.script.failures import MISSING_BUILTINS, MISSING_MODULES
+
+ASYNCIO = "import asyncio\n"
+
+
+def told(error):
+    return " | ".join((error.message, *error.hints))
+
+
+def is_short(error):
+    return len(error.message) + sum(len(hint) for hint in error.hints) < 480  # less than 120 tokens
+
+
+# Syntax: nothing has run
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        ("t.f()\nx = (1,", "line 2"),
+        ("t.f()\nfor i in range(3)\n    pass", "line 2: for i in range(3)"),
+        ("t.f()\nx = 1\n  y = 2", "line 3: y = 2"),
+        ("t.f()\nprint 'x'", "line 2: print 'x'"),
+        ("t.f()\n'abc", "line 2: 'abc"),
+        ("```python\nt.f()\nif True:\npass\n```", "line 3: pass"),
+    ],
+)
+def test_syntax_errors_name_the_line_and_nothing_has_run(scripts, code, line):
+    ran = []
+    scripts.tool("t.f", lambda: ran.append(1))
+    error = scripts.error(code)
+    assert (error.code, error.reason) == ("invalid_args", "syntax")
+    assert error.message.startswith("SyntaxError: ")
+    assert error.hints[0].startswith(line)
+    assert is_short(error)
+    assert ran == []
+
+
+# What the sandbox's Python does not have
+
+
+MISSING = {
+    "yield": ("def f():\n    yield 1", "line 2: yield 1", "list"),
+    "yield from": ("def f():\n    yield from [1]", "line 2", "list"),
+    "del": ("x = 1\ndel x", "line 2: del x", "pop"),
+    "inheritance": ("class A:\n    pass\nclass B(A):\n    pass", "line 3: class B(A):", "without a base"),
+    "own exceptions": ("class Wrong(Exception):\n    pass", "line 1: class Wrong(Exception):", "ValueError"),
+    "a property": ("class A:\n    @property\n    def x(self):\n        pass", "line 2: @property", "without"),
+    "async with": ("async def f(x):\n    async with x:\n        pass", "line 2: async with x:", "gather"),
+    "async for": ("async def f(x):\n    async for i in x:\n        pass", "line 2: async for i in x:", "plain for"),
+    "except*": ("try:\n    pass\nexcept* ValueError:\n    pass", "line 1: try:", "plain except"),
+    "import *": ("from math import *", "line 1: from math import *", "import the names"),
+    "a module that nobody has": ("x = 1\nimport numpy", "line 2: import numpy", "statistics"),
+    "a module that was mistyped": ("import statistic", "line 1: import statistic", "did you mean statistics?"),
+    "threads": ("import threading", "line 1: import threading", "asyncio.gather"),
+    "the network": ("import requests", "line 1: import requests", "tool"),
+    "programs": ("import subprocess", "line 1: import subprocess", "tool"),
+    "programs of os": ("import os\nos.system('ls')", "line 2: os.system('ls')", "tool"),
+    "files": ("open('/etc/passwd')", "line 1: open('/etc/passwd')", "fs.read_file"),
+    "paths": ("from pathlib import Path\nPath('x').read_text()", "line 2", "fs.read_file"),
+    "the environment": ("import os\nos.environ['HOME']", "line 2: os.environ['HOME']", "get_secret"),
+    "a variable of it": ("import os\nos.getenv('HOME')", "line 2: os.getenv('HOME')", "get_secret"),
+    "an end": ("import sys\nsys.exit()", "line 2: sys.exit()", "let the code end"),
+    "SystemExit": ("raise SystemExit", "line 1: raise SystemExit", "let it end"),
+    "map over a tool": ("list(map(t.f, [1]))", "line 1: list(map(t.f, [1]))", "list comprehension"),
+    "a lambda in map": ("list(map(lambda n: t.f(n), [1]))", "line 1", "list comprehension"),
+    "sorted by a tool": ("sorted([1, 2], key=t.f)", "line 1", "list comprehension"),
+    "return_exceptions": (
+        ASYNCIO + "await asyncio.gather(t.f(1), return_exceptions=True)",
+        "line 2: await asyncio.gather(t.f(1), return_exceptions=True)",
+        "try/except",
+    ),
+    "tasks": (ASYNCIO + "asyncio.create_task(t.f(1))", "line 2: asyncio.create_task(t.f(1))", "gather"),
+    "wait_for": (ASYNCIO + "await asyncio.wait_for(t.f(1), 3)", "line 2", "gather"),
+    "semaphores": (ASYNCIO + "asyncio.Semaphore(2)", "line 2: asyncio.Semaphore(2)", "gather"),
+    "a value that is awaited": ("x = [t.f(1)][0] + 0\nawait x", "line 2: await x", "directly before the tool call"),
+    "a value that is gathered": (ASYNCIO + "await asyncio.gather(5)", "line 2", "the tool calls themselves"),
+    "a future that is used": (
+        "def make(n):\n    return t.f(n)\nx = await make(1)\nmake(2) + 1",
+        "line 4: make(2) + 1",
+        "await before it",
+    ),
+    "endless recursion": ("def f():\n    return f()\nf()", "line 2: return f()", "use a loop"),
+    **{name: (f"x = 1\n{name}(x)", f"line 2: {name}(x)", "") for name in MISSING_BUILTINS if name != "open"},
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_what_is_missing_is_told_with_its_line_and_the_way_around(small, name):
+    code, line, way = MISSING[name]
+    error = small.error(code)
+    assert any(hint.startswith(line) for hint in error.hints)
+    assert way in told(error)
+    assert len(error.hints) >= 2 or way in error.message
+    assert is_short(error)
+
+
+@pytest.mark.parametrize("module", MISSING_MODULES)
+def test_modules_that_are_missing_are_missing(small, module):
+    assert MISSING_MODULES[module] in small.error(f"import {module}").hints
+
+
+@pytest.fixture(scope="module")
+def small(scripts_for_module):
+    scripts_for_module.tool("t.f", lambda n: n, n={})
+    return scripts_for_module
+
+
+# What the code itself did wrong
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "line"),
+    [
+        ("x = 1\nx / 0", "ZeroDivisionError: division by zero", "line 2: x / 0"),
+        ("def f(x):\n    return x['a']\nf({})", "KeyError: a", "line 2: return x['a']"),
+        ("raise ValueError('the yield is low: no')", "ValueError: the yield is low: no", "line 1: raise"),
+        ("raise RuntimeError('account suspension')", "RuntimeError: account suspension", "line 1: raise"),
+        ("raise TimeoutError('mine')", "TimeoutError: mine", "line 1: raise"),
+        ("raise ValueError", "ValueError", "line 1: raise ValueError"),
+        ("assert 1 == 2, 'no'", "AssertionError: no", "line 1: assert"),
+        ("nothing", "NameError: name 'nothing' is not defined", "line 1: nothing"),
+        ("t.g", "AttributeError: 't' object has no attribute 'g'", "line 1: t.g"),
+    ],
+)
+def test_exceptions_of_the_code(small, code, message, line):
+    error = small.error(code)
+    assert (error.code, error.reason) == ("execution_error", None)
+    assert error.message.startswith(message)
+    assert len(error.hints) == 1
+    assert error.hints[0].startswith(line)
+
+
+def test_a_name_that_is_nearly_one_of_ours(small):
+    assert "did you mean fs?" in small.error("fss").hints
+
+
+def test_lines_are_those_of_the_text_that_was_sent(small):
+    error = small.error("```python\nimport statistics\n\nx = statistics.mean([1])\nx / 0\n```")
+    assert error.hints[0] == "line 4: x / 0"
+
+
+# What a tool did
+
+
+FAILURES = {
+    "slow": (ToolFailure("it was slow", reason="timeout"), "TimeoutError"),
+    "denied": (ToolFailure("you may not", reason="denied"), "PermissionError"),
+    "missing": (ToolFailure("there is no such thing", reason="not_found"), "FileNotFoundError"),
+    "limited": (ToolFailure("too many", reason="rate_limited"), "RuntimeError"),
+    "plain": (ToolFailure("it went wrong"), "RuntimeError"),
+    "arguments": (BadArguments("n: expected a prime"), "ValueError"),
+    "bug": (KeyError("key"), "RuntimeError"),
+    "words of ours": (RuntimeError("account suspension: time limit exceeded"), "RuntimeError"),
+}
+# Each is also what it is a kind of.
+BASES = {"PermissionError": "OSError", "FileNotFoundError": "OSError", "TimeoutError": "Exception"}
+
+
+@pytest.fixture
+def failing(scripts):
+    def fail(how):
+        raise FAILURES[how][0]
+
+    scripts.tool("t.fail", fail, "how", how={"type": "string"})
+    return scripts
+
+
+@pytest.mark.parametrize("how", FAILURES)
+def test_a_tools_failure_is_caught_by_its_type(failing, how):
+    kind = FAILURES[how][1]
+    code = "try:\n    t.fail(how={!r})\nexcept {} as error:\n    caught = str(error)\ncaught"
+    assert str(FAILURES[how][0]) in failing.value(code.format(how, kind))
+    assert str(FAILURES[how][0]) in failing.value(code.format(how, BASES.get(kind, "Exception")))
+
+
+@pytest.mark.parametrize("how", FAILURES)
+def test_a_failure_that_is_awaited_is_the_same(failing, how):
+    code = f"""
+import asyncio
+async def safe(job):
+    try:
+        return await job
+    except {FAILURES[how][1]} as error:
+        return str(error)
+await asyncio.gather(safe(t.fail(how={how!r})), safe(t.fail(how={how!r})))
+"""
+    first, second = failing.value(code)
+    assert str(FAILURES[how][0]) in first
+    assert first == second
+
+
+@pytest.mark.parametrize("how", FAILURES)
+def test_a_failure_that_is_not_caught_has_the_tools_own_words(failing, how):
+    error = failing.error(f"x = 1\nt.fail(how={how!r})")
+    assert str(FAILURES[how][0]) in error.message
+    assert error.reason == getattr(FAILURES[how][0], "reason", None)
+    assert error.hints[0].startswith("line 2: t.fail(")
+    assert is_short(error)
+
+
+def test_a_tools_hints_are_told(scripts):
+    def fail():
+        raise ToolFailure("no key", reason="source_unavailable", hints=["set BRAVE_KEY in the secrets"])
+
+    scripts.tool("t.fail", fail)
+    assert scripts.error("t.fail()").hints == ("line 1: t.fail()", "set BRAVE_KEY in the secrets")
+
+
+def test_a_tool_that_takes_too_long(scripts):
+    async def slow():
+        await asyncio.sleep(5)
+
+    scripts.register("t.slow", NO_ARGUMENTS, slow, timeout=0.05)
+    assert scripts.value("try:\n    t.slow()\nexcept TimeoutError:\n    x = 'late'\nx") == "late"
+
+
+def test_arguments_that_only_the_run_knows_are_a_value_error(scripts):
+    scripts.tool("t.f", lambda n: n, "n", n={"type": "integer"})
+    assert "integer" in scripts.value("x = 'a'\ntry:\n    t.f(n=x)\nexcept ValueError as error:\n    y = str(error)\ny")
+    error = scripts.error("x = 'a'\nt.f(n=x)")
+    assert error.hints == ("line 2: t.f(n=x)", "t.f(n: int)")
+
+
+def test_a_tool_that_is_not_there_is_a_lookup_error(scripts):
+    code = "name = 'no.tool'\ntry:\n    ot.call(name)\nexcept LookupError as error:\n    x = str(error)\nx"
+    assert "no.tool" in scripts.value(code)
+
+
+def test_a_tool_that_is_not_allowed_is_a_permission_error(scripts):
+    scripts.tool("t.f", lambda: 1)
+    code = "name = 't.f'\ntry:\n    ot.call(name)\nexcept PermissionError as error:\n    x = str(error)\nx"
+    assert "t.f" in scripts.value(code, allowed=["t.g"])
+
+
+def test_too_many_arguments_and_two_for_one_are_type_errors(scripts):
+    scripts.tool("t.f", lambda n: n, n={})
+    assert "at the most" in scripts.value("xs = [1, 2]\ntry:\n    t.f(*xs)\nexcept TypeError as e:\n    y = str(e)\ny")
+    assert "twice" in scripts.value("d = {'n': 1}\ntry:\n    t.f(1, **d)\nexcept TypeError as e:\n    y = str(e)\ny")
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["t.long()", f"x = {'a' * 500!r}\nx / 1", f"raise ValueError({'b' * 5000!r})", f"t.long() # {'c' * 500}"],
+    ids=["tool", "line", "message", "both"],
+)
+def test_however_much_is_said_the_error_is_short(scripts, code):
+    def long():
+        raise ToolFailure("word " * 500, hints=["hint " * 100, "more " * 100])
+
+    scripts.tool("t.long", long)
+    assert is_short(scripts.error(code))
+
+
+def test_what_was_printed_before_stays(small):
+    result = small.run("print('before')\n1 / 0")
+    assert (result.ok, result.printed) == (False, "before\n")

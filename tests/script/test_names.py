@@ -1,0 +1,127 @@
+"""The catalogue as code sees it: every tool has a name that Python can say, and that name leads back to it."""
+
+import ast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onetool import Registry, ToolSpec
+from onetool.script.names import CALL, Names
+
+
+def names_of(*tools, aliases=None):
+    registry = Registry()
+    for name in tools:
+        registry.add(ToolSpec(name=name, description="d"))
+    return Names(registry.snapshot(), aliases)
+
+
+def can_be_said(spelling):
+    """As the function of a call, in the letters that Python itself makes of it."""
+    (statement,) = ast.parse(f"{spelling}()").body
+    return ast.unparse(statement) == f"{spelling}()"
+
+
+def test_every_real_tool_has_a_spelling_that_leads_back(live_tools):
+    names = names_of(*(tool["name"] for tool in live_tools))
+    spellings = {names.spelling(spec): spec for spec in names.catalogue}
+    assert len(spellings) == len(live_tools) == 527
+    for spelling, spec in spellings.items():
+        assert can_be_said(spelling)
+        assert names.tool(spelling) is spec
+
+
+def test_odd_names():
+    names = names_of("12306-mcp.get-date", "class.import", "größe.maß", "a.b.c", "solo-tool")
+    assert [names.spelling(spec) for spec in names.catalogue] == [
+        "_12306_mcp.get_date",
+        "class_.import_",
+        "größe.maß",
+        "a.b_c",
+        "solo_tool",
+    ]
+
+
+PARTS = st.text(st.sampled_from("ab_-é1"), min_size=1, max_size=3) | st.sampled_from(["if", "class", "ot", "call"])
+TOOLS = st.lists(PARTS | st.builds("{}.{}".format, PARTS, PARTS), unique=True, max_size=12)
+
+
+@given(TOOLS)
+def test_any_tool_is_found_by_its_spelling(tools):
+    names = names_of(*tools)
+    for spec in names.catalogue:
+        assert can_be_said(names.spelling(spec))
+        assert names.tool(names.spelling(spec)) is spec
+
+
+@given(TOOLS.flatmap(lambda tools: st.tuples(st.just(tools), st.permutations(tools))))
+def test_spellings_do_not_depend_on_the_order(both):
+    one, other = (names_of(*tools) for tools in both)
+    assert {spec.name: one.spelling(spec) for spec in one.catalogue} == {
+        spec.name: other.spelling(spec) for spec in other.catalogue
+    }
+
+
+def test_a_tool_without_a_pack_does_not_hide_a_pack_of_its_name():
+    names = names_of("time", "time.now")
+    assert names.tool("time.now").name == "time.now"
+    assert "time" not in names.functions
+    assert names.tool(names.spelling(names.catalogue.get("time"))).name == "time"
+
+
+def test_ot_call_is_always_there():
+    assert names_of().tool("ot.call") is CALL
+    assert names_of("ot.result").tool("ot.call") is CALL
+
+
+def test_aliases():
+    names = names_of("12306-mcp.get-date", "fs.read", aliases={"d": "12306-mcp.get-date", "r": "fs.read"})
+    assert names.tool("d").name == "12306-mcp.get-date"
+    assert names.tool("r").name == "fs.read"
+    assert names.dangling == {}
+
+
+@pytest.mark.parametrize("target", ["_12306_mcp.get_date", "12306-mcp.get-date"])
+def test_an_alias_may_be_given_either_name(target):
+    assert names_of("12306-mcp.get-date", aliases={"d": target}).tool("d").name == "12306-mcp.get-date"
+
+
+def test_an_alias_of_nothing_is_told():
+    assert names_of(aliases={"d": "no.tool"}).dangling == {"d": "no.tool"}
+
+
+def test_an_alias_hides_neither_a_tool_nor_a_pack():
+    names = names_of("fs.read", "solo", "other", aliases={"fs": "other", "solo": "other"})
+    assert names.tool("solo").name == "solo"
+    assert "fs" not in names.functions
+    assert names.tool("fs.read").name == "fs.read"
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("_12306_mcp.get_date()", "12306-mcp.get-date"),
+        ("class_.import_()", "class.import"),
+        ("größe.maß()", "größe.maß"),
+        ("gro\u0308ße.maß()", "größe.maß"),
+        ("solo_tool()", "solo-tool"),
+        ("ot.call('12306-mcp.get-date')", "12306-mcp.get-date"),
+        ("ot.call('solo-tool', {})", "solo-tool"),
+        ("ot.call(name='class.import', args={})", "class.import"),
+        ("f = class_.import_\nf()", "class.import"),
+        ("import class_\nclass_.import_()", "class.import"),
+        ("from _12306_mcp import get_date\nget_date()", "12306-mcp.get-date"),
+        ("both.inner()", "both.inner"),
+        ("ot.call('both')", "both"),
+    ],
+)
+def test_they_run(odd, code, value):
+    assert odd.value(code) == value
+
+
+@pytest.fixture(scope="module")
+def odd(scripts_for_module):
+    for name in ("12306-mcp.get-date", "class.import", "größe.maß", "solo-tool", "both", "both.inner"):
+        scripts_for_module.tool(name, lambda name=name: name)
+    return scripts_for_module
