@@ -305,23 +305,23 @@ class App:
             for name, message in wrong.items()
         ]
 
-    def _dangling_aliases(self) -> list[Mistake]:
-        """Aliases of tools that are not there: a typo, or a pack that could not be loaded."""
+    def _useless_aliases(self) -> list[Mistake]:
+        """Aliases of tools that are not there, or that something else is called."""
         if not self.config.aliases:
             return []
         from onetool.core.nearest import did_you_mean
         from onetool.script.names import Names
 
-        names = Names(self.registry.snapshot(), self.config.aliases)
+        file, targets = str(self.config.path), self.config.aliases
         return [
             Mistake(
-                message=f"there is no tool {target}",
-                file=str(self.config.path),
+                message=why,
+                file=file,
                 key=f"aliases.{alias}",
-                hint=did_you_mean(target, self.registry.names()),
+                hint=did_you_mean(targets[alias], self.registry.names()) if targets[alias] in why else None,
                 severity="warning",
             )
-            for alias, target in names.dangling.items()
+            for alias, why in Names(self.registry.snapshot(), targets).useless.items()
         ]
 
     def _load(self, again: bool = False) -> None:
@@ -333,7 +333,7 @@ class App:
         own = Catalogue(tools=tuple(ot_tools(self.results, self.config.results.inline_bytes // 2)))
         tools, mistakes = _united([own, packs, declared])
         self.registry.replace(tools)
-        self.mistakes = (*mistakes, *self._pointless_settings(), *self._dangling_aliases())
+        self.mistakes = (*mistakes, *self._pointless_settings(), *self._useless_aliases())
         for mistake in (*self.config.warnings, *mistakes):  # the rest is for `onetool check`
             level = logging.ERROR if mistake.severity == "error" else logging.WARNING
             log.log(level, "%s", mistake)

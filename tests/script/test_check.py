@@ -431,3 +431,18 @@ def test_what_the_executor_takes_the_check_lets_go(call):
 def test_of_literals_the_check_says_what_the_executor_says(call):
     spec, code, args, named = call
     assert (findings(spec, code) == []) == accepts(spec, args, named)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if False:\n    nobody(1)\n'ran'",
+        "def never():\n    return nobody(1)\n'ran'",
+        "x = None and nobody(1)\n'ran'",
+        "f = lambda: nobody(1)\n'ran'",
+        "[nobody(i) for i in []]\n'ran'",
+        "try:\n    nobody(1)\nexcept NameError:\n    pass\n'ran'",
+    ],
+)
+def test_a_name_that_is_nothing_is_let_go_where_nobody_may_come_by(scripts, code):
+    assert scripts.value(code) == "ran"

@@ -6,7 +6,7 @@ import pytest
 from helpers import NO_ARGUMENTS
 
 from onetool.core.errors import BadArguments, ToolFailure
-from onetool.script.failures import MISSING_BUILTINS, MISSING_MODULES
+from onetool.script.ways_around import BUILTINS, MODULES
 
 ASYNCIO = "import asyncio\n"
 
@@ -89,7 +89,7 @@ MISSING = {
         "await before it",
     ),
     "endless recursion": ("def f():\n    return f()\nf()", "line 2: return f()", "use a loop"),
-    **{name: (f"x = 1\n{name}(x)", f"line 2: {name}(x)", "") for name in MISSING_BUILTINS if name != "open"},
+    **{name: (f"x = 1\n{name}(x)", f"line 2: {name}(x)", "") for name in BUILTINS if name != "open"},
 }
 
 
@@ -103,9 +103,9 @@ def test_what_is_missing_is_told_with_its_line_and_the_way_around(small, name):
     assert is_short(error)
 
 
-@pytest.mark.parametrize("module", MISSING_MODULES)
+@pytest.mark.parametrize("module", MODULES)
 def test_modules_that_are_missing_are_missing(small, module):
-    assert MISSING_MODULES[module] in small.error(f"import {module}").hints
+    assert MODULES[module] in small.error(f"import {module}").hints
 
 
 @pytest.fixture(scope="module")
@@ -263,3 +263,16 @@ def test_however_much_is_said_the_error_is_short(scripts, code):
 def test_what_was_printed_before_stays(small):
     result = small.run("print('before')\n1 / 0")
     assert (result.ok, result.printed) == (False, "before\n")
+
+
+def test_an_error_inside_of_a_library_module_names_the_line_that_called_it(small):
+    error = small.error("import statistics\n\nstatistics.mean([])")
+    assert error.message == "ValueError: mean requires at least one data point"
+    assert error.hints[0] == "line 3: statistics.mean([])"
+
+
+def test_a_call_that_was_never_awaited_does_not_leave_as_its_description(scripts):
+    scripts.tool("t.f", lambda n=0: n, n={"type": "integer"})
+    code = "def mk(i):\n    return t.f(n=i)\nx = mk(1)\ny = await mk(2)\n"
+    assert scripts.error(f"{code}[x, y]").reason == "never_awaited"
+    assert "never awaited" in scripts.error(f"{code}t.f(n=x)").message

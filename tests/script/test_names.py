@@ -51,8 +51,9 @@ TOOLS = st.lists(PARTS | st.builds("{}.{}".format, PARTS, PARTS), unique=True, m
 def test_any_tool_is_found_by_its_spelling(tools):
     names = names_of(*tools)
     for spec in names.catalogue:
-        assert can_be_said(names.spelling(spec))
-        assert names.tool(names.spelling(spec)) is spec
+        if spec.name != "ot.call":  # a word of the language
+            assert can_be_said(names.spelling(spec))
+            assert names.tool(names.spelling(spec)) is spec
 
 
 @given(TOOLS.flatmap(lambda tools: st.tuples(st.just(tools), st.permutations(tools))))
@@ -73,13 +74,14 @@ def test_a_tool_without_a_pack_does_not_hide_a_pack_of_its_name():
 def test_ot_call_is_always_there():
     assert names_of().tool("ot.call") is CALL
     assert names_of("ot.result").tool("ot.call") is CALL
+    assert names_of("ot.call").tool("ot.call") is CALL
 
 
 def test_aliases():
     names = names_of("12306-mcp.get-date", "fs.read", aliases={"d": "12306-mcp.get-date", "r": "fs.read"})
     assert names.tool("d").name == "12306-mcp.get-date"
     assert names.tool("r").name == "fs.read"
-    assert names.dangling == {}
+    assert names.useless == {}
 
 
 @pytest.mark.parametrize("target", ["_12306_mcp.get_date", "12306-mcp.get-date"])
@@ -88,7 +90,7 @@ def test_an_alias_may_be_given_either_name(target):
 
 
 def test_an_alias_of_nothing_is_told():
-    assert names_of(aliases={"d": "no.tool"}).dangling == {"d": "no.tool"}
+    assert names_of(aliases={"d": "no.tool"}).useless == {"d": "there is no tool no.tool"}
 
 
 def test_an_alias_hides_neither_a_tool_nor_a_pack():

@@ -6,7 +6,8 @@ that its schema rules out. Everything else is let go, and validated when the cal
 
 import ast
 from collections.abc import Collection, Iterator
-from itertools import groupby
+from functools import cached_property
+from itertools import groupby, islice
 from typing import NamedTuple
 
 from onetool.core.call import Problem
@@ -20,6 +21,9 @@ from onetool.script.names import CALL, Names
 from onetool.script.scan import BUILTINS, Scan
 
 MOST_TOLD = 5
+SIMPLE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)
+PERHAPS = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+MOST_FOUND = 100  # each may ask for the nearest name, which takes its time
 LONGEST, LONGEST_MESSAGE = 460, 290  # characters: of all that is told, and of what is wrong
 
 
@@ -40,8 +44,8 @@ class Finding(NamedTuple):
 
 
 def check(scan: Scan, names: Names, modules: Collection[str], allowed: Collection[str] | None = None) -> list[Finding]:
-    """Everything that is wrong with the calls of tools. `modules` are the names that an import could give."""
-    return list(_Check(scan, names, modules, allowed).findings())
+    """What is wrong with the calls of tools. `modules` are the names that an import could give."""
+    return list(islice(_Check(scan, names, modules, allowed).findings(), MOST_FOUND))
 
 
 def words(findings: list[Finding], names: Names) -> tuple[str, tuple[str, ...]]:
@@ -93,6 +97,16 @@ class _Check:
         self._allowed = allowed
         self._aliases = dict(self._simple_aliases())
 
+    @cached_property
+    def _certain(self) -> set[int]:
+        """What is reached for sure. A name that is nothing may as well stand where nobody comes by."""
+        body = self._scan.tree.body if self._scan.tree else []
+        nodes: list[ast.AST] = [statement for statement in body if isinstance(statement, SIMPLE)]
+        for node in nodes:  # which grows while it is walked
+            if not isinstance(node, PERHAPS):
+                nodes += ast.iter_child_nodes(node)
+        return set(map(id, nodes))
+
     def findings(self) -> Iterator[Finding]:
         for node in sorted(self._scan.calls, key=lambda call: (call.lineno, call.col_offset)):
             match node.func:
@@ -124,13 +138,13 @@ class _Check:
         spec = self._aliases.get(name) or (self._names.functions.get(name) if self._is_ours(name) else None)
         if spec is not None:
             yield from self._call(node, spec)
-        elif self._is_nothing(name):
+        elif self._is_nothing(name) and id(node) in self._certain:
             near = did_you_mean(name, (*self._names.functions, *BUILTINS))
             yield Finding(node.lineno, f"{name} is not defined" + (f"; {near}" if near else ""))
 
     def _is_nothing(self, name: str) -> bool:
         known = name in self._scan.bound or name in self._scan.imported or name in BUILTINS or self._scan.makes_names
-        return not known and name not in self._names.words()
+        return not known and name not in self._names
 
     def _method(self, node: ast.Call, word: str, attr: str) -> Iterator[Finding]:
         if not self._is_ours(word):

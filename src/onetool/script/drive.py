@@ -33,7 +33,7 @@ from onetool.script.prepare import Prepared
 from onetool.script.sandbox import Worker
 from onetool.script.typecheck import findings
 from onetool.script.underway import Answer, UnderWay
-from onetool.script.values import Crossing, TooLarge
+from onetool.script.values import Crossing, NeverAwaited, TooLarge
 
 Snapshot = FunctionSnapshot | NameLookupSnapshot | FutureSnapshot | MontyComplete
 
@@ -59,7 +59,8 @@ class Tools:
             return None
         if word not in self._objects:
             # A class of its own, named like the pack: it is what the sandbox says when an attribute is missing.
-            self._objects[word] = ClassInstance(type(word, (), {})())
+            shown = f"<pack {word}: {', '.join(pack.tools)}>"
+            self._objects[word] = ClassInstance(type(word, (), {"__str__": lambda _: shown})())
             self._packs[self._objects[word].id] = pack.word
         return self._objects[word]
 
@@ -134,6 +135,7 @@ class Drive:
         self.stopped_by: LimitHit | None = None
         self.failures: dict[str, ToolError] = {}
         self.calls = 0
+        self.feed = ""  # what the sandbox calls the code of this run, in its tracebacks
         self.printed = Printed(limits, live, self.stop)
 
     def run(self, worker: Worker, prepared: Prepared) -> Any:
@@ -149,6 +151,8 @@ class Drive:
                 question = self._answered(question)
             self._raise_if_stopped()
             return self._plain(question.output, "the result", self._limits.output_bytes)
+        except NeverAwaited:
+            raise NeverAwaited("the result holds a tool call that was never awaited") from None
         finally:
             self._under_way.stop()  # what nobody awaited
 
@@ -160,6 +164,7 @@ class Drive:
         if prepared.prelude:
             worker.start(prepared.prelude, {}, self.printed, checked=False)
         inputs = {name: self._tools.value(word) for name, word in prepared.words.items()}
+        self.feed = worker.next_feed
         try:
             return worker.start(prepared.code, inputs, self.printed, prepared.futures)
         except MontyTypingError as error:
@@ -229,7 +234,7 @@ class Drive:
         try:
             args = by_name(spec, question.args, question.kwargs)
             call = self._tool_call(spec, self._plain(args, f"what {name} was given", ARGUMENT_BYTES))
-        except TypeError as error:
+        except (TypeError, NeverAwaited) as error:
             return _raised("TypeError", str(error))
         position = question.position
         if (position.start, position.end) in self._futures.get(position.filename, ()):

@@ -16,7 +16,7 @@ from onetool.core.spec import ToolSpec
 from onetool.core.threads import Threads
 from onetool.script.check import Finding, check, words
 from onetool.script.drive import Drive, Tools, WrongTypes
-from onetool.script.failures import failure
+from onetool.script.failures import Scene, failure
 from onetool.script.imports import MODULES
 from onetool.script.limits import LimitHit, Limits, too_slow
 from onetool.script.names import Names
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from onetool.script.snippets import SnippetLike
 
 GRACE = 0.25  # seconds that the sandbox gets to say itself where its time ran out
+LONG = 20_000  # characters of code: a few milliseconds
 RUN = ToolSpec(name="run", description="Run code over all tools.", hidden=True)
 CANCELLED = LimitHit("cancelled", "the run was cancelled", "")
 
@@ -78,7 +79,11 @@ class Engine:
         """Run the code in a text. Never raises for what the code does; being cancelled is the only way out."""
         run = Run(self.tools(catalogue), self.snippets, text)
         try:
-            prepared = run.prepared(allowed)
+            # Reading a lot of code takes a while; the loop has others to serve.
+            if len(text) > LONG:
+                prepared = await self._threads.run(run.prepared, {"allowed": allowed})
+            else:
+                prepared = run.prepared(allowed)
         except Refused as refused:
             return self.result(run, error=refused.error)
         if current_call.get() is not None:  # part of a run, which has a turn: to wait for another may be for ever
@@ -161,7 +166,7 @@ class Engine:
     def _told(self, error: BaseException, run: "Run", drive: Drive) -> ToolError:
         if isinstance(error, WrongTypes):
             return _refusal(error.findings, run.tools.names)
-        return failure(error, run.code, run.tools.names, self._limits, drive.failures)
+        return failure(error, Scene(run.code, drive.feed, run.tools.names, self._limits, drive.failures))
 
     def result(
         self, run: "Run", drive: Drive | None = None, *, value: Any = None, error: ToolError | None = None

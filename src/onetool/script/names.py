@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
-from onetool.core.spelling import spellings
+from onetool.core.spelling import spelled, spellings
 
 CALL = ToolSpec(
     name="ot.call",
@@ -33,7 +33,7 @@ class Names:
 
     def __init__(self, catalogue: Snapshot, aliases: Mapping[str, str] | None = None) -> None:
         self.catalogue = catalogue
-        self._tools_of: dict[str, dict[str, ToolSpec]] = {"ot": {"call": CALL}}
+        self._tools_of: dict[str, dict[str, ToolSpec]] = {}
         bare: dict[str, ToolSpec] = {}
         for spec in catalogue:
             pack, dot, own = spec.name.partition(".")
@@ -41,16 +41,21 @@ class Names:
                 self._tools_of.setdefault(pack, {})[own] = spec
             else:
                 bare[pack] = spec
+        self._tools_of.setdefault("ot", {})["call"] = CALL
         self._pack_of = spellings(self._tools_of)
         self._packs: dict[str, Pack] = {}
-        self.functions = {word: bare[own] for word, own in spellings(bare, self._pack_of).items()}
-        self.dangling: dict[str, str] = {}  # aliases whose target is not there
+        self.functions: dict[str, ToolSpec] = {word: bare[own] for word, own in spellings(bare, self._pack_of).items()}
+        self.useless: dict[str, str] = {}  # aliases that can't be used, and why
         for alias, target in (aliases or {}).items():
             spec = self.tool(target) or catalogue.get(target)
             if spec is None:
-                self.dangling[alias] = target
-            elif alias not in self._pack_of:  # it would hide all tools of the pack
-                self.functions.setdefault(alias, spec)
+                self.useless[alias] = f"there is no tool {target}"
+            elif alias in self:
+                self.useless[alias] = f"{alias} is a {'pack' if alias in self._pack_of else 'tool'} already"
+            elif spelled(alias) != alias:
+                self.useless[alias] = f"{alias} is no name that code can say; {spelled(alias)} would be"
+            else:
+                self.functions[alias] = spec
 
     def pack(self, word: str) -> Pack | None:
         """The pack that code calls so. Spelled out when first used: few of many are."""

@@ -100,8 +100,13 @@ class Worker:
         self, code: str, inputs: Mapping[str, Any], printed: Any, futures: Collection[Span] = (), checked: bool = True
     ) -> Any:
         """Feed code; what comes back is a question of the code, or its end. `checked`: by its type checker."""
-        self.futures[f"<python-input-{len(self.futures)}>"] = futures
+        self.futures[self.next_feed] = futures
         return self._session.feed_start(code, inputs=dict(inputs), print_callback=printed, skip_type_check=not checked)
+
+    @property
+    def next_feed(self) -> str:
+        """What the sandbox will call the next piece of code."""
+        return f"<python-input-{len(self.futures)}>"
 
     def kill(self) -> None:
         """End the process now, whatever it does. From any thread, any number of times."""

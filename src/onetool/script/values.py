@@ -10,26 +10,35 @@ from typing import Any
 
 DEEPEST = 60  # levels; what reads the value at the other end stops there, too
 LONGEST_NUMBER = 14_000  # bits: about the 4,300 digits that Python itself is willing to print
+FUTURE = "<coroutine external_future("  # how the sandbox describes the future of a call
 PER_PART = 2  # bytes that every part costs at least: a digit and a comma
+MOST_PARTS = 1_000_000  # whatever the budget: a list of nothing takes memory and time, too
 
 
 class TooLarge(ValueError):  # noqa: N818 - the one thing that can be wrong here
     """More than the budget allows, or nested deeper than any reader would follow."""
 
 
+class NeverAwaited(ValueError):  # noqa: N818 - it says what it is
+    """A tool call that was begun and left alone: what crosses would be a description of it."""
+
+
 class Crossing:
     """One value on its way out, and the bytes that are left for it."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_left", "_part")
 
     def __init__(self, budget: int) -> None:
         self._left = budget
+        self._part = max(PER_PART, budget // MOST_PARTS)
 
     def plain(self, value: Any, depth: int = 0) -> Any:
         """The value as JSON types. TooLarge when it is."""
-        self._left -= PER_PART
+        self._left -= self._part
         kind = type(value)
         if kind is str:
+            if value.startswith(FUTURE):
+                raise NeverAwaited("a tool call that was never awaited: put await before it")
             self._left -= len(value) if value.isascii() else len(value.encode(errors="replace"))
         elif kind is dict:
             self._go_down(depth)
