@@ -164,18 +164,22 @@ class App:
     def reload(self) -> None:
         """Read the config and all tools again. A config that can't be used raises, and the old one stays in force."""
         self.config = load_config(self.config.path)
-        self.close()
-        # They hold settings of the old config; runs and calls under way keep theirs.
+        # They hold settings of the old config; runs and calls under way keep theirs, and mask what they masked.
+        self._rest()
         for part in ("engine", "executor", "results", "stats"):
             self.__dict__.pop(part, None)
         self._load(again=True)
 
     def close(self) -> None:
-        if engine := self.__dict__.get("engine"):
-            engine.close()
         if background := self.__dict__.get("_background"):
             background.close()
-        if stats := self.__dict__.get("stats"):  # only if something was recorded or asked
+        self._rest()
+
+    def _rest(self) -> None:
+        """Workers go when they are done, and what was counted is written; only if something asked for these parts."""
+        if engine := self.__dict__.get("engine"):
+            engine.close()
+        if stats := self.__dict__.get("stats"):
             stats.flush()
 
     def __enter__(self) -> Self:
@@ -197,8 +201,9 @@ class App:
         from onetool.core.executor import Executor  # asyncio is not for those who only list tools
         from onetool.services.telemetry import call_log
 
-        recorders = [call_log(self.redact), *([self.stats.record] if self.stats else [])]
-        return Executor(self.registry, environment=self, recorders=recorders, redact=self.redact)
+        redact = self.config.secrets.redact_data
+        recorders = [call_log(redact), *([self.stats.record] if self.stats else [])]
+        return Executor(self.registry, environment=self, recorders=recorders, redact=redact)
 
     @cached_property
     def engine(self) -> "Engine":
@@ -219,7 +224,7 @@ class App:
             environment=self,
             aliases=self.config.aliases,
             snippets=self.config.snippets,
-            redact=self.redact,
+            redact=self.config.secrets.redact_data,
             typecheck=run.typecheck,
         )
 
@@ -285,7 +290,8 @@ class App:
         def results(handle: str, offset: int = 1, limit: int = 100) -> dict[str, Any]:
             from onetool.services.results import query
 
-            return {**query(self.results.read(handle), offset, limit)}
+            most = self.config.results.inline_bytes // 2
+            return {**query(self.results.read(handle), offset, limit, most_bytes=most)}
 
         return {"search": search, "health": health, "stats": stats, "run": run, "results": results}
 

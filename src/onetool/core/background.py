@@ -8,6 +8,14 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+async def _all_cancelled() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()
+
+
 class Background:
     """`background.call(coroutine)` runs it over there and waits for its value here. The loop starts when first used."""
 
@@ -16,6 +24,9 @@ class Background:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
+        if asyncio._get_running_loop() is not None and asyncio._get_running_loop() is self._loop:  # pyright: ignore[reportPrivateUsage]
+            work.close()
+            raise RuntimeError("this runs on the loop that it would wait for: await the async form instead")
         future = asyncio.run_coroutine_threadsafe(work, self._started())
         try:
             return future.result()
@@ -24,9 +35,11 @@ class Background:
             raise
 
     def close(self) -> None:
+        """Cancel what is under way, so that nobody waits for ever, and end the loop."""
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is not None:
+            asyncio.run_coroutine_threadsafe(_all_cancelled(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
 
     def _started(self) -> asyncio.AbstractEventLoop:

@@ -1,6 +1,6 @@
 """ToolCall and ToolResult: what goes into the executor and what comes out, through every door."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -49,6 +49,11 @@ class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None
     hints: tuple[str, ...] = ()
     details: tuple[Problem, ...] = ()
+
+    def cleaned(self, clean: Callable[[Any], Any]) -> "ToolError":
+        """The same without secrets, in every text of it."""
+        texts = {"message": self.message, "reason": self.reason, "hints": self.hints, "details": self.details}
+        return msgspec.convert({"code": self.code, **clean(msgspec.to_builtins(texts))}, ToolError)
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,8 +12,7 @@ from time import monotonic, perf_counter
 from traceback import format_exception
 from typing import Any, Protocol, cast
 
-import msgspec
-
+from onetool.core.allowed import both
 from onetool.core.call import Code, ToolCall, ToolError, ToolResult, is_seconds
 from onetool.core.context import CallContext, Environment, Progress, current_call
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure
@@ -83,9 +82,7 @@ class Executor:
         `allowed` is this caller's allow-list, where it has one of its own; `progress` is told how far the tool is;
         `tools` are those that this caller began with, where a reload in between must not matter.
         """
-        course = self._course(
-            call, self._registry if tools is None else tools, allowed, progress, asyncio.get_running_loop()
-        )
+        course = self._course(call, tools, allowed, progress, asyncio.get_running_loop())
         try:
             course.send(await self._runner.run(next(course)))
         except StopIteration as end:
@@ -101,9 +98,7 @@ class Executor:
     ) -> ToolResult:
         """The same for a caller that is not async: a tool in a thread that calls another one."""
         outer = current_call.get()
-        course = self._course(
-            call, self._registry if tools is None else tools, allowed, None, outer.loop if outer else None
-        )
+        course = self._course(call, tools, allowed, None, outer.loop if outer else None)
         try:
             course.send(self._runner.run_blocking(next(course)))
         except StopIteration as end:
@@ -113,12 +108,13 @@ class Executor:
     def _course(
         self,
         call: ToolCall,
-        tools: Tools,
+        tools: Tools | None,
         allowed: Collection[str] | None,
         progress: Progress | None,
         loop: asyncio.AbstractEventLoop | None,
     ) -> Generator[CallContext, Outcome, ToolResult]:
         """The way of a call, written once: it stops where the handler is to be run, and goes on with the outcome."""
+        tools = self._registry if tools is None else tools
         spec = tools.get(call.name)
         if spec is not None and "arguments" not in spec.__dict__:
             _prepare(spec)
@@ -147,9 +143,9 @@ class Executor:
         An allow-list can only narrow another one.
         """
         outer = current_call.get()
-        allowed = _both(allowed, self._allowed)
+        allowed = both(allowed, self._allowed)
         if outer:
-            allowed = _both(allowed, outer.allowed)
+            allowed = both(allowed, outer.allowed)
         if spec is None:
             raise _not_found(call.name, tools.names(), allowed)
         _permit(spec, allowed)
@@ -215,12 +211,6 @@ class Executor:
         installs = tuple(need.install for need in spec.requires if need.install and isinstance(error, MISSING))
         return _Fails("execution_error", words_for(error), hints=(*installs, *place_of(error)))
 
-    def _cleaned(self, error: ToolError, call: ToolCall, spec: ToolSpec | None) -> ToolError:
-        """An error without secrets, in every text of it."""
-        texts = {name: getattr(error, name) for name in ("message", "reason", "hints", "details")}
-        clean = self._clean(msgspec.to_builtins(texts), call, spec)
-        return msgspec.convert({"code": error.code, **clean}, ToolError)
-
     def _clean(self, value: Any, call: ToolCall, spec: ToolSpec | None) -> Any:
         """Text or data without secrets: neither the app's nor those that were passed as arguments."""
         value = without(value, secret_values(call.args, spec.secrets if spec else frozenset()))
@@ -231,7 +221,7 @@ class Executor:
     ) -> ToolResult:
         elapsed = round((perf_counter() - started) * 1000, 3)
         if error is not None:
-            error = self._cleaned(error, call, spec)
+            error = error.cleaned(lambda texts: self._clean(texts, call, spec))
         if self._recorders:
             self._record(CallEvent(call=call, spec=spec, duration_ms=elapsed, error=error))
         meta = {"tool": call.name, "source": call.source, "duration_ms": elapsed}
@@ -266,15 +256,6 @@ def _texts(values: Any) -> tuple[str, ...]:
     """Hints as a handler gave them: it may have given anything."""
     listed = cast(list[Any], values) if isinstance(values, list | tuple) else [values]
     return tuple(text for value in listed if (text := _text(value)))
-
-
-def _both(one: Collection[str] | None, other: Collection[str] | None) -> Collection[str] | None:
-    """What both lists allow; None allows everything."""
-    if isinstance(one, str):
-        raise TypeError(f"an allow-list is a list of names: [{one!r}]")
-    if one is None or other is None:
-        return other if one is None else one
-    return frozenset(one) & frozenset(other)
 
 
 def _prepare(spec: ToolSpec) -> None:

@@ -35,3 +35,9 @@ def did_you_mean(name: str, known: Iterable[str], most: int = MOST) -> str | Non
     if not names:
         return None
     return f"did you mean {' or '.join(names)}?"
+
+
+def or_rather(name: str, known: Iterable[str]) -> str:
+    """The same question as the end of a sentence: `; did you mean …?`, or nothing."""
+    question = did_you_mean(name, known)
+    return f"; {question}" if question else ""

@@ -19,23 +19,11 @@ DEEPEST = 6  # parts of parts of parts
 MOST_STEPS = 200_000  # well under a second; nobody's code needs a hundredth of it
 
 ANY, CALL, DONE = Part.ANY, Part.CALL, Part.DONE
-Span = tuple[int, int]
 
 
 def awaited_calls(tree: ast.Module) -> set[int]:
     """The `id`s of the call nodes whose value reaches an `await`."""
     return _Flow(tree).awaited
-
-
-def spans(code: str, nodes: Iterable[ast.expr]) -> set[Span]:
-    """Where nodes stand, in bytes, which is how the sandbox tells where a call came from."""
-    starts = [0]
-    for line in code.encode().split(b"\n"):
-        starts.append(starts[-1] + len(line) + 1)
-    return {
-        (starts[node.lineno - 1] + node.col_offset, starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0))
-        for node in nodes
-    }
 
 
 class _Flow:

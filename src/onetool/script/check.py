@@ -5,14 +5,14 @@ that its schema rules out. Everything else is let go, and validated when the cal
 """
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from itertools import groupby, islice
 from typing import NamedTuple
 
 from onetool.core.call import Problem
 from onetool.core.errors import SchemaError
-from onetool.core.nearest import did_you_mean
+from onetool.core.nearest import or_rather
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.spelling import spelled
@@ -95,6 +95,7 @@ class _Check:
         self._names = names
         self._modules = modules
         self._allowed = allowed
+        self._asked = 0
         self._aliases = dict(self._simple_aliases())
 
     @cached_property
@@ -139,8 +140,7 @@ class _Check:
         if spec is not None:
             yield from self._call(node, spec)
         elif self._is_nothing(name) and id(node) in self._certain:
-            near = did_you_mean(name, (*self._names.functions, *BUILTINS))
-            yield Finding(node.lineno, f"{name} is not defined" + (f"; {near}" if near else ""))
+            yield Finding(node.lineno, f"{name} is not defined{self._near(name, (*self._names.functions, *BUILTINS))}")
 
     def _is_nothing(self, name: str) -> bool:
         known = name in self._scan.bound or name in self._scan.imported or name in BUILTINS or self._scan.makes_names
@@ -152,14 +152,18 @@ class _Check:
         pack = self._names.pack(word)
         if pack is None:
             if self._is_nothing(word) and word not in self._modules:
-                near = did_you_mean(word, self._names.words())
-                yield Finding(node.lineno, f"there is no pack {word}" + (f"; {near}" if near else ""))
+                yield Finding(node.lineno, f"there is no pack {word}{self._near(word, self._names.words())}")
         elif (spec := pack.tools.get(attr)) is not None:
             yield from self._call(node, spec)
         elif word not in self._modules and not attr.startswith("__"):
             known = [f"{word}.{tool}" for tool in pack.tools]
-            near = did_you_mean(f"{word}.{attr}", known) or f"it has {', '.join(known[:8])}"
-            yield Finding(node.lineno, f"{word}.{attr}: there is no such tool; {near}")
+            near = self._near(f"{word}.{attr}", known) or f"; it has {', '.join(known[:8])}"
+            yield Finding(node.lineno, f"{word}.{attr}: there is no such tool{near}")
+
+    def _near(self, name: str, known: Iterable[str]) -> str:
+        """What may have been meant: asked only for as many findings as are told, since it takes a while."""
+        self._asked += 1
+        return or_rather(name, known) if self._asked <= MOST_TOLD else ""
 
     def _call(self, node: ast.Call, spec: ToolSpec) -> Iterator[Finding]:
         if spec is CALL:
@@ -178,8 +182,7 @@ class _Check:
                 return
         spec = self._names.catalogue.get(name)
         if spec is None:
-            near = did_you_mean(name, self._names.catalogue.names())
-            yield Finding(node.lineno, f"there is no tool {name!r}" + (f"; {near}" if near else ""))
+            yield Finding(node.lineno, f"there is no tool {name!r}{self._near(name, self._names.catalogue.names())}")
         elif given is not UNKNOWN:
             yield from self._checked(node.lineno, spec, Arguments(given, frozenset(given)))
 

@@ -6,16 +6,17 @@ event loop; all others are answered with their value.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping
-from threading import Event, Lock
+from collections.abc import Collection, Coroutine, Mapping
+from threading import TIMEOUT_MAX, Event, Lock
 from time import monotonic
 from typing import Any
 
 from pydantic_monty import (
-    ClassInstance,
     FunctionSnapshot,
     FutureSnapshot,
     MontyComplete,
+    MontyError,
+    MontyRuntimeError,
     MontyTypingError,
     NameLookupSnapshot,
 )
@@ -25,56 +26,25 @@ from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.core.context import CallContext
 from onetool.core.executor import Executor
 from onetool.core.spec import ToolSpec
-from onetool.script.awaits import Span
 from onetool.script.check import Finding
-from onetool.script.limits import LimitHit, Limits, too_large, too_many_calls, too_much_printed
-from onetool.script.names import CALL, Names
+from onetool.script.limits import LimitHit, Limits, too_large, too_many_calls, too_slow
+from onetool.script.names import CALL
+from onetool.script.places import Span
 from onetool.script.prepare import Prepared
+from onetool.script.printed import Printed
 from onetool.script.sandbox import Worker
+from onetool.script.tools import Tools
 from onetool.script.typecheck import findings
 from onetool.script.underway import Answer, UnderWay
-from onetool.script.values import Crossing, NeverAwaited, TooLarge
+from onetool.script.values import Crossing, NeverAwaited, OverBudget, TooManyDigits, sayable
 
-Snapshot = FunctionSnapshot | NameLookupSnapshot | FutureSnapshot | MontyComplete
+Question = FunctionSnapshot | NameLookupSnapshot | FutureSnapshot | MontyComplete
 
-SLEEPS = {"system.sleep", "time.sleep", "system.async_sleep", "asyncio.sleep"}
 # What code sees when a tool fails: exceptions that it can catch by what went wrong.
 EXCEPTIONS = {"timeout": "TimeoutError", "denied": "PermissionError", "not_found": "FileNotFoundError"}
 ARGUMENT_BYTES = 16 * 1024 * 1024  # that one tool call may be given
-
-
-class Tools:
-    """The tools that a run can reach, as the sandbox needs them. Made once per catalogue, shared by its runs."""
-
-    def __init__(self, names: Names) -> None:
-        self.names = names
-        self._objects: dict[str, ClassInstance] = {}
-        self._packs: dict[Any, str] = {}
-
-    def value(self, word: str) -> Any:
-        """What a name stands for in the sandbox: a pack, or a function. None when it is neither."""
-        if word in self.names.functions:
-            return _function(word)
-        if (pack := self.names.pack(word)) is None:
-            return None
-        if word not in self._objects:
-            # A class of its own, named like the pack: it is what the sandbox says when an attribute is missing.
-            shown = f"<pack {word}: {', '.join(pack.tools)}>"
-            self._objects[word] = ClassInstance(type(word, (), {"__str__": lambda _: shown})())
-            self._packs[self._objects[word].id] = pack.word
-        return self._objects[word]
-
-    def dotted(self, receiver: Any, name: str) -> str:
-        """The name of what was called or asked for, with its pack before it."""
-        return f"{self._packs[receiver]}.{name}" if receiver in self._packs else name
-
-
-def _function(name: str) -> Callable[..., Any]:
-    def stub(*_: Any, **__: Any) -> None:
-        raise AssertionError("the sandbox asks for a tool by its name; nothing is called here")
-
-    stub.__name__ = stub.__qualname__ = name
-    return stub
+PER_CALL = 4  # questions that one tool call may cost: a name, an attribute, the call, its future
+SPARE = 1000  # questions beside those
 
 
 class WrongTypes(Exception):  # noqa: N818 - carries findings
@@ -85,44 +55,10 @@ class WrongTypes(Exception):  # noqa: N818 - carries findings
         self.findings = found
 
 
-class Printed:
-    """What the code prints, up to a limit; and when it goes over that, the run is stopped."""
-
-    def __init__(self, limits: Limits, live: Callable[[str], None] | None, stop: Callable[[LimitHit], None]) -> None:
-        self._limits = limits
-        self._live = live
-        self._stop = stop
-        self._parts: list[str] = []
-        self._left = limits.output_bytes
-
-    def __call__(self, _stream: str, text: str) -> None:
-        size = len(text.encode(errors="replace"))
-        kept = text if size <= self._left else text[: self._left]
-        over = size > self._left
-        self._left = max(0, self._left - size)
-        if kept:
-            self._parts.append(kept)
-            if self._live is not None:
-                self._live(kept)
-        if over:
-            self._stop(too_much_printed(self._limits))
-
-    @property
-    def text(self) -> str:
-        return "".join(self._parts)
-
-
 class Drive:
     """Answers the questions of one piece of code. `stop` ends it from any thread."""
 
-    def __init__(
-        self,
-        tools: Tools,
-        executor: Executor,
-        context: CallContext,
-        limits: Limits,
-        live: Callable[[str], None] | None = None,
-    ) -> None:
+    def __init__(self, tools: Tools, executor: Executor, context: CallContext, limits: Limits) -> None:
         self._tools = tools
         self._executor = executor
         self._context = context
@@ -132,46 +68,35 @@ class Drive:
         self._stopped = Event()
         self._under_way = UnderWay(context.loop)
         self._futures: Mapping[str, Collection[Span]] = {}
+        self._questions = 0
         self.stopped_by: LimitHit | None = None
         self.failures: dict[str, ToolError] = {}
         self.calls = 0
+        self.ended = False  # the code is through, whatever becomes of its value
         self.feed = ""  # what the sandbox calls the code of this run, in its tracebacks
-        self.printed = Printed(limits, live, self.stop)
 
-    def run(self, worker: Worker, prepared: Prepared) -> Any:
+    def run(self, worker: Worker, prepared: Prepared, printed: Printed) -> Any:
         """The value of the code's last expression, as plain data. Raises LimitHit, or what the sandbox raises."""
         with self._lock:
             self._worker = worker
-        self._raise_if_stopped()
+        self._go_on()
         self._futures = worker.futures
         try:
-            question = self._start(worker, prepared)
+            question = self._start(worker, prepared, printed)
             while not isinstance(question, MontyComplete):
-                self._raise_if_stopped()
+                self._go_on()
                 question = self._answered(question)
-            self._raise_if_stopped()
-            return self._plain(question.output, "the result", self._limits.output_bytes)
+            self.ended = True
+            self._go_on()
+            return self._plain(_output(question), "the result", self._limits.output_bytes)
         except NeverAwaited:
             raise NeverAwaited("the result holds a tool call that was never awaited") from None
+        except (LimitHit, MontyError) as error:
+            question = None  # errors are kept for a while, and with them all that their frames hold
+            error.__context__ = None
+            raise error.with_traceback(None) from None
         finally:
             self._under_way.stop()  # what nobody awaited
-
-    @property
-    def names(self) -> Names:
-        return self._tools.names
-
-    def _start(self, worker: Worker, prepared: Prepared) -> Snapshot:
-        if prepared.prelude:
-            worker.start(prepared.prelude, {}, self.printed, checked=False)
-        inputs = {name: self._tools.value(word) for name, word in prepared.words.items()}
-        self.feed = worker.next_feed
-        try:
-            return worker.start(prepared.code, inputs, self.printed, prepared.futures)
-        except MontyTypingError as error:
-            if found := findings(error.display(), self._tools.names):
-                raise WrongTypes(found) from None
-        # It complained of other things than our tools: that is the code's own business.
-        return worker.start(prepared.code, inputs, self.printed, prepared.futures, checked=False)
 
     def stop(self, why: LimitHit) -> None:
         """End it now: the worker is killed, the calls under way are cancelled. The first reason is the one told."""
@@ -184,40 +109,69 @@ class Drive:
             worker.kill()
         self._under_way.stop()
 
-    def _raise_if_stopped(self) -> None:
-        if self.stopped_by is not None:
-            raise self.stopped_by
+    def _start(self, worker: Worker, prepared: Prepared, printed: Printed) -> Question:
+        if prepared.prelude:
+            worker.start(prepared.prelude, {}, printed, checked=False)
+        inputs = {name: self._tools.value(word) for name, word in prepared.words.items()}
+        self.feed = worker.next_feed
+        try:
+            return worker.start(prepared.code, inputs, printed, prepared.futures)
+        except MontyTypingError as error:
+            if found := findings(error.display(), self._tools.names):
+                self.ended = True
+                raise WrongTypes(found) from None
+        # It complained of other things than our tools: that is the code's own business.
+        self.feed = worker.next_feed
+        return worker.start(prepared.code, inputs, printed, prepared.futures, checked=False)
 
-    def _answered(self, question: Snapshot) -> Snapshot:
+    def _go_on(self) -> None:
+        """Unless somebody stopped it. Always a new exception: one that is kept keeps all that its frames hold."""
+        if self.stopped_by is not None:
+            raise self.stopped_by.again()
+
+    def _answered(self, question: Question) -> Question:
+        self._questions += 1
+        if self._questions > self._limits.calls * PER_CALL + SPARE:
+            self.stop(too_many_calls(self._limits))
+            self._go_on()
         if isinstance(question, FunctionSnapshot):
             if question.is_os_function:
                 return self._machine(question)
-            return question.resume(self._call(question))
+            return self._resumed(question, self._call(question))
         if isinstance(question, NameLookupSnapshot):
             return self._name(question)
         if isinstance(question, FutureSnapshot):
-            return question.resume(self._finished(question.pending_call_ids))
+            return self._resumed(question, self._finished(question.pending_call_ids))
         raise AssertionError(f"a question that there is not: {question!r}")
+
+    def _resumed(self, question: FunctionSnapshot | FutureSnapshot, answer: Answer) -> Question:
+        """On with the answer. One that can't be said over there (half of a surrogate pair) is mended first."""
+        try:
+            return question.resume(answer)
+        except MontyRuntimeError as error:
+            if error.traceback() or not isinstance(error.exception(), UnicodeError):
+                raise
+        return question.resume(sayable(answer))
 
     # Names
 
-    def _name(self, question: NameLookupSnapshot) -> Snapshot:
-        name = self._tools.dotted(question.object_id, question.variable_name)
-        value = self._tools.value(name) if question.object_id is None else None
-        if value is None and self._tools.names.tool(name) is not None:
-            value = _function(name)
+    def _name(self, question: NameLookupSnapshot) -> Question:
+        if question.object_id is None:
+            value = self._tools.value(question.variable_name)
+        else:
+            value = self._tools.member(question.object_id, question.variable_name)
         return question.resume() if value is None else question.resume(value=value)
 
     # What code wants of the machine: it may sleep, and that is all
 
-    def _machine(self, question: FunctionSnapshot) -> Snapshot:
-        if question.function_name not in SLEEPS:
+    def _machine(self, question: FunctionSnapshot) -> Question:
+        if question.function_name == "system.async_sleep":
+            return question.resume(self._later(question, _slept(float(question.args[0]))))
+        if question.function_name != "system.sleep":
             return question.resume_not_handled()
-        seconds = float(question.args[0]) if question.args else 0.0
-        if "async" in question.function_name:
-            return question.resume(self._later(question, _slept(seconds)))
-        self._stopped.wait(max(0.0, min(seconds, self._context.deadline - monotonic())))
-        self._raise_if_stopped()
+        # Whoever sleeps beyond the deadline is stopped at it.
+        self._stopped.wait(min(max(0.0, float(question.args[0])), TIMEOUT_MAX))
+        self._go_on()
         return question.resume({"return_value": None})
 
     # Tools
@@ -230,21 +184,22 @@ class Drive:
         self.calls += 1
         if self.calls > self._limits.calls:
             self.stop(too_many_calls(self._limits))
-            self._raise_if_stopped()
+            self._go_on()
         try:
-            args = by_name(spec, question.args, question.kwargs)
-            call = self._tool_call(spec, self._plain(args, f"what {name} was given", ARGUMENT_BYTES))
-        except (TypeError, NeverAwaited) as error:
-            return _raised("TypeError", str(error))
+            call = self._tool_call(spec, question)
+        except (TypeError, ValueError) as error:
+            return _raised("TypeError" if isinstance(error, TypeError | NeverAwaited) else "ValueError", str(error))
         position = question.position
         if (position.start, position.end) in self._futures.get(position.filename, ()):
             return self._later(question, self._executed(call))
         return self._at_once(question, call)
 
-    def _tool_call(self, spec: ToolSpec, args: dict[str, Any]) -> ToolCall:
-        """`ot.call` is how code says a name that it can't say: the call is that of the tool which it names."""
+    def _tool_call(self, spec: ToolSpec, question: FunctionSnapshot) -> ToolCall:
+        """TypeError and ValueError, for the code to catch, where what it gave can't be a tool's arguments."""
+        given = by_name(spec, question.args, question.kwargs)
+        args = self._plain(given, f"what {spec.name} was given", ARGUMENT_BYTES)
         name = spec.name
-        if spec is CALL:
+        if spec is CALL:  # how code says a name that it can't say: the call is that of the tool which it names
             name, inner = args.pop("name", None), args.pop("args", None) or {}
             if not isinstance(name, str) or not isinstance(inner, dict):
                 raise TypeError('ot.call takes the name of a tool and its arguments: ot.call("pack.tool", {"key": 1})')
@@ -254,13 +209,13 @@ class Drive:
     def _plain(self, value: Any, what: str, most_bytes: int) -> Any:
         try:
             return Crossing(most_bytes).plain(value)
-        except TooLarge:
+        except OverBudget:
             raise too_large(most_bytes, what) from None
 
     def _at_once(self, question: FunctionSnapshot, call: ToolCall) -> Answer:
         catalogue = self._tools.names.catalogue
         spec = catalogue.get(call.name)
-        if spec is None or not spec.is_async:  # this thread is as good as any
+        if spec is None or not spec.is_async:  # nothing that would have to run on the loop
             return self._answer(self._executor.execute_blocking(call, tools=catalogue))
         self._under_way.begin(question.call_id, self._executed(call))
         return self._finished([question.call_id])[question.call_id]
@@ -275,14 +230,26 @@ class Drive:
     def _finished(self, wanted: list[int]) -> dict[int, Answer]:
         """The answers that are there, once there is one."""
         found = self._under_way.answers(wanted)
-        self._raise_if_stopped()
+        self._go_on()
         return found
 
     def _answer(self, result: ToolResult) -> Answer:
         if result.error is None:
             return {"return_value": result.data}
+        if result.error.reason == "timeout" and monotonic() >= self._context.deadline:
+            self.stop(too_slow(self._limits))  # not the tool's time is up, but the run's
         self.failures[result.error.message] = result.error
         return _raised(_exception_for(result.error), result.error.message)
+
+
+def _output(end: MontyComplete) -> Any:
+    try:
+        return end.output
+    except TypeError as error:  # a key that has no hash here
+        hint = "use texts and numbers as keys"
+        raise LimitHit("output", f"the result can't leave the sandbox: {error}", hint) from None
+    except ValueError:  # Python does not read numbers of any length
+        raise TooManyDigits from None
 
 
 async def _slept(seconds: float) -> Answer:

@@ -12,10 +12,13 @@ from onetool.core.call import ToolError
 from onetool.core.nearest import did_you_mean
 from onetool.script import ways_around
 from onetool.script.imports import MODULES
-from onetool.script.limits import LimitHit, Limits, too_many_calls, too_much_memory, too_slow
+from onetool.script.limits import LimitHit, Limits, too_much_memory, too_slow
 from onetool.script.names import Names
-from onetool.script.values import NeverAwaited
+from onetool.script.values import NeverAwaited, TooManyDigits
 
+# The sandbox's own words for its limits.
+OUT_OF_TIME = re.compile(r"feed time limit exceeded: [\d.]+\w+ > [\d.]+\w+")
+OUT_OF_MEMORY = re.compile(r"memory limit exceeded: \d+ bytes > \d+ bytes|the worker\b")
 LONGEST_MESSAGE = 260
 LONGEST_LINE = 80
 LONGEST_READ = 10_000  # characters of a message that are looked at: code can raise one of many megabytes
@@ -57,9 +60,9 @@ def _told(error: BaseException, scene: Scene) -> ToolError:
     if isinstance(error, NeverAwaited):
         hint = "put await before the call; a call that is awaited in one place is a future in all of them"
         return ToolError(code="execution_error", message=str(error), reason="never_awaited", hints=(hint,))
-    if isinstance(error, ValueError) and "digits" in str(error):
+    if isinstance(error, TooManyDigits):
         hint = "format it, or keep to its first digits: n // 10**k"
-        return ToolError(code="execution_error", message="a whole number of more than 4300 digits", hints=(hint,))
+        return ToolError(code="execution_error", message=str(error), hints=(hint,))
     if isinstance(error, MontyError):
         return ToolError(code="execution_error", message=_short(str(error)))
     raise error
@@ -78,12 +81,9 @@ def _raised(error: MontyRuntimeError, scene: Scene) -> ToolError:
             code="execution_error", message=_short(text), reason=failed.reason, hints=(*place, *failed.hints)
         )
     text = text[:LONGEST_READ]
-    if kind == "TimeoutError" and "time limit exceeded" in text:
-        return _limit(too_slow(scene.limits), place)
-    if kind == "MemoryError":
-        return _limit(too_much_memory(scene.limits), place)
-    if kind == "RuntimeError" and text.startswith("suspension limit"):
-        return _limit(_too_many_questions(scene.limits), place)
+    if is_limit(error):
+        hit = (too_slow if kind == "TimeoutError" else too_much_memory)(scene.limits)
+        return ToolError(code="execution_error", message=str(hit), reason=hit.reason, hints=(*place, hit.hint))
     if kind == "SystemExit" or "exceptions can only be called" in text:
         kind, text = "SystemExit", "code can't end the process; let it end, or raise another exception"
     syntax = kind == "NotImplementedError" and "syntax parser" in text
@@ -97,13 +97,12 @@ def _raised(error: MontyRuntimeError, scene: Scene) -> ToolError:
     )
 
 
-def _too_many_questions(limits: Limits) -> LimitHit:
-    """Calls, and names that have to be looked up: a multiple of the calls that are allowed."""
-    return LimitHit("calls", "the code asked for too much", too_many_calls(limits).hint)
-
-
-def _limit(hit: LimitHit, place: tuple[str, ...]) -> ToolError:
-    return ToolError(code="execution_error", message=str(hit), reason=hit.reason, hints=(*place, hit.hint))
+def is_limit(error: MontyRuntimeError) -> bool:
+    """Whether the sandbox ended the code for using too much, and not the code itself by raising something alike."""
+    kind, _, text = error.display("type-msg").partition(": ")
+    if kind == "TimeoutError":
+        return OUT_OF_TIME.fullmatch(text) is not None
+    return kind == "MemoryError" and OUT_OF_MEMORY.match(text) is not None
 
 
 def _in_our_words(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from onetool.script.modules import AVAILABLE, public_names, variable
 from onetool.script.names import Names, Pack
-from onetool.script.places import Edit, Places
+from onetool.script.places import Edit
 from onetool.script.scan import Scan
 
 NATIVE = frozenset(
@@ -34,7 +34,6 @@ class Imports:
         self.library: set[str] = set()  # our modules that it needs
         self.native: list[str] = []  # the sandbox's modules that it uses without importing them
         self.words: dict[str, str] = {}  # names to bind, and the packs or functions that they are bound to
-        self._places = Places(scan.code)
         for word in scan.used:
             if word in names and word not in scan.bound and word not in scan.imported:
                 self._use(word)
@@ -117,7 +116,7 @@ class Imports:
         return variable(f"pack_{module}")
 
     def _edit(self, node: ast.expr | ast.stmt, text: str) -> None:
-        self.edits.append(Edit(*self._places.of(node), text))
+        self.edits.append(Edit(*self._scan.places.of(node), text))
 
 
 class _Part(NamedTuple):

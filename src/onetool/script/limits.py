@@ -22,6 +22,10 @@ class LimitHit(Exception):  # noqa: N818 - not an error of ours: the code was st
         self.reason = reason
         self.hint = hint
 
+    def again(self) -> "LimitHit":
+        """The same, to be raised once more."""
+        return LimitHit(self.reason, str(self), self.hint)
+
 
 def too_slow(limits: Limits) -> LimitHit:
     message = f"the run took longer than {limits.seconds:g} s"
@@ -46,3 +50,7 @@ def too_much_printed(limits: Limits) -> LimitHit:
 def too_large(most_bytes: int, what: str) -> LimitHit:
     message = f"{what} is larger than {most_bytes} bytes, or nested too deep"
     return LimitHit("output", message, "keep to the part that matters; run.max_output_bytes sets the limit of a result")
+
+
+def cancelled() -> LimitHit:
+    return LimitHit("cancelled", "the run was cancelled", "")

@@ -5,7 +5,7 @@ handle, its size, its beginning and the call that reads on.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -13,20 +13,10 @@ from onetool.core.call import ToolError
 from onetool.core.errors import ToolFailure
 from onetool.script.outcome import RunResult
 from onetool.script.render import render
+from onetool.services.results import Stored
 
 PREVIEW_CHARACTERS = 1000
 PREVIEW_LINES = 20
-
-
-class Stored(Protocol):
-    """Where a text was put."""
-
-    @property
-    def handle(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def lines(self) -> int: ...
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,16 +29,17 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 def reply(result: RunResult, inline_bytes: int, store: Callable[[str], Stored] | None) -> Reply:
     """The reply to a run. `store` keeps a text and says where; without one nothing is cut."""
-    if result.error is not None:
-        return Reply(text=_joined(result.printed, error_text(result.error)), is_error=True)
-    text = _joined(result.printed, "" if result.data is None else render(result.data))
+    failed = "" if result.error is None else error_text(result.error)
+    shown = "" if result.data is None else render(result.data)
+    text = _joined(result.printed, failed or shown)
     if store is None or len(text.encode(errors="replace")) <= inline_bytes:
-        return Reply(text=text, structured=result.data)
+        return Reply(text=text, structured=result.data, is_error=bool(failed))
     try:
-        return _kept(text, store(text))
+        kept = _kept(text, store(text))
     except ToolFailure as failure:
-        note = f"The result is large, and the rest of it is lost: {failure}."
-        return Reply(text=f"{_beginning(text)[0]}\n{note} Return a smaller part.", is_error=True)
+        note = f"The result is large, and the rest of it is lost: {failure}. Return a smaller part."
+        return Reply(text=_joined(f"{_beginning(text)[0]}\n{note}", failed), is_error=True)
+    return kept if not failed else Reply(text=_joined(kept.text, failed), structured=kept.structured, is_error=True)
 
 
 def error_text(error: ToolError) -> str:

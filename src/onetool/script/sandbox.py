@@ -8,16 +8,18 @@ import os
 import signal
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from math import inf
 from threading import Lock
 from typing import Any
 
 from pydantic_monty import Monty, MontySession
 
-from onetool.script.awaits import Span
 from onetool.script.limits import MEGABYTE, Limits
+from onetool.script.places import Span
+from onetool.script.watch import Watch
 
 CHECKOUTS = 1000  # runs after which a worker is replaced: whatever it kept, it kept long enough
-PER_CALL = 4  # suspensions that one tool call may cost: a name, an attribute, the call, its future
+UNBOUNDED = 2**31 - 1  # questions are counted by whoever answers them: of each piece of code, not of a whole session
 
 
 class Sandbox:
@@ -29,25 +31,18 @@ class Sandbox:
         self._pool: Monty | None = None
         self._busy = 0
         self._closing = False
+        self._watch = Watch()
 
     @contextmanager
     def worker(self, **more: Any) -> "Iterator[Worker]":
         """A fresh session in a worker of its own, which nothing that ran before has touched."""
-        limits = self._limits
-        session = self._started().checkout(
-            limits={
-                "max_feed_duration_secs": limits.seconds,
-                "max_memory": limits.memory_mb * MEGABYTE,
-                "max_recursion_depth": limits.depth,
-                "max_suspensions": limits.calls * PER_CALL + 1000,
-                "max_total_sleep_secs": limits.seconds,
-            },
-            print_flush_interval=0.1,
-            **more,
-        )
+        with self._lock:
+            self._busy += 1
+            self._closing = False
         try:
-            with session as entered:
-                worker = Worker(entered)
+            with self._checked_out(**more) as session:
+                worker = Worker(session)
+                self._watch.over(worker.pid)
                 try:
                     yield worker
                 finally:
@@ -55,9 +50,22 @@ class Sandbox:
         finally:
             self._left()
 
+    def _checked_out(self, **more: Any) -> MontySession:
+        limits = self._limits
+        return self._started().checkout(
+            limits={
+                "max_feed_duration_secs": limits.seconds,
+                "max_memory": limits.memory_mb * MEGABYTE,
+                "max_recursion_depth": limits.depth,
+                "max_suspensions": UNBOUNDED,
+            },
+            os_policy={"sleep_system_max": inf},  # it ends with our deadline, and sleeps side by side don't add up
+            print_flush_interval=0.1,
+            **more,
+        )
+
     def _started(self) -> Monty:
         with self._lock:
-            self._busy += 1
             if self._pool is None:
                 # No deadline and no queue of its own: ours also count the time of tool calls, and are fair.
                 pool = Monty(
@@ -85,6 +93,7 @@ class Sandbox:
             pool, self._pool = self._pool, None
         if pool is not None:
             pool.__exit__(None, None, None)
+        self._watch.close()
 
 
 class Worker:
@@ -94,7 +103,8 @@ class Worker:
         self._session = session
         self._lock = Lock()
         self.futures: dict[str, Collection[Span]] = {}  # of each feed, by the name that the sandbox gives it
-        self._process = session.worker_pid  # asked for now: while code runs it is not told
+        self.pid = session.worker_pid  # asked for now: while code runs it is not told
+        self._process: int | None = self.pid
 
     def start(
         self, code: str, inputs: Mapping[str, Any], printed: Any, futures: Collection[Span] = (), checked: bool = True

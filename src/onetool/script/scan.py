@@ -8,7 +8,8 @@ import builtins
 from collections import Counter
 from functools import cached_property
 
-from onetool.script.awaits import Span, awaited_calls, spans
+from onetool.script.awaits import awaited_calls
+from onetool.script.places import Places, Span
 from onetool.script.reading import parse
 
 BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__"}
@@ -31,6 +32,7 @@ class Scan:
 
     def __init__(self, code: str) -> None:
         self.code = code
+        self.places = Places(code)
         self.tree = parse(code)
         self.calls: list[ast.Call] = []
         self.assignments: list[ast.Assign] = []
@@ -101,4 +103,4 @@ class Scan:
         if self.tree is None or not (self._waits or "asyncio" in self._modules()):
             return set()
         awaited = awaited_calls(self.tree)
-        return spans(self.code, (call for call in self.calls if id(call) in awaited))
+        return {self.places.of(call) for call in self.calls if id(call) in awaited}

@@ -3,44 +3,47 @@
 `run` itself always starts empty; here names stay until the session ends, or a limit ends its worker.
 """
 
-from collections.abc import Collection
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 
-from onetool.script.drive import Tools
-from onetool.script.engine import Engine, Live, Refused, Run
+from onetool.core.context import CallContext
+from onetool.script.course import Course, Workers
 from onetool.script.outcome import RunResult
 from onetool.script.prepare import Prepared
+from onetool.script.printed import Live
 from onetool.script.sandbox import Worker
 
 
 class Session:
     """`await session.run(text)`, again and again; one at a time. `close` gives the worker back."""
 
-    def __init__(self, engine: Engine, tools: Tools, allowed: Collection[str] | None) -> None:
-        self._engine = engine
-        self._tools = tools
-        self._allowed = allowed
+    def __init__(
+        self,
+        begin: Callable[[str, Collection[str]], Course],
+        worker: Workers,
+        context: Callable[[], CallContext],
+    ) -> None:
+        self._begin = begin
+        self._fresh_worker = worker
+        self._context = context
         self._stack = ExitStack()
         self._worker: Worker | None = None
         self.known: set[str] = set()  # names that the code has defined so far
 
     async def run(self, text: str, live: Live | None = None) -> RunResult:
-        run = Run(self._tools, self._engine.snippets, text)
+        course = self._begin(text, self.known)
+        prepared = await course.prepared()
+        if isinstance(prepared, RunResult):
+            return prepared
         try:
-            prepared = run.prepared(self._allowed, self.known)
-        except Refused as refused:
-            return self._engine.result(run, error=refused.error)
-        context = self._engine.context(self._allowed, "cli", None)
-        worker = self._lent(prepared)
-        try:
-            result = await self._engine.driven(run, prepared, context, live, nullcontext(worker))
+            result = await course.driven(prepared, self._lent, self._context(), live)
         except BaseException:  # stopped from outside: its worker is gone
             self.close()
             raise
-        if worker.is_gone:
+        if self._worker is None or self._worker.is_gone:
             self.close()
-        elif run.scan is not None:
-            self.known.update(run.scan.bound, run.scan.imported)
+        elif course.scan is not None:
+            self.known.update(course.scan.bound, course.scan.imported)
         return result
 
     @property
@@ -53,7 +56,7 @@ class Session:
         self._worker = None
         self.known.clear()
 
-    def _lent(self, prepared: Prepared) -> Worker:
+    def _lent(self, prepared: Prepared) -> AbstractContextManager[Worker]:
         if self._worker is None:
-            self._worker = self._stack.enter_context(self._engine.worker(prepared, self._tools.names))
-        return self._worker
+            self._worker = self._stack.enter_context(self._fresh_worker(prepared))
+        return nullcontext(self._worker)

@@ -9,6 +9,8 @@ from collections.abc import Collection, Coroutine
 from queue import SimpleQueue
 from typing import Any
 
+from onetool.core.failure import words_for
+
 Answer = Any  # a dict as the sandbox takes it: a value, an exception by its name, or a future
 STOPPED = -1  # no call has this number
 
@@ -21,9 +23,10 @@ class UnderWay:
         self._tasks: dict[int, asyncio.Task[None]] = {}  # touched on the loop only
         self._arriving: SimpleQueue[tuple[int, Answer]] = SimpleQueue()
         self._arrived: dict[int, Answer] = {}
-        self._stopped = False
+        self._stopped = self._begun = False
 
     def begin(self, number: int, work: Coroutine[Any, Any, Answer]) -> None:
+        self._begun = True
         self._loop.call_soon_threadsafe(self._start, number, work)
 
     def answers(self, wanted: Collection[int]) -> dict[int, Answer]:
@@ -39,6 +42,8 @@ class UnderWay:
     def stop(self) -> None:
         """From any thread, any number of times."""
         self._stopped = True
+        if not self._begun:
+            return
         self._arriving.put((STOPPED, None))
         try:
             self._loop.call_soon_threadsafe(self._cancel)
@@ -57,10 +62,14 @@ class UnderWay:
             self._tasks[number] = self._loop.create_task(self._done(number, work))
 
     async def _done(self, number: int, work: Coroutine[Any, Any, Answer]) -> None:
+        answer: Answer = {"exc_type": "RuntimeError", "message": "it was cancelled"}
         try:
-            self._arriving.put((number, await work))
+            answer = await work
+        except Exception as error:  # noqa: BLE001 - none is expected; but whoever waits must get an answer
+            answer = {"exc_type": "RuntimeError", "message": words_for(error)}
         finally:
             self._tasks.pop(number, None)
+            self._arriving.put((number, answer))
 
     def _cancel(self) -> None:
         for task in list(self._tasks.values()):

@@ -5,18 +5,24 @@ Values are counted while they are walked: forty times `x = [x, x]` is small in t
 
 import base64
 import datetime
+import re
 from decimal import Decimal
 from typing import Any
 
 DEEPEST = 60  # levels; what reads the value at the other end stops there, too
 LONGEST_NUMBER = 14_000  # bits: about the 4,300 digits that Python itself is willing to print
-FUTURE = "<coroutine external_future("  # how the sandbox describes the future of a call
+FUTURE = re.compile(r"<coroutine external_future\(\d+\)>")  # how the sandbox describes the future of a call
 PER_PART = 2  # bytes that every part costs at least: a digit and a comma
 MOST_PARTS = 1_000_000  # whatever the budget: a list of nothing takes memory and time, too
 
 
-class TooLarge(ValueError):  # noqa: N818 - the one thing that can be wrong here
+class OverBudget(ValueError):  # noqa: N818 - it says what it is
     """More than the budget allows, or nested deeper than any reader would follow."""
+
+
+class TooManyDigits(ValueError):  # noqa: N818 - it says what it is
+    def __init__(self) -> None:
+        super().__init__("a whole number of more than 4300 digits")
 
 
 class NeverAwaited(ValueError):  # noqa: N818 - it says what it is
@@ -33,11 +39,11 @@ class Crossing:
         self._part = max(PER_PART, budget // MOST_PARTS)
 
     def plain(self, value: Any, depth: int = 0) -> Any:
-        """The value as JSON types. TooLarge when it is."""
+        """The value as JSON types. OverBudget when it is too large."""
         self._left -= self._part
         kind = type(value)
         if kind is str:
-            if value.startswith(FUTURE):
+            if value.startswith("<coroutine ") and FUTURE.fullmatch(value):
                 raise NeverAwaited("a tool call that was never awaited: put await before it")
             self._left -= len(value) if value.isascii() else len(value.encode(errors="replace"))
         elif kind is dict:
@@ -49,28 +55,37 @@ class Crossing:
         elif kind is int:
             self._left -= value.bit_length() // 3
             if value.bit_length() > LONGEST_NUMBER:
-                raise ValueError("a whole number of more than 4300 digits")
+                raise TooManyDigits
         elif kind not in _SCALARS:
             return self.plain(_form(value), depth + 1)
         if self._left < 0:
-            raise TooLarge
+            raise OverBudget
         return value
 
     def _go_down(self, depth: int) -> None:
         if depth > DEEPEST or self._left < 0:
-            raise TooLarge
+            raise OverBudget
 
     def _key(self, key: Any, depth: int) -> str:
         """A key, as JSON would have it. One that is a tuple or an object has parts, which count like all others."""
         text = key if type(key) is str else _as_key(self.plain(key, depth + 1))
         self._left -= len(text)
         if self._left < 0:
-            raise TooLarge
+            raise OverBudget
         return text
 
 
 _LISTS = frozenset({list, tuple, set, frozenset})
 _SCALARS = frozenset({int, float, bool, type(None)})
+
+
+def sayable(value: Any) -> Any:
+    """The same data with every text in Unicode: halves of surrogate pairs become question marks."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {sayable(key): sayable(part) for key, part in value.items()}
+    return [sayable(part) for part in value] if isinstance(value, list) else value
 
 
 def _as_key(key: Any) -> str:

@@ -43,10 +43,9 @@ def open_app(ctx: click.Context, allowed: list[str] | None = None) -> "App":
     claim_stdout()
     app = ctx.with_resource(App.open(ctx.find_root().obj))
     for name in app.registry.unmatched(allowed or ()):
-        from onetool.core.nearest import did_you_mean
+        from onetool.core.nearest import or_rather
 
-        near = did_you_mean(name, app.registry.names())
-        click.echo(f"warning: --tool-allow names no tool: {name}" + (f"; {near}" if near else ""), err=True)
+        click.echo(f"warning: --tool-allow names no tool: {name}{or_rather(name, app.registry.names())}", err=True)
     return app
 
 

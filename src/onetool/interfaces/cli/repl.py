@@ -4,6 +4,7 @@ import ast
 import asyncio
 import sys
 from codeop import CommandCompiler
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ WELCOME = "Code over your tools, in the sandbox. Tab completes, Ctrl-C stops wha
 
 def repl(app: "App", allowed: list[str] | None) -> None:
     snapshot = app.registry.snapshot()
-    session = app.engine.session(snapshot, allowed)
+    session = app.engine.session(snapshot, allowed, source="cli")
     history = _set_up_readline(app.engine.names(snapshot), session, app.config.home / "run_history")
     if sys.stdin.isatty():
         click.echo(WELCOME, err=True)
@@ -82,10 +83,15 @@ def _line(prompt: str) -> str:
 
 def _is_whole(text: str) -> bool:
     """Whether nothing more is to come. What this Python can't parse is the sandbox's to judge."""
+    first, *rest = text.split("\n")
+    if text.startswith("```"):
+        return len(rest) > 0 and rest[-1].startswith("```")
+    if text.startswith("$"):  # with its parameters on the same line, or on the next ones, up to an empty one
+        return "=" in first or (len(rest) > 0 and not rest[-1].strip())
     compiler = CommandCompiler()
     compiler.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     try:
-        return text.startswith(("$", "```")) or compiler(text) is not None
+        return compiler(text) is not None
     except (SyntaxError, ValueError, OverflowError):
         return True
 
@@ -111,7 +117,7 @@ def _set_up_readline(names: "Names", session: "Session", history: Path) -> Path 
     readline.set_completer(complete)
     readline.set_completer_delims(" \t\n()[]{},=+-*/%:;<>!&|^~@\"'")
     readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
-    if history.exists():
+    with suppress(OSError):  # there is none yet, or it can't be read: then there is no history
         readline.read_history_file(history)
     return history
 

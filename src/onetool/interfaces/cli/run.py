@@ -5,6 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from onetool.interfaces.cli.options import allow_option, data_options, open_app
 from onetool.interfaces.cli.output import echo, print_json, printable, stdout
@@ -70,16 +71,18 @@ def print_live(text: str) -> None:
 
 
 def print_value(app: "App", result: "RunResult", full: bool) -> None:
+    """The value alone: what was printed has been seen already."""
     if result.data is None:
         return
-    text = app.reply(result, whole=full).text
+    text = app.reply(replace(result, printed=""), whole=full).text
     echo(printable(text) if stdout().isatty() else text)
 
 
 def print_error(error: "ToolError") -> None:
-    click.echo(click.style("Error: ", fg="red") + printable(error.message), err=True)
-    for hint in error.hints:
-        click.echo(f"  {printable(hint)}", err=True)
+    from onetool.script.reply import error_text
+
+    first, _, rest = printable(error_text(error)).partition(" ")
+    click.echo(f"{click.style(first, fg='red')} {rest}", err=True)
 
 
 def _code(code: str | None, file: str | None) -> str:

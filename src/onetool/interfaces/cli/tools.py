@@ -121,10 +121,9 @@ def export(ctx: click.Context, provider: str, merge: bool, allowed: list[str] | 
 
 
 def unknown_tool(name: str, known: Any) -> click.ClickException:
-    from onetool.core.nearest import did_you_mean
+    from onetool.core.nearest import or_rather
 
-    near = did_you_mean(name, known)
-    return click.ClickException(f"Tool not found: {name}" + (f"; {near}" if near else "; see: onetool tools list"))
+    return click.ClickException(f"Tool not found: {name}{or_rather(name, known) or '; see: onetool tools list'}")
 
 
 def _in_short(spec: ToolSpec) -> str:

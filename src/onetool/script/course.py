@@ -1,0 +1,169 @@
+"""The way of one text: read -> expand -> check -> prepare -> drive in a worker -> a result."""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from contextvars import copy_context
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from pydantic_monty import MontyRuntimeError, MontySyntaxError
+
+from onetool.core.call import ToolError
+from onetool.core.context import CallContext, current_call
+from onetool.core.executor import Executor
+from onetool.core.threads import Threads
+from onetool.script.check import Finding, check, words
+from onetool.script.drive import Drive, WrongTypes
+from onetool.script.failures import Scene, failure, is_limit
+from onetool.script.imports import MODULES
+from onetool.script.limits import Limits, cancelled, too_slow
+from onetool.script.names import Names
+from onetool.script.outcome import RunResult
+from onetool.script.prepare import Prepared, prepare
+from onetool.script.printed import Live, Printed
+from onetool.script.reading import ScriptError, read
+from onetool.script.sandbox import Worker
+from onetool.script.scan import Scan
+from onetool.script.tools import Tools
+
+if TYPE_CHECKING:
+    from onetool.script.snippets import SnippetLike
+
+GRACE = 0.25  # seconds that the sandbox gets to say itself where its time ran out
+LONG = 2_000  # characters of code that are read on the loop: about a millisecond
+
+Workers = Callable[[Prepared], AbstractContextManager[Worker]]
+"""Where the worker for some code comes from: a fresh one, or the one of a session."""
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """What all courses of an engine share."""
+
+    limits: Limits
+    executor: Executor
+    threads: Threads
+    snippets: "Mapping[str, SnippetLike]"
+    redact: Callable[[Any], Any]
+
+
+class Course:
+    """One text on its way to become a result. Never raises for what the code does."""
+
+    def __init__(
+        self, setting: Setting, tools: Tools, text: str, allowed: Collection[str] | None, known: Collection[str] = ()
+    ) -> None:
+        self._setting = setting
+        self._tools = tools
+        self._allowed = allowed
+        self._known = known
+        self._started = perf_counter()
+        self.code = text
+        self.scan: Scan | None = None
+
+    async def prepared(self) -> Prepared | RunResult:
+        """What to feed, or the refusal: `known` are names that code before this one has defined."""
+        try:
+            if len(self.code) <= LONG:
+                return self._prepared()
+            return await self._setting.threads.run(self._prepared, {})  # the loop has others to serve
+        except _Refused as refused:
+            return self._result(error=refused.error)
+
+    async def driven(
+        self, prepared: Prepared, workers: Workers, context: CallContext, live: Live | None = None
+    ) -> RunResult:
+        """Drive the code in a thread, until it ends, or its time does."""
+        setting = self._setting
+        drive = Drive(self._tools, setting.executor, context, setting.limits)
+        printed = Printed(setting.limits, live, setting.redact, drive.stop)
+        job = {"workers": workers, "drive": drive, "prepared": prepared, "printed": printed, "context": context}
+        try:
+            async with asyncio.timeout(max(0.0, context.deadline - monotonic()) + GRACE):
+                value = await setting.threads.run(_feed, job)
+        except TimeoutError:
+            drive.stop(too_slow(setting.limits))
+            error: BaseException = too_slow(setting.limits)
+        except asyncio.CancelledError:
+            drive.stop(cancelled())
+            raise
+        except Exception as raised:  # noqa: BLE001 - whatever ended the run is told as its error
+            error = raised
+        else:
+            return self._result(drive, printed, value=value)
+        if printed.broken is not None:
+            raise printed.broken
+        return self._result(drive, printed, error=self._told(drive.stopped_by or error, drive))
+
+    def _prepared(self) -> Prepared:
+        try:
+            self.code = self._read(self.code)
+        except ScriptError as error:
+            raise _Refused(ToolError(code="invalid_args", message=str(error), reason="syntax")) from None
+        self.scan = scan = Scan(self.code)
+        scan.bound.update(self._known)
+        if found := check(scan, self._tools.names, MODULES, self._allowed):
+            raise _Refused(_refusal(found, self._tools.names))
+        return prepare(scan, self._tools.names)
+
+    def _read(self, text: str) -> str:
+        code = read(text)
+        if not code.lstrip().startswith("$"):  # no Python does
+            return code
+        from onetool.script.snippets import SnippetError, expand
+
+        try:
+            return read(expand(code, self._setting.snippets))
+        except SnippetError as error:
+            raise ScriptError(str(error)) from None
+
+    def _told(self, error: BaseException, drive: Drive) -> ToolError:
+        names = self._tools.names
+        if isinstance(error, WrongTypes):
+            return _refusal(error.findings, names)
+        return failure(error, Scene(self.code, drive.feed, names, self._setting.limits, drive.failures))
+
+    def _result(
+        self,
+        drive: Drive | None = None,
+        printed: Printed | None = None,
+        *,
+        value: Any = None,
+        error: ToolError | None = None,
+    ) -> RunResult:
+        elapsed = round((perf_counter() - self._started) * 1000, 3)
+        meta = {"calls": drive.calls if drive else 0, "duration_ms": elapsed}
+        text = printed.text if printed else ""
+        if error is not None:
+            return RunResult(ok=False, error=error.cleaned(self._setting.redact), meta=meta, printed=text)
+        return RunResult(ok=True, data=self._setting.redact(value), meta=meta, printed=text)
+
+
+class _Refused(Exception):  # noqa: N818 - carries an error, is never seen outside
+    def __init__(self, error: ToolError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def _refusal(found: list[Finding], names: Names) -> ToolError:
+    message, hints = words(found, names)
+    return ToolError(code="invalid_args", message=message, reason="check", hints=hints)
+
+
+def _feed(workers: Workers, drive: Drive, prepared: Prepared, printed: Printed, context: CallContext) -> Any:
+    """In a thread: from a worker to the value."""
+    inside = copy_context()
+    inside.run(current_call.set, context)
+    with workers(prepared) as worker:
+        try:
+            return inside.run(drive.run, worker, prepared, printed)
+        except BaseException as error:
+            if not drive.ended and not _ends_code(error):
+                worker.kill()
+            raise
+
+
+def _ends_code(error: BaseException) -> bool:
+    """Whether the code ended by an error of its own; else its worker has hit a limit, or still waits for an answer."""
+    return isinstance(error, MontySyntaxError) or (isinstance(error, MontyRuntimeError) and not is_limit(error))

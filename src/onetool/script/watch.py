@@ -1,0 +1,78 @@
+"""Ends the workers when we no longer can: a process that is killed would leave one behind that computes for long.
+
+Workers that wait for us end by themselves when we are gone. One in the middle of `while True`, or of one huge number,
+does not look. So a shell waits for the end of a pipe that nobody but us holds open, and then kills what is left. It
+knows each worker by its number and by when it was started: numbers are used again. Linux only; elsewhere the sandbox's
+own time limit has to do.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from weakref import finalize
+
+SHELL = "/bin/sh"
+SCRIPT = """
+workers=
+while read -r pid start; do workers="$workers $pid:$start"; done
+for worker in $workers; do
+  pid=${worker%:*}
+  { read -r stat < "/proc/$pid/stat"; } 2> /dev/null || continue
+  set -- ${stat##*) }
+  [ "${20}" = "${worker#*:}" ] && kill -9 "$pid"
+done
+"""
+STARTED = 19  # which of the words behind the name in /proc/PID/stat says when it was started
+
+
+class Watch:
+    """`watch.over(pid)` for every worker, as often as one likes. The shell starts with the first one."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._known: set[int] = set()
+        self._pipe: int | None = None
+        self._end: finalize[..., Watch] | None = None
+
+    def over(self, pid: int | None) -> None:
+        if pid is None or pid in self._known:
+            return
+        with self._lock, suppress(OSError):  # no Linux, no shell, or somebody ended ours: nothing that a run needs
+            start = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[STARTED]
+            if self._pipe is None:
+                self._pipe, shell = _started()
+                self._end = finalize(self, _end, self._pipe, shell)
+                self._end.atexit = False  # then it ends by itself, and nobody has to wait for it
+            os.write(self._pipe, f"{pid} {start}\n".encode())
+            self._known.add(pid)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._end is not None:
+                self._end()
+            self._pipe = self._end = None
+            self._known.clear()
+
+
+def _started() -> tuple[int, int]:
+    """The end of the pipe that we hold, and the shell. In a process group of its own: Ctrl-C is not meant for it."""
+    theirs, ours = os.pipe()
+    try:
+        actions = [
+            (os.POSIX_SPAWN_DUP2, theirs, 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+        ]
+        return ours, os.posix_spawn(SHELL, [SHELL, "-c", SCRIPT], {}, file_actions=actions, setpgroup=0)
+    except BaseException:
+        os.close(ours)
+        raise
+    finally:
+        os.close(theirs)
+
+
+def _end(pipe: int, shell: int) -> None:
+    os.close(pipe)
+    with suppress(ChildProcessError):
+        os.waitpid(shell, 0)
