@@ -21,6 +21,15 @@ def doze(seconds: float) -> float:
 
 def add(a: int, b: int = 1) -> int:
     return a + b
+
+INSIDE = []
+
+def enter() -> None:
+    INSIDE.append(1)
+
+def leave() -> int:
+    INSIDE.pop()
+    return len(INSIDE) + 1
 """
 
 
@@ -68,11 +77,13 @@ def test_the_code_s_own_loop_works_from_a_loop(app):
     assert [result.data for result in asyncio.run(both())] == [0.1, 0.1]
 
 
-def test_runs_wait_for_their_turn_and_all_come_to_an_end(app):
+def test_no_more_run_at_a_time_than_there_are_workers(app):
     async def many():
-        return await asyncio.gather(*[app.run(f"work.nap(0.05)\n{number}") for number in range(8)])
+        return await asyncio.gather(*[app.run(f"work.enter()\nwork.nap(0.05)\n[work.leave(), {n}]") for n in range(6)])
 
-    assert [result.data for result in asyncio.run(many())] == list(range(8))
+    results = [result.data for result in asyncio.run(many())]
+    assert [number for _, number in results] == list(range(6))
+    assert max(inside for inside, _ in results) == 2
 
 
 def test_a_stuck_run_does_not_hold_up_the_others(app):
@@ -130,18 +141,129 @@ def test_a_reload_in_between_changes_nothing_for_a_run_under_way(app):
     assert (before.data, after.data, gone.ok) == (2, 1, False)
 
 
-def test_secrets_are_in_no_result(tmp_path):
+@pytest.fixture
+def with_secret(tmp_path):
     config = tmp_path / "onetool.yaml"
     config.write_text("secrets: secrets.yaml\n")
     secrets = tmp_path / "secrets.yaml"
     secrets.write_text("KEY: hush-hush-hush\n")
     secrets.chmod(0o600)
     with App.open(config) as app:
-        result = app.run_sync("print('hush-hush' + '-hush')\ntools.echo(message='hush' + '-hush-hush')")
-        assert "hush-hush-hush" not in f"{result}"
+        yield app
 
 
-def test_a_pack_can_run_code_itself_in_a_notebook_that_has_a_loop(app):
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print('hush-hush' + '-hush')\ntools.echo(message='hush' + '-hush-hush')",
+        "raise ValueError('hush-hush' + '-hush')",
+        "x = 'hush-hush-hush'; 1 / 0",
+        "tools.echo(mesage='hush-hush-hush')",
+        "'hush-hush-hush' +",
+    ],
+)
+def test_secrets_are_nowhere_in_what_comes_of_a_run(with_secret, code):
+    heard = []
+    result = asyncio.run(with_secret.run(code, live=heard.append))
+    assert "hush-hush-hush" not in f"{result} {heard} {with_secret.reply(result).text}"
+
+
+def test_a_run_under_way_masks_what_it_masked_when_it_began(with_secret):
+    async def reloaded():
+        running = asyncio.create_task(with_secret.run("import time\ntime.sleep(0.4)\nprint('hush' + '-hush-hush')"))
+        await asyncio.sleep(0.15)
+        with_secret.config.secrets.file.write_text("KEY: another-one\n")
+        with_secret.reload()
+        return await running
+
+    assert "hush-hush-hush" not in asyncio.run(reloaded()).printed
+
+
+def test_an_allow_list_is_never_widened(app):
+    async def inner():
+        return await app.run("work.add(1)", allowed=["work.add"])
+
+    from onetool import ToolCall, ToolSpec
+
+    app.registry.register(ToolSpec(name="sneaky", description="d", handler=inner))
+    result = asyncio.run(app.call(ToolCall("1", "sneaky"), allowed=["sneaky"]))
+    assert result.data["error"]["message"] == "line 1: work.add is not allowed here"
+    with pytest.raises(TypeError, match="a list of names"):
+        app.run_sync("work.add(1)", allowed="work.add")
+
+
+def test_runs_inside_of_runs_are_bounded_too(app):
+    async def nested():
+        code = "script(code='work.enter()\\nwork.nap(0.1)\\nwork.leave()')"
+        gathered = f"import asyncio\nawait asyncio.gather(*[{code} for _ in range(6)])"
+        return await asyncio.gather(app.run(gathered), app.run(gathered))
+
+    assert max(inside for result in asyncio.run(nested()) for inside in result.data) == 2
+
+
+def test_closing_wakes_whoever_waits_for_a_run(app):
+    from concurrent.futures import CancelledError, ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(app.run_sync, "work.nap(30)")
+        time.sleep(0.3)
+        app.close()
+        with pytest.raises(CancelledError):
+            waiting.result(timeout=5)
+
+
+def test_a_reload_does_not_disturb_whoever_waits_for_a_run(app):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(app.run_sync, "work.nap(0.5)")
+        time.sleep(0.2)
+        app.reload()
+        assert waiting.result(timeout=5).data == 0.5
+
+
+def test_waiting_for_the_loop_that_one_runs_on_is_an_error_and_no_deadlock(app):
+    from onetool import ToolSpec
+
+    async def stuck():
+        return app.run_sync("1").data
+
+    app.registry.register(ToolSpec(name="stuck", description="d", handler=stuck))
+    assert "await the async form" in app.run_sync("stuck()").error.message
+
+
+def test_a_listener_that_breaks_is_told_so_itself(app):
+    def gone(_text):
+        raise BrokenPipeError("gone")
+
+    with pytest.raises(BrokenPipeError):
+        asyncio.run(app.run("print(1)\nwork.nap(3)\n2", live=gone))
+    assert app.run_sync("1 + 1").data == 2
+
+
+def test_what_a_tool_gives_and_the_sandbox_can_not_say_is_mended(app):
+    from onetool import ToolSpec
+
+    app.registry.register(ToolSpec(name="odd", description="d", handler=lambda: ["\ud800", {"a": "b"}]))
+    assert app.run_sync("odd()").data == ["?", {"a": "b"}]
+
+
+def test_errors_that_only_look_like_limits_are_the_code_s_own(app):
+    for code in (
+        "raise MemoryError('mine')",
+        "raise TimeoutError('time limit exceeded')",
+        "raise RuntimeError('suspension limit')",
+    ):
+        error = app.run_sync(code).error
+        assert error.reason is None, error
+
+
+def test_sleeping_side_by_side_does_not_add_up(app):
+    code = "import asyncio\nawait asyncio.gather(*[asyncio.sleep(0.4) for _ in range(20)])\n'slept'"
+    assert app.run_sync(code).data == "slept"
+
+
+def test_the_sync_face_works_in_a_notebook_that_has_a_loop(app):
     """A notebook's cell is async already; the sync face must not need the loop that it runs on."""
 
     async def cell():

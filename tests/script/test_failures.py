@@ -276,3 +276,26 @@ def test_a_call_that_was_never_awaited_does_not_leave_as_its_description(scripts
     code = "def mk(i):\n    return t.f(n=i)\nx = mk(1)\ny = await mk(2)\n"
     assert scripts.error(f"{code}[x, y]").reason == "never_awaited"
     assert "never awaited" in scripts.error(f"{code}t.f(n=x)").message
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("t.mail(from='a')", "write from_=…"),
+        ("12306-mcp.get-date()", "write _12306_mcp.get_date(…)"),
+        ("a.b.c()", "write a.b_c(…)"),
+    ],
+)
+def test_what_python_can_not_say_is_shown_as_code_says_it(scripts, code, hint):
+    scripts.tool("t.mail", lambda **given: given, **{"from": {"type": "string"}})
+    scripts.tool("12306-mcp.get-date", lambda: 1)
+    scripts.tool("a.b.c", lambda: 1)
+    assert any(hint in one for one in scripts.error(code).hints), scripts.error(code)
+
+
+@pytest.mark.parametrize(
+    "code", ["async def main():\n    return 1\nmain()", "import asyncio\nasyncio.gather(t.f(), t.f())"]
+)
+def test_what_was_never_awaited_is_no_result(scripts, code):
+    scripts.tool("t.f", lambda: 1)
+    assert scripts.error(code).reason == "never_awaited"

@@ -127,3 +127,10 @@ def odd(scripts_for_module):
     for name in ("12306-mcp.get-date", "class.import", "größe.maß", "solo-tool", "both", "both.inner"):
         scripts_for_module.tool(name, lambda name=name: name)
     return scripts_for_module
+
+
+def test_a_tool_named_like_a_builtin_does_not_hide_it():
+    names = names_of("list", "solo", aliases={"print": "solo"})
+    assert "list" not in names.functions
+    assert names.tool(names.spelling(names.catalogue.get("list"))).name == "list"
+    assert names.useless == {"print": "print is Python's own"}

@@ -85,10 +85,6 @@ def test_a_fence_inside_of_a_string_inside_of_a_fence_stays():
     assert read(f"Look:\n```python\n{code}```\nDone.") == code
 
 
-def test_of_two_blocks_the_first_one_is_the_code():
-    assert read("First:\n```python\nx = 1\n```\nThen:\n```python\ny = 2\n```\n") == "x = 1\n"
-
-
 def test_code_that_can_not_be_right_keeps_its_fence_off():
     assert read("```python\nx = (\n```") == "x = (\n"
 
@@ -212,3 +208,8 @@ def test_textwrap_would_spoil_what_we_keep():
     """Why it is not simply dedented."""
     code = "    x = '''\n    a'''"
     assert (textwrap.dedent(code), read(code)) == ("x = '''\na'''", "x = '''\n    a'''")
+
+
+def test_of_several_fenced_blocks_none_is_run_in_silence():
+    with pytest.raises(ScriptError, match="several fenced blocks"):
+        read("First:\n```python\nx = 1\n```\nthen:\n```python\ny = 2\n```\n")

@@ -72,3 +72,11 @@ def test_what_cannot_be_stored_is_not_lost_in_silence():
     assert told.is_error
     assert "no space left" in told.text
     assert told.text.startswith("x\nx\n")
+
+
+def test_what_was_printed_before_an_error_is_stored_too(app):
+    told = app.reply(app.run_sync("print('x\\n' * 20000)\n1 / 0"))
+    assert told.is_error
+    assert len(told.text) < 2500
+    assert told.text.endswith("Error: ZeroDivisionError: division by zero\n  line 2: 1 / 0")
+    assert "ot.result(handle=" in told.text

@@ -60,3 +60,28 @@ def test_completion(session, scripts):
     assert completions("shop.price(name='x', count=1, ", names)[0] != "count="
     assert completions("prin", names) == ["print"]
     assert completions("nope.x", names) == []
+
+
+def test_what_can_not_cross_loses_nothing(session):
+    run(session, "x = 2")
+    assert not run(session, "shop.price(name=str, count=10**5000)").ok
+    assert not run(session, "10**5000").ok
+    assert not run(session, "['x' * 1000] * 2000").ok  # a result that is too large
+    assert run(session, "x").data == 2
+
+
+def test_a_tool_s_failure_that_sounds_like_a_limit_loses_nothing(session, scripts):
+    def busy():
+        raise RuntimeError("rate limit exceeded")
+
+    scripts.tool("slow.down", busy)
+    session = scripts.app.engine.session(scripts.app.registry.snapshot())
+    run(session, "x = 2")
+    assert "rate limit exceeded" in run(session, "slow.down()").error.message
+    assert run(session, "x").data == 2
+    session.close()
+
+
+def test_calls_are_counted_for_each_line_and_not_for_the_session(session):
+    for _ in range(3):
+        assert run(session, "len([shop.find() for _ in range(900)])").data == 900

@@ -17,8 +17,8 @@ from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.spelling import spelled
 from onetool.script.arguments import UNKNOWN, Arguments, literal, problems_with
-from onetool.script.names import CALL, Names
-from onetool.script.scan import BUILTINS, Scan
+from onetool.script.names import BUILTINS, CALL, Names
+from onetool.script.scan import Scan
 
 MOST_TOLD = 5
 SIMPLE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterable
 
 from onetool.core.spelling import spelled
-from onetool.script.names import Names
-from onetool.script.scan import BUILTINS
+from onetool.script.names import BUILTINS, Names
 
 DOTTED = re.compile(r"([\w.]*)$")
 CALL = re.compile(r"([\w.]+)\(([^()]*)$")

@@ -19,7 +19,7 @@ from onetool.script.drive import Drive, WrongTypes
 from onetool.script.failures import Scene, failure, is_limit
 from onetool.script.imports import MODULES
 from onetool.script.limits import Limits, cancelled, too_slow
-from onetool.script.names import Names
+from onetool.script.names import said_otherwise
 from onetool.script.outcome import RunResult
 from onetool.script.prepare import Prepared, prepare
 from onetool.script.printed import Live, Printed
@@ -104,7 +104,7 @@ class Course:
         self.scan = scan = Scan(self.code)
         scan.bound.update(self._known)
         if found := check(scan, self._tools.names, MODULES, self._allowed):
-            raise _Refused(_refusal(found, self._tools.names))
+            raise _Refused(self._refusal(found))
         return prepare(scan, self._tools.names)
 
     def _read(self, text: str) -> str:
@@ -118,10 +118,16 @@ class Course:
         except SnippetError as error:
             raise ScriptError(str(error)) from None
 
+    def _refusal(self, found: list[Finding]) -> ToolError:
+        message, hints = words(found, self._tools.names)
+        if not hints:  # what is not there may have been written as Python can't say it
+            hints = said_otherwise(self.code.split("\n")[found[0].line - 1], self._tools.names)
+        return ToolError(code="invalid_args", message=message, reason="check", hints=hints)
+
     def _told(self, error: BaseException, drive: Drive) -> ToolError:
         names = self._tools.names
         if isinstance(error, WrongTypes):
-            return _refusal(error.findings, names)
+            return self._refusal(error.findings)
         return failure(error, Scene(self.code, drive.feed, names, self._setting.limits, drive.failures))
 
     def _result(
@@ -144,11 +150,6 @@ class _Refused(Exception):  # noqa: N818 - carries an error, is never seen outsi
     def __init__(self, error: ToolError) -> None:
         super().__init__(error.message)
         self.error = error
-
-
-def _refusal(found: list[Finding], names: Names) -> ToolError:
-    message, hints = words(found, names)
-    return ToolError(code="invalid_args", message=message, reason="check", hints=hints)
 
 
 def _feed(workers: Workers, drive: Drive, prepared: Prepared, printed: Printed, context: CallContext) -> Any:

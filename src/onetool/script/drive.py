@@ -90,7 +90,7 @@ class Drive:
             self._go_on()
             return self._plain(_output(question), "the result", self._limits.output_bytes)
         except NeverAwaited:
-            raise NeverAwaited("the result holds a tool call that was never awaited") from None
+            raise NeverAwaited("the result holds something that was never awaited") from None
         except (LimitHit, MontyError) as error:
             question = None  # errors are kept for a while, and with them all that their frames hold
             error.__context__ = None
@@ -149,7 +149,7 @@ class Drive:
         try:
             return question.resume(answer)
         except MontyRuntimeError as error:
-            if error.traceback() or not isinstance(error.exception(), UnicodeError):
+            if error.traceback() or not error.display("type-msg").startswith("UnicodeEncodeError"):
                 raise
         return question.resume(sayable(answer))
 

@@ -87,7 +87,7 @@ class Engine:
         tools = self._tools_of(catalogue)
         return Session(
             begin=lambda text, known: Course(self._setting, tools, text, allowed, known),
-            worker=lambda code: self._worker(code, tools.names),
+            worker=self._sandbox.worker,
             context=lambda: self._context(allowed, source, None),
         )
 

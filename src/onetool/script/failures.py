@@ -13,7 +13,7 @@ from onetool.core.nearest import did_you_mean
 from onetool.script import ways_around
 from onetool.script.imports import MODULES
 from onetool.script.limits import LimitHit, Limits, too_much_memory, too_slow
-from onetool.script.names import Names
+from onetool.script.names import Names, said_otherwise
 from onetool.script.values import NeverAwaited, TooManyDigits
 
 # The sandbox's own words for its limits.
@@ -58,7 +58,7 @@ def _told(error: BaseException, scene: Scene) -> ToolError:
     if isinstance(error, MontyRuntimeError):
         return _raised(error, scene)
     if isinstance(error, NeverAwaited):
-        hint = "put await before the call; a call that is awaited in one place is a future in all of them"
+        hint = "put await before it; a call that is awaited in one place is a future in all of them"
         return ToolError(code="execution_error", message=str(error), reason="never_awaited", hints=(hint,))
     if isinstance(error, TooManyDigits):
         hint = "format it, or keep to its first digits: n // 10**k"
@@ -70,7 +70,9 @@ def _told(error: BaseException, scene: Scene) -> ToolError:
 
 def _syntax(error: MontySyntaxError, scene: Scene) -> ToolError:
     message = f"SyntaxError: {_short(error.display('msg'))}"
-    return ToolError(code="invalid_args", message=message, reason="syntax", hints=_place(error, scene))
+    place = _place(error, scene)
+    hints = (*place, *said_otherwise(" ".join(place), scene.names))
+    return ToolError(code="invalid_args", message=message, reason="syntax", hints=hints)
 
 
 def _raised(error: MontyRuntimeError, scene: Scene) -> ToolError:
@@ -84,8 +86,10 @@ def _raised(error: MontyRuntimeError, scene: Scene) -> ToolError:
     if is_limit(error):
         hit = (too_slow if kind == "TimeoutError" else too_much_memory)(scene.limits)
         return ToolError(code="execution_error", message=str(hit), reason=hit.reason, hints=(*place, hit.hint))
-    if kind == "SystemExit" or "exceptions can only be called" in text:
-        kind, text = "SystemExit", "code can't end the process; let it end, or raise another exception"
+    if kind == "SystemExit":
+        text = "code can't end the process; let it end, or raise another exception"
+    if "exceptions can only be called with" in text:
+        kind, text = "TypeError", "an exception takes one text here: raise ValueError(str(…))"
     syntax = kind == "NotImplementedError" and "syntax parser" in text
     message = f"{kind}: {_short(_in_our_words(text))}" if text else kind
     hint = _way_around(kind, text, scene.names)
@@ -111,13 +115,17 @@ def _in_our_words(text: str) -> str:
 
 def _way_around(kind: str, text: str, names: Names) -> str | None:
     if kind in ("ModuleNotFoundError", "ImportError") and (found := re.search(r"No module named '([\w.]+)'", text)):
-        near = did_you_mean(found[1], MODULES) if found[1] not in sys.stdlib_module_names else None
+        known = (*MODULES, *names.words())
+        near = did_you_mean(found[1], known) if found[1] not in sys.stdlib_module_names else None
         return ways_around.MODULES.get(found[1]) or near or f"there are: {', '.join(sorted(MODULES))}"
     if kind == "NameError" and (found := re.search(r"name '(\w+)' is not defined", text)):
         return ways_around.BUILTINS.get(found[1]) or did_you_mean(found[1], names.words())
     if kind == "AttributeError" and (found := re.search(r"'(\w+)' object has no attribute '(\w+)'", text)):
         pack = names.pack(found[1])
-        return did_you_mean(found[2], pack.tools) if pack else None
+        if pack is None:
+            return None
+        longer = next((f"write {pack.word}.{tool}(…)" for tool in pack.tools if tool.startswith(f"{found[2]}_")), None)
+        return did_you_mean(found[2], pack.tools) or longer
     return next((way for words, way in ways_around.BY_WORDS.get(kind, {}).items() if words in text), None)
 
 

@@ -1,11 +1,16 @@
 """The catalogue as code sees it: packs with their tools, plain functions, and aliases. Made once per catalogue."""
 
+import builtins
+import re
 from collections.abc import Iterable, Mapping
+from itertools import islice
+from keyword import kwlist
 
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.core.spelling import spelled, spellings
 
+BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__"}
 CALL = ToolSpec(
     name="ot.call",
     description="Call any tool by its name, also one whose name Python can't say.",
@@ -44,12 +49,15 @@ class Names:
         self._tools_of.setdefault("ot", {})["call"] = CALL
         self._pack_of = spellings(self._tools_of)
         self._packs: dict[str, Pack] = {}
-        self.functions: dict[str, ToolSpec] = {word: bare[own] for word, own in spellings(bare, self._pack_of).items()}
+        taken = {*self._pack_of, *BUILTINS}
+        self.functions: dict[str, ToolSpec] = {word: bare[own] for word, own in spellings(bare, taken).items()}
         self.useless: dict[str, str] = {}  # aliases that can't be used, and why
         for alias, target in (aliases or {}).items():
             spec = self.tool(target) or catalogue.get(target)
             if spec is None:
                 self.useless[alias] = f"there is no tool {target}"
+            elif alias in BUILTINS:
+                self.useless[alias] = f"{alias} is Python's own"
             elif alias in self:
                 self.useless[alias] = f"{alias} is a {'pack' if alias in self._pack_of else 'tool'} already"
             elif spelled(alias) != alias:
@@ -88,3 +96,11 @@ class Names:
         named = self.pack(word)
         tools = named.tools if named else {}
         return f"{word}.{next((spelling for spelling, tool in tools.items() if tool is spec), own)}"
+
+
+def said_otherwise(line: str, names: Names) -> tuple[str, ...]:
+    """How code says what stands in a line and what Python can't say: a keyword as an argument, a name with a dash."""
+    if found := re.search(rf"[(,]\s*({'|'.join(kwlist)})\s*=[^=]", line):
+        return (f"write {found[1]}_=…",)
+    odd = (spec for spec in names.catalogue if spec.name in line and names.spelling(spec) != spec.name)
+    return tuple(f"write {names.spelling(spec)}(…)" for spec in islice(odd, 1))

@@ -4,12 +4,12 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
+from onetool.script.idioms import idioms
 from onetool.script.imports import Imports
 from onetool.script.modules import prelude
 from onetool.script.names import Names
 from onetool.script.places import Span, edited
 from onetool.script.scan import Scan
-from onetool.script.unbound import unbound_methods
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ def prepare(scan: Scan, names: Names) -> Prepared:
     if scan.tree is None:
         return Prepared(code=scan.code)
     imports = Imports(scan, names)
-    edits = [*imports.edits, *unbound_methods(scan)]
+    edits = [*imports.edits, *idioms(scan)]
     final = Scan(edited(scan.code, edits)) if edits else scan
     first = prelude(imports.library) if imports.library else ""
     return Prepared(

@@ -84,8 +84,15 @@ def _inside(text: str, opening: re.Match[str]) -> str:
     for end in ends[: -tries - 1 : -1]:
         body = text[opening.end() : end]
         if parse(_dedented(body)) is not None:
-            return body
-    return text[opening.end() : ends[0]]
+            return _only(body, text[end:])
+    return _only(text[opening.end() : ends[0]], text[ends[0] :])
+
+
+def _only(body: str, rest: str) -> str:
+    """One block is what is meant. Of two nobody knows: to run the first in silence would be a guess."""
+    if FENCE.search(rest.partition("\n")[2]):
+        raise ScriptError("there are several fenced blocks; send the code as one")
+    return body
 
 
 def _dedented(code: str) -> str:

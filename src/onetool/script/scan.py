@@ -4,7 +4,6 @@ The tree is walked once, here; who wants to know something of the code looks at 
 """
 
 import ast
-import builtins
 from collections import Counter
 from functools import cached_property
 
@@ -12,7 +11,6 @@ from onetool.script.awaits import awaited_calls
 from onetool.script.places import Places, Span
 from onetool.script.reading import parse
 
-BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__"}
 # With these, code can make names that its tree does not show.
 MAKING_NAMES = frozenset({"exec", "eval", "globals", "setattr", "__import__"})
 _NAME_OF = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 from onetool.core.context import CallContext
-from onetool.script.course import Course, Workers
+from onetool.script.course import Course
 from onetool.script.outcome import RunResult
 from onetool.script.prepare import Prepared
 from onetool.script.printed import Live
@@ -20,7 +20,7 @@ class Session:
     def __init__(
         self,
         begin: Callable[[str, Collection[str]], Course],
-        worker: Workers,
+        worker: Callable[[], AbstractContextManager[Worker]],
         context: Callable[[], CallContext],
     ) -> None:
         self._begin = begin
@@ -50,13 +50,17 @@ class Session:
     def is_fresh(self) -> bool:
         return self._worker is None
 
+    def open(self) -> Worker:
+        """The worker; a fresh one, if there is none. The next run would get it, too."""
+        if self._worker is None:
+            self._worker = self._stack.enter_context(self._fresh_worker())
+        return self._worker
+
     def close(self) -> None:
         """Back to the beginning: the names are forgotten."""
         self._stack.close()
         self._worker = None
         self.known.clear()
 
-    def _lent(self, prepared: Prepared) -> AbstractContextManager[Worker]:
-        if self._worker is None:
-            self._worker = self._stack.enter_context(self._fresh_worker(prepared))
-        return nullcontext(self._worker)
+    def _lent(self, _prepared: Prepared) -> AbstractContextManager[Worker]:
+        return nullcontext(self.open())

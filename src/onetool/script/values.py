@@ -8,10 +8,11 @@ import datetime
 import re
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 DEEPEST = 60  # levels; what reads the value at the other end stops there, too
 LONGEST_NUMBER = 14_000  # bits: about the 4,300 digits that Python itself is willing to print
-FUTURE = re.compile(r"<coroutine external_future\(\d+\)>")  # how the sandbox describes the future of a call
+FUTURE = re.compile(r"<coroutine [^<>]+>|<gather\(\d+\)>")  # how the sandbox describes what was not awaited
 PER_PART = 2  # bytes that every part costs at least: a digit and a comma
 MOST_PARTS = 1_000_000  # whatever the budget: a list of nothing takes memory and time, too
 
@@ -26,7 +27,7 @@ class TooManyDigits(ValueError):  # noqa: N818 - it says what it is
 
 
 class NeverAwaited(ValueError):  # noqa: N818 - it says what it is
-    """A tool call that was begun and left alone: what crosses would be a description of it."""
+    """Something that was begun and left alone: what crosses would be a description of it."""
 
 
 class Crossing:
@@ -43,8 +44,8 @@ class Crossing:
         self._left -= self._part
         kind = type(value)
         if kind is str:
-            if value.startswith("<coroutine ") and FUTURE.fullmatch(value):
-                raise NeverAwaited("a tool call that was never awaited: put await before it")
+            if value.startswith(("<coroutine ", "<gather(")) and FUTURE.fullmatch(value):
+                raise NeverAwaited("something that was never awaited: put await before it")
             self._left -= len(value) if value.isascii() else len(value.encode(errors="replace"))
         elif kind is dict:
             self._go_down(depth)
@@ -109,5 +110,5 @@ def _form(value: Any) -> Any:
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(attributes := getattr(value, "attributes", None), dict):  # an object of a class that the code made
-        return attributes
+        return attributes if getattr(value, "name", "") != "UUID" else str(UUID(hex=attributes.get("hex")))
     return str(value)

@@ -21,7 +21,10 @@ BY_WORDS = {
     },
     "TypeError": {
         "can't be awaited": "put await directly before the tool call; elsewhere it gives its value at once",
-        "awaitable is required": "put the tool calls themselves into gather; elsewhere they give values",
+        "awaitable is required": "put the tool calls themselves into gather, a list with a star: gather(*calls)",
+        "unexpected keyword argument 'default'": "convert such values first, with str(…) or isoformat()",
+        "callable replacement": "loop over re.finditer and join the parts",
+        "is not an iterator": "use iter(…); generator expressions are lists here",
         "'coroutine'": "put await before it; a call that is awaited in one place is a future in all of them",
     },
     "AttributeError": {
@@ -29,6 +32,7 @@ BY_WORDS = {
         "module 'sys' has no attribute 'exit'": "let the code end, or raise an exception",
         "module 'os' has no attribute 'system'": NO_PROGRAMS,
     },
+    "ImportError": {"(unknown location)": "the sandbox has the module, but not all of it: write it out"},
     "RuntimeError": {
         "is not supported in this environment": "code here sees nothing of the machine; a pack reads its secrets with "
         "get_secret",

@@ -55,6 +55,11 @@ def test_prints_go_to_standard_error_and_nothing_is_nothing(folder):
     assert (done.stdout, done.stderr) == ("", "hello\nworld")
 
 
+def test_what_was_printed_is_not_part_of_the_result(folder):
+    done = cli("run", "print('hello')\n42", cwd=folder)
+    assert (done.stdout, done.stderr) == ("42\n", "hello\n")
+
+
 def test_an_error_is_told_on_standard_error(folder):
     done = cli("run", "shop.price(nmae='tea')", cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
@@ -84,6 +89,10 @@ def test_an_allow_list(folder):
     done = cli("run", "--tool-allow", "time.now", "shop.price('tea')", cwd=folder)
     assert done.returncode == 1
     assert "shop.price is not allowed here" in done.stderr
+
+
+def test_an_interactive_session_takes_no_code(folder):
+    assert cli("run", "-i", "1", cwd=folder).returncode == 2
 
 
 def test_without_code_on_a_terminal_it_says_what_to_do(folder):
@@ -159,6 +168,12 @@ def test_ctrl_c_stops_what_runs_and_the_session_goes_on(folder):
     shown, status = terminal(["run", "-i"], folder, ["while True: pass\n", "\n", 1.5, "\x03", "1 + 1\n", "\x04"])
     assert "Stopped." in shown
     assert "\r\n2\r\n" in shown
+    assert status == 0
+
+
+def test_ctrl_c_at_the_prompt_takes_back_the_line_and_nothing_else(folder):
+    shown, status = terminal(["run", "-i"], folder, ["x = 40\n", "abc", 0.5, "\x03", "x + 2\n", "\x04"])
+    assert "\r\n42\r\n" in shown
     assert status == 0
 
 

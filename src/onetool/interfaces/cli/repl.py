@@ -2,9 +2,11 @@
 
 import ast
 import asyncio
+import signal
 import sys
 from codeop import CommandCompiler
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +42,8 @@ def repl(app: "App", allowed: list[str] | None) -> None:
 
 def _run(app: "App", runner: asyncio.Runner, session: "Session", text: str) -> None:
     had_names = bool(session.known)
+    with _deaf_to_interrupts():
+        session.open()
     try:
         result = runner.run(session.run(text, print_live))
     except KeyboardInterrupt:
@@ -51,6 +55,16 @@ def _run(app: "App", runner: asyncio.Runner, session: "Session", text: str) -> N
             click.echo("  What was defined is gone: the session starts anew.", err=True)
     else:
         print_value(app, result, full=True)
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Ctrl-C reaches all processes of a terminal. A worker that starts in here does not hear it: names stay."""
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, heard)
 
 
 def _read() -> str | None:

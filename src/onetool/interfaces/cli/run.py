@@ -45,6 +45,8 @@ def run(
     await asyncio.gather(*[tools.echo(message=word) for word in ("one", "two")])'
     """
     if interactive:
+        if code is not None or file is not None:
+            raise click.UsageError("An interactive session takes no code: type it there.")
         from onetool.interfaces.cli.repl import repl
 
         repl(open_app(ctx, allowed), allowed)
