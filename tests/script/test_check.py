@@ -446,3 +446,20 @@ def test_of_literals_the_check_says_what_the_executor_says(call):
 )
 def test_a_name_that_is_nothing_is_let_go_where_nobody_may_come_by(scripts, code):
     assert scripts.value(code) == "ran"
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import pandas", "line 2: there is no module pandas"),
+        ("from statistic import mean", "did you mean statistics?"),
+        ("import asyncio\nasyncio.create_task(t.add())", "there is no asyncio.create_task; await asyncio.gather"),
+        ("import asyncio as a\nawait a.gather(t.add(), return_exceptions=True)", "wrap each call"),
+    ],
+)
+def test_what_is_bound_to_fail_fails_before_tools_have_run(scripts, code, told):
+    calls = []
+    scripts.tool("t.add", lambda: calls.append(1))
+    error = scripts.error(f"t.add()\n{code}")
+    assert told in error.message
+    assert calls == []

@@ -130,7 +130,7 @@ def test_text_in_strings_is_not_touched(scripts):
     ],
 )
 def test_names_that_are_not_there(scripts, code, message):
-    error = scripts.error(f"x = 1\n{code}\n")
+    error = scripts.error(f"if 1:\n    {code}\n")
     assert message in error.message
     assert error.hints[0] == f"line 2: {code}"
     assert scripts.value(f"try:\n    {code}\nexcept ImportError:\n    r = 'caught'\nr") == "caught"

@@ -16,11 +16,13 @@ from onetool.core.nearest import or_rather
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.spelling import spelled
+from onetool.script import ways_around
 from onetool.script.arguments import UNKNOWN, Arguments, literal, problems_with
 from onetool.script.names import BUILTINS, CALL, Names
 from onetool.script.scan import Scan
 
 MOST_TOLD = 5
+ASYNCIO = ("gather", "run", "sleep")  # what there is
 SIMPLE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)
 PERHAPS = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 MOST_FOUND = 100  # each may ask for the nearest name, which takes its time
@@ -109,6 +111,7 @@ class _Check:
         return set(map(id, nodes))
 
     def findings(self) -> Iterator[Finding]:
+        yield from self._imports()
         for node in sorted(self._scan.calls, key=lambda call: (call.lineno, call.col_offset)):
             match node.func:
                 case ast.Name(id=name):
@@ -117,6 +120,27 @@ class _Check:
                     yield from self._method(node, word, attr)
                 case _:
                     pass
+
+    def _imports(self) -> Iterator[Finding]:
+        """Modules that nobody has, where they are imported for sure: with them fails what comes before, too."""
+        for node in self._scan.tree.body if self._scan.tree else []:
+            if isinstance(node, ast.Import):
+                wanted = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                wanted = [node.module or ""]
+            else:
+                continue
+            for module in wanted:
+                if module not in self._modules and module != "__future__" and self._names.pack(module) is None:
+                    way = ways_around.module(module, (*self._modules, *self._names.words()))
+                    yield Finding(node.lineno, f"there is no module {module}; {way}")
+
+    def _asyncio(self, node: ast.Call, attr: str) -> Iterator[Finding]:
+        """What the sandbox's asyncio lacks: its calls would run the tools in them, and only then fail."""
+        if attr not in ASYNCIO:
+            yield Finding(node.lineno, f"there is no asyncio.{attr}; {ways_around.SIDE_BY_SIDE}")
+        elif attr == "gather" and any(keyword.arg == "return_exceptions" for keyword in node.keywords):
+            yield Finding(node.lineno, f"gather takes no return_exceptions; {ways_around.EACH_IN_TRY}")
 
     def _simple_aliases(self) -> Iterator[tuple[str, ToolSpec]]:
         """`f = pack.tool`, where nothing else is ever called f."""
@@ -147,6 +171,9 @@ class _Check:
         return not known and name not in self._names
 
     def _method(self, node: ast.Call, word: str, attr: str) -> Iterator[Finding]:
+        if self._scan.imported.get(word) == "asyncio" and word not in self._scan.bound:
+            yield from self._asyncio(node, attr)
+            return
         if not self._is_ours(word):
             return
         pack = self._names.pack(word)

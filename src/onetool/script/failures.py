@@ -1,7 +1,6 @@
 """What went wrong in a run, for a model: one line of what, the line of code, and how to repair it."""
 
 import re
-import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -115,9 +114,7 @@ def _in_our_words(text: str) -> str:
 
 def _way_around(kind: str, text: str, names: Names) -> str | None:
     if kind in ("ModuleNotFoundError", "ImportError") and (found := re.search(r"No module named '([\w.]+)'", text)):
-        known = (*MODULES, *names.words())
-        near = did_you_mean(found[1], known) if found[1] not in sys.stdlib_module_names else None
-        return ways_around.MODULES.get(found[1]) or near or f"there are: {', '.join(sorted(MODULES))}"
+        return ways_around.module(found[1], (*MODULES, *names.words()))
     if kind == "NameError" and (found := re.search(r"name '(\w+)' is not defined", text)):
         return ways_around.BUILTINS.get(found[1]) or did_you_mean(found[1], names.words())
     if kind == "AttributeError" and (found := re.search(r"'(\w+)' object has no attribute '(\w+)'", text)):

@@ -1,9 +1,19 @@
 """What the sandbox's Python lacks, and the way around: for whoever reads the error."""
 
+import sys
+from collections.abc import Collection
+
+from onetool.core.nearest import did_you_mean
+
 NO_FILES = "code here has no files; use the fs tools: fs.read_file(path=…), fs.list_dir(path=…)"
 NO_PROGRAMS = "code here can't start programs; call a tool that does"
 NO_NETWORK = "code here has no network; call a tool that has"
 SIDE_BY_SIDE = "await asyncio.gather(…) runs tool calls side by side; asyncio here has gather, run and sleep"
+MOST_WANTED = (
+    "there are collections, csv, datetime, functools, itertools, json, math, random, re, statistics, string, textwrap, "
+    "urllib.parse and some more"
+)
+EACH_IN_TRY = "wrap each call in an async function with try/except, and gather those"
 # What the sandbox's Python lacks, by the exception and the words it uses for that, and the way around.
 BY_WORDS = {
     "NotImplementedError": {
@@ -17,7 +27,7 @@ BY_WORDS = {
         "import *": "import the names that you need",
         "cannot suspend in this synchronous context": "tools can't be called by map, filter, sorted or reduce: "
         "call them in a list comprehension first",
-        "gather() does not yet support": "wrap each call in an async function with try/except, and gather those",
+        "gather() does not yet support": EACH_IN_TRY,
     },
     "TypeError": {
         "can't be awaited": "put await directly before the tool call; elsewhere it gives its value at once",
@@ -48,6 +58,7 @@ MODULES = {
     "subprocess": NO_PROGRAMS,
     "socket": NO_NETWORK,
     "http": NO_NETWORK,
+    "urllib": NO_NETWORK,
     "requests": NO_NETWORK,
     "httpx": NO_NETWORK,
     "aiohttp": NO_NETWORK,
@@ -70,3 +81,10 @@ BUILTINS = {
     "__import__": "use an import statement",
     "breakpoint": "print what you want to see",
 }
+
+
+def module(name: str, known: Collection[str]) -> str:
+    """What to do without a module that is not there."""
+    root = name.partition(".")[0]
+    near = did_you_mean(name, known) if root not in sys.stdlib_module_names else None
+    return MODULES.get(root) or near or MOST_WANTED
