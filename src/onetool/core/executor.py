@@ -33,6 +33,13 @@ LONGEST_TIMEOUT = 10.0**9  # seconds; what loops and threads can count
 log = logging.getLogger("onetool.executor")
 
 
+Cancel = Callable[[], None]
+
+
+def _nothing() -> None:
+    """What is over can't be cancelled."""
+
+
 class Tools(Protocol):
     """What the executor needs of a registry, or of a snapshot of one."""
 
@@ -92,6 +99,22 @@ class Executor:
                 course.send((None, ToolFailure("cancelled by the caller", reason="cancelled")))
             raise
         raise AssertionError("a course has one stop")
+
+    def begin(self, call: ToolCall, done: Callable[[ToolResult], None], tools: Tools | None = None) -> Cancel:
+        """The same for a caller on the loop that would rather be told than wait; what comes back cancels the call."""
+        course = self._course(call, tools, None, None, asyncio.get_running_loop())
+
+        def ended(outcome: Outcome) -> None:
+            try:
+                course.send(outcome)
+            except StopIteration as end:
+                done(end.value)
+
+        try:
+            return self._runner.start(next(course), ended).cancel
+        except StopIteration as end:
+            done(end.value)
+            return _nothing
 
     def execute_blocking(
         self, call: ToolCall, allowed: Collection[str] | None = None, tools: Tools | None = None

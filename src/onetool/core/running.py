@@ -16,6 +16,8 @@ from onetool.core.failure import words_for
 from onetool.core.plain import plain
 from onetool.core.threads import Outcome, Threads
 
+Ended = Callable[[Outcome], None]
+
 GRACE = 0.5  # seconds beyond its deadline that a loop gets to tell that it is over
 
 
@@ -28,18 +30,22 @@ class Runner:
 
     async def run(self, context: CallContext) -> Outcome:
         """Run the handler and wait for it until the deadline."""
+        ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        flight = self.start(context, ended.set_result)
+        try:
+            return await ended
+        finally:
+            flight.drop()
+
+    def start(self, context: CallContext, ended: Ended) -> "Flight":
+        """Run the handler, and tell its outcome: when it has one, or when its time is up. On the loop."""
         loop = asyncio.get_running_loop()
         if loop.get_task_factory() is None:
             loop.set_task_factory(_contained_task)
-        ended: asyncio.Future[Outcome | None] = loop.create_future()
-        task = loop.create_task(self._invoke(context, ended))
-        alarm = loop.call_later(context.deadline - monotonic(), _settle, ended, None)
-        try:
-            return await ended or _too_late(context)
-        finally:
-            alarm.cancel()
-            if not task.done():
-                self._abandon(task)
+        flight = Flight(context, ended, self._abandon)
+        flight.task = loop.create_task(self._invoke(context, flight.settle))
+        flight.alarm = loop.call_later(context.deadline - monotonic(), flight.too_late)
+        return flight
 
     def run_blocking(self, context: CallContext) -> Outcome:
         """The same for a caller in a thread of its own, which has nothing better to do than to wait."""
@@ -56,7 +62,7 @@ class Runner:
             return None, error
         return _on_the_loop(_awaited(value, context), context) if isawaitable(value) else (value, None)
 
-    async def _invoke(self, context: CallContext, ended: "asyncio.Future[Outcome | None]") -> None:
+    async def _invoke(self, context: CallContext, ended: Ended) -> None:
         """Run the handler with the call as its context. Everything that it raises is caught: the process lives."""
         current_call.set(context)
         try:
@@ -69,7 +75,7 @@ class Runner:
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a handler included
             outcome = None, error
         # Told from here and not by the task's own end: that would take one more turn of the loop.
-        _settle(ended, outcome)
+        ended(outcome)
 
     def _abandon(self, task: "asyncio.Task[Any]") -> None:
         """Cancel it, and let nobody wait for it any more: not even asyncio.run, which ends only when all tasks have."""
@@ -80,9 +86,43 @@ class Runner:
         task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue] - told as a time-out already
 
 
-def _settle(ended: "asyncio.Future[Outcome | None]", outcome: Outcome | None) -> None:
-    if not ended.done():
-        ended.set_result(outcome)
+class Flight:
+    """A handler that runs. Its outcome is told once, by the first of: the handler, its deadline, whoever cancels."""
+
+    __slots__ = ("_abandon", "_context", "_ended", "alarm", "task")
+
+    def __init__(self, context: CallContext, ended: Ended, abandon: Callable[["asyncio.Task[Any]"], None]) -> None:
+        self._context = context
+        self._ended: Ended | None = ended
+        self._abandon = abandon
+        self.task: asyncio.Task[Any] | None = None
+        self.alarm: asyncio.TimerHandle | None = None
+
+    def settle(self, outcome: Outcome) -> None:
+        ended = self._ended
+        self.drop(by_itself=True)
+        if ended is not None:
+            ended(outcome)
+
+    def too_late(self) -> None:
+        ended = self._ended
+        self.drop()
+        if ended is not None:
+            ended(_too_late(self._context))
+
+    def cancel(self) -> None:
+        ended = self._ended
+        self.drop()
+        if ended is not None:
+            ended((None, ToolFailure("cancelled by the caller", reason="cancelled")))
+
+    def drop(self, by_itself: bool = False) -> None:
+        """Nobody is to be told any more; a handler that has not ended by itself is left behind."""
+        self._ended = None
+        if self.alarm is not None:
+            self.alarm.cancel()
+        if not by_itself and self.task is not None and not self.task.done():
+            self._abandon(self.task)
 
 
 def _handler(context: CallContext) -> Any:

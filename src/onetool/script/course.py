@@ -64,12 +64,25 @@ class Course:
 
     async def prepared(self) -> Prepared | RunResult:
         """What to feed, or the refusal: `known` are names that code before this one has defined."""
+        text = self.code
+        if (again := self._tools.prepared.get(text)) is not None and self._is_plain:
+            self.code, prepared = again
+            return prepared
         try:
-            if len(self.code) <= LONG:
-                return self._prepared()
-            return await self._setting.threads.run(self._prepared, {})  # the loop has others to serve
+            if len(text) <= LONG:
+                prepared = self._prepared()
+            else:
+                prepared = await self._setting.threads.run(self._prepared, {})  # the loop has others to serve
         except _Refused as refused:
             return self._result(error=refused.error)
+        if self._is_plain:
+            self._tools.prepared.put(text, (self.code, prepared))
+        return prepared
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether what is prepared depends on the text and the catalogue alone."""
+        return self._allowed is None and not self._known and len(self.code) <= LONG
 
     async def driven(
         self, prepared: Prepared, workers: Workers, context: CallContext, live: Live | None = None

@@ -5,8 +5,7 @@ want of a machine is refused. Calls whose value is awaited are answered with a f
 event loop; all others are answered with their value.
 """
 
-import asyncio
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Collection, Mapping
 from threading import TIMEOUT_MAX, Event, Lock
 from time import monotonic
 from typing import Any
@@ -35,7 +34,7 @@ from onetool.script.printed import Printed
 from onetool.script.sandbox import Worker
 from onetool.script.tools import Tools
 from onetool.script.typecheck import findings
-from onetool.script.underway import Answer, UnderWay
+from onetool.script.underway import Answer, UnderWay, Work
 from onetool.script.values import Crossing, NeverAwaited, OverBudget, TooManyDigits, sayable
 
 Question = FunctionSnapshot | NameLookupSnapshot | FutureSnapshot | MontyComplete
@@ -166,7 +165,7 @@ class Drive:
 
     def _machine(self, question: FunctionSnapshot) -> Question:
         if question.function_name == "system.async_sleep":
-            return question.resume(self._later(question, _slept(float(question.args[0]))))
+            return question.resume(self._later(question, self._slept(float(question.args[0]))))
         if question.function_name != "system.sleep":
             return question.resume_not_handled()
         # Whoever sleeps beyond the deadline is stopped at it.
@@ -220,10 +219,15 @@ class Drive:
         self._under_way.begin(question.call_id, self._executed(call))
         return self._finished([question.call_id])[question.call_id]
 
-    async def _executed(self, call: ToolCall) -> Answer:
-        return self._answer(await self._executor.execute(call, tools=self._tools.names.catalogue))
+    def _executed(self, call: ToolCall) -> Work:
+        catalogue = self._tools.names.catalogue
+        return lambda answered: self._executor.begin(call, lambda result: answered(self._answer(result)), catalogue)
 
-    def _later(self, question: FunctionSnapshot, work: Coroutine[Any, Any, Answer]) -> Answer:
+    def _slept(self, seconds: float) -> Work:
+        loop = self._context.loop
+        return lambda answered: loop.call_later(max(0.0, seconds), answered, {"return_value": None}).cancel
+
+    def _later(self, question: FunctionSnapshot, work: Work) -> Answer:
         self._under_way.begin(question.call_id, work)
         return {"future": ...}
 
@@ -250,11 +254,6 @@ def _output(end: MontyComplete) -> Any:
         raise LimitHit("output", f"the result can't leave the sandbox: {error}", hint) from None
     except ValueError:  # Python does not read numbers of any length
         raise TooManyDigits from None
-
-
-async def _slept(seconds: float) -> Answer:
-    await asyncio.sleep(seconds)
-    return {"return_value": None}
 
 
 def _raised(kind: str, message: str) -> Answer:

@@ -13,12 +13,29 @@ from onetool.core.spec import ToolSpec
 from onetool.script.names import Names, Pack
 
 
+class Recent:
+    """A few things by their text. The same few scripts are run again and again: snippets, polls, retries."""
+
+    def __init__(self, most: int = 64) -> None:
+        self._most = most
+        self._held: dict[str, Any] = {}
+
+    def get(self, text: str) -> Any:
+        return self._held.get(text)
+
+    def put(self, text: str, value: Any) -> None:
+        if len(self._held) >= self._most:
+            self._held.pop(next(iter(self._held)), None)  # the oldest; another thread may have been faster
+        self._held[text] = value
+
+
 class Tools:
     """Made once per catalogue, and shared by its runs."""
 
     def __init__(self, names: Names) -> None:
         self.names = names
         self._lock = Lock()
+        self.prepared: Recent = Recent()  # code that was read and checked against this catalogue
         self._objects: dict[str, ClassInstance] = {}
         self._packs: dict[Any, str] = {}
 

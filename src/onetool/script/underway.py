@@ -5,13 +5,15 @@ its thread through the same queue.
 """
 
 import asyncio
-from collections.abc import Collection, Coroutine
+from collections.abc import Callable, Collection
 from queue import SimpleQueue
 from typing import Any
 
-from onetool.core.failure import words_for
-
 Answer = Any  # a dict as the sandbox takes it: a value, an exception by its name, or a future
+Cancel = Callable[[], Any]
+Work = Callable[[Callable[[Answer], None]], Cancel]
+"""Begins something on the loop, and calls with the answer when there is one; gives back how to cancel it."""
+
 STOPPED = -1  # no call has this number
 
 
@@ -20,12 +22,12 @@ class UnderWay:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._tasks: dict[int, asyncio.Task[None]] = {}  # touched on the loop only
+        self._cancels: dict[int, Cancel | None] = {}  # touched on the loop only
         self._arriving: SimpleQueue[tuple[int, Answer]] = SimpleQueue()
         self._arrived: dict[int, Answer] = {}
         self._stopped = self._begun = False
 
-    def begin(self, number: int, work: Coroutine[Any, Any, Answer]) -> None:
+    def begin(self, number: int, work: Work) -> None:
         self._begun = True
         self._loop.call_soon_threadsafe(self._start, number, work)
 
@@ -55,22 +57,20 @@ class UnderWay:
         if number != STOPPED:
             self._arrived[number] = answer
 
-    def _start(self, number: int, work: Coroutine[Any, Any, Answer]) -> None:
+    def _start(self, number: int, work: Work) -> None:
         if self._stopped:
-            work.close()
-        else:
-            self._tasks[number] = self._loop.create_task(self._done(number, work))
+            return
 
-    async def _done(self, number: int, work: Coroutine[Any, Any, Answer]) -> None:
-        answer: Answer = {"exc_type": "RuntimeError", "message": "it was cancelled"}
-        try:
-            answer = await work
-        except Exception as error:  # noqa: BLE001 - none is expected; but whoever waits must get an answer
-            answer = {"exc_type": "RuntimeError", "message": words_for(error)}
-        finally:
-            self._tasks.pop(number, None)
+        def arrived(answer: Answer) -> None:
+            self._cancels.pop(number, None)
             self._arriving.put((number, answer))
 
+        self._cancels[number] = None
+        cancel = work(arrived)
+        if number in self._cancels:  # it may have been over at once
+            self._cancels[number] = cancel
+
     def _cancel(self) -> None:
-        for task in list(self._tasks.values()):
-            task.cancel()
+        for cancel in list(self._cancels.values()):
+            if cancel is not None:
+                cancel()
