@@ -176,7 +176,6 @@ def test_an_object_of_ours_is_only_a_name_outside(app):
         ("a = '\\ud800'", "str"),
         ("a = {1, 2}", "list [1, 2]"),
         ("a = ValueError('x')", "str 'ValueError: x'"),
-        ("async def f(): return 1\na = f()", "str"),
         ("import json\na = json", "str"),
     ],
 )

@@ -107,7 +107,9 @@ class Course:
             return self._result(drive, printed, value=value)
         if printed.broken is not None:
             raise printed.broken
-        return self._result(drive, printed, error=self._told(drive.stopped_by or error, drive))
+        told = self._told(drive.stopped_by or error, drive)
+        error.__traceback__ = None  # it and this frame would hold each other, and with them all that the code made
+        return self._result(drive, printed, error=told)
 
     def _prepared(self) -> Prepared:
         try:
