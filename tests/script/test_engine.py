@@ -287,3 +287,7 @@ def test_the_type_checker_is_asked_about_our_tools_only(tmp_path):
         maybe = "d = {'a': 1}\nwork.add(a=d.get('a'))"
         assert app.run_sync(maybe).data == 2
         assert app.run_sync("import statistics\nstatistics.mean([work.add(1)])").data == 2
+        # What it refuses and we run all the same keeps its lines, and its calls side by side.
+        odd = "import asyncio, statistics\nx: int = 'a'\n"
+        assert app.run_sync(f"{odd}await asyncio.gather(work.nap(0), work.nap(0))").data == [0, 0]
+        assert app.run_sync(f"{odd}1 / 0").error.hints == ("line 3: 1 / 0",)

@@ -30,6 +30,12 @@ def test_names_stay(session):
     assert session.known >= {"x", "double", "statistics", "f"}
 
 
+def test_names_stay_also_of_code_that_was_run_before_elsewhere(session, scripts):
+    assert scripts.value("def double(n):\n    return n * 2\ndouble(1)") == 2
+    run(session, "def double(n):\n    return n * 2\ndouble(1)")
+    assert run(session, "double(2)").data == 4
+
+
 def test_an_error_loses_nothing(session):
     run(session, "x = 2")
     assert not run(session, "1 / 0").ok

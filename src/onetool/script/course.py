@@ -52,8 +52,14 @@ class Course:
     """One text on its way to become a result. Never raises for what the code does."""
 
     def __init__(
-        self, setting: Setting, tools: Tools, text: str, allowed: Collection[str] | None, known: Collection[str] = ()
+        self,
+        setting: Setting,
+        tools: Tools,
+        text: str,
+        allowed: Collection[str] | None,
+        known: Collection[str] | None = None,
     ) -> None:
+        """`known`, in a session, are the names that code before this one has defined."""
         self._setting = setting
         self._tools = tools
         self._allowed = allowed
@@ -63,9 +69,9 @@ class Course:
         self.scan: Scan | None = None
 
     async def prepared(self) -> Prepared | RunResult:
-        """What to feed, or the refusal: `known` are names that code before this one has defined."""
+        """What to feed, or the refusal."""
         text = self.code
-        if (again := self._tools.prepared.get(text)) is not None and self._is_plain:
+        if self._is_plain and (again := self._tools.prepared.get(text)) is not None:
             self.code, prepared = again
             return prepared
         try:
@@ -82,7 +88,7 @@ class Course:
     @property
     def _is_plain(self) -> bool:
         """Whether what is prepared depends on the text and the catalogue alone."""
-        return self._allowed is None and not self._known and len(self.code) <= LONG
+        return self._allowed is None and self._known is None and len(self.code) <= LONG
 
     async def driven(
         self, prepared: Prepared, workers: Workers, context: CallContext, live: Live | None = None
@@ -117,7 +123,7 @@ class Course:
         except ScriptError as error:
             raise _Refused(ToolError(code="invalid_args", message=str(error), reason="syntax")) from None
         self.scan = scan = Scan(self.code)
-        scan.bound.update(self._known)
+        scan.bound.update(self._known or ())
         if found := check(scan, self._tools.names, MODULES, self._allowed):
             raise _Refused(self._refusal(found))
         return prepare(scan, self._tools.names)

@@ -120,7 +120,6 @@ class Drive:
                 self.ended = True
                 raise WrongTypes(found) from None
         # It complained of other things than our tools: that is the code's own business.
-        self.feed = worker.next_feed
         return worker.start(prepared.code, inputs, printed, prepared.futures, checked=False)
 
     def _go_on(self) -> None:

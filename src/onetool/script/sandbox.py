@@ -12,7 +12,7 @@ from math import inf
 from threading import Lock
 from typing import Any
 
-from pydantic_monty import Monty, MontySession
+from pydantic_monty import Monty, MontySession, MontyTypingError
 
 from onetool.script.limits import MEGABYTE, Limits
 from onetool.script.places import Span
@@ -110,8 +110,15 @@ class Worker:
         self, code: str, inputs: Mapping[str, Any], printed: Any, futures: Collection[Span] = (), checked: bool = True
     ) -> Any:
         """Feed code; what comes back is a question of the code, or its end. `checked`: by its type checker."""
-        self.futures[self.next_feed] = futures
-        return self._session.feed_start(code, inputs=dict(inputs), print_callback=printed, skip_type_check=not checked)
+        feed = self.next_feed
+        self.futures[feed] = futures
+        try:
+            return self._session.feed_start(
+                code, inputs=dict(inputs), print_callback=printed, skip_type_check=not checked
+            )
+        except MontyTypingError:
+            del self.futures[feed]  # what was refused is not counted
+            raise
 
     @property
     def next_feed(self) -> str:

@@ -51,11 +51,6 @@ class SnippetError(OneToolError):
     """A snippet that can't be used as it was called, or as it was written. The message says how to repair that."""
 
 
-def is_snippet(text: str) -> bool:
-    """Whether the text is the call of a snippet, all of it: no Python begins with `$name`."""
-    return HEAD.match(text) is not None
-
-
 def expand(text: str, snippets: Mapping[str, SnippetLike]) -> str:
     """The code that the call of a snippet stands for."""
     head = HEAD.match(text)
