@@ -467,3 +467,36 @@ def _registry(handler, schema=None, timeout=None):
     spec = ToolSpec(name="t", description="d", handler=handler, timeout=timeout)
     registry.register(spec)
     return registry
+
+
+def test_a_call_that_is_cancelled_as_its_handler_ends_leaves_no_noise(caplog):
+    import gc
+
+    async def main():
+        gate = asyncio.Event()
+
+        async def waits():
+            await gate.wait()
+
+        call = asyncio.create_task(executor_for(waits).execute(ToolCall("1", "t")))
+        await asyncio.sleep(0.05)
+        gate.set()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await asyncio.sleep(0.05)
+
+    asyncio.run(main())
+    gc.collect()
+    assert caplog.records == []
+
+
+def test_whatever_a_failure_carries_there_is_a_result():
+    class Odd:
+        def __repr__(self):
+            raise ValueError("no")
+
+    async def fails():
+        raise ToolFailure("a", reason=Odd())
+
+    assert run(executor_for(fails)).error.reason == "Odd"

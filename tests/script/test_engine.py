@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -208,6 +209,27 @@ def test_closing_wakes_whoever_waits_for_a_run(app):
         waiting = pool.submit(app.run_sync, "work.nap(30)")
         time.sleep(0.3)
         app.close()
+        with pytest.raises(CancelledError):
+            waiting.result(timeout=5)
+
+
+def test_closing_does_not_wait_for_a_tool_that_heeds_nothing(app):
+    from concurrent.futures import CancelledError, ThreadPoolExecutor
+
+    from onetool import ToolSpec
+
+    async def stubborn():
+        for _ in range(20):
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.2)
+
+    app.registry.register(ToolSpec(name="stubborn", description="d", handler=stubborn))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(app.run_sync, "stubborn()")
+        time.sleep(0.3)
+        started = time.monotonic()
+        app.close()
+        assert time.monotonic() - started < 3  # of the four seconds that it would take
         with pytest.raises(CancelledError):
             waiting.result(timeout=5)
 

@@ -31,6 +31,8 @@ def scripts(scripts_for_module):
             "division by zero",
         ),
         ("e = KeyError(f'{1}')\nstr(e)", "'1'"),
+        ("d = {'a': 1, 'b': 3}\nmax(d, key=d.get)", "b"),
+        ("d = {'a': 1}\n[*map(d.get, ['a', 'x'])]", [1, None]),
         ("import uuid\nuuid.UUID(int=5)", "00000000-0000-0000-0000-000000000005"),
     ],
 )
@@ -43,3 +45,7 @@ def test_lines_keep_their_numbers(scripts):
     error = scripts.error(code)
     assert error.message == "ValueError: (1, 2)"
     assert error.hints[0].startswith("line 5: ")
+
+
+def test_what_can_not_be_said_otherwise_is_told(scripts):
+    assert "an exception takes one text here" in scripts.error("raise ValueError(('x'), 2)").message

@@ -119,7 +119,6 @@ NUMBERS = [
     "[True, False, True]",
     "[Decimal('1.1'), Decimal('2.2'), 3]",
     "[Decimal('0.1'), Decimal('0.2'), Decimal('0.3'), Decimal('7')]",
-    "[1, Decimal('1'), 1.5]",
     "['a', 'b']",
     "[None]",
     "(5, 1, 4)",
@@ -144,6 +143,12 @@ def test_roots_and_floats(session, name):
     plain = [data for data in NUMBERS if "Decimal" not in data and "'" not in data and "None" not in data]
     same(session, *(f"statistics.{name}({data})" for data in plain))
     close(session, *(f"statistics.{name}({data})" for data in NUMBERS if "Decimal" in data and "1.5" not in data))
+
+
+def test_kinds_that_do_not_mix(session):
+    """Which of the two is named first is anybody's guess, CPython's too."""
+    [told] = ours(session, ["statistics.mean([1, Decimal('1'), 1.5])"])
+    assert told.startswith("TypeError: don't know how to coerce ")
 
 
 def test_infinity_and_nan(session):
@@ -495,6 +500,8 @@ def test_urljoin(session, base):
     urls = [url for url in [*RELATIVE, ""] if not (url == "//" and base == "")]
     if base in ("/x/y", "?q", "x/y"):
         urls = [url for url in urls if ".." not in url or (url == "../g" and base != "?q")]
+    if base.startswith("file:"):  # what is above the root, where there is no host, differs between Python's versions
+        urls = [url for url in urls if ".." not in url]
     same(session, *(f"urllib.parse.urljoin({base!r}, {url!r})" for url in urls))
 
 

@@ -451,7 +451,14 @@ def command(tmp_path):
 
     def start(code):
         command = [sys.executable, "-m", "onetool", "--config", str(tmp_path / "onetool.yaml"), "run", "-"]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            # Whoever runs the tests in the background does not hear Ctrl-C, and neither would what they start.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
         started.append(process)
         process.stdin.write(f"print('begun')\nimport time\ntime.sleep(0)\n{code}".encode())
         process.stdin.close()

@@ -7,12 +7,15 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+PATIENCE = 1.0  # seconds for what is under way to end, when it is cancelled
+
 
 async def _all_cancelled() -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    if others:  # those that do not heed it are left behind
+        await asyncio.wait(others, timeout=PATIENCE)
     await asyncio.get_running_loop().shutdown_asyncgens()
 
 

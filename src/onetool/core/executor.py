@@ -211,7 +211,7 @@ class Executor:
             try:
                 self._validate_output(context.spec, value)
                 return value if self._redact is None else self._redact(value)
-            except ToolFailure as failure:
+            except Exception as failure:  # noqa: BLE001 - whoever waits for a result gets one
                 raised = failure
         raise self._failure(context.call, context.spec, raised)
 
@@ -272,7 +272,12 @@ def _permit(spec: ToolSpec, allowed: Collection[str] | None) -> None:
 
 
 def _text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else repr(value)
+    if value is None or isinstance(value, str):
+        return value
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - a handler may give anything
+        return type(value).__name__
 
 
 def _texts(values: Any) -> tuple[str, ...]:

@@ -31,7 +31,8 @@ class Runner:
     async def run(self, context: CallContext) -> Outcome:
         """Run the handler and wait for it until the deadline."""
         ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        flight = self.start(context, ended.set_result)
+        # Whoever waits may have been cancelled a moment ago: then nobody is to be told.
+        flight = self.start(context, lambda outcome: None if ended.done() else ended.set_result(outcome))
         try:
             return await ended
         finally:

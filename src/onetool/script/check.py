@@ -110,6 +110,12 @@ class _Check:
                 nodes += ast.iter_child_nodes(node)
         return set(map(id, nodes))
 
+    @cached_property
+    def _tried(self) -> set[int]:
+        """What stands in a `try`, and so may fail."""
+        tries = [node for node in ast.walk(self._scan.tree) if isinstance(node, ast.Try)] if self._scan.tree else []
+        return {id(inner) for node in tries for part in node.body for inner in ast.walk(part)}
+
     def findings(self) -> Iterator[Finding]:
         yield from self._imports()
         for node in sorted(self._scan.calls, key=lambda call: (call.lineno, call.col_offset)):
@@ -137,6 +143,8 @@ class _Check:
 
     def _asyncio(self, node: ast.Call, attr: str) -> Iterator[Finding]:
         """What the sandbox's asyncio lacks: its calls would run the tools in them, and only then fail."""
+        if id(node) in self._tried:
+            return
         if attr not in ASYNCIO:
             yield Finding(node.lineno, f"there is no asyncio.{attr}; {ways_around.SIDE_BY_SIDE}")
         elif attr == "gather" and any(keyword.arg == "return_exceptions" for keyword in node.keywords):

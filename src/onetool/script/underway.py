@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection
 from queue import SimpleQueue
 from typing import Any
 
+from onetool.core.failure import words_for
+
 Answer = Any  # a dict as the sandbox takes it: a value, an exception by its name, or a future
 Cancel = Callable[[], Any]
 Work = Callable[[Callable[[Answer], None]], Cancel]
@@ -66,7 +68,11 @@ class UnderWay:
             self._arriving.put((number, answer))
 
         self._cancels[number] = None
-        cancel = work(arrived)
+        try:
+            cancel = work(arrived)
+        except Exception as error:  # noqa: BLE001 - none is expected; but whoever waits must get an answer
+            arrived({"exc_type": "RuntimeError", "message": words_for(error)})
+            return
         if number in self._cancels:  # it may have been over at once
             self._cancels[number] = cancel
 

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -101,6 +102,12 @@ def test_without_code_on_a_terminal_it_says_what_to_do(folder):
     assert status == 2
 
 
+def _at_the_terminal():
+    """So that Ctrl-C is a signal, and is heard: whoever runs the tests in the background does not hear it."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def terminal(args, cwd, lines):
     """Type lines at a real terminal, each when a prompt has come; what was shown, and the exit code.
 
@@ -115,7 +122,7 @@ def terminal(args, cwd, lines):
         stdout=follower,
         stderr=follower,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C is a signal
+        preexec_fn=_at_the_terminal,
     )
     os.close(follower)
     shown, waiting, deadline, prompts = "", list(lines), time.monotonic() + 40, 0
