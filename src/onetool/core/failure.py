@@ -36,3 +36,8 @@ def place_of(error: BaseException) -> tuple[str, ...]:
             place = f"raised at {os.path.basename(file)}:{trace.tb_lineno}"
         trace = trace.tb_next
     return (place,) if place else ()
+
+
+def cut(text: str, most: int) -> str:
+    """At most so many characters of a text; an ellipsis says that there were more."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

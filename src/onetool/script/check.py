@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from onetool.core.call import Problem
 from onetool.core.errors import SchemaError
+from onetool.core.failure import cut
 from onetool.core.nearest import or_rather
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
@@ -27,10 +28,6 @@ SIMPLE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)
 PERHAPS = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 MOST_FOUND = 100  # each may ask for the nearest name, which takes its time
 LONGEST, LONGEST_MESSAGE = 460, 290  # characters: of all that is told, and of what is wrong
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 class Finding(NamedTuple):
@@ -56,7 +53,7 @@ def words(findings: list[Finding], names: Names) -> tuple[str, tuple[str, ...]]:
     while len(told) < min(len(findings), MOST_TOLD) and len(_sentence(findings[: len(told) + 1])) < LONGEST_MESSAGE:
         told.append(findings[len(told)])
     told = told or findings[:1]
-    message = _cut(_sentence(told), LONGEST_MESSAGE)
+    message = cut(_sentence(told), LONGEST_MESSAGE)
     if len(findings) > len(told):
         message += f"; and {len(findings) - len(told)} more"
     left = LONGEST - len(message)
@@ -79,7 +76,7 @@ def _usage(spec: ToolSpec, name: str, most: int) -> str:
     whole = signature(spec, name)
     if len(whole) <= most:
         return whole
-    return _cut(f"{name}({', '.join(map(spelled, spec.order))})", max(most, len(name) + 30))
+    return cut(f"{name}({', '.join(map(spelled, spec.order))})", max(most, len(name) + 30))
 
 
 def _said(problem: Problem) -> str:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from pydantic_monty import MontyCrashedError, MontyError, MontyRuntimeError, MontySyntaxError
 
 from onetool.core.call import ToolError
+from onetool.core.failure import cut
 from onetool.core.nearest import did_you_mean
 from onetool.script import ways_around
 from onetool.script.imports import MODULES
@@ -41,7 +42,7 @@ def failure(error: BaseException, scene: Scene) -> ToolError:
     hints: list[str] = []
     for hint in told.hints:
         if left > 0:
-            hints.append(_cut(hint, left))
+            hints.append(cut(hint, left))
             left -= len(hints[-1])
     return replace(told, hints=tuple(hints))
 
@@ -131,13 +132,9 @@ def _place(error: MontyRuntimeError | MontySyntaxError, scene: Scene) -> tuple[s
     lines = scene.code.split("\n")
     for frame in reversed(error.traceback()):
         if frame.filename == scene.feed and 0 < frame.line <= len(lines):
-            return (f"line {frame.line}: {_cut(lines[frame.line - 1].strip(), LONGEST_LINE)}",)
+            return (f"line {frame.line}: {cut(lines[frame.line - 1].strip(), LONGEST_LINE)}",)
     return ()
 
 
 def _short(text: str) -> str:
-    return _cut(" ".join(text.split()), LONGEST_MESSAGE)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return cut(" ".join(text.split()), LONGEST_MESSAGE)
