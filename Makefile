@@ -7,7 +7,7 @@ PEERS   := .venv-bench
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check lint bench bench-peers lock clean
+.PHONY: help setup serve test check lint conformance bench bench-peers lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,6 +30,9 @@ lint: $(VENV)/.dev
 
 check: lint test  ## linters, types, layers, then the tests
 
+conformance: $(VENV)/.dev  ## the official MCP suite and real clients against the server
+	$(BIN)/python -m tests.conformance $(ARGS)
+
 bench: $(VENV)/.dev  ## measure, as ratios in one run
 	$(BIN)/python -m bench $(ARGS)
 
@@ -44,7 +47,7 @@ lock: $(VENV)/.dev  ## resolve the dependencies anew (needs uv)
 	  --python-version 3.11 bench/peers.in -o bench/peers.lock
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) $(PEERS) .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PEERS) .conformance .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \

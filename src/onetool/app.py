@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec.structs import replace
 
 from onetool.config import Config, find_config, load_config, nearest_folder
+from onetool.core.caller import owner
 from onetool.core.errors import Mistake
 from onetool.core.frozen import freeze
+from onetool.core.offer import Prompt, Resource
 from onetool.core.registry import Snapshot, duplicate
 from onetool.core.source import Catalogue
 from onetool.core.spec import Handler, ToolSpec
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from onetool.script.engine import Engine
     from onetool.script.outcome import RunResult
     from onetool.script.reply import Reply
-    from onetool.services.results import Results
+    from onetool.services.results import Results, Stored
     from onetool.services.search import SearchIndex
     from onetool.services.stats import Stats
 
@@ -51,6 +53,8 @@ class App:
         self.config = config
         self.registry = Registry(internals=self._internals())
         self.mistakes: tuple[Mistake, ...] = ()
+        self.prompts: Mapping[str, Prompt] = NONE
+        self.resources: Mapping[str, Resource] = NONE  # by their uri
         self._index: tuple[Snapshot, SearchIndex] | None = None
         self._load()
 
@@ -128,6 +132,15 @@ class App:
         error = replace(result.error, message=f"{result.error.message}; it was refused: {why}", reason="refused")
         return replace(result, error=error)
 
+    async def offer(self, spec: ToolSpec, args: Mapping[str, Any], source: str) -> "ToolResult":
+        """Run what is behind a prompt or a resource."""
+        from uuid import uuid4
+
+        from onetool.core.call import ToolCall
+
+        call = ToolCall(uuid4().hex, spec.name, args, source)
+        return await self.executor.execute(call, tools=Snapshot({spec.name: spec}))
+
     async def run(
         self,
         code: str,
@@ -146,11 +159,19 @@ class App:
         """What a run's caller gets to read. A large result is stored, unless it is wanted whole."""
         from onetool.script.reply import reply
 
-        return reply(result, self.config.results.inline_bytes, None if whole else self.results.put)
+        return reply(result, self.config.results.inline_bytes, None if whole else self.keep)
+
+    def keep(self, text: str) -> "Stored":
+        """Store a result for whoever made the call that is running."""
+        return self.results.put(text, owner())
 
     def run_sync(self, code: str, allowed: Collection[str] | None = None) -> "RunResult":
         """The same for code that is not async, such as a notebook's."""
         return self._background.call(self.run(code, allowed))
+
+    def warm(self) -> None:
+        """Get ready what the first run would have to wait for. In any thread."""
+        self.engine.warm()
 
     def _refused(self, name: str) -> str | None:
         """What is wrong with a tool, or with its pack, that should be there."""
@@ -336,26 +357,48 @@ class App:
         functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
         declared = DeclaredTools(self.config.tools, functions, self._internals()).load()
         # A page of a stored result must not be stored in its turn; as a value it takes more room than its lines.
-        own = Catalogue(tools=tuple(ot_tools(self.results, self.config.results.inline_bytes // 2)))
+        own = Catalogue(tools=tuple(ot_tools(self.results, self.config.results.inline_bytes // 2, _words)))
         tools, mistakes = _united([own, packs, declared])
         self.registry.replace(tools)
+        self.prompts = _first({}, ((prompt.name, prompt) for prompt in packs.prompts), mistakes)
+        self.resources = _first({}, ((resource.uri, resource) for resource in packs.resources), mistakes)
         self.mistakes = (*mistakes, *self._pointless_settings(), *self._useless_aliases())
         for mistake in (*self.config.warnings, *mistakes):  # the rest is for `onetool check`
             level = logging.ERROR if mistake.severity == "error" else logging.WARNING
             log.log(level, "%s", mistake)
 
 
-def _united(catalogues: Iterable[Catalogue]) -> tuple[list[ToolSpec], tuple[Mistake, ...]]:
-    """All tools under their names. Where two have one name the first stays, and both are named."""
+def _words(catalogue: Snapshot) -> dict[str, str]:
+    """Every tool's name, and what code writes for it."""
+    from onetool.script.names import Names
+
+    names = Names(catalogue)
+    packs = [pack for word in names.words() if (pack := names.pack(word))]
+    words = {spec.name: f"{pack.word}.{own}" for pack in packs for own, spec in pack.tools.items()}
+    return words | {spec.name: word for word, spec in names.functions.items()}
+
+
+def _united(catalogues: Iterable[Catalogue]) -> tuple[list[ToolSpec], list[Mistake]]:
+    """All tools under their names."""
     tools: dict[str, ToolSpec] = {}
     mistakes: list[Mistake] = []
     for catalogue in catalogues:
         mistakes += catalogue.mistakes
-        for spec in catalogue.tools:
-            if spec.name in tools:
-                file, _, line = (spec.defined_in or "").rpartition(":")
-                place = {"file": file, "line": int(line)} if file else {}
-                mistakes.append(Mistake(message=duplicate(tools[spec.name], spec), key=spec.name, **place))
-            else:
-                tools[spec.name] = spec
-    return list(tools.values()), tuple(mistakes)
+        _first(tools, ((spec.name, spec) for spec in catalogue.tools), mistakes)
+    return list(tools.values()), mistakes
+
+
+def _first(known: dict[str, Any], offered: Iterable[tuple[str, Any]], mistakes: list[Mistake]) -> dict[str, Any]:
+    """Each under its name. Where two have one name the first stays, and both are named."""
+    for name, one in offered:
+        first = known.setdefault(name, one)
+        if first is not one:
+            spec = _spec(one)
+            file, _, line = (spec.defined_in or "").rpartition(":")
+            place = {"file": file, "line": int(line)} if file else {}
+            mistakes.append(Mistake(message=duplicate(_spec(first), spec), key=name, **place))
+    return known
+
+
+def _spec(offered: ToolSpec | Prompt | Resource) -> ToolSpec:
+    return offered if isinstance(offered, ToolSpec) else offered.spec

@@ -15,9 +15,10 @@ class Store:
         self.now = 1_700_000_000.0
         self.results = Results(folder, ttl_s=3600, max_total_mb=1, now=lambda: self.now)
         registry = Registry()
-        for spec in ot_tools(self.results, 8192):
+        for spec in ot_tools(self.results, 8192, words=lambda _: {}):
             registry.register(spec)
         self.executor = Executor(registry)
+        self.spec = registry.get("ot.result")
 
     def put(self, *lines):
         return self.results.put("\n".join(lines)).handle
@@ -98,7 +99,7 @@ def test_offset_validation(store, offset):
     error = store.error(handle=handle, offset=offset)
     assert error.code == "invalid_args"
     assert error.message == f"Invalid arguments for ot.result: {message}"
-    [spec] = ot_tools(store.results, 8192)
+    spec = store.spec
     with pytest.raises(ValueError, match="offset") as caught:
         spec.handler(handle=handle, offset=offset)
     assert str(caught.value) == message
@@ -108,7 +109,7 @@ def test_limit_validation(store):
     handle = store.put("x")
     error = store.error(handle=handle, limit=0)
     assert error.message == "Invalid arguments for ot.result: limit must be >= 1, got 0"
-    [spec] = ot_tools(store.results, 8192)
+    spec = store.spec
     with pytest.raises(ValueError, match="limit") as caught:
         spec.handler(handle=handle, limit=0)
     assert str(caught.value) == "limit must be >= 1, got 0"
@@ -135,7 +136,7 @@ def test_span_naming(store, caplog):
 
 
 def test_the_tool_is_described(store):
-    [spec] = ot_tools(store.results, 8192)
+    spec = store.spec
     assert (spec.name, spec.read_only, spec.pure) == ("ot.result", True, False)
     assert list(spec.input_schema["properties"]) == ["handle", "offset", "limit", "search", "fuzzy"]
     assert list(spec.input_schema["required"]) == ["handle"]

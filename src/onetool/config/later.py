@@ -12,7 +12,6 @@ LATER = {
     "topics": "topics",
     "allowed_hosts": "allowedHosts",
     "ask": "ask",
-    "http": "http",
 }
 
 

@@ -1,5 +1,6 @@
 """Every key of the config: its type, its default and its limits. How it is read follows from this."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -138,6 +139,20 @@ class Http(msgspec.Struct, frozen=True, kw_only=True):
     host: Name = "127.0.0.1"
     port: Port = 8765
     token: Annotated[Secret, Meta(min_length=1)] | None = None  # an empty one would let everybody in
+    hosts: tuple[Name, ...] = ()  # further names that it is reached by, such as a proxy's
+    origins: tuple[Name, ...] = ()  # web pages of other origins that may use it
+    max_body_mb: Count = 4
+    access_log: bool = True
+
+    def problems(self) -> Iterator[tuple[str, str, str | None]]:
+        if self.token and not all("!" <= char <= "~" for char in self.token):
+            yield "token", "must be of letters, digits and signs of ASCII, without spaces: a header carries it", None
+        for host in self.hosts:
+            if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?", host):
+                yield "hosts", f"{host!r} is no host", "write a name or an address, with or without a port: example.com"
+        for origin in self.origins:
+            if not re.fullmatch(r"[a-z][a-z0-9+.-]*://(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?/?", origin.lower()):
+                yield "origins", f"{origin!r} is no origin", "write scheme and host: https://example.com"
 
 
 class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "allowedHosts"}):

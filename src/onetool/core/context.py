@@ -6,11 +6,13 @@ each see their own, also in threads, and code outside of any call sees none.
 
 from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar
+from time import monotonic
 from typing import Any, Protocol
 
 import msgspec
 
 from onetool.core.call import ToolCall, ToolResult
+from onetool.core.caller import Pauses
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 
@@ -50,9 +52,16 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     chain: tuple[str, ...] = ()  # the tools that called each other until here, this one last
     seconds: float = float("inf")  # how long it may take …
     deadline: float = float("inf")  # … and until when that is, on the clock of time.monotonic
+    pauses: Pauses | None = None  # time that does not count …
+    waited_before: float = 0.0  # … beyond what had been waited when it began
     allowed: Collection[str] | None = None
     progress: Progress | None = None
     loop: Any = None  # the event loop that async tools of this chain of calls run on
+
+    def left(self) -> float:
+        """Seconds until its time is up."""
+        paused = 0.0 if self.pauses is None else self.pauses.waited() - self.waited_before
+        return self.deadline + paused - monotonic()
 
 
 current_call: ContextVar[CallContext | None] = ContextVar("onetool_current_call", default=None)

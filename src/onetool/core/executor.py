@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 
 from onetool.core.allowed import both
 from onetool.core.call import Code, ToolCall, ToolError, ToolResult, is_seconds
+from onetool.core.caller import Pauses, current_caller
 from onetool.core.context import CallContext, Environment, Progress, current_call
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure
 from onetool.core.event import CallEvent, Recorder
@@ -178,17 +179,22 @@ class Executor:
         seconds = call.timeout if call.timeout is not None else spec.timeout or self._timeout
         if not is_seconds(seconds):
             raise _Fails("invalid_args", f"timeout: expected a number of seconds above 0, got {seconds!r:.40}")
-        now = monotonic()
-        if outer and outer.deadline <= now:
-            raise _Fails("execution_error", f"the time of {outer.call.name}, which calls it, is up", reason="timeout")
-        deadline = now + min(seconds, LONGEST_TIMEOUT)
+        left = min(seconds, LONGEST_TIMEOUT)
+        if outer:
+            left = min(left, outer.left())
+            if left <= 0:
+                message = f"the time of {outer.call.name}, which calls it, is up"
+                raise _Fails("execution_error", message, reason="timeout")
+        pauses = _pauses(outer)
         return CallContext(
             spec=spec,
             call=call,
             environment=self._environment,
             chain=chain,
             seconds=seconds,
-            deadline=min(deadline, outer.deadline) if outer else deadline,
+            deadline=monotonic() + left,
+            pauses=pauses,
+            waited_before=0.0 if pauses is None else pauses.waited(),
             allowed=allowed,
             progress=progress or (outer.progress if outer else None),
             loop=loop,
@@ -269,6 +275,14 @@ def _permit(spec: ToolSpec, allowed: Collection[str] | None) -> None:
         raise _Fails("tool_not_found", f"Tool not allowed here: {spec.name}", reason="denied")
     if not spec.enabled:
         raise _Fails("tool_not_found", f"Tool is switched off: {spec.name}", reason="denied")
+
+
+def _pauses(outer: CallContext | None) -> Pauses | None:
+    """The time that this chain of calls waits for its caller, if there is one that can be asked."""
+    if outer is not None:
+        return outer.pauses
+    caller = current_caller.get()
+    return None if caller is None else caller.pauses
 
 
 def _text(value: Any) -> str | None:

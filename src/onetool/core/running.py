@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from inspect import isawaitable
-from time import monotonic
 from typing import Any
 
+from onetool.core.alarm import Alarm, in_time
 from onetool.core.context import CallContext, current_call
 from onetool.core.errors import ToolFailure
 from onetool.core.failure import words_for
@@ -45,7 +45,7 @@ class Runner:
             loop.set_task_factory(_contained_task)
         flight = Flight(context, ended, self._abandon)
         flight.task = loop.create_task(self._invoke(context, flight.settle))
-        flight.alarm = loop.call_later(context.deadline - monotonic(), flight.too_late)
+        flight.alarm = Alarm(loop, context, flight.too_late)
         return flight
 
     def run_blocking(self, context: CallContext) -> Outcome:
@@ -56,9 +56,9 @@ class Runner:
         inside.run(current_call.set, context)
         try:
             handler = _plain_handler(context)
-            value = self._threads.run_blocking(inside, handler, context.call.args, context.deadline - monotonic())
+            value = self._threads.run_blocking(inside, handler, context.call.args, context.left)
         except TimeoutError as error:
-            return (None, error) if monotonic() < context.deadline else _too_late(context)
+            return (None, error) if context.left() > 0 else _too_late(context)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an outcome
             return None, error
         return _on_the_loop(_awaited(value, context), context) if isawaitable(value) else (value, None)
@@ -97,7 +97,7 @@ class Flight:
         self._ended: Ended | None = ended
         self._abandon = abandon
         self.task: asyncio.Task[Any] | None = None
-        self.alarm: asyncio.TimerHandle | None = None
+        self.alarm: Alarm | None = None
 
     def settle(self, outcome: Outcome) -> None:
         ended = self._ended
@@ -138,10 +138,15 @@ def _on_the_loop(work: Coroutine[Any, Any, Outcome], context: CallContext) -> Ou
         return asyncio.run(work)
     future = asyncio.run_coroutine_threadsafe(work, context.loop)
     try:
-        return future.result(context.deadline - monotonic() + GRACE)
+        while True:
+            try:
+                return future.result(context.left() + GRACE)
+            except TimeoutError:
+                if future.done() or context.left() + GRACE <= 0:
+                    raise
     except BaseException as error:  # noqa: BLE001 - the loop may end, or be blocked, while we wait
         future.cancel()
-        return _too_late(context) if monotonic() >= context.deadline else (None, error)
+        return _too_late(context) if context.left() <= 0 else (None, error)
 
 
 def _plain_handler(context: CallContext) -> Callable[..., Any]:
@@ -171,9 +176,10 @@ async def _contained(work: Coroutine[Any, Any, Any]) -> Any:
 
 async def _awaited(value: Awaitable[Any], context: CallContext) -> Outcome:
     try:
-        return plain(await asyncio.wait_for(value, context.deadline - monotonic())), None
+        async with in_time(context):
+            return plain(await value), None
     except TimeoutError as error:
-        return (None, error) if monotonic() < context.deadline else _too_late(context)
+        return (None, error) if context.left() > 0 else _too_late(context)
     except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an outcome
         return None, error
 

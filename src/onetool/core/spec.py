@@ -44,6 +44,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     idempotent: bool = False  # may be tried again
     read_only: bool = False  # changes nothing outside
     hidden: bool = False  # callable, but in no list
+    task: Literal["optional", "required"] | None = None  # may outlast the patience of whoever called
     enabled: bool = True
     tags: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()

@@ -60,9 +60,9 @@ class Threads:
             raise
 
     def run_blocking(
-        self, context: Context, function: Callable[..., Any], args: Mapping[str, Any], seconds: float
+        self, context: Context, function: Callable[..., Any], args: Mapping[str, Any], left: Callable[[], float]
     ) -> Any:
-        """The same for a caller that is itself in a thread; TimeoutError when it takes longer than that.
+        """The same for a caller that is itself in a thread; TimeoutError when there are no seconds left.
 
         Never kept waiting for a free thread: its caller may be holding the last one.
         """
@@ -72,11 +72,13 @@ class Threads:
             box.put(_outcome(context, function, args))
 
         self._submit(job, at_once=True)
-        try:
-            return _value(box.get(timeout=min(max(seconds, 0), TIMEOUT_MAX)))
-        except Empty:
-            self._leave_behind(job)
-            raise TimeoutError from None
+        while (seconds := left()) > 0:
+            try:
+                return _value(box.get(timeout=min(seconds, TIMEOUT_MAX)))
+            except Empty:
+                continue  # there may be more time by now
+        self._leave_behind(job)
+        raise TimeoutError
 
     def _submit(self, job: Job, at_once: bool = False) -> None:
         with self._lock:

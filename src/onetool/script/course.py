@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from contextvars import copy_context
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from pydantic_monty import MontyRuntimeError, MontySyntaxError
 
+from onetool.core.alarm import in_time
 from onetool.core.call import ToolError
 from onetool.core.context import CallContext, current_call
 from onetool.core.executor import Executor
@@ -99,7 +100,7 @@ class Course:
         printed = Printed(setting.limits, live, setting.redact, drive.stop)
         job = {"workers": workers, "drive": drive, "prepared": prepared, "printed": printed, "context": context}
         try:
-            async with asyncio.timeout(max(0.0, context.deadline - monotonic()) + GRACE):
+            async with in_time(context, GRACE):
                 value = await setting.threads.run(_feed, job)
         except TimeoutError:
             drive.stop(too_slow(setting.limits))

@@ -7,7 +7,6 @@ event loop; all others are answered with their value.
 
 from collections.abc import Collection, Mapping
 from threading import TIMEOUT_MAX, Event, Lock
-from time import monotonic
 from typing import Any
 
 from pydantic_monty import (
@@ -239,7 +238,7 @@ class Drive:
     def _answer(self, result: ToolResult) -> Answer:
         if result.error is None:
             return {"return_value": result.data}
-        if result.error.reason == "timeout" and monotonic() >= self._context.deadline:
+        if result.error.reason == "timeout" and self._context.left() <= 0:
             self.stop(too_slow(self._limits))  # not the tool's time is up, but the run's
         self.failures[result.error.message] = result.error
         return _raised(_exception_for(result.error), result.error.message)

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from onetool.core.allowed import both
 from onetool.core.call import ToolCall
+from onetool.core.caller import current_caller
 from onetool.core.context import CallContext, Environment, Progress, current_call
 from onetool.core.executor import Executor
 from onetool.core.registry import Snapshot
@@ -95,6 +96,11 @@ class Engine:
         """What the tools are called in code."""
         return self._tools_of(catalogue).names
 
+    def warm(self) -> None:
+        """Start a worker before anybody needs one."""
+        with self._sandbox.worker():
+            pass
+
     def close(self) -> None:
         self._sandbox.close()
 
@@ -119,14 +125,18 @@ class Engine:
     def _context(self, allowed: Collection[str] | None, source: str, progress: Progress | None) -> CallContext:
         """What the tools of this run inherit: its deadline, its allow-list, its progress. A run is a call, too."""
         outer = current_call.get()
-        deadline = monotonic() + self._limits.seconds
+        left = min(self._limits.seconds, outer.left()) if outer else self._limits.seconds
+        caller = current_caller.get()
+        pauses = outer.pauses if outer else caller.pauses if caller else None
         return CallContext(
             spec=RUN,
             call=ToolCall(uuid4().hex, RUN.name, {}, source),
             environment=self._environment,
             chain=(*outer.chain, RUN.name) if outer else (RUN.name,),
             seconds=self._limits.seconds,
-            deadline=min(deadline, outer.deadline) if outer else deadline,
+            deadline=monotonic() + left,
+            pauses=pauses,
+            waited_before=0.0 if pauses is None else pauses.waited(),
             allowed=allowed,
             progress=progress or (outer.progress if outer else None),
             loop=asyncio.get_running_loop(),

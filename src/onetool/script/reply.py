@@ -25,6 +25,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     structured: Any = None
     is_error: bool = False
+    stored: Stored | None = None  # where the whole of it is kept, if it is
 
 
 def reply(result: RunResult, inline_bytes: int, store: Callable[[str], Stored] | None) -> Reply:
@@ -35,11 +36,11 @@ def reply(result: RunResult, inline_bytes: int, store: Callable[[str], Stored] |
     if store is None or len(text.encode(errors="replace")) <= inline_bytes:
         return Reply(text=text, structured=result.data, is_error=bool(failed))
     try:
-        kept = _kept(text, store(text))
+        whole = kept(text, store(text))
     except ToolFailure as failure:
         note = f"The result is large, and the rest of it is lost: {failure}. Return a smaller part."
         return Reply(text=_joined(f"{_beginning(text)[0]}\n{note}", failed), is_error=True)
-    return kept if not failed else Reply(text=_joined(kept.text, failed), structured=kept.structured, is_error=True)
+    return msgspec.structs.replace(whole, text=_joined(whole.text, failed), is_error=True) if failed else whole
 
 
 def error_text(error: ToolError) -> str:
@@ -53,7 +54,8 @@ def _joined(printed: str, value: str) -> str:
     return f"{printed.removesuffix(chr(10))}\n{value}" if value else printed.removesuffix("\n")
 
 
-def _kept(text: str, stored: Stored) -> Reply:
+def kept(text: str, stored: Stored) -> Reply:
+    """For a text that was stored: where it is, how it begins, and how to read on."""
     preview, whole_lines = _beginning(text)
     call = f'ot.result(handle="{stored.handle}", offset={whole_lines + 1})'
     facts = {"handle": stored.handle, "size": stored.size, "lines": stored.lines}
@@ -61,6 +63,7 @@ def _kept(text: str, stored: Stored) -> Reply:
     return Reply(
         text=f"{note}\n{preview}\nRead on with: {call}",
         structured={**facts, "preview": preview, "next": call},
+        stored=stored,
     )
 
 

@@ -6,19 +6,33 @@ tools imports packs.
 
 TYPE_CHECKING = False  # type checkers read this as true
 if TYPE_CHECKING:
+    from onetool.core.caller import CannotAsk as CannotAsk
+    from onetool.core.caller import Declined as Declined
     from onetool.core.errors import BadArguments as BadArguments
     from onetool.core.errors import ToolFailure as ToolFailure
+    from onetool.sdk.asking import ask_model as ask_model
+    from onetool.sdk.asking import ask_person as ask_person
+    from onetool.sdk.asking import client_can as client_can
+    from onetool.sdk.asking import client_roots as client_roots
+    from onetool.sdk.asking import log_message as log_message
     from onetool.sdk.batch import batch_execute as batch_execute
     from onetool.sdk.batch import normalize_items as normalize_items
     from onetool.sdk.calls import call_tool as call_tool
     from onetool.sdk.calls import get_pack as get_pack
     from onetool.sdk.clients import lazy_client as lazy_client
+    from onetool.sdk.content import audio as audio
+    from onetool.sdk.content import embedded as embedded
+    from onetool.sdk.content import image as image
+    from onetool.sdk.content import link as link
+    from onetool.sdk.content import text as text
     from onetool.sdk.context import get_config as get_config
     from onetool.sdk.context import get_secret as get_secret
     from onetool.sdk.context import report_progress as report_progress
     from onetool.sdk.decorators import tool as tool
     from onetool.sdk.http import api_headers as api_headers
     from onetool.sdk.http import safe_request as safe_request
+    from onetool.sdk.offers import prompt as prompt
+    from onetool.sdk.offers import resource as resource
     from onetool.sdk.requirements import check_deps as check_deps
     from onetool.sdk.requirements import requires_cli as requires_cli
     from onetool.sdk.requirements import requires_lib as requires_lib
@@ -26,21 +40,35 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "BadArguments": "onetool.core.errors",
+    "CannotAsk": "onetool.core.caller",
+    "Declined": "onetool.core.caller",
     "LogSpan": "onetool.sdk.spans",
     "ToolFailure": "onetool.core.errors",
     "api_headers": "onetool.sdk.http",
+    "ask_model": "onetool.sdk.asking",
+    "ask_person": "onetool.sdk.asking",
+    "audio": "onetool.sdk.content",
     "batch_execute": "onetool.sdk.batch",
     "call_tool": "onetool.sdk.calls",
     "check_deps": "onetool.sdk.requirements",
+    "client_can": "onetool.sdk.asking",
+    "client_roots": "onetool.sdk.asking",
+    "embedded": "onetool.sdk.content",
     "get_config": "onetool.sdk.context",
     "get_pack": "onetool.sdk.calls",
     "get_secret": "onetool.sdk.context",
+    "image": "onetool.sdk.content",
     "lazy_client": "onetool.sdk.clients",
+    "link": "onetool.sdk.content",
+    "log_message": "onetool.sdk.asking",
     "normalize_items": "onetool.sdk.batch",
+    "prompt": "onetool.sdk.offers",
     "report_progress": "onetool.sdk.context",
     "requires_cli": "onetool.sdk.requirements",
     "requires_lib": "onetool.sdk.requirements",
+    "resource": "onetool.sdk.offers",
     "safe_request": "onetool.sdk.http",
+    "text": "onetool.sdk.content",
     "tool": "onetool.sdk.decorators",
 }
 

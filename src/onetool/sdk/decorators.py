@@ -1,7 +1,7 @@
 """`@tool(...)`: what type hints and a docstring can't say of a function."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool = False
     hidden: bool = False
     timeout: float | None = None
+    task: Literal["optional", "required"] | None = None
     tags: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
 
@@ -35,6 +36,7 @@ def tool(
     read_only: bool = False,
     hidden: bool = False,
     timeout: float | None = None,
+    task: Literal["optional", "required"] | None = None,
     tags: Sequence[str] = (),
     examples: Sequence[str] = (),
 ) -> Any:
@@ -47,11 +49,15 @@ def tool(
         read_only: It changes nothing outside.
         hidden: It can be called, but is in no list and in no search.
         timeout: How many seconds it may take; 8 when nothing is said.
+        task: It may take long. A client that knows tasks gets one to look after when the call is not done at once;
+            "required" refuses all other clients.
         tags: Words to find it by.
         examples: Calls as one would write them, for help texts.
     """
     if timeout is not None and not is_seconds(timeout):
         raise ValueError(f"timeout: expected a number of seconds above 0, got {timeout}")
+    if task not in (None, "optional", "required"):
+        raise ValueError(f'task: expected "optional" or "required", got {task!r}')
     for words, told in ((tags, "tags"), (examples, "examples")):
         if isinstance(words, str) or not all(isinstance(word, str) for word in words):
             raise TypeError(f"{told}: expected a list of texts, got {words!r}")
@@ -62,6 +68,7 @@ def tool(
         read_only=read_only or pure,
         hidden=hidden,
         timeout=timeout,
+        task=task,
         tags=tuple(tags),
         examples=tuple(examples),
     )

@@ -1,4 +1,7 @@
-"""A module -> its tools: what `__all__` names, else every public function that is defined in it."""
+"""A module -> what it offers: the functions that `__all__` names, else every public one that is defined in it.
+
+A function is a tool, unless it is marked as a prompt or as a resource.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from inspect import isfunction, unwrap
@@ -9,9 +12,11 @@ import msgspec
 
 from onetool.core.errors import DefinitionError, Mistake
 from onetool.core.failure import words_for
+from onetool.core.offer import Prompt, Resource
 from onetool.core.source import Catalogue
-from onetool.core.spec import ToolSpec
+from onetool.core.spec import Handler, ToolSpec
 from onetool.sdk.decorators import marks_of
+from onetool.sdk.offers import Offered, offered
 from onetool.sdk.signature import tool_from_function
 
 
@@ -24,18 +29,54 @@ def pack_name(module: ModuleType) -> str:
 
 
 def tools_of(module: ModuleType) -> Catalogue:
-    """The module's tools, in the order of the file, and a mistake for each function that can't be described."""
+    """What the module offers, in the order of the file, and a mistake for each function that can't be described."""
     pack = pack_name(module)
-    tools: list[ToolSpec] = []
+    found: list[ToolSpec | Prompt | Resource] = []
     mistakes: list[Mistake] = []
     for name, function in _functions(module):
         try:
-            tools.append(_tool(name, function, pack))
+            spec, marks = _tool(name, function, pack), offered(function)
+            found.append(spec if marks is None else _offer(name, spec, marks))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - hints and docstrings are anyone's, and spoil their own tool alone
             mistakes.append(_mistake(f"{pack}.{name}", function, error))
-    return Catalogue(tools=tuple(tools), mistakes=tuple(mistakes))
+    return Catalogue(
+        tools=tuple(one for one in found if isinstance(one, ToolSpec)),
+        prompts=tuple(one for one in found if isinstance(one, Prompt)),
+        resources=tuple(one for one in found if isinstance(one, Resource)),
+        mistakes=tuple(mistakes),
+    )
+
+
+def _offer(name: str, spec: ToolSpec, marks: Offered) -> Prompt | Resource:
+    """What it gives is for the interface to shape, so that nothing is checked there."""
+    spec = msgspec.structs.replace(spec, output_schema=None, hidden=True)
+    if marks.uri is None:
+        return Prompt(name=marks.name or name, spec=spec, title=marks.title)
+    spec = msgspec.structs.replace(spec, handler=_told_apart(spec))
+    made = Resource(uri=marks.uri, name=marks.name or name, spec=spec, mime_type=marks.mime_type)
+    known = set(spec.input_schema["properties"])
+    if set(made.places) - known or set(spec.input_schema.get("required", ())) - set(made.places):
+        raise DefinitionError(f"its places {list(made.places)} are not its parameters {sorted(known)}")
+    return made
+
+
+def _told_apart(spec: ToolSpec) -> Handler:
+    """What a resource's function gives, as what it is: in plain data, bytes would be a text like any other."""
+    handler: Any = spec.handler
+
+    def kind(value: Any) -> dict[str, Any]:
+        return {"blob" if isinstance(value, bytes) else "text" if isinstance(value, str) else "data": value}
+
+    if spec.is_async:
+
+        async def read_async(**args: Any) -> Any:
+            return kind(await handler(**args))
+
+        return read_async
+
+    return lambda **args: kind(handler(**args))
 
 
 def _tool(name: str, function: FunctionType, pack: str) -> ToolSpec:

@@ -34,6 +34,7 @@ def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
         ),
         handler=bind(function, parameters, forms, others),
         timeout=marks.timeout,
+        task=marks.task,
         pure=marks.pure,
         idempotent=marks.idempotent,
         read_only=marks.read_only,

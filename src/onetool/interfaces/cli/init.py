@@ -1,18 +1,74 @@
-"""`onetool init`: a starter config, with comments."""
+"""`onetool init`: a starter config, with comments; or the entry for OneTool that an MCP client needs."""
 
+import re
 from pathlib import Path
 
 import click
 
+from onetool.interfaces.cli.options import config_option
+
 # What is made by running, or must stay private, and so does not belong into a repository.
 IGNORED = "stats.db*\nsecrets.yaml\n"
 
+CLIENTS = ("claude-code", "cursor", "vscode", "codex", "gemini")  # here again: `onetool init` need not load them
+NO_URL = ""  # --http by itself
+
 
 @click.command()
-@click.option("--force", is_flag=True, help="Replace a config that is there.")
+@click.option("--client", type=click.Choice(CLIENTS), help="Set up this MCP client instead of writing a config.")
+@click.option("--write", is_flag=True, help="Put the entry into the client's file instead of printing it.")
+@click.option("--user", is_flag=True, help="The client's file for all your projects, not the one in FOLDER.")
+@click.option(
+    "--http",
+    "url",
+    metavar="[URL]",
+    is_flag=False,
+    flag_value=NO_URL,
+    help="Let the client call a running `onetool serve` instead of starting `onetool mcp`.",
+)
+@click.option("--name", default="onetool", show_default=True, help="What the client calls it.")
+@click.option(
+    "--force", is_flag=True, help="Replace a config that is there; with --client, another entry of that name."
+)
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path())
-def init(folder: Path, force: bool) -> None:
-    """Write .onetool/onetool.yaml into FOLDER (this one by default)."""
+@config_option
+@click.pass_context
+def init(
+    ctx: click.Context,
+    folder: Path,
+    client: str | None,
+    write: bool,
+    user: bool,
+    url: str | None,
+    name: str,
+    force: bool,
+) -> None:
+    """Write .onetool/onetool.yaml into FOLDER (this one by default); or, with --client, set up an MCP client."""
+    if client is None:
+        given = {"--write": write, "--user": user, "--http": url is not None, "--name": name != "onetool"}
+        for option in (option for option, is_given in given.items() if is_given):
+            raise click.UsageError(f"{option} is for a client; say which: --client {'|'.join(CLIENTS)}.")
+        _write_starter(folder, force)
+        return
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+        raise click.BadParameter("a name has letters, digits, - and _, at most 64.", param_hint="--name")
+    from onetool.interfaces.cli.clients.setup import Wish, set_up_client
+
+    wish = Wish(
+        client=client,
+        folder=folder,
+        name=name,
+        config=ctx.find_root().obj,
+        write=write,
+        user=user,
+        http=url is not None,
+        url=url or None,
+        force=force,
+    )
+    set_up_client(wish)
+
+
+def _write_starter(folder: Path, force: bool) -> None:
     from onetool.config.starter import starter_config
 
     file = folder / ".onetool" / "onetool.yaml"
@@ -28,3 +84,4 @@ def init(folder: Path, force: bool) -> None:
         raise click.ClickException(f"can't write {file}: {error.strerror}.") from None
     there = "" if folder == Path() else f"cd {folder}, "
     click.echo(f"Wrote {file}. Next: {there}onetool check, onetool tools list, onetool tools invoke weather.")
+    click.echo(f"For an MCP client: onetool init --client {'|'.join(CLIENTS)} --write")

@@ -16,6 +16,8 @@ class LazyGroup(click.Group):
 
     commands_in: ClassVar[dict[str, str]] = {
         "run": "onetool.interfaces.cli.run:run",
+        "mcp": "onetool.interfaces.cli.mcp:mcp",
+        "serve": "onetool.interfaces.cli.serve:serve",
         "tools": "onetool.interfaces.cli.tools:tools",
         "packs": "onetool.interfaces.cli.packs:packs",
         "auth": "onetool.interfaces.cli.auth:auth",

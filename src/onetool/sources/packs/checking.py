@@ -30,7 +30,7 @@ def _check(candidate: Candidate, known: Snapshot) -> Iterator[Mistake]:
         yield import_mistake(candidate, error)
         return
     yield from found.mistakes
-    if not found.tools and not found.mistakes:
+    if not (found.tools or found.prompts or found.resources or found.mistakes):
         yield Mistake(message="it has no tools: no public function", file=candidate.origin, key=name)
     yield from _clashes(name, candidate, known)
     yield from _twice(found.tools)

@@ -26,7 +26,7 @@ class PackSource(Source):
 
     def load(self) -> Catalogue:
         """Import or read every pack. One that fails is reported with file, line and cause; the others work."""
-        tools = [spec for pack in BUILTIN for spec in builtin_tools(pack)]
+        packs = [Catalogue(tools=builtin_tools(pack)) for pack in BUILTIN]
         taken: dict[str, str] = dict.fromkeys(BUILTIN, "built in")
         mistakes = [_no_such(path) for path in self._paths if not path.exists()]
         for candidate in self._candidates():
@@ -41,9 +41,13 @@ class PackSource(Source):
                 mistakes.append(_twice(name, taken[name], candidate))
                 continue
             taken[name] = candidate.origin
-            tools += found.tools
-            mistakes += found.mistakes
-        return Catalogue(tools=tuple(tools), mistakes=tuple(mistakes))
+            packs.append(found)
+        return Catalogue(
+            tools=tuple(spec for found in packs for spec in found.tools),
+            prompts=tuple(prompt for found in packs for prompt in found.prompts),
+            resources=tuple(resource for found in packs for resource in found.resources),
+            mistakes=(*mistakes, *(mistake for found in packs for mistake in found.mistakes)),
+        )
 
     def _candidates(self) -> Iterator[Candidate]:
         yield from installed()

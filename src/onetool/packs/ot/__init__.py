@@ -3,9 +3,10 @@
 They are passed in, and the tools made for them: this is no module of functions that is a pack as it stands.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onetool.core.spec import ToolSpec
+from onetool.packs.ot.listing import Info, Listing, Words, seen_from_here
 from onetool.sdk import LogSpan, tool
 from onetool.sdk.signature import tool_from_function
 from onetool.services.results.query import Page, query
@@ -18,8 +19,28 @@ pack = "ot"
 __all__ = ["ot_tools"]
 
 
-def ot_tools(results: "Results", page_bytes: int) -> list[ToolSpec]:
-    """The tools of the pack, for an app that has these services. A page of a result is small enough to be sent."""
+def ot_tools(results: "Results", page_bytes: int, words: Words) -> list[ToolSpec]:
+    """The tools of the pack, for an app that has these services.
+
+    A page of a result is small enough to be sent. `words` tells what code calls the tools of a catalogue.
+    """
+    listing = Listing(words)
+
+    @tool(read_only=True, examples=['ot.tools(pattern="file", info="full")'])
+    def tools(pattern: str = "", info: Info = "min") -> list[str | dict[str, Any]]:
+        """List the tools that can be called here, under the names to call them by.
+
+        Args:
+            pattern: Only tools with this in their name, in any case: "search", or "github." for all of a pack.
+            info: "list" for names alone, "min" for what each is good for in a line or two, "full" for all that a
+                call needs.
+
+        Returns:
+            Names; or {name, description} of each; or {name, signature, description, source} of each and, where they
+            are known, `args` (a text for each argument), `returns` and `example`. Empty when nothing matches.
+        """
+        with LogSpan("ot.tools", pattern=pattern, info=info):
+            return listing.tools(*seen_from_here(), pattern, info)
 
     @tool(read_only=True)
     def result(handle: str, offset: int = 1, limit: int = 100, search: str | None = None, fuzzy: bool = False) -> Page:
@@ -42,4 +63,4 @@ def ot_tools(results: "Results", page_bytes: int) -> list[ToolSpec]:
         with LogSpan("ot.result", handle=handle, offset=offset, limit=limit, **asked):
             return query(results.read(handle), offset, limit, search, fuzzy, page_bytes)
 
-    return [tool_from_function(result, pack)]
+    return [tool_from_function(function, pack) for function in (tools, result)]

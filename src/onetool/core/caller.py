@@ -1,0 +1,115 @@
+"""Whoever is at the other end of a call, where it can be talked to while the call runs: a client of ours, a terminal.
+
+A handler may ask: the person, the model behind the client, or which folders the client works in. How a question
+travels is the interface's business; what it is, is said here. Time spent waiting for an answer counts for nobody.
+"""
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from time import monotonic
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from onetool.core.errors import ToolFailure
+
+Level = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that only the caller can answer. `key` tells questions of one call apart."""
+
+    key: str
+
+
+class ForPerson(Question, frozen=True, kw_only=True):
+    """A form: a message, and the schema of the object that is wanted. The answer is that object."""
+
+    message: str
+    schema: Mapping[str, Any]
+
+
+class ForModel(Question, frozen=True, kw_only=True):
+    """Messages for the model behind the client. The answer is its text."""
+
+    messages: tuple[Mapping[str, Any], ...]
+    max_tokens: int
+    system: str | None = None
+
+
+class ForRoots(Question, frozen=True, kw_only=True):
+    """Which folders and files the client works on. The answer is a list of them."""
+
+
+class CannotAsk(ToolFailure):
+    """The caller has no way to answer such a question. `capability` is what it lacks."""
+
+    def __init__(self, capability: str, message: str) -> None:
+        super().__init__(message, reason="cannot_ask")
+        self.capability = capability
+
+
+class Declined(ToolFailure):
+    """The person said no, or nothing."""
+
+    def __init__(self, action: str) -> None:
+        super().__init__(f"the person {'declined' if action == 'decline' else 'cancelled'}", reason="declined")
+        self.action = action
+
+
+class Pauses:
+    """How long a call has waited for its caller, up to now. Used on one thread: that of the event loop."""
+
+    __slots__ = ("_depth", "_since", "_total")
+
+    def __init__(self) -> None:
+        self._total = self._since = 0.0
+        self._depth = 0
+
+    def waited(self) -> float:
+        return self._total + (monotonic() - self._since if self._depth else 0.0)
+
+    def __enter__(self) -> None:
+        if self._depth == 0:
+            self._since = monotonic()
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._total += monotonic() - self._since
+
+
+class Caller(Protocol):
+    """What a running call can do with the one who made it."""
+
+    @property
+    def owner(self) -> str:
+        """To whom stored results belong; empty for the one who runs the process."""
+        ...
+
+    @property
+    def pauses(self) -> Pauses: ...
+
+    def can(self, what: str) -> bool:
+        """Whether it has a capability: elicitation, sampling, roots, or an extension by its id."""
+        ...
+
+    def lacks(self, error: CannotAsk) -> None:
+        """Told what a tool wanted of it in vain: the reply may have to say so, if the tool gives up."""
+        ...
+
+    def log(self, level: Level, data: Any, logger: str | None) -> None: ...
+
+    async def ask(self, question: Question) -> Any:
+        """The answer. Raises CannotAsk, Declined, or another ToolFailure."""
+        ...
+
+
+current_caller: ContextVar[Caller | None] = ContextVar("onetool_current_caller", default=None)
+
+
+def owner() -> str:
+    """To whom belongs what is stored now."""
+    caller = current_caller.get()
+    return "" if caller is None else caller.owner

@@ -1,0 +1,57 @@
+"""What a pack offers beside tools: prompts for people, and resources to read.
+
+Behind each is a ToolSpec that no list shows: reading a resource is a call like any other, within a deadline, with the
+pack's settings and secrets, and recorded.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from onetool.core.spec import ToolSpec
+
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """A text for a model that a person picks by name. What its spec gives is the text, or messages."""
+
+    name: str
+    spec: ToolSpec
+    title: str | None = None
+
+
+class Resource(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """Something to read by its URI, or by any URI of a form: `notes://{day}` is a template.
+
+    What its spec gives is one of {"text": …}, {"blob": base64} and {"data": …}.
+    """
+
+    uri: str
+    name: str
+    spec: ToolSpec
+    mime_type: str | None = None
+
+    @cached_property
+    def places(self) -> tuple[str, ...]:
+        """What a template leaves open."""
+        return tuple(_PLACE.findall(self.uri))
+
+    def match(self, uri: str) -> Mapping[str, Any] | None:
+        """What the URI puts into those places; None where it is another's. A place is one segment of a path."""
+        if not self.places:
+            return {} if uri == self.uri else None
+        found = self._pattern.fullmatch(uri)
+        if found is None:
+            return None
+        from urllib.parse import unquote  # not for those who only list tools
+
+        return {name: unquote(text) for name, text in found.groupdict().items()}
+
+    @cached_property
+    def _pattern(self) -> "re.Pattern[str]":
+        parts = _PLACE.split(self.uri)  # text, name, text, name, …, text
+        return re.compile("".join(f"(?P<{part}>[^/]+)" if i % 2 else re.escape(part) for i, part in enumerate(parts)))

@@ -1,0 +1,71 @@
+"""A client's file with one more server in it: the whole new file, or the old one as it was."""
+
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_hex
+
+from onetool.interfaces.cli.clients.refused import Refused
+
+BOM = "\ufeff"
+
+
+def put_file(file: Path, change: Callable[[str], str], *, private: bool) -> bool:
+    """Write what `change` makes of the file's text; whether there was anything to write.
+
+    A new file is for its owner alone if it is `private`. Refused or OSError: the file is as it was.
+    """
+    file = file.resolve()  # a link stays a link
+    before = _bytes_of(file)
+    text = _decoded(before or b"")
+    mark = BOM if text.startswith(BOM) else ""
+    new = mark + change(text.removeprefix(BOM))
+    if new == text:
+        return False
+    _write(file, before, _encoded(new), 0o600 if private else 0o666)
+    return True
+
+
+def _bytes_of(file: Path) -> bytes | None:
+    if not file.exists():
+        return None
+    if not file.is_file():  # before opening it: a pipe would keep us waiting
+        raise Refused("it is no regular file")
+    return file.read_bytes()
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise Refused(f"it is not UTF-8 text: line {line}") from None
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise Refused("a path in the entry is not UTF-8 text, which the file has to be") from None
+
+
+def _write(file: Path, before: bytes | None, data: bytes, mode: int) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f".{file.name}.{token_hex(4)}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if before is not None:
+            draft.chmod(stat.S_IMODE(file.stat().st_mode))
+        if _bytes_of(file) != before:  # clients write their files too
+            raise Refused("somebody else changed it just now; please try again")
+        draft.replace(file)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise

@@ -1,0 +1,134 @@
+"""`onetool init --client …`: show the entry that a client needs, or put it into the client's file."""
+
+import os
+from functools import partial
+from pathlib import Path
+
+import click
+import msgspec
+
+from onetool.config import find_config, load_config
+from onetool.config.find import FOLDER, NAME, user_home
+from onetool.interfaces.cli.clients.known import CLIENTS, Client
+from onetool.interfaces.cli.clients.put_file import put_file
+from onetool.interfaces.cli.clients.put_json import json_snippet, put_json
+from onetool.interfaces.cli.clients.put_toml import put_toml, toml_snippet
+from onetool.interfaces.cli.clients.refused import Refused
+from onetool.interfaces.cli.clients.server import Server, own_command, served
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for on the command line."""
+
+    client: str
+    folder: Path
+    name: str
+    config: str | None = None  # as --config says it
+    write: bool = False
+    user: bool = False
+    http: bool = False
+    url: str | None = None
+    force: bool = False
+
+
+def set_up_client(wish: Wish) -> None:
+    """Print the entry and where it belongs; or write it there."""
+    client, folder = CLIENTS[wish.client], _absolute(wish.folder)
+    server = _called(wish) if wish.http else _started(wish, client, folder)
+    file = client.user_file(user_home(os.environ), os.environ) if wish.user else folder / client.project_file
+    if wish.write:
+        _write(wish, client, server, file)
+    else:
+        _show(wish, client, server, file)
+
+
+def _called(wish: Wish) -> Server:
+    try:
+        return served(wish.url, load_config(_config(wish)))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--http") from None
+
+
+def _started(wish: Wish, client: Client, folder: Path) -> Server:
+    """The command with the config that is in force, where the server would not find it by itself."""
+    command, *first = own_command()
+    config = _config(wish)
+    named = [] if config is None else _named_config(wish, client, folder, config)
+    if not wish.user:
+        command = _in_project(command, client, folder)
+    return Server(command=command, args=(*first, "mcp", *named))
+
+
+def _config(wish: Wish) -> Path | None:
+    """The config in force for FOLDER. One that was named is named from where we are, not from there."""
+    named = wish.config is not None or os.environ.get("ONETOOL_CONFIG")
+    config = find_config(wish.config, cwd=None if named else _absolute(wish.folder))
+    return config and _absolute(config)
+
+
+def _absolute(path: Path) -> Path:
+    return Path(os.path.abspath(path))  # without its `..`; links stay what they are
+
+
+def _named_config(wish: Wish, client: Client, folder: Path, config: Path) -> list[str]:
+    """A project's file travels to others, and so names nothing but what is in the project; the user's own does not."""
+    own = user_home(os.environ) / FOLDER / NAME
+    found = find_config(None, env={**os.environ, "ONETOOL_CONFIG": ""}, cwd=folder)
+    if config == found and (config == own or (client.starts_in_project and not wish.user)):
+        return []
+    if wish.user:
+        return ["--config", str(config)]
+    return ["--config", _in_project(str(config), client, folder, climb=config == found, relative=True)]
+
+
+def _in_project(path: str, client: Client, folder: Path, *, climb: bool = False, relative: bool = False) -> str:
+    """A path in the client's own words for the project's folder, if it is in there (or above, for `climb`).
+
+    Without such words only a `relative` path will do: clients start servers in the folder where they were started.
+    """
+    if not os.path.isabs(path) or not (climb or Path(path).is_relative_to(folder)):
+        return path
+    within = Path(os.path.relpath(path, folder)).as_posix()
+    if client.project_folder:
+        return f"{client.project_folder}/{within}"
+    return within if relative else path
+
+
+def _snippet(wish: Wish, client: Client, server: Server, file: Path) -> str:
+    dump = toml_snippet if file.suffix == ".toml" else json_snippet
+    return dump(client.section, wish.name, client.entry(server))
+
+
+def _show(wish: Wish, client: Client, server: Server, file: Path) -> None:
+    """The entry alone on standard output: it can be sent into a file. Everything about it goes to standard error."""
+    more = "" if wish.user else "; --user is for all your projects"
+    click.echo(f"For {client.title}, into {file} (--write puts it there{more}):\n", err=True)
+    click.echo(_snippet(wish, client, server, file), nl=False)
+    click.echo("", err=True)
+    _tell(wish, client, server, err=True)
+
+
+def _write(wish: Wish, client: Client, server: Server, file: Path) -> None:
+    put = put_toml if file.suffix == ".toml" else put_json
+    change = partial(put, section=client.section, name=wish.name, entry=client.entry(server), force=wish.force)
+    try:
+        written = put_file(file, change, private=wish.user)
+    except OSError as error:
+        raise click.ClickException(f"can't write {file}: {error.strerror}.") from None
+    except Refused as refusal:
+        click.echo(_snippet(wish, client, server, file), nl=False)
+        raise click.ClickException(f"{file} stays as it is: {refusal}. The entry to put in stands above.") from None
+    click.echo(f"Wrote {wish.name} into {file}." if written else f"{file} has {wish.name} already, just so.")
+    _tell(wish, client, server, err=False)
+
+
+def _tell(wish: Wish, client: Client, server: Server, *, err: bool) -> None:
+    """What else there is to know, and to do."""
+    if server.url:
+        click.echo(f"It calls {server.url}: start that with onetool serve.", err=err)
+    if server.token:
+        click.echo(f"{client.title} takes the token from the environment variable {server.token}.", err=err)
+    local = [path for path in (server.command, *server.args) if os.path.isabs(path)]
+    if local and not wish.user:
+        click.echo(f"Only on this machine there is {', '.join(local)}: mind that before you share the file.", err=err)
+    click.echo(f"Next: {client.then_user if wish.user else client.then_project}", err=err)

@@ -1,0 +1,49 @@
+"""`onetool mcp`: the MCP server on standard input and output."""
+
+import os
+
+import click
+
+from onetool.interfaces.cli.options import allow_option, config_option, open_app
+from onetool.interfaces.cli.output import stdout
+
+MENUS = ("run", "search", "direct")
+
+
+@click.command()
+@click.option("--menu", type=click.Choice(MENUS), help="What clients are shown, instead of what the config says.")
+@allow_option
+@config_option
+@click.pass_context
+def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None) -> None:
+    """Serve all tools to an MCP client, on standard input and output.
+
+    Started by the client: see `onetool init --client`. Ends when the client closes its end. SIGHUP reloads.
+    """
+    import asyncio
+    import gc
+
+    source = _claim_stdin()
+    app = open_app(ctx, allowed)
+    from onetool.interfaces.mcp.service import Service
+    from onetool.interfaces.mcp.stdio import serve
+
+    async def run() -> None:
+        service = Service(app, menu, allowed)
+        try:
+            await serve(service, source, stdout().fileno(), lambda: app.warm())
+        finally:
+            service.close()
+
+    gc.freeze()  # what was made until here stays; from now on garbage is collected as usual
+    gc.set_threshold(700, 10, 10)
+    asyncio.run(run())
+
+
+def _claim_stdin() -> int:
+    """The client's messages are ours alone: what a tool reads, or a command that it starts, is empty."""
+    source = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return source

@@ -1,0 +1,40 @@
+"""The shapes of ASGI, and how we answer: JSON, errors as `{"error": {"code", "message"}}`."""
+
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+import msgspec
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers = Iterable[tuple[bytes, bytes]]
+
+JSON = b"application/json"
+CLOSE = (b"connection", b"close")
+
+
+class Refused(Exception):  # noqa: N818 - an answer, not a bug
+    """A request that ends here, with this answer."""
+
+    def __init__(self, status: int, code: str, message: str, headers: Headers = ()) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.headers = headers
+
+    def body(self) -> bytes:
+        return msgspec.json.encode({"error": {"code": self.code, "message": str(self)}})
+
+
+async def respond(send: Send, status: int, body: bytes, kind: bytes = JSON, headers: Headers = ()) -> None:
+    """A whole answer."""
+    await send(start(status, body, kind, headers))
+    await send({"type": "http.response.body", "body": body})
+
+
+def start(status: int, body: bytes, kind: bytes = JSON, headers: Headers = ()) -> Message:
+    own = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), (b"x-content-type-options", b"nosniff")]
+    return {"type": "http.response.start", "status": status, "headers": [*own, *headers]}

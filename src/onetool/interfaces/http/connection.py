@@ -1,0 +1,196 @@
+"""One client's connection: uvicorn's, with bounds. A client that is slow, silent or endless costs nobody but itself.
+
+uvicorn reads a head of any size for as long as it takes, keeps a silent connection for ever, and waits without end for
+a client that does not read. Here each of these has a limit; every refusal is JSON and has its line in the access log;
+and where there are too many connections, the one that has been silent longest makes room.
+
+    connected -> head -> body -> answered -> idle -> head …
+    `_alarm` is set while something is missing from the client: the head, the rest of the body.
+"""
+
+import asyncio
+from typing import Any, NamedTuple
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from onetool.interfaces.http.access import write
+from onetool.interfaces.http.asgi import Refused
+
+
+class Limits(NamedTuple):
+    """What a client may take."""
+
+    head_s: float = 15.0  # to send the head of a request, also the first one of a new connection
+    body_s: float = 60.0  # to send the rest of it
+    idle_s: int = 75  # between two requests; longer than clients keep one, or they meet us closing
+    stuck_s: float = 60.0  # to begin to read what we have sent
+    head_bytes: int = 64 * 1024
+    connections: int = 10_000
+
+
+class Waiting(dict["Connection", None]):
+    """The connections that have no request under way, the longest silent first."""
+
+
+NOTHING, HEAD, BODY, ALL = range(4)  # what has come of the request that is arriving
+
+
+class Connection(HttpToolsProtocol):
+    """One connection. What it shares with all others is handed to each: the limits, and who waits."""
+
+    def __init__(self, *args: Any, limits: Limits, waiting: Waiting, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._limits = limits
+        self._waiting = waiting
+        self._come = NOTHING
+        self._size = 0  # of what has come since the last request was complete
+        self._alarm: asyncio.TimerHandle | None = None
+        self._stuck: asyncio.TimerHandle | None = None
+        self._wrong: Refused | None = None  # what is wrong with this head
+        self._deaf = False  # what still comes is not for us
+
+    # What the transport tells
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._waiting[self] = None
+        self._alarm = self.loop.call_later(self._limits.head_s, self._too_slow)
+        if len(self.connections) > self._limits.connections:
+            self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._waiting.pop(self, None)
+        self._disarm()
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
+        self._deaf = True
+        for cycle, _ in self.pipeline:  # these will not be answered; uvicorn tells only the last one
+            cycle.disconnected = True
+        self.pipeline.clear()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
+        self._size += len(data)
+        super().data_received(data)
+        if self._come == ALL:
+            if self._alarm is not None:
+                self._disarm()
+        elif not self._deaf:
+            if self._come != BODY and self._size > self._limits.head_bytes:
+                self._end(self._head_too_large())
+            elif self._alarm is None:
+                patience = self._limits.body_s if self._come == BODY else self._limits.head_s
+                self._alarm = self.loop.call_later(patience, self._too_slow)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._stuck is None:
+            self._stuck = self.loop.call_later(self._limits.stuck_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
+
+    # What the parser tells
+
+    def on_message_begin(self) -> None:
+        self._come = HEAD
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        if self._size > self._limits.head_bytes and self._size_of_head() > self._limits.head_bytes:
+            self._wrong = self._head_too_large()
+            raise self._wrong
+        if self.url[:1] != b"/":
+            # Of `GET http://elsewhere/ HTTP/1.1` uvicorn would drop the host, and the rules would never see it.
+            self._wrong = Refused(400, "bad_request", "The target of a request must be a path, such as /mcp.")
+            raise self._wrong
+        self._come = BODY
+        self._waiting.pop(self, None)
+        if self._alarm is not None:
+            self._disarm()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._come = NOTHING if self.cycle.response_complete else ALL
+        self._size = 0
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete:  # else it is the next one's turn, which has come already
+            self._waiting[self] = None
+            if self._come == ALL:
+                self._come = NOTHING
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """No websockets here: the request is answered as if it had not asked, and the connection ends with that."""
+        self._deaf = True
+        self.cycle.keep_alive = False
+
+    # How it ends
+
+    def send_400_response(self, msg: str) -> None:
+        """uvicorn calls this for what is no HTTP, and for what our own callbacks raise."""
+        message = "This is not a request that HTTP/1.1 knows: its head or its body is malformed."
+        self._end(self._wrong or Refused(400, "bad_request", message))
+
+    def _too_slow(self) -> None:
+        self._alarm = None
+        if self._come == HEAD or self._is_busy():
+            self._end(Refused(408, "too_slow", "The request did not arrive in time."))
+        else:  # nothing was asked, or it was answered before it had come: there is nothing to say
+            self.transport.close()
+
+    def _end(self, refused: Refused) -> None:
+        """Nothing more is read. Requests before what was wrong get their answers first."""
+        self._deaf = True
+        self._disarm()
+        if self._is_busy():
+            if self._come != BODY:
+                self.cycle.keep_alive = False  # the last one's: the connection ends when it is answered
+                return
+            self.cycle.disconnected = True  # what is wrong is its own body: its route need not wait for the rest
+            self.cycle.message_event.set()
+            if self.cycle.response_started or self.pipeline:
+                self.transport.close()
+                return
+        self._refuse(refused)
+
+    def _make_room(self) -> None:
+        oldest = next(iter(self._waiting))  # there is one: ourselves
+        del self._waiting[oldest]
+        if oldest is self:
+            self._end(Refused(503, "too_many", "Too many connections are busy here; try again."))
+        else:
+            oldest.transport.close()
+
+    def _refuse(self, refused: Refused) -> None:
+        """Answer without the site: there is no request that it could be given."""
+        body = refused.body()
+        dated = b"".join(name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers)
+        own = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        self.transport.write(STATUS_LINE[refused.status] + dated + own + body)
+        self.transport.close()
+        client = self.client[0] if self.client else None
+        write("-", "-", refused.status, 0.0, len(body), client, {"error": refused.code})
+
+    def _is_busy(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _size_of_head(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def _head_too_large(self) -> Refused:
+        most = f"{self._limits.head_bytes // 1024} KiB"
+        return Refused(431, "head_too_large", f"The head of a request may have at most {most}.")
+
+    def _disarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None

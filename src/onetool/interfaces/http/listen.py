@@ -1,0 +1,118 @@
+"""Where the server listens: a host and a port become bound sockets, or one clear line that says why not."""
+
+import errno
+import os
+import socket
+from collections.abc import Iterable
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from onetool.core.errors import OneToolError
+
+TRIES = 5  # for one free port on several addresses
+WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - to know them, not to bind them
+NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+Address = tuple[socket.AddressFamily, str]
+
+
+class CantListen(OneToolError):  # noqa: N818 - it reads as what it says
+    """The host or the port can't be used."""
+
+
+class Place(NamedTuple):
+    """Where a server is reached: the host as it was asked for, the addresses that stand for it, and the real port."""
+
+    host: str
+    port: int
+    addresses: tuple[str, ...] = ()
+    sockets: tuple[socket.socket, ...] = ()
+
+    @property
+    def url(self) -> str:
+        """An address that works on this machine."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
+        return f"http://{authority(host, self.port)}"
+
+
+def authority(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def resolve(host: str) -> list[Address]:
+    """The addresses that a host stands for."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:  # UnicodeError: what can't even be a name
+        reason = error.strerror if isinstance(error, OSError) else "this is no name of a host"
+        raise CantListen(f"the host {host!r} can't be used: {reason}; see --host and http.host") from None
+    return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
+
+
+def is_loopback(addresses: Iterable[str]) -> bool:
+    """Whether only this machine can reach all of them."""
+    return all(ip_address(address.partition("%")[0]).is_loopback for address in addresses)
+
+
+def listen(host: str, port: int, addresses: list[Address]) -> Place:
+    """Sockets on every address of the host; one port for all of them, which the system chooses when it is 0."""
+    for tries_left in reversed(range(TRIES)):
+        try:
+            sockets = _bound(addresses, port)
+        except OSError as error:
+            if port == 0 and error.errno == errno.EADDRINUSE and tries_left:
+                continue  # free on one address, taken on another
+            raise CantListen(_why(error, host, port)) from None
+        here = tuple(str(one.getsockname()[0]) for one in sockets)
+        return Place(host, sockets[0].getsockname()[1], here, tuple(sockets))
+    raise AssertionError("the last try returns or raises")
+
+
+def _bound(addresses: list[Address], port: int) -> list[socket.socket]:
+    sockets: list[socket.socket] = []
+    missing: OSError | None = None
+    try:
+        for family, address in addresses:
+            try:
+                sockets.append(_socket(family, address, sockets[0].getsockname()[1] if sockets else port))
+            except OSError as error:  # `localhost` is ::1 too, also where the machine has no IPv6
+                if error.errno not in NOT_HERE:
+                    raise
+                missing = error
+        if not sockets:
+            raise missing or OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
+    except OSError:
+        for one in sockets:
+            one.close()
+        raise
+    return sockets
+
+
+def _socket(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+    one = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":  # elsewhere it would let two servers share a port
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.setsockopt(
+            socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1
+        )  # connections inherit it: peers that vanished are found
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        one.bind((address, port))
+        one.listen(2048)  # here and not later: another program may have the port, and listens already
+    except OSError:
+        one.close()
+        raise
+    one.setblocking(False)
+    return one
+
+
+def _why(error: OSError, host: str, port: int) -> str:
+    place = authority(host, port)
+    if error.errno == errno.EADDRINUSE:
+        return f"{place} is in use by another program; choose another port: --port N (0: the system chooses)"
+    if error.errno == errno.EACCES:
+        return f"this user may not listen on {place}; ports from 1024 up are for everybody: --port N"
+    if error.errno in NOT_HERE:
+        return f"this machine has no address {host}; see --host and http.host"
+    return f"can't listen on {place}: {error.strerror or error}"

@@ -1,0 +1,64 @@
+"""The site of an app: its routes, and what a reload changes about it."""
+
+import logging
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onetool import __version__
+from onetool.interfaces.http.asgi import Receive, Scope, Send, respond
+from onetool.interfaces.http.greeting import Facts, bearer
+from onetool.interfaces.http.listen import Place, is_loopback
+from onetool.interfaces.http.page import page
+from onetool.interfaces.http.rules import Rules
+from onetool.interfaces.http.site import READ, Route, Site
+
+if TYPE_CHECKING:
+    from onetool.app import App
+
+log = logging.getLogger("onetool")
+
+HEALTHY = msgspec.json.encode({"status": "ok", "version": __version__})
+
+
+def site_of(app: "App", place: Place, mcp: Any, menu: str | None = None) -> Site:
+    """Every route in one place. `mcp` is an ASGI app; it may have `stop()` and `reload()`."""
+    routes = [
+        Route("/mcp", mcp),
+        Route("/healthz", _health, protected=False, methods=READ),
+        Route("/", page(lambda: facts_of(app, place, menu)), protected=False, methods=READ),
+    ]
+    http = app.config.http
+    return Site(routes, Rules(http, place), http.max_body_mb * 1024**2, app.redact)
+
+
+def facts_of(app: "App", place: Place, menu: str | None) -> Facts:
+    tools = len(app.tools())
+    token = app.config.http.token
+    return Facts(
+        url=place.url,
+        version=__version__,
+        menu=menu or app.config.menu,
+        tools=f"{tools:,} tool{'' if tools == 1 else 's'}",
+        header=bearer(token.shown) if token else None,
+    )
+
+
+async def reload_site(app: "App", place: Place, site: Site, mcp: Any) -> None:
+    """Read the config and the tools again, and go by the new rules. Where we listen does not change."""
+    done = mcp.reload()
+    if isawaitable(done):
+        await done
+    http = app.config.http
+    if http.token is None and not is_loopback(place.addresses):
+        log.error(
+            "http.token is gone from the config, but this server can be reached from elsewhere: the old one stays"
+        )
+        return
+    site.rules, site.max_body = Rules(http, place), http.max_body_mb * 1024**2
+    log.warning("Reloaded: %d tools", len(app.tools()))
+
+
+async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:
+    await respond(send, 200, HEALTHY)

@@ -1,0 +1,156 @@
+"""uvicorn around a site: start, signals, and a stop that lets requests finish.
+
+SIGTERM, SIGINT   no new connections, streams are told to end, requests have some seconds; a second one: at once
+SIGHUP            read the config again; where the terminal that we were started from is gone, stop
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from inspect import isawaitable
+from typing import Any
+
+import uvicorn
+
+from onetool.core.errors import OneToolError
+from onetool.interfaces.http.connection import Connection, Limits, Waiting
+from onetool.interfaces.http.listen import Place
+from onetool.interfaces.http.site import Site
+
+log = logging.getLogger("onetool")
+
+PATIENCE_S = 5  # for requests under way, when the server stops
+MOST_FILES = 65_536
+DEFAULT_GC = (700, 10, 10)  # the interpreter's own; `__main__` sets another for short commands
+
+Reload = Callable[[], Awaitable[None] | None]
+
+
+def serve(
+    site: Site, place: Place, *, started: Callable[[], None], reload: Reload | None = None, limits: Limits | None = None
+) -> int:
+    """Serve until a signal says to stop; gives that signal. `started` is called when clients can connect."""
+    limits = limits or Limits(connections=min(Limits().connections, _room_for_files() * 3 // 4))
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # the site tells what there is to tell
+    server = _Server(_config(site, limits), site, started, reload)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(server.serve(list(place.sockets)))
+    return server.signal
+
+
+def _config(site: Site, limits: Limits) -> uvicorn.Config:
+    return uvicorn.Config(
+        site,
+        http=partial(Connection, limits=limits, waiting=Waiting()),  # pyright: ignore[reportArgumentType]
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # anybody could write these, and the log would believe them
+        server_header=False,
+        timeout_keep_alive=limits.idle_s,
+        timeout_graceful_shutdown=PATIENCE_S,
+    )
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server with signals of our own: its own ones would end the process before anything is closed."""
+
+    def __init__(self, config: uvicorn.Config, site: Site, started: Callable[[], None], reload: Reload | None) -> None:
+        super().__init__(config)
+        self.signal = 0
+        self._site = site
+        self._on_start = started
+        self._reload = reload
+        self._reloading: asyncio.Task[None] | None = None
+        self._asked_to_stop = asyncio.Event()
+        self._had_terminal = os.isatty(0)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        handlers: dict[int, Callable[[], None]] = {
+            number: partial(self._stop, number) for number in (signal.SIGTERM, signal.SIGINT)
+        }
+        if hasattr(signal, "SIGHUP"):
+            handlers[signal.SIGHUP] = self._hang_up
+        with suppress(NotImplementedError):  # on Windows there is Ctrl-C only, and that cancels what runs
+            for number, handler in handlers.items():
+                loop.add_signal_handler(number, handler)
+        yield
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        gc.freeze()  # what start-up made stays; no collection has to look at it again
+        gc.set_threshold(*DEFAULT_GC)
+        self._on_start()
+
+    async def main_loop(self) -> None:
+        """Sleep until somebody wants us to stop; once a second the Date header is made new."""
+        while not self.should_exit:
+            await self.on_tick(0)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._asked_to_stop.wait(), 1)
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        for server in self.servers:
+            server.close()  # nobody new, before those who are there are told
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._site.stop()
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong, we stop
+            log.error("Streams could not be told to end: %s: %s", type(error).__name__, error)
+        await super().shutdown(sockets)
+        if tasks := self.server_state.tasks:  # they were cancelled, and have a last word to say
+            log.warning("Stopped with %d requests still under way after %d s", len(tasks), PATIENCE_S)
+            await asyncio.wait(tasks, timeout=1)
+
+    def _stop(self, number: int) -> None:
+        self.force_exit = self.should_exit  # asked for the second time
+        self.should_exit = True
+        self.signal = self.signal or number
+        self._asked_to_stop.set()
+
+    def _hang_up(self) -> None:
+        if self._had_terminal and not os.isatty(0):
+            self._stop(signal.SIGHUP)
+        elif self._reload is not None:
+            self._reloading = asyncio.create_task(self._reloaded(self._reload))
+
+    async def _reloaded(self, reload: Reload) -> None:
+        try:
+            done = reload()
+            if isawaitable(done):
+                await done
+        except OneToolError as error:
+            log.error("Not reloaded, the old config stays in force: %s", error)
+        except Exception as error:  # noqa: BLE001 - a reload that fails must not take the server with it
+            log.error("Not reloaded: %s: %s", type(error).__name__, error)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        from uvloop import new_event_loop
+    except ImportError:  # there is none for this system
+        return None
+    return new_event_loop
+
+
+def _room_for_files() -> int:
+    """How many files we may have open; as many as the system lets us have without asking anybody."""
+    try:
+        import resource
+    except ImportError:
+        return 1024
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):  # some systems have a lower limit than they say
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_FILES if soft == resource.RLIM_INFINITY else soft

@@ -1,0 +1,79 @@
+"""What is known of whoever sent a message: from its `initialize`, or from the `_meta` of the message itself."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from onetool.core.caller import Level
+from onetool.interfaces.mcp.revisions import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    HANDSHAKE,
+    LEVELS,
+    LOG_LEVEL,
+    MODERN,
+    PROTOCOL_VERSION,
+)
+from onetool.interfaces.mcp.wire import INVALID_PARAMS, UNSUPPORTED_VERSION, Fault
+
+
+class Client(msgspec.Struct, kw_only=True):
+    """A client at the other end. `owner` is to whom belongs what is stored for it."""
+
+    revision: str = HANDSHAKE[0]
+    capabilities: Mapping[str, Any] = {}
+    info: Mapping[str, Any] = {}
+    log_level: Level | None = "info"
+    owner: str = ""
+    menu: str | None = None  # the one it chose, if it did
+
+    @property
+    def is_modern(self) -> bool:
+        return self.revision in MODERN
+
+    def can(self, what: str) -> bool:
+        """Whether it has declared a capability, or an extension by its id."""
+        if "/" in what:
+            extensions = self.capabilities.get("extensions")
+            return isinstance(extensions, Mapping) and what in extensions
+        found = self.capabilities.get(what)
+        if what == "elicitation" and isinstance(found, Mapping) and found:
+            return "form" in found  # one that can only send people to a web page can't show a form
+        return isinstance(found, Mapping)
+
+    def wants(self, level: Level) -> bool:
+        return self.log_level is not None and LEVELS.index(level) >= LEVELS.index(self.log_level)
+
+
+def is_modern(meta: Any) -> bool:
+    """Whether a message says itself what it needs to say, and so stands alone."""
+    return isinstance(meta, dict) and (PROTOCOL_VERSION in meta or CLIENT_CAPABILITIES in meta)
+
+
+def from_meta(meta: Any, owner: str = "", menu: str | None = None) -> Client:
+    """The client behind a message of 2026-07-28."""
+    if not isinstance(meta, dict):
+        raise Fault(
+            INVALID_PARAMS, f"params._meta is missing: it must have {PROTOCOL_VERSION} and {CLIENT_CAPABILITIES}"
+        )
+    version, capabilities = meta.get(PROTOCOL_VERSION), meta.get(CLIENT_CAPABILITIES)
+    for key, value, kind in ((PROTOCOL_VERSION, version, str), (CLIENT_CAPABILITIES, capabilities, dict)):
+        if not isinstance(value, kind):
+            what = "is missing" if value is None else f"must be {'a text' if kind is str else 'an object'}"
+            raise Fault(INVALID_PARAMS, f"params._meta[{key!r}] {what}")
+    if version not in MODERN:
+        data = {"supported": list(MODERN), "requested": version}
+        raise Fault(UNSUPPORTED_VERSION, f"protocol version {version:.40} is not supported here", data)
+    level = meta.get(LOG_LEVEL)
+    if level is not None and level not in LEVELS:
+        raise Fault(INVALID_PARAMS, f"params._meta[{LOG_LEVEL!r}] must be one of {', '.join(LEVELS)}")
+    info = meta.get(CLIENT_INFO)
+    return Client(
+        revision=version,
+        capabilities=capabilities or {},
+        info=info if isinstance(info, dict) else {},
+        log_level=level,
+        owner=owner,
+        menu=menu,
+    )

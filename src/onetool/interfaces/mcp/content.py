@@ -1,0 +1,92 @@
+"""A tool's value as content blocks; an error as words for a model."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from onetool.core.call import ToolError, ToolResult
+from onetool.core.errors import ToolFailure
+from onetool.interfaces.mcp.wire import encode
+from onetool.script.reply import Reply, error_text, kept
+from onetool.services.results import Stored
+
+RESULTS = "ot://results/"
+
+# What a block of each type must have, and may have. A value of this shape is meant to be shown as what it is.
+_BLOCKS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
+    "text": (frozenset({"text"}), frozenset()),
+    "image": (frozenset({"data", "mimeType"}), frozenset()),
+    "audio": (frozenset({"data", "mimeType"}), frozenset()),
+    "resource": (frozenset({"resource"}), frozenset()),
+    "resource_link": (frozenset({"uri", "name"}), frozenset({"title", "description", "mimeType", "size"})),
+}
+_ALWAYS = frozenset({"type", "annotations", "_meta"})
+
+Block = dict[str, Any]
+Result = dict[str, Any]
+Store = Callable[[str], Stored]
+
+
+def is_block(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(kind := value.get("type"), str) or kind not in _BLOCKS:
+        return False
+    needed, further = _BLOCKS[kind]
+    return needed <= value.keys() <= needed | further | _ALWAYS
+
+
+def blocks_of(value: Any) -> list[Block] | None:
+    """The content that a value is; None where it is data."""
+    if is_block(value):
+        return [value]
+    return value if isinstance(value, list) and value and all(map(is_block, value)) else None
+
+
+def text_block(words: str) -> Block:
+    return {"type": "text", "text": words}
+
+
+def from_reply(reply: Reply) -> Result:
+    """What came of code."""
+    content = [text_block(reply.text)]
+    if reply.stored is not None:
+        content.append(stored_link(reply.stored))
+    return {"content": content, "isError": True} if reply.is_error else {"content": content}
+
+
+def from_result(result: ToolResult, inline_bytes: int, store: Store, structured: bool = False) -> Result:
+    """What came of one tool. `structured` is for tools that promise what their value looks like."""
+    if result.error is not None:
+        return failed(result.error)
+    if (blocks := blocks_of(result.data)) is not None:
+        return {"content": blocks}
+    text = result.data if isinstance(result.data, str) else as_json(result.data)
+    if structured:  # such a client takes the data, and the text is for others
+        return {"content": [text_block(text)], "structuredContent": result.data}
+    if len(text.encode(errors="replace")) <= inline_bytes:
+        return {"content": [text_block(text)]}
+    try:
+        return from_reply(kept(text, store(text)))
+    except ToolFailure as failure:
+        return {"content": [text_block(f"Error: the result is too large to be sent, and {failure}")], "isError": True}
+
+
+def failed(error: ToolError) -> Result:
+    return {"content": [text_block(error_text(error))], "isError": True}
+
+
+def stored_link(stored: Stored) -> Block:
+    return {
+        "type": "resource_link",
+        "uri": f"{RESULTS}{stored.handle}",
+        "name": f"result-{stored.handle[:8]}",
+        "description": "the whole result",
+        "mimeType": "text/plain",
+        "size": stored.size,
+    }
+
+
+def as_json(value: Any) -> str:
+    try:
+        return encode(value).decode()
+    except (ValueError, RecursionError):
+        return json.dumps(str(value))

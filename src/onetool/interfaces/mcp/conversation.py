@@ -1,0 +1,164 @@
+"""Messages of one client that belong together: those of a pipe, or of a session over HTTP.
+
+It knows which requests are being answered, so that they can be cancelled by their id, and which questions of ours the
+client has not answered yet. Ids of two conversations never meet.
+"""
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from onetool.interfaces.mcp.changes import Listener
+from onetool.interfaces.mcp.client import Client, from_meta, is_modern
+from onetool.interfaces.mcp.request import Request
+from onetool.interfaces.mcp.server import respond
+from onetool.interfaces.mcp.service import Service
+from onetool.interfaces.mcp.wire import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    Fault,
+    Id,
+    Message,
+    answer,
+    notification,
+    refusal,
+)
+
+Send = Callable[[Message], None]
+
+BEFORE = ("initialize", "ping")  # what a client may say before it has introduced itself
+
+
+class BackLink:
+    """The way back for one request: notifications, and questions of ours."""
+
+    def __init__(self, conversation: "Conversation", send: Send) -> None:
+        self._conversation = conversation
+        self._send = send
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        self._send(notification(method, params))
+
+    async def request(self, method: str, params: dict[str, Any]) -> Any:
+        return await self._conversation.ask(self._send, method, params)
+
+
+class Conversation:
+    """`send` is for what belongs to no request: news."""
+
+    def __init__(self, service: Service, client: Client, send: Send) -> None:
+        self._service = service
+        self._under_way: dict[Id, asyncio.Task[Any]] = {}
+        self._unwanted: set[Id] = set()  # cancelled by the client
+        self._asked: dict[Id, asyncio.Future[Any]] = {}
+        self._numbers = count(1)
+        self._introduced = False
+        self._news = Listener(lambda method, params: send(notification(method, params or None)), client)
+        self._forget: Callable[[], None] | None = None
+        self.client = client
+        self.watched = self._news.uris
+
+    async def respond(self, message: Message, send: Send) -> Message | None:
+        """What to send back for a checked message; nothing for notifications, responses and what was cancelled."""
+        if "method" not in message:
+            self._take(message)
+            return None
+        if "id" not in message:
+            self._notified(message)
+            return None
+        id: Id = message["id"]
+        try:
+            return answer(id, await self._result(message, send))
+        except Fault as fault:
+            return refusal(id, fault)
+        except asyncio.CancelledError:
+            if id not in self._unwanted:
+                raise
+            _current().uncancel()
+            return None
+        finally:
+            self._unwanted.discard(id)
+
+    async def _result(self, message: Message, send: Send) -> dict[str, Any]:
+        params = message.get("params", {})
+        meta, method = params.get("_meta"), message["method"]
+        if is_modern(meta) or method == "server/discover":
+            client = from_meta(meta, self.client.owner, self.client.menu)
+        elif not self._introduced and method not in BEFORE:
+            raise Fault(
+                INVALID_REQUEST, f"{method:.100} came before initialize, and without a protocol version in _meta"
+            )
+        elif method == "initialize" and self._introduced:
+            raise Fault(INVALID_REQUEST, "initialize came already")
+        else:
+            client = self.client
+        request = Request(
+            id=message["id"], method=method, params=params, client=client, link=BackLink(self, send), conversation=self
+        )
+        return await self._watched_over(request)
+
+    async def _watched_over(self, request: Request) -> dict[str, Any]:
+        """Answered by the task that runs this, which others can cancel by the request's id."""
+        if request.id in self._under_way:
+            raise Fault(INVALID_REQUEST, f"id {request.id!r:.100} is that of a request that is still being answered")
+        self._under_way[request.id] = _current()
+        try:
+            result = await respond(self._service, request)
+        finally:
+            del self._under_way[request.id]
+        if request.method == "initialize" and not self._introduced:
+            self._introduced = True
+            self._forget = self._service.changes.add(self._news)
+        return result
+
+    def _notified(self, message: Message) -> None:
+        if message["method"] == "notifications/cancelled":
+            id = message.get("params", {}).get("requestId")
+            if isinstance(id, str | int):
+                self._cancel(id)
+
+    def _cancel(self, id: Id) -> None:
+        if task := self._under_way.get(id):
+            self._unwanted.add(id)
+            task.cancel()
+
+    # Questions of ours
+
+    async def ask(self, send: Send, method: str, params: dict[str, Any]) -> Any:
+        number = next(self._numbers)
+        waiting = self._asked[number] = asyncio.get_running_loop().create_future()
+        send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            send(notification("notifications/cancelled", {"requestId": number, "reason": "no longer wanted"}))
+            raise
+        finally:
+            self._asked.pop(number, None)
+
+    def _take(self, message: Message) -> None:
+        waiting = self._asked.get(message["id"]) if message["id"] is not None else None
+        if waiting is None or waiting.done():
+            return
+        if "result" in message:
+            waiting.set_result(message["result"])
+        else:
+            error = message["error"] if isinstance(message["error"], dict) else {}
+            waiting.set_exception(Fault(INTERNAL_ERROR, str(error.get("message", "an error"))[:500]))
+
+    def close(self) -> None:
+        """The client has gone: what it wanted is wanted no more."""
+        if self._forget is not None:
+            self._forget()
+        for id in list(self._under_way):
+            self._cancel(id)
+        for waiting in self._asked.values():
+            waiting.cancel()
+
+
+def _current() -> "asyncio.Task[Any]":
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("messages are answered in a task")
+    return task

@@ -1,0 +1,115 @@
+"""What a model reads of us: the descriptions of `run`, `search` and `call`, and the server's instructions.
+
+Text from data, and nothing else. The whole of `run`, as it is listed, takes at most 500 tokens, whatever there is to
+list: names of packs stand in it while they fit. Names come from anywhere, so that only short words of letters and
+digits are shown, and nothing of what packs say of themselves.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+Menu = Literal["run", "search", "direct"]
+
+MOST_TOKENS = 500
+FIXED_TOKENS = 330  # of `run` without names, with its title, as JSON with spaces
+LINE_TOKENS = 20  # of a line of names, without the names. A test counts both.
+LONGEST_NAME = 32
+
+RUN_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
+
+RUN = """\
+Run Python that calls tools. Returns what is printed and the value of the last expression (not of an assignment).
+
+Call tools as `pack.tool(key=value)`; they return plain data. Never guess names or arguments, look them up: \
+`ot.tools(pattern='word', info='full')` finds tools by name (`info='list'`: names only).
+
+Do the whole job in one run: loop, filter, combine, call in parallel, and return only what matters:
+```
+import asyncio
+paths = [f['path'] for f in fs.list_dir(path='.') if f['path'].endswith('.md')]
+texts = await asyncio.gather(*[fs.read_file(path=p) for p in paths])
+{p: t.count('TODO') for p, t in zip(paths, texts)}
+```
+- A call that fails raises; use try/except to go on.
+- A large result comes back as a handle: `ot.result(handle=…, offset=…, search='regex')` reads its lines.
+- Every run starts empty. No files, network or third-party modules: use tools.
+- Not supported: yield, del, class inheritance, gather(return_exceptions=…), tool calls inside map, filter or sorted \
+(use a comprehension)."""
+
+SEARCH = """\
+Find tools by what they do, in plain words. Returns the best matches with their names and input schemas; `call` runs \
+them. Search before you say that something can't be done."""
+
+CALL = """\
+Call a tool that `search` found: `name` exactly as found, `args` as its input schema says. A large result comes \
+back as a handle: call 'ot.result' with {'handle': …, 'offset': …, 'search': 'regex'} to read its lines."""
+
+PACKS = "Packs:"
+FUNCTIONS = "Functions without a pack:"
+SNIPPETS = "Snippets, called alone as `$name key=value`:"
+
+# What is sure to be few tokens: up to three digits are one, and of these letters any two, as are a space or an
+# underscore and the letter after it. (Of other letters, and of g-k, w-v, y-f and y-v, some vocabulary has two.)
+_DIGITS = re.compile("[0-9]{1,3}")
+_LETTERS = re.compile("[ _]?(?:[a-fhik-pr-v]|g(?!k)|w(?!v)|y(?![fv]))+")
+
+
+def run_description(packs: Iterable[str], functions: Iterable[str] = (), snippets: Iterable[str] = ()) -> str:
+    """Of `run`. Names are as code writes them; `functions` are tools without a pack, and aliases."""
+    room = MOST_TOKENS - FIXED_TOKENS
+    bare, used = _listed(FUNCTIONS, functions, room // 4)
+    ready, also_used = _listed(SNIPPETS, snippets, room // 4, mark="$")
+    named, _ = _listed(PACKS, packs, room - used - also_used, ": ot.tools(pattern=…)")
+    return "\n\n".join(filter(None, (RUN, "\n".join(filter(None, (named, bare, ready))))))
+
+
+def search_description(packs: Iterable[str]) -> str:
+    """Of `search`, in the menu of that name. Packs are what names of tools begin with."""
+    named, _ = _listed(PACKS, packs, MOST_TOKENS - FIXED_TOKENS)
+    return "\n\n".join(filter(None, (SEARCH, named)))
+
+
+def call_description() -> str:
+    """Of `call`, in menu `search`."""
+    return CALL
+
+
+def instructions(menu: Menu, tools: int) -> str:
+    """Of the server as a whole: when to think of it. What the descriptions say is not said again."""
+    there = f"OneTool gives you {tools} tool{'' if tools == 1 else 's'}"
+    if menu == "direct":
+        return f"{there}, each named after its pack."
+    door = "`run`" if menu == "run" else "`search` and `call`"
+    return f"{there} through {door}. Turn to it when a task needs data or actions that your other tools don't offer."
+
+
+def most_tokens(text: str) -> int:
+    """A number of tokens that a text does not exceed, found without a vocabulary.
+
+    A byte is a token at the most. Where any two neighbours are one token no two stay alone, which makes at the worst
+    two tokens of three letters.
+    """
+    digits, letters = _DIGITS.findall(text), _LETTERS.findall(text)
+    others = len(text.encode(errors="replace")) - sum(map(len, digits)) - sum(map(len, letters))
+    return others + len(digits) + sum((2 * len(row) + 1) // 3 for row in letters)
+
+
+def _listed(head: str, names: Iterable[str], room: int, see: str = "", mark: str = "") -> tuple[str, int]:
+    """A line with the names that fit and how many there are besides, and what it takes of the room."""
+    every = dict.fromkeys(names)
+    if not every:
+        return "", 0
+    line, used, left = head, LINE_TOKENS, len(every)
+    for name in filter(_showable, every):
+        word = f" {mark}{name}"
+        cost = most_tokens(word)
+        if used + cost > room:
+            break
+        line, used, left = f"{line}{word}", used + cost, left - 1
+    return (f"{line} … and {left} more{see}" if left else line), used
+
+
+def _showable(name: str) -> bool:
+    """A short word that can't say anything but itself. No combining marks: some of them can't be seen."""
+    return 0 < len(name) <= LONGEST_NAME and all(char in "_-" or char.isalnum() for char in name)

@@ -1,0 +1,48 @@
+"""The menu of every tool, each under its own name or under its alias: for small sets, and for clients that choose."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+from uuid import uuid4
+
+from onetool.app import App
+from onetool.core.call import ToolCall
+from onetool.core.spec import ToolSpec
+from onetool.formats import ProviderNames, provider_tools
+from onetool.interfaces.mcp.caller import ClientCaller
+from onetool.interfaces.mcp.content import from_result
+from onetool.interfaces.mcp.menus.entry import TASK_GRACE, Entry
+
+
+def entries(app: App, allowed: Collection[str] | None) -> list[Entry]:
+    specs = app.tools(allowed)
+    listings = provider_tools(specs, "mcp")
+    taken = {listing["name"] for listing in listings}
+    aliases = _aliases(app, specs, taken)
+    pairs = zip(specs, listings, strict=True)
+    return [_entry(app, spec, listing | aliases.get(spec.name, {}), allowed) for spec, listing in pairs]
+
+
+def _aliases(app: App, specs: list[ToolSpec], taken: Collection[str]) -> dict[str, dict[str, Any]]:
+    """The first alias of each tool that has one, and that is nobody's name."""
+    known = {spec.name for spec in specs}
+    found: dict[str, dict[str, Any]] = {}
+    for alias, target in app.config.aliases.items():
+        fits = ProviderNames([ToolSpec(name=alias, description="")], "mcp").to_provider(alias) == alias
+        if target in known and target not in found and fits and alias not in taken:
+            found[target] = {"name": alias}
+    return found
+
+
+def _entry(app: App, spec: ToolSpec, listing: dict[str, Any], allowed: Collection[str] | None) -> Entry:
+    structured = "outputSchema" in listing
+
+    async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
+        result = await app.call(ToolCall(uuid4().hex, spec.name, args, "mcp"), allowed, caller.progress)
+        return from_result(result, app.config.results.inline_bytes, app.keep, structured)
+
+    return Entry(
+        listing=listing,
+        call=call,
+        task_after=None if spec.task is None else TASK_GRACE,
+        needs_task=spec.task == "required",
+    )

@@ -1,0 +1,54 @@
+"""One tool as a client sees it: how it is listed, and what calling it does."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from onetool.core.errors import BadArguments
+from onetool.core.schema import CompiledSchema
+from onetool.core.signature import signature
+from onetool.core.spec import ToolSpec
+from onetool.interfaces.mcp.caller import ClientCaller
+
+TASK_GRACE = 0.1  # seconds that a call may take before it becomes a task
+
+Call = Callable[[Mapping[str, Any], ClientCaller], Awaitable[dict[str, Any]]]
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """`task_after` are the seconds after which a client that knows tasks gets one; None is never."""
+
+    listing: Mapping[str, Any]
+    call: Call
+    task_after: float | None = None
+    needs_task: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.listing["name"]
+
+    @cached_property
+    def headers(self) -> Mapping[str, str]:
+        """Arguments that a client over HTTP repeats in a header of its own, each with the name of that header."""
+        properties = self.listing["inputSchema"].get("properties", {})
+        return {
+            name: mark
+            for name, schema in properties.items()
+            if isinstance(schema, dict) and isinstance(mark := schema.get("x-mcp-header"), str)
+        }
+
+
+class Checked:
+    """Checks arguments of a tool that is the menu's own. Those of all others are checked when they are executed."""
+
+    def __init__(self, listing: Mapping[str, Any]) -> None:
+        schema = listing["inputSchema"]
+        self._spec = ToolSpec(name=listing["name"], description="", input_schema=schema)
+        self._schema = CompiledSchema(schema, closed=True)
+
+    def __call__(self, args: Mapping[str, Any]) -> None:
+        if problems := self._schema.check(args):
+            listed = "; ".join(map(str, problems))
+            raise BadArguments(f"Invalid arguments for {self._spec.name}: {listed}", hints=[signature(self._spec)])

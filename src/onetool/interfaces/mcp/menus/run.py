@@ -1,0 +1,44 @@
+"""The menu of one tool: `run(code)`. It costs a model the same few hundred tokens, however many tools there are."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from onetool.app import App
+from onetool.core.spec import ToolSpec
+from onetool.interfaces.mcp.caller import ClientCaller
+from onetool.interfaces.mcp.content import from_reply
+from onetool.interfaces.mcp.describe import RUN_SCHEMA, run_description
+from onetool.interfaces.mcp.menus.entry import Checked, Entry
+from onetool.script.names import Names
+
+TASK_AFTER = 5.0  # seconds: code that is slower than this is better asked about than waited for
+
+
+def entries(app: App, allowed: Collection[str] | None) -> list[Entry]:
+    listing = {
+        "name": "run",
+        "title": "Run code over all tools",
+        "description": run_description(*_words(app, allowed)),
+        "inputSchema": RUN_SCHEMA,
+    }
+    check = Checked(listing)
+
+    async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
+        check(args)
+        result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress)
+        return from_reply(app.reply(result))
+
+    return [Entry(listing=listing, call=call, task_after=TASK_AFTER)]
+
+
+def _words(app: App, allowed: Collection[str] | None) -> tuple[list[str], list[str], list[str]]:
+    """What code can say: packs, functions without a pack, and snippets."""
+    names = Names(app.registry.snapshot(), app.config.aliases)
+    shown = {spec.name for spec in app.tools(allowed)}
+    packs = [word for word in names.words() if (pack := names.pack(word)) and _any(pack.tools, shown)]
+    functions = [word for word, spec in names.functions.items() if spec.name in shown]
+    return packs, functions, list(app.config.snippets)
+
+
+def _any(tools: Mapping[str, ToolSpec], shown: Collection[str]) -> bool:
+    return any(spec.name in shown for spec in tools.values())

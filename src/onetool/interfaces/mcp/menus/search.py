@@ -1,0 +1,67 @@
+"""The menu of two tools: `search` for a tool, then `call` it. For models that should not write code."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+from uuid import uuid4
+
+from onetool.app import App
+from onetool.core.call import ToolCall
+from onetool.interfaces.mcp.caller import ClientCaller
+from onetool.interfaces.mcp.content import as_json, from_result, text_block
+from onetool.interfaces.mcp.describe import call_description, search_description
+from onetool.interfaces.mcp.menus.entry import Checked, Entry
+
+LIMIT = 5
+SEARCH = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string", "description": "what the tool should do"},
+        "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": LIMIT},
+    },
+    "required": ["query"],
+}
+CALL = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "args": {"type": "object", "additionalProperties": True}},
+    "required": ["name"],
+}
+
+
+def entries(app: App, allowed: Collection[str] | None) -> list[Entry]:
+    return [_search(app, allowed), _call(app, allowed)]
+
+
+def _search(app: App, allowed: Collection[str] | None) -> Entry:
+    listing = {
+        "name": "search",
+        "title": "Search tools",
+        "description": search_description(dict.fromkeys(spec.pack for spec in app.tools(allowed))),
+        "inputSchema": SEARCH,
+        "annotations": {"readOnlyHint": True},
+    }
+    check = Checked(listing)
+
+    async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
+        check(args)
+        found = app.search(args["query"], args.get("limit", LIMIT), allowed)
+        return {"content": [text_block(as_json([spec.summary() for spec, _ in found]))]}
+
+    return Entry(listing=listing, call=call)
+
+
+def _call(app: App, allowed: Collection[str] | None) -> Entry:
+    listing = {
+        "name": "call",
+        "title": "Call a tool",
+        "description": call_description(),
+        "inputSchema": CALL,
+    }
+    check = Checked(listing)
+
+    async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
+        check(args)
+        wanted = ToolCall(uuid4().hex, args["name"], args.get("args", {}), "mcp")
+        result = await app.call(wanted, allowed, caller.progress)
+        return from_result(result, app.config.results.inline_bytes, app.keep)
+
+    return Entry(listing=listing, call=call)

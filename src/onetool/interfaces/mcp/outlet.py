@@ -1,0 +1,107 @@
+"""The response to one HTTP request: plain JSON, or a stream of events once there is more than one thing to say."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from onetool.interfaces.mcp.wire import Message, encode
+
+QUIET = 15.0  # seconds without a word, after which those in between may think that nobody is there
+MOST_UNSENT = 1000  # messages for a client that does not read; what it is only told by the way goes first
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+_JSON = (b"content-type", b"application/json")
+_EVENTS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+async def send_json(send: Send, status: int, message: Any, headers: list[tuple[bytes, bytes]] | None = None) -> None:
+    body = b"" if message is None else encode(message)
+    length = (b"content-length", str(len(body)).encode())
+    kind = [_JSON] if message is not None else []
+    await send({"type": "http.response.start", "status": status, "headers": [*kind, length, *(headers or [])]})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Outlet:
+    """`push` begins a stream, if there is none yet; `finish` gives the reply, alone or as the stream's last event."""
+
+    def __init__(self, send: Send, opening: bytes = b"") -> None:
+        """`opening` is the first event of a stream, if it becomes one."""
+        self._send = send
+        self._opening = opening
+        self._loop = asyncio.get_running_loop()
+        self._unsent: deque[bytes] = deque()
+        self._more = asyncio.Event()
+        self._ended = False
+        self._pump: asyncio.Task[None] | None = None
+        self._quiet = self._loop.call_later(QUIET, self.begin)
+
+    @property
+    def is_stream(self) -> bool:
+        return self._pump is not None
+
+    def begin(self) -> None:
+        """Be a stream from now on."""
+        if self._pump is None and not self._ended:
+            self._quiet.cancel()
+            self._pump = self._loop.create_task(self._pumped())
+
+    def push(self, message: Message) -> None:
+        self.push_event(b"data: " + encode(message) + b"\n\n", by_the_way="id" not in message)
+
+    def push_event(self, event: bytes, by_the_way: bool = False) -> None:
+        if self._ended or (by_the_way and len(self._unsent) >= MOST_UNSENT):
+            return
+        self.begin()
+        self._unsent.append(event)
+        self._more.set()
+
+    async def finish(self, reply: Message, status: int = 200) -> None:
+        self._quiet.cancel()
+        if self._pump is None:
+            self._ended = True
+            await send_json(self._send, status, reply)
+            return
+        self.push(reply)
+        await self.end()
+
+    async def end(self) -> None:
+        """No more events."""
+        self._quiet.cancel()
+        self._ended = True
+        self._more.set()
+        if self._pump is not None:
+            await self._pump
+
+    def drop(self) -> None:
+        """The client has gone."""
+        self._quiet.cancel()
+        self._ended = True
+        if self._pump is not None:
+            self._pump.cancel()
+
+    async def _pumped(self) -> None:
+        await self._send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
+        if self._opening:
+            await self._write(self._opening)
+        while True:
+            while self._unsent:
+                await self._write(self._unsent.popleft())
+            if self._ended:
+                break
+            self._more.clear()
+            try:
+                async with asyncio.timeout(QUIET):
+                    await self._more.wait()
+            except TimeoutError:
+                await self._write(b": still here\n\n")
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _write(self, event: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": event, "more_body": True})

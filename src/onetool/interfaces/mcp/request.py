@@ -1,0 +1,40 @@
+"""One request, on its way through the server."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onetool.interfaces.mcp.caller import Link
+from onetool.interfaces.mcp.client import Client
+from onetool.interfaces.mcp.wire import INVALID_PARAMS, Fault, Id
+
+if TYPE_CHECKING:
+    from onetool.interfaces.mcp.conversation import Conversation
+
+_WORDS = {str: "a text", dict: "an object", int: "a whole number"}
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wanted, by whom, and the way back while it is being answered."""
+
+    id: Id
+    method: str
+    params: Mapping[str, Any]
+    client: Client
+    link: Link
+    conversation: "Conversation | None" = None  # none where every request stands alone
+
+    def param(self, name: str, kind: type = str, default: Any = ...) -> Any:
+        """A member of params, of the type that is wanted."""
+        value = self.params.get(name, default)
+        if value is ...:
+            raise Fault(INVALID_PARAMS, f"params.{name} is missing: {self.method} needs it")
+        if value is not default and not isinstance(value, kind):
+            raise Fault(INVALID_PARAMS, f"params.{name}: expected {_WORDS[kind]}")
+        return value
+
+    @property
+    def progress_token(self) -> Any:
+        meta = self.params.get("_meta")
+        return meta.get("progressToken") if isinstance(meta, dict) else None

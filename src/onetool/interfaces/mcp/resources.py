@@ -1,0 +1,130 @@
+"""resources/list, resources/templates/list and resources/read: the tools, stored results, and what packs offer."""
+
+from typing import TYPE_CHECKING, Any
+
+from onetool.app import App
+from onetool.core.errors import ToolFailure
+from onetool.core.offer import Resource
+from onetool.core.signature import signature
+from onetool.interfaces.mcp.caller import ClientCaller
+from onetool.interfaces.mcp.content import RESULTS, as_json
+from onetool.interfaces.mcp.paging import page
+from onetool.interfaces.mcp.pausing import carried_out, lacking
+from onetool.interfaces.mcp.request import Request
+from onetool.interfaces.mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, NOT_FOUND_BEFORE, Fault
+
+if TYPE_CHECKING:
+    from onetool.interfaces.mcp.service import Service
+
+TOOLS = "ot://tools"
+
+_TOOLS_LISTING = {
+    "uri": TOOLS,
+    "name": "tools",
+    "title": "All tools",
+    "description": "Every tool that can be called here: its name and what it does, a line each",
+    "mimeType": "text/plain",
+}
+_OWN_TEMPLATES = [
+    {
+        "uriTemplate": f"{TOOLS}/{{name}}",
+        "name": "tool",
+        "description": "One tool: its signature, description and schemas",
+        "mimeType": "application/json",
+    },
+    {
+        "uriTemplate": f"{RESULTS}{{handle}}",
+        "name": "result",
+        "description": "A large result that was stored, whole",
+        "mimeType": "text/plain",
+    },
+]
+
+
+def resource_listing(app: App) -> list[dict[str, Any]]:
+    return [_TOOLS_LISTING, *({"uri": one.uri, **_listing(one)} for one in app.resources.values() if not one.places)]
+
+
+def template_listing(app: App) -> list[dict[str, Any]]:
+    theirs = [{"uriTemplate": one.uri, **_listing(one)} for one in app.resources.values() if one.places]
+    return [*_OWN_TEMPLATES, *theirs]
+
+
+async def list_resources(service: "Service", request: Request) -> dict[str, Any]:
+    return page("resources", resource_listing(service.app), request)
+
+
+async def list_templates(service: "Service", request: Request) -> dict[str, Any]:
+    return page("resourceTemplates", template_listing(service.app), request)
+
+
+async def read_resource(service: "Service", request: Request) -> dict[str, Any]:
+    app, uri = service.app, request.param("uri")
+    if (own := _own(service, request, uri)) is not None:
+        return {"contents": [{"uri": uri, **own}]}
+    for resource in app.resources.values():
+        if (args := resource.match(uri)) is not None:
+            break
+    else:
+        raise _not_found(request, uri)
+
+    async def work(caller: ClientCaller) -> dict[str, Any]:
+        result = await app.offer(resource.spec, args, "mcp")
+        if result.error is not None:
+            if result.error.reason == "not_found":
+                raise _not_found(request, uri)
+            raise lacking(caller) or Fault(INTERNAL_ERROR, result.error.message)
+        return {"contents": [{"uri": uri, **_content(result.data, resource.mime_type)}]}
+
+    return await carried_out(request, work, service.errands)
+
+
+def known(service: "Service", uri: str) -> bool:
+    """Whether there is something at this address, as far as can be told without reading it."""
+    if uri == TOOLS or uri.startswith((f"{TOOLS}/", RESULTS)):
+        return True
+    return any(one.match(uri) is not None for one in service.app.resources.values())
+
+
+def _own(service: "Service", request: Request, uri: str) -> dict[str, Any] | None:
+    """What is ours to tell; None where it is none of ours."""
+    if uri == TOOLS:
+        lines = (f"{spec.name}: {_first_line(spec.description)}" for spec in service.app.tools(service.allowed))
+        return {"mimeType": "text/plain", "text": "\n".join(lines)}
+    if uri.startswith(f"{TOOLS}/"):
+        from urllib.parse import unquote
+
+        name = unquote(uri.removeprefix(f"{TOOLS}/"))
+        spec = next((one for one in service.app.tools(service.allowed) if one.name == name), None)
+        if spec is None:
+            raise _not_found(request, uri)
+        told = {"signature": signature(spec), **spec.summary(), "outputSchema": spec.output_schema}
+        return {"mimeType": "application/json", "text": as_json(told)}
+    if uri.startswith(RESULTS):
+        try:
+            text = service.app.results.read(uri.removeprefix(RESULTS), request.client.owner)
+        except ToolFailure as failure:
+            raise _not_found(request, uri, str(failure)) from None
+        return {"mimeType": "text/plain", "text": text}
+    return None
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+def _listing(resource: Resource) -> dict[str, Any]:
+    mime = {"mimeType": resource.mime_type} if resource.mime_type else {}
+    return {"name": resource.name, "description": resource.spec.description, **mime}
+
+
+def _content(value: dict[str, Any], mime_type: str | None) -> dict[str, Any]:
+    kind, inside = next(iter(value.items()))
+    if kind == "data":
+        return {"mimeType": mime_type or "application/json", "text": as_json(inside)}
+    return {"mimeType": mime_type or ("text/plain" if kind == "text" else "application/octet-stream"), kind: inside}
+
+
+def _not_found(request: Request, uri: str, why: str | None = None) -> Fault:
+    code = INVALID_PARAMS if request.client.is_modern else NOT_FOUND_BEFORE
+    return Fault(code, why or f"Resource not found: {uri:.200}", {"uri": uri})

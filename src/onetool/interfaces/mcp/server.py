@@ -1,0 +1,135 @@
+"""Method -> what happens. Which methods there are depends on the revision that the client speaks."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from onetool.interfaces.mcp import changes, completion, prompts, resources, tools
+from onetool.interfaces.mcp.describe import instructions
+from onetool.interfaces.mcp.request import Request
+from onetool.interfaces.mcp.revisions import LEVELS, MODERN, SERVER_INFO, TASKS, agreed
+from onetool.interfaces.mcp.service import SERVER, Service
+from onetool.interfaces.mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Fault
+
+log = logging.getLogger("onetool.mcp")
+
+Handler = Callable[[Service, Request], Awaitable[dict[str, Any]]]
+
+CAPABILITIES = {
+    "tools": {"listChanged": True},
+    "prompts": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
+    "completions": {},
+}
+CACHE = {"ttlMs": 5_000, "cacheScope": "private"}  # a list may be used again for a moment
+NO_CACHE = {"ttlMs": 0, "cacheScope": "private"}
+IDENTITY = {SERVER_INFO: SERVER}
+
+
+async def respond(service: Service, request: Request) -> dict[str, Any]:
+    """The result of a request. Raises Fault, and nothing else but being cancelled."""
+    table = OF_MODERN if request.client.is_modern else OF_SESSIONS
+    handler = table.get(request.method)
+    if handler is None:
+        raise unknown(request.method)
+    try:
+        result = await handler(service, request)
+    except Fault:
+        raise
+    except Exception as error:
+        log.exception("%s failed", request.method)
+        raise Fault(INTERNAL_ERROR, f"internal error: {type(error).__name__}; the server's log says more") from None
+    return _completed(request.method, result) if request.client.is_modern else result
+
+
+def _completed(method: str, result: dict[str, Any]) -> dict[str, Any]:
+    """What 2026-07-28 wants in every result."""
+    meta = {"_meta": {**IDENTITY, **result["_meta"]}} if "_meta" in result else {"_meta": IDENTITY}
+    return {"resultType": "complete", **HINTS.get(method, {}), **result, **meta}
+
+
+def unknown(method: str) -> Fault:
+    return Fault(METHOD_NOT_FOUND, f"Method not found: {method:.100}")
+
+
+async def initialize(service: Service, request: Request) -> dict[str, Any]:
+    client = request.client
+    client.revision = agreed(request.param("protocolVersion"))
+    client.capabilities = request.param("capabilities", dict, {})
+    client.info = request.param("clientInfo", dict, {})
+    told = {"capabilities": {**CAPABILITIES, "logging": {}}, "serverInfo": SERVER}
+    return {"protocolVersion": client.revision, **told, "instructions": _instructions(service, request)}
+
+
+async def discover(service: Service, request: Request) -> dict[str, Any]:
+    capabilities = {**CAPABILITIES, "extensions": {TASKS: {}}}
+    told = {"supportedVersions": list(MODERN), "capabilities": capabilities}
+    return {**told, "instructions": _instructions(service, request)}
+
+
+def _instructions(service: Service, request: Request) -> str:
+    kind: Any = service.menu_kind(request.client)
+    return instructions(kind, len(service.app.tools(service.allowed)))
+
+
+async def ping(service: Service, request: Request) -> dict[str, Any]:
+    return {}
+
+
+async def set_level(service: Service, request: Request) -> dict[str, Any]:
+    level: Any = request.param("level")
+    if level not in LEVELS:
+        raise Fault(INVALID_PARAMS, f"params.level: expected one of {', '.join(LEVELS)}")
+    request.client.log_level = level
+    return {}
+
+
+async def subscribe(service: Service, request: Request) -> dict[str, Any]:
+    uri = request.param("uri")
+    if not resources.known(service, uri):
+        raise Fault(INVALID_PARAMS, f"Resource not found: {uri:.200}", {"uri": uri})
+    if request.conversation is not None:
+        request.conversation.watched.add(uri)
+    return {}
+
+
+async def unsubscribe(service: Service, request: Request) -> dict[str, Any]:
+    if request.conversation is not None:
+        request.conversation.watched.discard(request.param("uri"))
+    return {}
+
+
+_OF_ALL: dict[str, Handler] = {
+    "tools/list": tools.list_tools,
+    "tools/call": tools.call_tool,
+    "prompts/list": prompts.list_prompts,
+    "prompts/get": prompts.get_prompt,
+    "resources/list": resources.list_resources,
+    "resources/templates/list": resources.list_templates,
+    "resources/read": resources.read_resource,
+    "completion/complete": completion.complete,
+}
+OF_SESSIONS: Mapping[str, Handler] = {
+    **_OF_ALL,
+    "initialize": initialize,
+    "ping": ping,
+    "logging/setLevel": set_level,
+    "resources/subscribe": subscribe,
+    "resources/unsubscribe": unsubscribe,
+}
+OF_MODERN: Mapping[str, Handler] = {
+    **_OF_ALL,
+    "server/discover": discover,
+    "subscriptions/listen": changes.listen,
+    "tasks/get": tools.get_task,
+    "tasks/update": tools.update_task,
+    "tasks/cancel": tools.cancel_task,
+}
+HINTS: Mapping[str, Mapping[str, Any]] = {
+    "server/discover": CACHE,
+    "tools/list": CACHE,
+    "prompts/list": CACHE,
+    "resources/list": CACHE,
+    "resources/templates/list": CACHE,
+    "resources/read": NO_CACHE,
+}

@@ -1,0 +1,142 @@
+"""Sessions over HTTP, for clients before 2026-07-28: a conversation, and streams of events that outlive a connection.
+
+Every event has an id; a client that lost a stream comes back with the last one it saw, and gets the rest.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from itertools import count
+from secrets import token_hex
+from time import monotonic
+
+from onetool.interfaces.mcp.client import Client
+from onetool.interfaces.mcp.conversation import Conversation
+from onetool.interfaces.mcp.outlet import Outlet
+from onetool.interfaces.mcp.service import Service
+from onetool.interfaces.mcp.wire import Message, encode
+
+MOST_SESSIONS = 10_000
+IDLE_SECONDS = 3600.0
+MOST_EVENTS = 256  # of a stream, that can be had again
+MOST_STREAMS = 32  # of a session, that can be taken up again
+RETRY_MS = 1000
+PRIMED_SINCE = "2025-11-25"  # whose streams begin with an empty event, so that there is an id to come back with
+
+
+class Stream:
+    """Events in order. They go to the outlet that is there now, and are kept in case it breaks."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.outlet: Outlet | None = None
+        self.is_over = False
+        self._events: deque[tuple[int, bytes]] = deque(maxlen=MOST_EVENTS)
+        self._numbers = count(1)
+
+    def push(self, message: Message) -> None:
+        number = next(self._numbers)
+        event = f"id: {self.id}-{number}\ndata: ".encode() + encode(message) + b"\n\n"
+        self._events.append((number, event))
+        if self.outlet is not None:
+            self.outlet.push_event(event, by_the_way="id" not in message)
+
+    def opening(self) -> bytes:
+        """An event that says nothing but where the stream begins."""
+        return f"id: {self.id}-0\nretry: {RETRY_MS}\ndata: \n\n".encode()
+
+    def attach(self, outlet: Outlet, after: int) -> None:
+        """Go on there, with what came after that event."""
+        self.outlet = outlet
+        outlet.begin()
+        for number, event in self._events:
+            if number > after:
+                outlet.push_event(event)
+
+    def detach(self, outlet: Outlet) -> None:
+        if self.outlet is outlet:
+            self.outlet = None
+
+
+class Session:
+    """One client. `news` is the stream of what belongs to no request."""
+
+    def __init__(self, service: Service, client: Client) -> None:
+        self.id = token_hex(16)
+        self.client = client
+        self.used = monotonic()
+        self.news = Stream("0")
+        self.conversation = Conversation(service, client, self.news.push)
+        self._streams: OrderedDict[str, Stream] = OrderedDict({"0": self.news})
+        self._numbers = count(1)
+
+    @property
+    def primes(self) -> bool:
+        return self.client.revision >= PRIMED_SINCE
+
+    def stream(self) -> Stream:
+        """A new one, for the answer to a request."""
+        made = Stream(str(next(self._numbers)))
+        self._streams[made.id] = made
+        for id, old in list(self._streams.items()):
+            if len(self._streams) <= MOST_STREAMS:
+                break
+            if old.is_over:
+                del self._streams[id]
+        return made
+
+    def found(self, event_id: str) -> tuple[Stream, int] | None:
+        """The stream that an event belongs to, and the event's number."""
+        id, _, number = event_id.partition("-")
+        stream = self._streams.get(id)
+        return (stream, int(number)) if stream and number.isdecimal() and len(number) < 10 else None
+
+    def forget(self, stream: Stream) -> None:
+        """Nothing was said on it that a client could come back for."""
+        self._streams.pop(stream.id, None)
+
+    async def close(self) -> None:
+        self.conversation.close()
+        for stream in self._streams.values():
+            if stream.outlet is not None:
+                await stream.outlet.end()
+
+
+class Sessions:
+    """By their ids, which nobody can guess. Those that are not used any more go."""
+
+    def __init__(self, service: Service, now: Callable[[], float] = monotonic) -> None:
+        self._service = service
+        self._now = now
+        self._known: OrderedDict[str, Session] = OrderedDict()  # the longest unused first
+
+    def open(self, client: Client) -> Session:
+        self._sweep()
+        session = Session(self._service, client)
+        self._known[session.id] = session
+        return session
+
+    def get(self, id: str, owner: str) -> Session | None:
+        """The session, if it is this owner's."""
+        session = self._known.get(id)
+        if session is None or session.client.owner != owner:
+            return None
+        session.used = self._now()
+        self._known.move_to_end(id)
+        return session
+
+    async def close(self, session: Session) -> None:
+        self._known.pop(session.id, None)
+        await session.close()
+
+    async def close_all(self) -> None:
+        for session in list(self._known.values()):
+            await self.close(session)
+
+    def _sweep(self) -> None:
+        for id, session in list(self._known.items()):
+            too_many = len(self._known) >= MOST_SESSIONS
+            if not too_many and self._now() - session.used < IDLE_SECONDS:
+                break
+            if session.news.outlet is None or too_many:
+                del self._known[id]
+                session.conversation.close()

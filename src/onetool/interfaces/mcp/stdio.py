@@ -1,0 +1,190 @@
+"""MCP over a pipe: one message a line, each way."""
+
+import asyncio
+import os
+import signal
+import stat
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+
+from onetool.interfaces.mcp.client import Client
+from onetool.interfaces.mcp.conversation import Conversation
+from onetool.interfaces.mcp.service import Service
+from onetool.interfaces.mcp.wire import INVALID_REQUEST, Fault, Message, checked, decode, encode, id_of, refusal
+
+CHUNK = 256 * 1024
+LONGEST = 16 * 1024 * 1024  # bytes of one line
+UNREAD = 4 * 1024 * 1024  # bytes that wait for the client to read before we read no more of it
+BATCHES = "2025-03-26"  # the one revision that sends several messages at once
+
+
+async def serve(service: Service, source: int, sink: int, warm: Callable[[], None] | None = None) -> None:
+    """Until the client closes its end, or we are told to stop. `warm` gets ready for the first call, in a thread."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    if hasattr(signal, "SIGHUP"):
+        reloads: set[asyncio.Task[None]] = set()
+        loop.add_signal_handler(signal.SIGHUP, lambda: _keep(reloads, loop.create_task(service.reload())))
+    pipe = Pipe(service, sink, stop)
+    reading = loop.create_task(pipe.read(source))
+    if warm is not None:
+        loop.call_later(0.2, loop.run_in_executor, None, warm)
+    stopped = loop.create_task(stop.wait())
+    await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    await pipe.close(reading)
+
+
+class Pipe:
+    """One client at the other end."""
+
+    def __init__(self, service: Service, sink: int, stop: asyncio.Event) -> None:
+        self._sink = Sink(sink, stop)
+        self._conversation = Conversation(service, Client(), self._sink.send)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def read(self, source: int) -> None:
+        async for line in _lines(source):
+            if line is None:
+                self._sink.send(refusal(None, Fault(INVALID_REQUEST, f"a message of over {LONGEST} bytes")))
+            elif line.strip():
+                self._received(line)
+            await self._sink.has_room()
+        # The client has said all it wants to: what it asked for is still answered.
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def close(self, reading: "asyncio.Task[None]") -> None:
+        reading.cancel()
+        self._conversation.close()
+        with suppress(asyncio.CancelledError):
+            await reading
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=1.0)
+        await self._sink.flush()
+
+    def _received(self, line: bytes) -> None:
+        try:
+            message = decode(line)
+        except Fault as fault:
+            self._sink.send(refusal(None, fault))
+            return
+        _keep(self._tasks, asyncio.get_running_loop().create_task(self._answer(message)))
+
+    async def _answer(self, message: object) -> None:
+        if isinstance(message, list) and message and self._conversation.client.revision == BATCHES:
+            replies = await asyncio.gather(*(self._reply(one) for one in message))
+            if told := [reply for reply in replies if reply is not None]:
+                self._sink.send(told)
+        elif (reply := await self._reply(message)) is not None:
+            self._sink.send(reply)
+
+    async def _reply(self, message: object) -> Message | None:
+        try:
+            return await self._conversation.respond(checked(message), self._sink.send)
+        except Fault as fault:
+            return refusal(id_of(message), fault)
+
+
+class Sink:
+    """The outgoing end. Writes at once where the pipe has room, and keeps the rest until it has."""
+
+    def __init__(self, fd: int, stop: asyncio.Event) -> None:
+        self._fd = fd
+        self._stop = stop
+        self._loop = asyncio.get_running_loop()
+        self._unsent = bytearray()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._waits = False
+        os.set_blocking(fd, False)
+
+    def send(self, message: object) -> None:
+        if not self._stop.is_set() or not self._unsent:
+            self._unsent += encode(message) + b"\n"
+            if not self._waits:
+                self._write()
+
+    async def has_room(self) -> None:
+        """Whoever does not read our answers is not asked for more."""
+        while len(self._unsent) > UNREAD and not self._stop.is_set():
+            self._empty.clear()
+            await self._empty.wait()
+
+    async def flush(self, seconds: float = 1.0) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._unsent:
+                    self._empty.clear()
+                    await self._empty.wait()
+
+    def _write(self) -> None:
+        try:
+            while self._unsent:
+                del self._unsent[: os.write(self._fd, self._unsent[:CHUNK])]
+        except BlockingIOError:
+            if not self._waits:
+                self._waits = True
+                self._loop.add_writer(self._fd, self._write)
+            return
+        except OSError:  # the client has gone
+            self._unsent.clear()
+            self._stop.set()
+        if self._waits:
+            self._waits = False
+            self._loop.remove_writer(self._fd)
+        self._empty.set()
+
+
+async def _lines(source: int) -> AsyncIterator[bytes | None]:
+    """The lines that come in; None for one that is too long."""
+    held, too_long = bytearray(), False
+    async for chunk in _chunks(source):
+        held += chunk
+        *lines, rest = held.split(b"\n")
+        held = rest
+        for line in lines:
+            yield None if too_long else bytes(line)
+            too_long = False
+        if len(held) > LONGEST:
+            held.clear()
+            too_long = True
+    if held and not too_long:
+        yield bytes(held)
+
+
+async def _chunks(source: int) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    if not _can_be_watched(source):
+        while chunk := await loop.run_in_executor(None, os.read, source, CHUNK):
+            yield chunk
+        return
+    os.set_blocking(source, False)
+    ready = asyncio.Event()
+    loop.add_reader(source, ready.set)
+    try:
+        while True:
+            try:
+                chunk = os.read(source, CHUNK)
+            except BlockingIOError:
+                ready.clear()
+                await ready.wait()
+                continue
+            if not chunk:
+                return
+            yield chunk
+    finally:
+        loop.remove_reader(source)
+
+
+def _can_be_watched(source: int) -> bool:
+    """Files can't: they are always ready."""
+    mode = os.fstat(source).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
+
+
+def _keep(tasks: "set[asyncio.Task[None]]", task: "asyncio.Task[None]") -> None:
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)

@@ -1,0 +1,74 @@
+"""tools/list and tools/call, and the tasks that calls may become."""
+
+from typing import Any
+
+from onetool.core.errors import BadArguments
+from onetool.interfaces.mcp.caller import ClientCaller
+from onetool.interfaces.mcp.content import text_block
+from onetool.interfaces.mcp.menus.entry import Entry
+from onetool.interfaces.mcp.paging import page
+from onetool.interfaces.mcp.pausing import carried_out, lacking, missing
+from onetool.interfaces.mcp.request import Request
+from onetool.interfaces.mcp.revisions import TASKS
+from onetool.interfaces.mcp.service import Service
+from onetool.interfaces.mcp.wire import INVALID_PARAMS, Fault
+
+COMPLETE = {"resultType": "complete"}
+
+
+async def list_tools(service: Service, request: Request) -> dict[str, Any]:
+    return page("tools", service.menu(request.client).listing, request)
+
+
+async def call_tool(service: Service, request: Request) -> dict[str, Any]:
+    entry = wanted(service, request)
+    args = request.param("arguments", dict, None) or {}
+    # Clients from before there were tasks have only one way to have it: to wait.
+    if entry.needs_task and request.client.is_modern and not request.client.can(TASKS):
+        raise missing(TASKS, f"{entry.name} may take long, and is for clients that know tasks")
+
+    async def work(caller: ClientCaller) -> dict[str, Any]:
+        try:
+            result = await entry.call(args, caller)
+        except BadArguments as error:
+            words = "\n".join((str(error), *(f"  {hint}" for hint in error.hints)))
+            return {"content": [text_block(words)], "isError": True}
+        if result.get("isError") and (fault := lacking(caller)):
+            raise fault
+        return result
+
+    return await carried_out(request, work, service.errands, entry.task_after)
+
+
+def wanted(service: Service, request: Request) -> Entry:
+    """The tool of the client's menu that it calls."""
+    name = request.param("name")
+    menu = service.menu(request.client)
+    if name in menu.entries:
+        return menu.entries[name]
+    from onetool.core.nearest import or_rather
+
+    raise Fault(INVALID_PARAMS, f"Unknown tool: {name:.100}{or_rather(name, menu.entries)}")
+
+
+async def get_task(service: Service, request: Request) -> dict[str, Any]:
+    _know_tasks(request)
+    return service.errands.task(request.param("taskId"), request.client).task(service.errands.ttl_ms)
+
+
+async def update_task(service: Service, request: Request) -> dict[str, Any]:
+    _know_tasks(request)
+    errand = service.errands.task(request.param("taskId"), request.client)
+    errand.give(request.param("inputResponses", dict))
+    return COMPLETE
+
+
+async def cancel_task(service: Service, request: Request) -> dict[str, Any]:
+    _know_tasks(request)
+    service.errands.task(request.param("taskId"), request.client).cancel()
+    return COMPLETE
+
+
+def _know_tasks(request: Request) -> None:
+    if not request.client.can(TASKS):
+        raise missing(TASKS, f"{request.method} is for clients that declare the extension {TASKS}")

@@ -1,0 +1,118 @@
+"""What `ot.tools` gives: the tools of a catalogue as plain data, in short or in full."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from onetool.core.context import current_call
+from onetool.core.failure import cut
+from onetool.core.registry import Snapshot
+from onetool.core.signature import signature
+from onetool.core.spec import ToolSpec
+from onetool.core.spelling import spelled
+from onetool.packs.ot.fields import fields
+
+Info = Literal["list", "min", "full"]
+Words = Callable[[Snapshot], Mapping[str, str]]
+"""What code writes for each tool of a catalogue, by the tool's own name."""
+
+SHORT = 200  # characters of a description, where many stand together
+
+
+def seen_from_here() -> tuple[Snapshot, Collection[str] | None]:
+    """The catalogue that the running call belongs to, and the allow-list that it is under."""
+    context = current_call.get()
+    if context is None or context.environment is None:
+        return Snapshot({}), None
+    return context.environment.snapshot(), context.allowed
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A tool, what code calls it, and its names as a pattern is compared with them."""
+
+    word: str
+    spec: ToolSpec
+    names: tuple[str, ...]
+    dotted: tuple[str, ...]  # the same with a pack before each: a tool without one is under `config`
+
+
+class Listing:
+    """Lists tools. What they are called is found out once for each catalogue."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+        self._last: tuple[Snapshot, list[Listed]] | None = None
+
+    def tools(
+        self, catalogue: Snapshot, allowed: Collection[str] | None = None, pattern: str = "", info: Info = "min"
+    ) -> list[Any]:
+        """The tools whose name contains the pattern, in the order of the catalogue."""
+        wanted = pattern.strip().casefold()
+        permitted = None if allowed is None else frozenset(allowed)
+        form: Callable[[Listed], Any] = {"list": _word, "min": _in_short, "full": _in_full}[info]
+        return [
+            form(one)
+            for one in self._all(catalogue)
+            if (permitted is None or one.spec.name in permitted) and _matches(one, wanted)
+        ]
+
+    def _all(self, catalogue: Snapshot) -> list[Listed]:
+        last = self._last
+        if last is None or last[0] is not catalogue:
+            words = self._words(catalogue)
+            tools = [_listed(words[spec.name], spec) for spec in catalogue if spec.enabled and not spec.hidden]
+            last = self._last = (catalogue, tools)
+        return last[1]
+
+
+def _listed(word: str, spec: ToolSpec) -> Listed:
+    names = tuple({word.casefold(), spec.name.casefold()})
+    return Listed(word, spec, names, names if "." in spec.name else tuple(f"{spec.pack}.{name}" for name in names))
+
+
+def _matches(one: Listed, wanted: str) -> bool:
+    if not wanted:
+        return True
+    return any(wanted in name for name in (one.dotted if "." in wanted else one.names))
+
+
+def _word(one: Listed) -> str:
+    return one.word
+
+
+def _in_short(one: Listed) -> dict[str, str]:
+    """The first paragraph of the description tells what a tool is good for."""
+    first = one.spec.description.strip().partition("\n\n")[0]
+    return {"name": one.word, "description": cut(" ".join(first.split()), SHORT)}
+
+
+def _in_full(one: Listed) -> dict[str, Any]:
+    spec = one.spec
+    known = {
+        "args": [*_arguments(spec.input_schema, spec.order)],
+        "returns": _returns(spec.output_schema),
+        "example": next(iter(spec.examples), None),
+    }
+    return {
+        "name": one.word,
+        "signature": signature(spec, one.word),
+        "description": spec.description,
+        "source": spec.source,
+        **{key: value for key, value in known.items() if value},
+    }
+
+
+def _arguments(schema: Mapping[str, Any], order: Iterable[str]) -> Iterator[str]:
+    """What is said of each argument, in the order of the signature, and the fields of those that are objects."""
+    for name in order:
+        part = schema["properties"][name]
+        words = part.get("description") if isinstance(part, Mapping) else None
+        told = " ".join(filter(None, (str(words or "").strip(), fields(part, schema))))
+        if told:
+            yield f"{spelled(name)}: {told}"
+
+
+def _returns(schema: Mapping[str, Any] | None) -> str | None:
+    """What the author says of the value; where nothing is said, its fields."""
+    return None if schema is None else schema.get("description") or fields(schema, schema)

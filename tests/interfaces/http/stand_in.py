@@ -1,0 +1,94 @@
+"""`onetool` with a stand-in for the MCP side: a route whose behaviour the tests choose by the request's query.
+
+    python stand_in.py serve --port 0
+
+    echo (the default)   the size of the body, the principal
+    wait=SECONDS         answers after that time
+    stream               events until it is told to stop, or the client leaves
+    flood                writes without end
+    early                answers before it has read the body
+    fail                 raises
+    late_fail            raises when the answer has begun
+    swallow              catches everything that happens while it reads
+    log=TEXT             TEXT goes into the log line
+"""
+
+import asyncio
+import json
+import sys
+import types
+from pathlib import Path
+from urllib.parse import parse_qs
+
+
+class StandIn:
+    def __init__(self, app=None, menu=None):
+        self.app, self.menu = app, menu
+        self.stopping = asyncio.Event()
+
+    async def __call__(self, scope, receive, send):
+        asked = {key: value[0] for key, value in parse_qs(scope["query_string"].decode(), keep_blank_values=True).items()}
+        scope["log"]["rpc"] = asked.get("log", next(iter(asked), "echo"))
+        if "early" in asked:
+            await answer(send, {"early": True})
+        elif "fail" in asked:
+            raise RuntimeError("the stand-in failed with sesame-token in its message")
+        elif "stream" in asked:
+            await self.stream(send)
+        elif "flood" in asked:
+            await begin(send, b"application/octet-stream")
+            while not self.stopping.is_set():
+                await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
+        elif "late_fail" in asked:
+            await begin(send, b"text/plain")
+            await send({"type": "http.response.body", "body": b"half", "more_body": True})
+            raise RuntimeError("late")
+        else:
+            await self.echo(scope, receive, send, float(asked.get("wait", 0)), "swallow" in asked)
+
+    async def echo(self, scope, receive, send, seconds, swallow):
+        size, more = 0, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect" and not swallow:
+                return
+            size, more = size + len(message.get("body", b"")), message.get("more_body", False)
+        await asyncio.sleep(seconds)
+        await answer(send, {"size": size, "principal": scope["principal"], "menu": self.menu})
+
+    async def stream(self, send):
+        await begin(send, b"text/event-stream")
+        while not self.stopping.is_set():
+            await send({"type": "http.response.body", "body": b"data: x\n\n", "more_body": True})
+            try:
+                await asyncio.wait_for(self.stopping.wait(), 0.1)
+            except TimeoutError:
+                continue
+        await send({"type": "http.response.body", "body": b"data: end\n\n"})
+
+    async def stop(self):
+        self.stopping.set()
+
+    def reload(self):
+        self.app.reload()
+
+
+async def begin(send, kind):
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
+
+
+async def answer(send, data):
+    body = json.dumps(data).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+if __name__ == "__main__":
+    sys.path.remove(str(Path(__file__).parent))
+    package, module = types.ModuleType("onetool.interfaces.mcp"), types.ModuleType("onetool.interfaces.mcp.http")
+    module.McpOverHttp = StandIn
+    sys.modules |= {"onetool.interfaces.mcp": package, "onetool.interfaces.mcp.http": module}
+    from onetool.__main__ import main
+
+    main()

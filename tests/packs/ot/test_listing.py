@@ -1,0 +1,141 @@
+"""`ot.tools` as code and allow-lists meet it: real names, the catalogue of the moment, and ten thousand tools."""
+
+import asyncio
+from time import perf_counter
+
+import pytest
+
+from onetool import App, ToolCall, ToolSpec
+from onetool.core.registry import Snapshot
+from onetool.packs.ot.listing import SHORT, Listing
+from onetool.script.names import Names
+
+
+@pytest.fixture
+def app(tmp_path):
+    (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\naliases: {shout: tools.echo}\n")
+    with App.open(tmp_path / "onetool.yaml") as app:
+        yield app
+
+
+def spec(name, **more):
+    return ToolSpec(**{"name": name, "description": "d", "handler": lambda **_: name, **more})
+
+
+def tools(app, allowed=None, **args):
+    result = asyncio.run(app.call(ToolCall("1", "ot.tools", args, "test"), allowed))
+    assert result.ok, result.error
+    return result.data
+
+
+def listing(*specs):
+    return Listing(lambda catalogue: {one.name: one.name for one in catalogue}), Snapshot(
+        {one.name: one for one in specs}
+    )
+
+
+# Names
+
+
+def test_names_are_what_code_writes(app):
+    odd = ["12306-mcp.get-date", "a.class", "a.b.c", "print", "a", "déjà.vu", "x-y.t", "x_y.t", "two words", "class"]
+    for name in odd:
+        app.registry.register(spec(name))
+    names = Names(app.registry.snapshot())
+    shown = tools(app, info="list")
+    assert shown == [names.spelling(one) for one in app.registry]
+    assert "_12306_mcp.get_date" in shown
+    assert all(names.tool(name) is not None for name in shown)
+    called = [name for name in shown if name.partition(".")[0] not in {"ot", "time", "tools", "shell", "fs"}]
+    assert sorted(app.run_sync(f"[{', '.join(f'{name}()' for name in called)}]").data) == sorted(odd)
+
+
+def test_every_name_of_real_servers_is_what_code_writes(app, live_tools):
+    for one in live_tools:
+        app.registry.add(spec(one["name"], description=one["description"], input_schema=one["inputSchema"]))
+    names = Names(app.registry.snapshot())
+    listed = tools(app, info="full")
+    assert len(listed) == len(app.registry)
+    assert [tool["name"] for tool in listed] == [names.spelling(one) for one in app.registry]
+    assert all(tool["signature"].startswith(f"{tool['name']}(") for tool in listed)
+    assert all(": " in text for tool in listed for text in tool.get("args", ()))
+
+
+def test_a_tool_is_found_by_both_of_its_names(app):
+    app.registry.register(spec("12306-mcp.get-date"))
+    for pattern in ("12306-mcp.", "_12306_MCP.", "get-d", "get_d"):
+        assert tools(app, pattern=pattern, info="list") == ["_12306_mcp.get_date"]
+
+
+def test_arguments_are_spelled_as_code_writes_them():
+    ask, catalogue = listing(
+        spec(
+            "a.b", input_schema={"type": "object", "properties": {"from": {"type": "string", "description": " Where "}}}
+        )
+    )
+    [tool] = ask.tools(catalogue, info="full")
+    assert (tool["signature"], tool["args"]) == ("a.b(from_: str = '...')", ["from_: Where"])
+
+
+# What is listed
+
+
+def test_what_is_hidden_or_switched_off_is_not_listed():
+    ask, catalogue = listing(spec("a.shown"), spec("a.hidden", hidden=True), spec("a.off", enabled=False))
+    assert ask.tools(catalogue, info="list") == ["a.shown"]
+
+
+def test_an_allow_list_counts_for_the_list_as_well(app):
+    allowed = ["fs.read_file", "time.now", "ot.tools", "no.such"]
+    assert tools(app, allowed, info="list") == ["ot.tools", "time.now", "fs.read_file"]
+    assert tools(app, allowed, pattern="fs", info="list") == ["fs.read_file"]
+    assert app.run_sync('ot.tools(info="list")', allowed).data == ["ot.tools", "time.now", "fs.read_file"]
+
+
+def test_a_change_of_the_catalogue_is_seen_at_once(app):
+    assert tools(app, pattern="late") == []
+    app.registry.register(spec("late.tool"))
+    assert tools(app, pattern="late", info="list") == ["late.tool"]
+
+
+def test_outside_of_an_app_there_is_nothing_to_list():
+    from onetool.packs.ot.listing import seen_from_here
+
+    catalogue, allowed = seen_from_here()
+    assert (len(catalogue), allowed) == (0, None)
+
+
+def test_code_can_filter_what_it_gets(app):
+    code = '[tool["name"] for tool in ot.tools() if "folder" in tool["description"]]'
+    assert app.run_sync(code).data == ["fs.list_dir"]
+
+
+# How much is told
+
+
+def test_in_short_a_description_is_its_first_paragraph():
+    first = "Finds things.\n  In many places."
+    ask, catalogue = listing(
+        spec("a.b", description=f"{first}\n\nNot to be read at a glance."), spec("a.c", description="x" * 999)
+    )
+    brief, long = ask.tools(catalogue)
+    assert brief["description"] == "Finds things. In many places."
+    assert len(long["description"]) == SHORT
+    assert ask.tools(catalogue, pattern="b", info="full")[0]["description"].endswith("glance.")
+
+
+def test_a_value_without_words_is_told_by_its_fields():
+    schema = {"type": "object", "properties": {"iso": {"type": "string"}}, "required": ["iso"]}
+    ask, catalogue = listing(spec("a.b", output_schema=schema, examples=("a.b()", "a.b(1)")))
+    [tool] = ask.tools(catalogue, info="full")
+    assert (tool["returns"], tool["example"]) == ("{iso: str}", "a.b()")
+
+
+def test_ten_thousand_tools_are_listed_in_no_time(app):
+    for number in range(10_000):
+        app.registry.add(spec(f"pack-{number % 200}.tool-{number}", description="What it does, in some words. " * 5))
+    assert len(tools(app)) > 10_000  # this one also finds out what they are called
+    start = perf_counter()
+    assert tools(app, pattern="tool-777", info="list")[0] == "pack_177.tool_777"
+    assert len(tools(app)) > 10_000
+    assert perf_counter() - start < 2
