@@ -19,7 +19,7 @@ from onetool.config import Config, find_config, load_config, nearest_folder
 from onetool.core.caller import owner
 from onetool.core.errors import Mistake
 from onetool.core.frozen import freeze
-from onetool.core.offer import Prompt, Resource
+from onetool.core.offer import Alone, Prompt, Resource
 from onetool.core.registry import Snapshot, duplicate
 from onetool.core.source import Catalogue
 from onetool.core.spec import Handler, ToolSpec
@@ -139,7 +139,7 @@ class App:
         from onetool.core.call import ToolCall
 
         call = ToolCall(uuid4().hex, spec.name, args, source)
-        return await self.executor.execute(call, tools=Snapshot({spec.name: spec}))
+        return await self.executor.execute(call, tools=Alone(spec))
 
     async def run(
         self,
@@ -312,7 +312,7 @@ class App:
             from onetool.services.results import query
 
             most = self.config.results.inline_bytes // 2
-            return {**query(self.results.read(handle), offset, limit, most_bytes=most)}
+            return {**query(self.results.read(handle, owner()), offset, limit, most_bytes=most)}
 
         return {"search": search, "health": health, "stats": stats, "run": run, "results": results}
 

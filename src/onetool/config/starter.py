@@ -39,10 +39,13 @@ tools:
 #run: {timeout_s: 30, memory_mb: 256, max_calls: 1000, max_output_bytes: 1048576, workers: 8, typecheck: false}
 #results: {inline_bytes: 16384, ttl_s: 3600, max_total_mb: 512}
 
-# From here on: understood and checked, but for parts that are still to come. `onetool check` tells when one is set.
-
-# What agents see: run (one tool that runs code), search (find and call), or direct (every tool by itself).
+# What MCP clients see: run (one tool that runs code), search (find and call), or direct (every tool by itself).
 #menu: run
+
+# Where `onetool serve` listens. Any host but this machine needs a token.
+#http: {host: 127.0.0.1, port: 8765, token: "${ONETOOL_TOKEN}"}
+
+# From here on: understood and checked, but for parts that are still to come. `onetool check` tells when one is set.
 
 # Reload when files change.
 #watch: false
@@ -63,9 +66,6 @@ tools:
 
 # The model of `onetool ask`: openai, ollama, gemini or anthropic. Keys: onetool auth set openai
 #ask: {provider: openai, model: gpt-x, base_url: "http://127.0.0.1:8000/v1", max_steps: 8}
-
-# Where `onetool serve` listens. Any host but this machine needs a token.
-#http: {host: 127.0.0.1, port: 8765, token: "${ONETOOL_TOKEN}"}
 """
 
 

@@ -49,6 +49,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     spec: ToolSpec
     call: ToolCall
     environment: Environment | None = None
+    tools: Snapshot | None = None  # the catalogue that its caller began with, where that is not the one of now
     chain: tuple[str, ...] = ()  # the tools that called each other until here, this one last
     seconds: float = float("inf")  # how long it may take …
     deadline: float = float("inf")  # … and until when that is, on the clock of time.monotonic

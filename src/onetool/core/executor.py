@@ -20,6 +20,7 @@ from onetool.core.errors import BadArguments, SchemaError, ToolFailure
 from onetool.core.event import CallEvent, Recorder
 from onetool.core.failure import place_of, text_of, words_for
 from onetool.core.nearest import nearest
+from onetool.core.registry import Snapshot
 from onetool.core.running import Outcome, Runner
 from onetool.core.schema import MOST_PROBLEMS
 from onetool.core.secrecy import secret_values, without
@@ -190,6 +191,7 @@ class Executor:
             spec=spec,
             call=call,
             environment=self._environment,
+            tools=tools if type(tools) is Snapshot else None,  # a registry is the one of now
             chain=chain,
             seconds=seconds,
             deadline=monotonic() + left,

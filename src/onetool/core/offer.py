@@ -5,7 +5,7 @@ pack's settings and secrets, and recorded.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,19 @@ import msgspec
 from onetool.core.spec import ToolSpec
 
 _PLACE = re.compile(r"\{(\w+)\}")
+
+
+class Alone:
+    """A catalogue of one, for the executor: what is behind an offer is in no other."""
+
+    def __init__(self, spec: ToolSpec) -> None:
+        self._spec = spec
+
+    def get(self, name: str) -> ToolSpec | None:
+        return self._spec if name == self._spec.name else None
+
+    def names(self) -> Collection[str]:
+        return (self._spec.name,)
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from onetool.core.context import current_call
 from onetool.core.plain import plain
 from onetool.core.secrecy import masked
+from onetool.sdk.context import report_progress
 
 if TYPE_CHECKING:
     from logging import Logger
@@ -46,6 +47,10 @@ class LogSpan:
     def add(self, /, **fields: Any) -> None:
         """Tell more, as it becomes known."""
         self.fields.update(fields)
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell whoever called the running tool how far this piece of work has come, under its name."""
+        report_progress(done, total, message or self.name)
 
     def __enter__(self) -> Self:
         self._parent = _current.get()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -14,8 +15,10 @@ from onetool.config import load_config
 from onetool.interfaces.cli.clients import server as server_module
 from onetool.interfaces.cli.clients.known import CLIENTS, _vscode_user
 from onetool.interfaces.cli.clients.put_file import put_file
+from onetool.interfaces.cli.clients.put_json import json_snippet
+from onetool.interfaces.cli.clients.put_toml import toml_snippet
 from onetool.interfaces.cli.clients.refused import Refused
-from onetool.interfaces.cli.clients.server import own_command, served
+from onetool.interfaces.cli.clients.server import Server, own_command, served
 from onetool.interfaces.cli.init import CLIENTS as CHOICES
 
 ONETOOL = str(Path(sys.executable).with_name("onetool"))
@@ -172,6 +175,15 @@ def test_the_starter_config_is_still_written_and_says_what_is_next(project):
     done = cli("init", cwd=project)
     assert (project / ".onetool" / "onetool.yaml").exists()
     assert "onetool init --client" in done.stdout
+
+
+def test_the_docs_show_what_is_printed():
+    page = (Path(__file__).parents[3] / "docs" / "clients.md").read_text()
+    shown = dict(zip(CLIENTS, re.findall(r"```(?:json|toml)\n(.*?)```", page, re.DOTALL), strict=True))
+    for name, client in CLIENTS.items():
+        dump = toml_snippet if name == "codex" else json_snippet
+        assert shown[name] == dump(client.section, "onetool", client.entry(Server(command="onetool", args=("mcp",))))
+        assert f"`{client.project_file}`" in page
 
 
 # Which config the server will use
@@ -396,6 +408,17 @@ def test_a_link_stays_a_link_and_a_mode_stays_a_mode(project, tmp_path):
     assert (project / ".mcp.json").is_symlink()
     assert real.stat().st_mode & 0o777 == 0o640
     assert "onetool" in real.read_text()
+
+
+def test_a_link_that_leads_nowhere_or_in_a_circle(project, tmp_path):
+    (project / ".mcp.json").symlink_to(tmp_path / "later.json")
+    assert cli("init", "--client", "claude-code", "--write", cwd=project).returncode == 0
+    assert (tmp_path / "later.json").is_file()
+    (project / ".cursor").mkdir()
+    (project / ".cursor" / "mcp.json").symlink_to(project / ".cursor" / "mcp.json")
+    done = cli("init", "--client", "cursor", "--write", cwd=project)
+    assert (done.returncode, "can't write" in done.stderr) == (1, True)
+    assert (project / ".cursor" / "mcp.json").is_symlink()
 
 
 def test_a_file_that_is_no_file(project):

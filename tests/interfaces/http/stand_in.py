@@ -1,24 +1,25 @@
 """`onetool` with a stand-in for the MCP side: a route whose behaviour the tests choose by the request's query.
 
-    python stand_in.py serve --port 0
+python stand_in.py serve --port 0
 
-    echo (the default)   the size of the body, the principal
-    wait=SECONDS         answers after that time
-    stream               events until it is told to stop, or the client leaves
-    flood                writes without end
-    early                answers before it has read the body
-    fail                 raises
-    late_fail            raises when the answer has begun
-    swallow              catches everything that happens while it reads
-    log=TEXT             TEXT goes into the log line
+echo (the default)   the size of the body, the principal
+wait=SECONDS         answers after that time
+stream               events until it is told to stop, or the client leaves
+flood                writes without end
+early                answers before it has read the body
+fail                 raises
+late_fail            raises when the answer has begun
+swallow              catches everything that happens while it reads
+log=TEXT             TEXT goes into the log line
 """
 
 import asyncio
 import json
+import os
 import sys
 import types
 from pathlib import Path
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
 
 class StandIn:
@@ -27,7 +28,7 @@ class StandIn:
         self.stopping = asyncio.Event()
 
     async def __call__(self, scope, receive, send):
-        asked = {key: value[0] for key, value in parse_qs(scope["query_string"].decode(), keep_blank_values=True).items()}
+        asked = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
         scope["log"]["rpc"] = asked.get("log", next(iter(asked), "echo"))
         if "early" in asked:
             await answer(send, {"early": True})
@@ -84,11 +85,19 @@ async def answer(send, data):
     await send({"type": "http.response.body", "body": body})
 
 
+def with_limits(**changes):
+    """Shorter limits than people get, so that tests need not wait for them."""
+    from onetool.interfaces.http.connection import Limits
+
+    Limits.__new__.__defaults__ = tuple(Limits(**changes))
+
+
 if __name__ == "__main__":
     sys.path.remove(str(Path(__file__).parent))
     package, module = types.ModuleType("onetool.interfaces.mcp"), types.ModuleType("onetool.interfaces.mcp.http")
     module.McpOverHttp = StandIn
     sys.modules |= {"onetool.interfaces.mcp": package, "onetool.interfaces.mcp.http": module}
+    with_limits(**json.loads(os.environ.get("STAND_IN_LIMITS", "{}")))
     from onetool.__main__ import main
 
     main()

@@ -93,9 +93,8 @@ def _socket(family: socket.AddressFamily, address: str, port: int) -> socket.soc
     try:
         if os.name == "posix":  # elsewhere it would let two servers share a port
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        one.setsockopt(
-            socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1
-        )  # connections inherit it: peers that vanished are found
+        # Connections inherit it: a peer that vanished without a word is found out.
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if family == socket.AF_INET6:
             one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         one.bind((address, port))

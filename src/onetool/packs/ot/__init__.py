@@ -5,6 +5,7 @@ They are passed in, and the tools made for them: this is no module of functions 
 
 from typing import TYPE_CHECKING, Any
 
+from onetool.core.caller import owner
 from onetool.core.spec import ToolSpec
 from onetool.packs.ot.listing import Info, Listing, Words, seen_from_here
 from onetool.sdk import LogSpan, tool
@@ -61,6 +62,6 @@ def ot_tools(results: "Results", page_bytes: int, words: Words) -> list[ToolSpec
         """
         asked = {} if search is None else {"search": search}
         with LogSpan("ot.result", handle=handle, offset=offset, limit=limit, **asked):
-            return query(results.read(handle), offset, limit, search, fuzzy, page_bytes)
+            return query(results.read(handle, owner()), offset, limit, search, fuzzy, page_bytes)
 
     return [tool_from_function(function, pack) for function in (tools, result)]

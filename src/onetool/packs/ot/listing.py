@@ -25,7 +25,7 @@ def seen_from_here() -> tuple[Snapshot, Collection[str] | None]:
     context = current_call.get()
     if context is None or context.environment is None:
         return Snapshot({}), None
-    return context.environment.snapshot(), context.allowed
+    return context.tools or context.environment.snapshot(), context.allowed
 
 
 class Listed(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ def put_file(file: Path, change: Callable[[str], str], *, private: bool) -> bool
 
     A new file is for its owner alone if it is `private`. Refused or OSError: the file is as it was.
     """
-    file = file.resolve()  # a link stays a link
+    file = Path(os.path.realpath(file))  # a link stays a link
     before = _bytes_of(file)
     text = _decoded(before or b"")
     mark = BOM if text.startswith(BOM) else ""
@@ -29,9 +29,11 @@ def put_file(file: Path, change: Callable[[str], str], *, private: bool) -> bool
 
 
 def _bytes_of(file: Path) -> bytes | None:
-    if not file.exists():
+    try:
+        mode = file.stat().st_mode
+    except FileNotFoundError:
         return None
-    if not file.is_file():  # before opening it: a pipe would keep us waiting
+    if not stat.S_ISREG(mode):  # before opening it: a pipe would keep us waiting
         raise Refused("it is no regular file")
     return file.read_bytes()
 
