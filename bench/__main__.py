@@ -2,9 +2,15 @@
 
 import sys
 
-from bench import calls, cold_start, packs, run
+from bench import calls, cold_start, mcp, packs, run
 
-SUBJECTS = {"cold-start": cold_start.run, "calls": calls.run, "packs": packs.run, "run": run.run}
+SUBJECTS = {
+    "cold-start": cold_start.run,
+    "calls": calls.run,
+    "packs": packs.run,
+    "run": run.run,
+    "mcp": mcp.run,
+}
 
 
 def main() -> None:

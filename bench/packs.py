@@ -7,23 +7,13 @@ from statistics import median
 from time import perf_counter
 from types import ModuleType
 
+from bench.made import TOOLS, write_packs
 from bench.table import show
 from onetool.sdk import call_tool
 from onetool.sdk.testing import packs
 from onetool.sources.packs import PackSource
 
-PACKS, TOOLS, ROUNDS, HOPS = 50, 20, 5, 3_000
-FUNCTION = '''
-def tool_{number}(query: str, limit: int = 5, tags: list[str] | None = None) -> dict[str, int]:
-    """Look something up.
-
-    Args:
-        query: What to look for.
-        limit: How many at the most.
-        tags: Only those with these tags.
-    """
-    return {{query: limit}}
-'''
+PACKS, ROUNDS, HOPS = 50, 5, 3_000
 
 
 def run() -> None:
@@ -40,9 +30,7 @@ def run() -> None:
 
 def _load() -> float:
     with tempfile.TemporaryDirectory() as folder:
-        for pack in range(PACKS):
-            text = "".join(FUNCTION.format(number=number) for number in range(TOOLS))
-            (Path(folder) / f"pack_{pack}.py").write_text(text)
+        write_packs(Path(folder), PACKS * TOOLS)
         times: list[float] = []
         for _ in range(ROUNDS):
             started = perf_counter()

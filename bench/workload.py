@@ -96,14 +96,15 @@ async def _memory(run: Run, code: str) -> list[float]:
     for number in range(1, MANY + 1):
         await run(code)
         if number in (FEW, MANY):
-            sizes.append(_megabytes())
+            sizes.append(megabytes(os.getpid()))
     return sizes
 
 
-def _megabytes() -> float:
+def megabytes(pid: int) -> float:
+    """Of a process, and of those that it has started."""
     listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,rss="], capture_output=True, text=True, check=True).stdout
     rows = [[int(cell) for cell in line.split()] for line in listed.splitlines()]
-    family = {os.getpid()}
+    family = {pid}
     for _ in range(3):  # children, theirs, and theirs
         family |= {pid for pid, parent, _ in rows if parent in family}
     return sum(size for pid, _, size in rows if pid in family) / 1024

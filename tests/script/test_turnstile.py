@@ -70,3 +70,30 @@ def test_it_works_between_loops():
         await asyncio.gather(one(), asyncio.to_thread(asyncio.run, one()), one())
 
     asyncio.run(main())
+
+
+def test_who_only_waits_lets_the_next_one_in_and_comes_back_without_waiting():
+    async def main():
+        turnstile = Turnstile(1)
+        order = []
+
+        async def another():
+            async with turnstile.turn():
+                order.append("another")
+
+        async with turnstile.turn():
+            waiting = asyncio.ensure_future(another())
+            await asyncio.sleep(0)
+            turnstile.lend(True)
+            await waiting
+            turnstile.lend(False)
+            order.append("back")
+            third = asyncio.ensure_future(another())
+            await asyncio.sleep(0.01)
+            assert order == ["another", "back"]  # the one who is back counts again
+        await third
+        assert order == ["another", "back", "another"]
+        async with asyncio.timeout(1), turnstile.turn():  # and nothing was lost
+            pass
+
+    asyncio.run(main())

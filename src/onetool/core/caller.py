@@ -4,7 +4,8 @@ A handler may ask: the person, the model behind the client, or which folders the
 travels is the interface's business; what it is, is said here. Time spent waiting for an answer counts for nobody.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from time import monotonic
 from typing import Any, Literal, Protocol
@@ -58,26 +59,45 @@ class Declined(ToolFailure):
 
 
 class Pauses:
-    """How long a call has waited for its caller, up to now. Used on one thread: that of the event loop."""
+    """How long a call has waited for its caller, up to now. Used on one thread: that of the event loop.
 
-    __slots__ = ("_depth", "_since", "_total")
+    Who holds something that others could use meanwhile is told when a pause begins (True) and ends (False).
+    """
+
+    __slots__ = ("_depth", "_since", "_told", "_total")
 
     def __init__(self) -> None:
         self._total = self._since = 0.0
         self._depth = 0
+        self._told: list[Callable[[bool], None]] = []
 
     def waited(self) -> float:
         return self._total + (monotonic() - self._since if self._depth else 0.0)
 
+    @contextmanager
+    def telling(self, told: Callable[[bool], None]) -> Generator[None]:
+        """Tell it of pauses, as long as this lasts; and at the end that there is none any more."""
+        self._told.append(told)
+        try:
+            yield
+        finally:
+            self._told.remove(told)
+            if self._depth:
+                told(False)
+
     def __enter__(self) -> None:
         if self._depth == 0:
             self._since = monotonic()
+            for told in self._told:
+                told(True)
         self._depth += 1
 
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if self._depth == 0:
             self._total += monotonic() - self._since
+            for told in self._told:
+                told(False)
 
 
 class Caller(Protocol):

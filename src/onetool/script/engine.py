@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -79,9 +79,11 @@ class Engine:
         prepared = await course.prepared()
         if isinstance(prepared, RunResult):
             return prepared
-        async with self._turnstile(outer).turn():
+        turnstile = self._turnstile(outer)
+        async with turnstile.turn():
             context = self._context(allowed, source, progress)
-            return await course.driven(prepared, lambda code: self._worker(code, tools.names), context, live)
+            with nullcontext() if context.pauses is None else context.pauses.telling(turnstile.lend):
+                return await course.driven(prepared, lambda code: self._worker(code, tools.names), context, live)
 
     def session(self, catalogue: Snapshot, allowed: Collection[str] | None = None, source: str = "run") -> Session:
         """For a person who goes on where the last line left off. Everybody else starts empty."""

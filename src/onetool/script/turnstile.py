@@ -30,6 +30,14 @@ class Turnstile:
         finally:
             self._next()
 
+    def lend(self, away: bool) -> None:
+        """Whoever has a turn and only waits lets the next one in meanwhile; coming back, it does not wait again."""
+        if away:
+            self._next()
+        else:
+            with self._lock:
+                self._free -= 1
+
     def _ticket(self) -> "Future[None] | None":
         """None when there is room."""
         with self._lock:
@@ -51,7 +59,7 @@ class Turnstile:
 
     def _next(self) -> None:
         with self._lock:
-            while self._waiting:
+            while self._waiting and self._free >= 0:
                 ticket = self._waiting.popleft()
                 if ticket.set_running_or_notify_cancel():
                     break

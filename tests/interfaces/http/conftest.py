@@ -152,7 +152,21 @@ def serve(tmp_path):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """One server with the default config for tests that leave it as it was."""
+    """One server with the default config, for tests that leave it as it was."""
     running = Served(tmp_path_factory.mktemp("server"), "--port", "0")
+    yield running
+    assert running.stop() == 0
+
+
+TOKEN = "sesame-token-0123456789"
+ORIGIN = "https://app.example"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    """One with a token, and with names and pages that it knows."""
+    config = {"http": {"token": TOKEN, "hosts": ["tools.example"], "origins": [ORIGIN], "max_body_mb": 1}}
+    running = Served(tmp_path_factory.mktemp("guarded"), "--port", "0", config=config)
+    running.token, running.origin = TOKEN, ORIGIN
     yield running
     assert running.stop() == 0

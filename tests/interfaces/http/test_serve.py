@@ -338,18 +338,28 @@ def test_no_worker_is_left(serve):
         while not (children := children_of(server.process.pid)) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert children
-        time.sleep(0.5)
+        time.sleep(0.3)
         code, seconds = stopped_in(server)
         client.wait(10)
     assert code == 0
     assert seconds < 10
-    time.sleep(0.5)
-    assert [pid for pid in children if os.path.exists(f"/proc/{pid}")] == []
+    deadline = time.monotonic() + 5
+    while any(map(runs, children)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert [pid for pid in children if runs(pid)] == []
 
 
 def children_of(pid):
     """Of all its threads: the kernel notes which one started them."""
     return [child for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
+
+
+def runs(pid):
+    """And does not merely wait for somebody to take note of its end."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_a_signal_while_it_starts_ends_it_too(tmp_path):

@@ -52,9 +52,7 @@ async def reload_site(app: "App", place: Place, site: Site, mcp: Any) -> None:
         await done
     http = app.config.http
     if http.token is None and not is_loopback(place.addresses):
-        log.error(
-            "http.token is gone from the config, but this server can be reached from elsewhere: the old one stays"
-        )
+        log.error("http.token is gone from the config, but others can reach this server: the old rules stay in force")
         return
     site.rules, site.max_body = Rules(http, place), http.max_body_mb * 1024**2
     log.warning("Reloaded: %d tools", len(app.tools()))

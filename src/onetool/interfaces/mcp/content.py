@@ -1,14 +1,17 @@
 """A tool's value as content blocks; an error as words for a model."""
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onetool.core.call import ToolError, ToolResult
 from onetool.core.errors import ToolFailure
 from onetool.interfaces.mcp.wire import encode
-from onetool.script.reply import Reply, error_text, kept
-from onetool.services.results import Stored
+
+if TYPE_CHECKING:
+    from onetool.script.reply import Reply  # writes values out: not for those who only list tools
+    from onetool.services.results import Stored
 
 RESULTS = "ot://results/"
 
@@ -24,7 +27,7 @@ _ALWAYS = frozenset({"type", "annotations", "_meta"})
 
 Block = dict[str, Any]
 Result = dict[str, Any]
-Store = Callable[[str], Stored]
+Store = Callable[[str], "Stored"]
 
 
 def is_block(value: Any) -> bool:
@@ -45,7 +48,7 @@ def text_block(words: str) -> Block:
     return {"type": "text", "text": words}
 
 
-def from_reply(reply: Reply) -> Result:
+def from_reply(reply: "Reply") -> Result:
     """What came of code."""
     content = [text_block(reply.text)]
     if reply.stored is not None:
@@ -53,7 +56,7 @@ def from_reply(reply: Reply) -> Result:
     return {"content": content, "isError": True} if reply.is_error else {"content": content}
 
 
-def from_result(result: ToolResult, inline_bytes: int, store: Store, structured: bool = False) -> Result:
+async def from_result(result: ToolResult, inline_bytes: int, store: Store, structured: bool = False) -> Result:
     """What came of one tool. `structured` is for tools that promise what their value looks like."""
     if result.error is not None:
         return failed(result.error)
@@ -64,17 +67,21 @@ def from_result(result: ToolResult, inline_bytes: int, store: Store, structured:
         return {"content": [text_block(text)], "structuredContent": result.data}
     if len(text.encode(errors="replace")) <= inline_bytes:
         return {"content": [text_block(text)]}
+    from onetool.script.reply import kept
+
     try:
-        return from_reply(kept(text, store(text)))
+        return from_reply(kept(text, await asyncio.to_thread(store, text)))
     except ToolFailure as failure:
         return {"content": [text_block(f"Error: the result is too large to be sent, and {failure}")], "isError": True}
 
 
 def failed(error: ToolError) -> Result:
+    from onetool.script.reply import error_text
+
     return {"content": [text_block(error_text(error))], "isError": True}
 
 
-def stored_link(stored: Stored) -> Block:
+def stored_link(stored: "Stored") -> Block:
     return {
         "type": "resource_link",
         "uri": f"{RESULTS}{stored.handle}",

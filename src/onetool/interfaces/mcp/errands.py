@@ -25,7 +25,8 @@ from onetool.interfaces.mcp.questions import BadAnswer, answered, asked
 from onetool.interfaces.mcp.seal import Seal
 from onetool.interfaces.mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, Fault, encode
 
-MOST = 256  # that wait at the same time; each may hold a worker
+MOST = 64  # that are not done; each may hold a worker of the sandbox
+MOST_DONE = 1000  # tasks whose results are kept
 PARKED_SECONDS = 600.0  # for an answer
 POLL_MS = 500
 TURNS = 3  # of the loop, before a call that asks is taken to have asked all it wants to know at once
@@ -190,7 +191,7 @@ class Errands:
 
     @property
     def has_room(self) -> bool:
-        return len(self._kept) < MOST
+        return sum(not errand.is_done for errand in self._kept.values()) < MOST
 
     def park(self, errand: Errand) -> str:
         """Keep it until the client answers; what the client has to send back for that."""
@@ -218,6 +219,9 @@ class Errands:
 
     def as_task(self, errand: Errand) -> Result:
         """From now on it is asked about by its id, and lives until some time after its end."""
+        done = [id for id, errand in self._kept.items() if errand.is_done]
+        for id in done[: max(0, len(done) - MOST_DONE)]:
+            self._end(id)
         self._keep(errand, self._task_seconds)
         self._tasks.add(errand.id)
         return {"resultType": "task", **errand.summary(self.ttl_ms)}

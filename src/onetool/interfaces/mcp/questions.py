@@ -5,7 +5,6 @@ from typing import Any
 
 from onetool.core.caller import Declined, ForModel, ForPerson, Question
 from onetool.core.errors import ToolFailure
-from onetool.core.schema import CompiledSchema
 
 
 class BadAnswer(Exception):  # noqa: N818 - the client may try again
@@ -47,6 +46,8 @@ def _filled_in(question: ForPerson, result: Mapping[str, Any]) -> Any:
         raise BadAnswer("expected action: accept, decline or cancel")
     if not isinstance(content, dict):
         raise BadAnswer("expected content: an object")
+    from onetool.core.schema import CompiledSchema  # the validator is for those who are answered
+
     if problems := CompiledSchema(question.schema, closed=False).check(content):
         raise BadAnswer("; ".join(map(str, problems)))
     return content

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from onetool.core.errors import BadArguments
-from onetool.core.schema import CompiledSchema
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.interfaces.mcp.caller import ClientCaller
@@ -44,11 +43,9 @@ class Checked:
     """Checks arguments of a tool that is the menu's own. Those of all others are checked when they are executed."""
 
     def __init__(self, listing: Mapping[str, Any]) -> None:
-        schema = listing["inputSchema"]
-        self._spec = ToolSpec(name=listing["name"], description="", input_schema=schema)
-        self._schema = CompiledSchema(schema, closed=True)
+        self._spec = ToolSpec(name=listing["name"], description="", input_schema=listing["inputSchema"])
 
     def __call__(self, args: Mapping[str, Any]) -> None:
-        if problems := self._schema.check(args):
+        if problems := self._spec.arguments.check(args):
             listed = "; ".join(map(str, problems))
             raise BadArguments(f"Invalid arguments for {self._spec.name}: {listed}", hints=[signature(self._spec)])

@@ -1,5 +1,6 @@
 """The menu of one tool: `run(code)`. It costs a model the same few hundred tokens, however many tools there are."""
 
+import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -9,8 +10,11 @@ from onetool.interfaces.mcp.caller import ClientCaller
 from onetool.interfaces.mcp.content import from_reply
 from onetool.interfaces.mcp.describe import RUN_SCHEMA, run_description
 from onetool.interfaces.mcp.menus.entry import Checked, Entry
+from onetool.interfaces.mcp.wire import encode
 from onetool.script.names import Names
+from onetool.script.outcome import RunResult
 
+LARGE = 20_000  # bytes: about two milliseconds
 TASK_AFTER = 5.0  # seconds: code that is slower than this is better asked about than waited for
 
 
@@ -26,9 +30,18 @@ def entries(app: App, allowed: Collection[str] | None) -> list[Entry]:
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
         result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress)
+        if _weight(result) > LARGE:  # writing it out takes a while, and others wait for the loop
+            return from_reply(await asyncio.to_thread(app.reply, result))
         return from_reply(app.reply(result))
 
     return [Entry(listing=listing, call=call, task_after=TASK_AFTER)]
+
+
+def _weight(result: RunResult) -> int:
+    """About as many bytes as there are to write."""
+    data = result.data
+    size = len(data) if isinstance(data, str) else len(encode(data)) if isinstance(data, list | dict) else 0
+    return len(result.printed) + size
 
 
 def _words(app: App, allowed: Collection[str] | None) -> tuple[list[str], list[str], list[str]]:

@@ -62,6 +62,6 @@ def _call(app: App, allowed: Collection[str] | None) -> Entry:
         check(args)
         wanted = ToolCall(uuid4().hex, args["name"], args.get("args", {}), "mcp")
         result = await app.call(wanted, allowed, caller.progress)
-        return from_result(result, app.config.results.inline_bytes, app.keep)
+        return await from_result(result, app.config.results.inline_bytes, app.keep)
 
     return Entry(listing=listing, call=call)

@@ -1,0 +1,320 @@
+"""Who may talk to the server: Host, Origin, token. The rules by themselves, then every route of a real server."""
+
+import json
+
+import pytest
+
+from onetool.config.model import Http
+from onetool.interfaces.http.asgi import Refused
+from onetool.interfaces.http.listen import Place
+from onetool.interfaces.http.rules import Rules, read_authority, wanted
+from onetool.services.secrets import Secret
+
+TOKEN = "sesame-token-0123456789"
+EVERYWHERE = Place("0.0.0.0", 8765, ("0.0.0.0",))
+HERE = Place("127.0.0.1", 8765, ("127.0.0.1",))
+
+
+def rules(place=HERE, **http):
+    return Rules(Http(**http), place)
+
+
+def passes(check, *args):
+    try:
+        check(*args)
+    except Refused as refused:
+        return refused.status
+    return True
+
+
+# Host
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1:8765", "localhost:8765", "[::1]:8765", "127.0.0.1", "localhost", "[::1]", "LocalHost:8765",
+     "localhost.:8765", "[0:0:0:0:0:0:0:1]:8765"],
+)  # fmt: skip
+def test_our_own_names(host):
+    assert passes(rules().check_host, host.encode()) is True
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:8765", "localhost.evil.example", "localhost:8766", "127.0.0.1.nip.io:8765",
+     "127.0.0.1:80", "127.0.0.2", "127.1", "2130706433", "0.0.0.0:8765", "0x7f.1", "localhost:8765@evil.example",
+     "evil.example#localhost", "localhost/", "local host", "localhost:", "localhost:8765:8765", ":8765", "", ".", "[::1",
+     "::1", "[::2]:8765", "[::ffff:127.0.0.1]:8765", "[::1%25lo]:8765", "[]", "localhost\t", "xn--localhost", "ｌocalhost",
+     "localhost,localhost", "localhost:٨٧٦٥", "localhost..", "192.168.1.5:8765", "localhost:99999", "localhost:008765x"],
+)  # fmt: skip
+def test_names_that_are_not_ours(host):
+    assert passes(rules().check_host, host.encode()) == 421
+
+
+def test_a_host_that_is_missing_or_comes_twice_is_no_host():
+    assert passes(rules().check_host, None) == 421
+    twice = wanted([(b"host", b"localhost"), (b"host", b"localhost")])
+    assert passes(rules().check_host, twice[b"host"]) == 421
+    thrice = wanted([(b"host", b"localhost")] * 3)
+    assert passes(rules().check_host, thrice[b"host"]) == 421
+
+
+def test_the_host_that_was_configured_and_further_names():
+    named = rules(
+        Place("box.lan", 8765, ("10.0.0.5",)), hosts=("Tools.Example.com", "proxy.example:8443", "[2001:DB8::1]")
+    )
+    for host in ("box.lan:8765", "10.0.0.5:8765", "tools.example.com", "tools.example.com:1234", "TOOLS.example.com.",
+                 "proxy.example:8443", "[2001:db8:0::1]", "localhost"):  # fmt: skip
+        assert passes(named.check_host, host.encode()) is True, host
+    for host in ("box.lan:80", "proxy.example", "proxy.example:8444", "x.tools.example.com", "example.com"):
+        assert passes(named.check_host, host.encode()) == 421, host
+
+
+def test_everywhere_is_no_name_but_the_address_that_was_connected_to_is():
+    everywhere = rules(EVERYWHERE, token=Secret(TOKEN))
+    assert passes(everywhere.check_host, b"192.168.1.5:8765", "192.168.1.5") is True
+    assert passes(everywhere.check_host, b"192.168.1.5:8765", "192.168.1.6") == 421
+    assert passes(everywhere.check_host, b"0.0.0.0:8765", "192.168.1.5") == 421
+    assert passes(everywhere.check_host, b"evil.example:8765", "192.168.1.5") == 421
+    assert passes(rules().check_host, b"192.168.1.5:8765", "192.168.1.5") == 421
+    six = rules(Place("::", 8765, ("::",)), token=Secret(TOKEN))
+    assert passes(six.check_host, b"[2001:db8::5]:8765", "2001:db8:0:0::5") is True
+    assert passes(six.check_host, b"[fe80::5]:8765", "fe80::5%eth0") is True
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "port"),
+    [("a", "a", None), ("A.b.:80", "a.b", 80), ("[::1]:1", "::1", 1), ("127.0.0.1", "127.0.0.1", None)],
+)
+def test_reading_a_host(text, name, port):
+    assert read_authority(text) == (name, port)
+
+
+# Origin
+
+
+@pytest.mark.parametrize(
+    ("origin", "host"),
+    [
+        (None, "localhost:8765"),
+        ("http://localhost:8765", "localhost:8765"),
+        ("http://127.0.0.1:8765", "localhost:8765"),
+        ("http://localhost:3000", "127.0.0.1:8765"),
+        ("https://localhost", "127.0.0.1:8765"),
+        ("http://[::1]:6274", "127.0.0.1:8765"),
+        ("HTTP://LOCALHOST:1", "127.0.0.1:8765"),
+        ("https://tools.example.com", "tools.example.com"),
+        ("https://tools.example.com", "tools.example.com:443"),
+        ("http://tools.example.com:80", "tools.example.com"),
+        ("http://tools.example.com:8765", "tools.example.com:8765"),
+    ],
+)
+def test_pages_that_may(origin, host):
+    assert passes(rules().check_origin, origin and origin.encode(), host.encode()) is True
+
+
+@pytest.mark.parametrize(
+    ("origin", "host"),
+    [
+        ("null", "localhost:8765"),
+        ("", "localhost:8765"),
+        ("http://evil.example", "localhost:8765"),
+        ("http://evil.example:8765", "localhost:8765"),
+        ("http://localhost.evil.example", "localhost:8765"),
+        ("http://localhost@evil.example", "localhost:8765"),
+        ("http://evil.example#localhost", "localhost:8765"),
+        ("http://127.0.0.1.nip.io", "localhost:8765"),
+        ("http://192.168.1.5", "localhost:8765"),
+        ("file://", "localhost:8765"),
+        ("file://localhost", "localhost:8765"),
+        ("chrome-extension://localhost", "localhost:8765"),
+        ("localhost:8765", "localhost:8765"),
+        ("http://localhost:8765/", "localhost:8765"),
+        ("http://localhost, http://evil.example", "localhost:8765"),
+        ("http://tools.example.com:3000", "tools.example.com"),
+        ("http://other.example.com", "tools.example.com"),
+    ],
+)
+def test_pages_that_may_not(origin, host):
+    assert passes(rules().check_origin, origin.encode(), host.encode()) == 403
+
+
+def test_pages_that_the_config_allows_may_also_read():
+    allowing = rules(origins=("https://App.example", "vscode-webview://abc", "http://localhost:6274/"))
+    assert allowing.check_origin(b"https://app.example", b"localhost") == b"https://app.example"
+    assert allowing.check_origin(b"vscode-webview://abc", b"localhost") == b"vscode-webview://abc"
+    assert allowing.check_origin(b"http://localhost:6274", b"localhost") == b"http://localhost:6274"
+    assert allowing.check_origin(b"http://localhost:3000", b"localhost") is None
+    assert passes(allowing.check_origin, b"http://app.example", b"localhost") == 403
+    assert passes(allowing.check_origin, b"https://app.example:8443", b"localhost") == 403
+
+
+# Token
+
+
+def test_without_a_token_nobody_is_asked():
+    assert rules().check_token(None) == ""
+    assert rules().check_token(b"Bearer whatever") == ""
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+def test_the_right_token(scheme):
+    protected = rules(token=Secret(TOKEN))
+    principal = protected.check_token(f"{scheme} {TOKEN}".encode())
+    assert principal == protected.check_token(f"{scheme}   {TOKEN} ".encode())
+    assert len(principal) == 16
+    assert principal not in TOKEN
+    assert rules(token=Secret("another")).principal != principal
+
+
+@pytest.mark.parametrize(
+    "header",
+    [None, "", "Bearer", "Bearer ", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Bearer{TOKEN}",
+     f"Bearer {TOKEN} {TOKEN}", f"Bearer {TOKEN.upper()}", f"Bearer {TOKEN}\0", f"x Bearer {TOKEN}", "Bearer None"],
+)  # fmt: skip
+def test_a_wrong_token(header):
+    protected = rules(token=Secret(TOKEN))
+    with pytest.raises(Refused) as refused:
+        protected.check_token(None if header is None else header.encode())
+    assert refused.value.status == 401
+    assert refused.value.headers == [(b"www-authenticate", b'Bearer realm="onetool"')]
+    assert TOKEN not in str(refused.value)
+
+
+def test_two_tokens_are_no_token():
+    head = wanted([(b"authorization", b"Bearer " + TOKEN.encode())] * 2)
+    assert passes(rules(token=Secret(TOKEN)).check_token, head[b"authorization"]) == 401
+
+
+# The same on the wire, for every route alike
+
+ROUTES = ["/mcp", "/healthz", "/", "/nothing", "/tools"]
+
+
+@pytest.mark.parametrize("path", ROUTES)
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "DELETE"])
+def test_bad_host_and_bad_origin_everywhere(server, path, method):
+    for host in ("evil.example", f"evil.example:{server.port}", False):
+        reply = server.ask(path, method, host=host)
+        assert (reply.status, reply.code) == (421, "bad_host"), host
+    twice = server.ask(path, method, [("Host", "localhost")])
+    assert twice.status == 421
+    for origin in ("http://evil.example", "null"):
+        reply = server.ask(path, method, [("Origin", origin)])
+        assert (reply.status, reply.code) == (403, "bad_origin"), origin
+        assert "access-control-allow-origin" not in reply.headers
+    assert server.ask(path, method, [("Origin", "http://localhost"), ("Origin", "http://localhost")]).status == 403
+    assert server.ask(path, method, [("Origin", "http://localhost:3000")]).status in (200, 404, 405)
+
+
+def test_old_http_without_a_host_is_refused(server):
+    assert server.send(b"GET /healthz HTTP/1.0\r\n\r\n").status == 421
+
+
+def test_a_target_with_a_host_of_its_own_is_refused(server):
+    reply = server.send(f"GET http://evil.example/mcp HTTP/1.1\r\nHost: localhost:{server.port}\r\n\r\n".encode())
+    assert (reply.status, reply.code) == (400, "bad_request")
+    assert (
+        server.send(f"CONNECT evil.example:80 HTTP/1.1\r\nHost: localhost:{server.port}\r\n\r\n".encode()).status == 400
+    )
+    assert server.send(f"OPTIONS * HTTP/1.1\r\nHost: localhost:{server.port}\r\n\r\n".encode()).status == 400
+
+
+def test_the_refusal_says_what_to_do(server):
+    reply = server.ask(host="tools.example")
+    assert "'tools.example' is not a name of this server" in reply.json["error"]["message"]
+    assert "http.hosts" in reply.json["error"]["message"]
+    assert "http.origins" in server.ask(headers=[("Origin", "https://x.example")]).json["error"]["message"]
+
+
+def test_with_a_token_every_protected_route_asks_for_it(guarded):
+    for method in ("GET", "POST", "DELETE", "OPTIONS"):
+        reply = guarded.ask("/mcp", method)
+        assert (reply.status, reply.code) == (401, "unauthorized")
+        assert reply.headers["www-authenticate"] == 'Bearer realm="onetool"'
+    assert guarded.ask("/mcp", headers=[("Authorization", "Bearer wrong")]).status == 401
+    assert guarded.ask(f"/mcp?access_token={guarded.token}&token={guarded.token}").status == 401
+    assert guarded.ask("/mcp", headers=[("Cookie", f"token={guarded.token}")]).status == 401
+    right = guarded.ask("/mcp", headers=[("Authorization", f"Bearer {guarded.token}")])
+    assert right.status == 200
+    assert len(right.json["principal"]) == 16
+    assert right.json["principal"] not in guarded.token
+
+
+def test_the_rest_is_open_and_tells_nothing(guarded):
+    assert set(guarded.ask("/healthz").json) == {"status", "version"}
+    page = guarded.ask("/")
+    assert page.status == 200
+    assert b"tools." not in page.body
+    assert b" tools" not in page.body
+    assert guarded.ask("/nothing").status == 404
+
+
+def test_the_right_token_does_not_help_a_wrong_host_or_page(guarded):
+    bearer = ("Authorization", f"Bearer {guarded.token}")
+    assert guarded.ask("/mcp", headers=[bearer], host="evil.example").status == 421
+    assert guarded.ask("/mcp", headers=[bearer, ("Origin", "http://evil.example")]).status == 403
+    assert guarded.ask("/mcp", headers=[bearer], host="tools.example").status == 200
+    assert (
+        guarded.ask("/mcp", headers=[bearer, ("Origin", "https://tools.example")], host="tools.example").status == 200
+    )
+
+
+def test_the_token_is_in_no_log(guarded):
+    guarded.ask(f"/mcp?token={guarded.token}", headers=[("Authorization", f"Bearer {guarded.token}")])
+    guarded.ask("/mcp?fail", headers=[("Authorization", f"Bearer {guarded.token}")])
+    guarded.log(wait_for="GET /mcp failed")
+    assert guarded.token not in guarded.log_file.read_text()
+
+
+def test_a_page_that_the_config_names_may_read_the_answers(guarded):
+    origin = ("Origin", guarded.origin)
+    asks = [origin, ("Access-Control-Request-Method", "POST"), ("Access-Control-Request-Headers", "authorization, x")]
+    before = guarded.ask("/mcp", "OPTIONS", asks)
+    assert before.status == 204
+    assert before.headers["access-control-allow-origin"] == guarded.origin
+    assert before.headers["access-control-allow-headers"] == "authorization, x"
+    assert "POST" in before.headers["access-control-allow-methods"]
+    then = guarded.ask("/mcp", headers=[origin, ("Authorization", f"Bearer {guarded.token}")])
+    assert (then.status, then.headers["access-control-allow-origin"]) == (200, guarded.origin)
+    assert "mcp-session-id" in then.headers["access-control-expose-headers"]
+    refused = guarded.ask("/mcp", headers=[origin])
+    assert (refused.status, refused.headers["access-control-allow-origin"]) == (401, guarded.origin)
+
+
+def test_pages_of_this_machine_may_ask_but_their_browser_is_not_told_to_show_them_the_answer(server):
+    reply = server.ask("/mcp", headers=[("Origin", "http://localhost:3000")])
+    assert reply.status == 200
+    assert "access-control-allow-origin" not in reply.headers
+    preflight = [("Origin", "http://localhost:3000"), ("Access-Control-Request-Method", "POST")]
+    assert "access-control-allow-origin" not in server.ask("/mcp", "OPTIONS", preflight).headers
+
+
+# In the config
+
+
+@pytest.mark.parametrize(
+    ("http", "words"),
+    [
+        ({"hosts": ["http://x.example"]}, "http.hosts: 'http://x.example' is no host"),
+        ({"hosts": ["*"]}, "http.hosts: '*' is no host"),
+        ({"hosts": ["x/y"]}, "no host"),
+        ({"origins": ["*"]}, "http.origins: '*' is no origin"),
+        ({"origins": ["x.example"]}, "no origin"),
+        ({"origins": ["https://x.example/path"]}, "no origin"),
+        ({"origins": ["null"]}, "no origin"),
+        ({"token": "two words"}, "http.token: must be of letters"),
+        ({"token": "schlüssel"}, "http.token: must be of letters"),
+        ({"max_body_mb": 0}, "http.max_body_mb: must be at least 1"),
+    ],
+)
+def test_what_makes_no_sense_in_the_config_is_told(http, words, tmp_path):
+    from onetool.config import load_config
+    from onetool.core.errors import ConfigError
+
+    (tmp_path / "onetool.yaml").write_text(json.dumps({"http": http}))
+    with pytest.raises(ConfigError, match=".") as wrong:
+        load_config(tmp_path / "onetool.yaml")
+    assert words in str(wrong.value)
+    assert "two words" not in str(wrong.value)
+    assert "schlüssel" not in str(wrong.value)
