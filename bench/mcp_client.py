@@ -134,9 +134,6 @@ class Connection(Wire):
             come += part
         return come[end[0] : end[1]]
 
-    def close(self) -> None:
-        self._socket.close()
-
 
 def end_of_reply(come: bytes) -> tuple[int, int] | None:
     """Where the body of a reply begins and ends; None while its head is not whole."""

@@ -1,14 +1,13 @@
 """Who is measured, and how each of them is started and ended. Every process is ended by its own id, however we leave."""
 
 import json
-import os
 import re
 import subprocess
 import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, NamedTuple, Self
+from typing import IO, Any, NamedTuple, Self
 
 from bench.made import ADD, write_packs
 from bench.mcp_client import Connection, Message, NoReply, Pipe, calling
@@ -78,9 +77,7 @@ class Server:
 
     def __init__(self, home: Home, name: str, transport: str, tools: int = 0, menu: str = "run") -> None:
         """`menu` is what ours shows; a peer shows its tools, or what its code mode makes of them for `run`."""
-        self._home = home
         self._errors: IO[bytes] = tempfile.TemporaryFile()
-        self._connections: list[Connection] = []
         self.process = subprocess.Popen(
             _command(home, name, transport, tools, menu),
             cwd=home.path,
@@ -89,17 +86,21 @@ class Server:
             stdout=subprocess.PIPE,
             stderr=self._errors,
         )
+        self.port = 0
         try:
-            self.port = self._port() if transport == "http" else 0
-            self.wire = self.connect() if self.port else Pipe(self.process)
+            if transport == "http":
+                self.port = self._port()
+            self.wire = Connection(self.port) if self.port else Pipe(self.process)
         except BaseException:
             self.close()
             raise
 
-    def connect(self) -> Connection:
-        made = Connection(self.port)
-        self._connections.append(made)
-        return made
+    def ask(self, message: Message) -> Any:
+        """The result. Where there is none, this says what the server had to say."""
+        try:
+            return self.wire.ask(message)
+        except (NoReply, ValueError) as error:
+            raise type(error)(f"{error} {self.last_words()}") from None
 
     def __enter__(self) -> Self:
         return self
@@ -108,13 +109,11 @@ class Server:
         self.close()
 
     def close(self) -> None:
-        for one in self._connections:
-            one.close()
         assert self.process.stdin
         assert self.process.stdout
         with suppress(OSError):
             self.process.stdin.close()
-        if self.port_is_known:
+        if self.port:  # else it ends with its input
             self.process.terminate()
         for end in (self.process.terminate, self.process.kill):
             try:
@@ -124,10 +123,6 @@ class Server:
         self.process.wait()
         self.process.stdout.close()
         self._errors.close()
-
-    @property
-    def port_is_known(self) -> bool:
-        return bool(getattr(self, "port", 0))
 
     def _port(self) -> int:
         """Where it listens: it says so."""

@@ -453,11 +453,11 @@ def test_check_lists_every_mistake(configured):
 
 
 def test_check_tells_of_keys_that_have_no_effect_yet(tmp_path):
-    (tmp_path / "early.yaml").write_text("menu: direct\nallowedHosts: [example.com]\n")
+    (tmp_path / "early.yaml").write_text("watch: true\nallowedHosts: [example.com]\n")
     done = cli("check", "--config", "early.yaml", cwd=tmp_path)
     assert done.returncode == 0
     assert [(told["key"], told["severity"]) for told in json.loads(done.stdout)] == [
-        ("menu", "warning"),
+        ("watch", "warning"),
         ("allowedHosts", "warning"),
     ]
 

@@ -57,7 +57,9 @@ class Served:
             )
         self.greeting = self._read_greeting()
         found = re.search(r"listens on http://(\S+):(\d+) ", self.greeting)
-        assert found, (self.greeting, self.log_file.read_text(), self.process.poll())
+        if found is None:
+            self.stop()
+            pytest.fail(f"it did not start: {self.greeting} {self.log_file.read_text()}")
         self.host, self.port = found[1].strip("[]"), int(found[2])
 
     def _read_greeting(self):

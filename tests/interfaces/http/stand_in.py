@@ -40,6 +40,7 @@ class StandIn:
             await begin(send, b"application/octet-stream")
             while not self.stopping.is_set():
                 await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
+                await asyncio.sleep(0)  # once the client has gone, `send` comes back at once
         elif "late_fail" in asked:
             await begin(send, b"text/plain")
             await send({"type": "http.response.body", "body": b"half", "more_body": True})
@@ -93,7 +94,7 @@ def with_limits(**changes):
 
 
 if __name__ == "__main__":
-    sys.path.remove(str(Path(__file__).parent))
+    sys.path = [entry for entry in sys.path if entry != str(Path(__file__).parent)]
     package, module = types.ModuleType("onetool.interfaces.mcp"), types.ModuleType("onetool.interfaces.mcp.http")
     module.McpOverHttp = StandIn
     sys.modules |= {"onetool.interfaces.mcp": package, "onetool.interfaces.mcp.http": module}

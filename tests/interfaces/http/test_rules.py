@@ -1,6 +1,7 @@
 """Who may talk to the server: Host, Origin, token. The rules by themselves, then every route of a real server."""
 
 import json
+import re
 
 import pytest
 
@@ -43,9 +44,10 @@ def test_our_own_names(host):
     "host",
     ["evil.example", "evil.example:8765", "localhost.evil.example", "localhost:8766", "127.0.0.1.nip.io:8765",
      "127.0.0.1:80", "127.0.0.2", "127.1", "2130706433", "0.0.0.0:8765", "0x7f.1", "localhost:8765@evil.example",
-     "evil.example#localhost", "localhost/", "local host", "localhost:", "localhost:8765:8765", ":8765", "", ".", "[::1",
-     "::1", "[::2]:8765", "[::ffff:127.0.0.1]:8765", "[::1%25lo]:8765", "[]", "localhost\t", "xn--localhost", "ｌocalhost",
-     "localhost,localhost", "localhost:٨٧٦٥", "localhost..", "192.168.1.5:8765", "localhost:99999", "localhost:008765x"],
+     "evil.example#localhost", "localhost/", "local host", "localhost:", "localhost:8765:8765", ":8765", "", ".",
+     "[::1", "::1", "[::2]:8765", "[::ffff:127.0.0.1]:8765", "[::1%25lo]:8765", "[]", "localhost\t", "xn--localhost",
+     "ｌocalhost", "localhost,localhost", "localhost:٨٧٦٥", "localhost..", "192.168.1.5:8765", "localhost:99999",
+     "localhost:008765x"],
 )  # fmt: skip
 def test_names_that_are_not_ours(host):
     assert passes(rules().check_host, host.encode()) == 421
@@ -169,8 +171,9 @@ def test_the_right_token(scheme):
 
 @pytest.mark.parametrize(
     "header",
-    [None, "", "Bearer", "Bearer ", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Bearer{TOKEN}",
-     f"Bearer {TOKEN} {TOKEN}", f"Bearer {TOKEN.upper()}", f"Bearer {TOKEN}\0", f"x Bearer {TOKEN}", "Bearer None"],
+    [None, "", "Bearer", "Bearer ", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}",
+     f"Bearer{TOKEN}", f"Bearer {TOKEN} {TOKEN}", f"Bearer {TOKEN.upper()}", f"Bearer {TOKEN}\0",
+     f"x Bearer {TOKEN}", "Bearer None"],
 )  # fmt: skip
 def test_a_wrong_token(header):
     protected = rules(token=Secret(TOKEN))
@@ -212,12 +215,9 @@ def test_old_http_without_a_host_is_refused(server):
 
 
 def test_a_target_with_a_host_of_its_own_is_refused(server):
-    reply = server.send(f"GET http://evil.example/mcp HTTP/1.1\r\nHost: localhost:{server.port}\r\n\r\n".encode())
-    assert (reply.status, reply.code) == (400, "bad_request")
-    assert (
-        server.send(f"CONNECT evil.example:80 HTTP/1.1\r\nHost: localhost:{server.port}\r\n\r\n".encode()).status == 400
-    )
-    assert server.send(f"OPTIONS * HTTP/1.1\r\nHost: localhost:{server.port}\r\n\r\n".encode()).status == 400
+    for line in ("GET http://evil.example/mcp", "GET http://evil.example", "CONNECT evil.example:80", "OPTIONS *"):
+        reply = server.send(f"{line} HTTP/1.1\r\nHost: localhost:{server.port}\r\n\r\n".encode())
+        assert (reply.status, reply.code) == (400, "bad_request"), line
 
 
 def test_the_refusal_says_what_to_do(server):
@@ -245,8 +245,7 @@ def test_the_rest_is_open_and_tells_nothing(guarded):
     assert set(guarded.ask("/healthz").json) == {"status", "version"}
     page = guarded.ask("/")
     assert page.status == 200
-    assert b"tools." not in page.body
-    assert b" tools" not in page.body
+    assert not re.search(rb"\d tools?\b", page.body)
     assert guarded.ask("/nothing").status == 404
 
 
@@ -313,7 +312,7 @@ def test_what_makes_no_sense_in_the_config_is_told(http, words, tmp_path):
     from onetool.core.errors import ConfigError
 
     (tmp_path / "onetool.yaml").write_text(json.dumps({"http": http}))
-    with pytest.raises(ConfigError, match=".") as wrong:
+    with pytest.raises(ConfigError) as wrong:
         load_config(tmp_path / "onetool.yaml")
     assert words in str(wrong.value)
     assert "two words" not in str(wrong.value)

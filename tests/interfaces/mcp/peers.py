@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from concurrent.futures import Future
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
@@ -47,6 +48,12 @@ def environment(folder, **more):
 
 def children_of(pid):
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def as_header(text):
+    """A text as a header can carry it."""
+    plain = text.isascii() and text.isprintable() and text.strip() == text
+    return text if plain else f"=?base64?{b64encode(text.encode()).decode()}?="
 
 
 class Server:
@@ -269,7 +276,7 @@ class Peer:
     def _arrived(self, message):
         with self._change:
             if "method" not in message:
-                if pending := self._pending.pop(message["id"], None):
+                if pending := self._pending.pop(message.get("id"), None):
                     pending.settle(message)
             elif "id" not in message:
                 self.heard.append(message)
@@ -340,10 +347,14 @@ class StdioPeer(Peer):
         self.process.stdin.flush()
 
     def reply_to(self, data, id=None):
-        """Bytes as they are, and the answer to them, which has this id."""
+        """Bytes as they are, and the next answer that has this id."""
+        before = self._pending.get(id)
         pending = self._pending[id] = Pending(id)
         self.write(data if isinstance(data, bytes) else json.dumps(data).encode() + b"\n")
-        return pending.answer()
+        reply = pending.answer()
+        if before is not None:
+            self._pending[id] = before
+        return reply
 
     def cancel(self, pending):
         self.tell({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": pending.id}})
@@ -402,18 +413,19 @@ class HttpPeer(Peer):
 
     def begin(self, method, params=None, **more):
         message = self.message(method, params, **more)
-        exchange = self._exchange("POST", self.headers(message), message)
-        pending = Pending(message["id"], exchange)
-        Thread(target=self._exchanged, args=(exchange, pending), daemon=True).start()
+        return self._pursue(self._exchange("POST", self.headers(message), message), message["id"])
+
+    def _pursue(self, exchange, id=None):
+        """Take what comes, in a thread. An exchange that ends without an answer is answered with None."""
+        pending = self._pending[id] = Pending(id, exchange)
+
+        def read():
+            with suppress(OSError, HTTPException, ValueError):
+                exchange.read(self._arrived)
+            pending.settle(None)
+
+        Thread(target=read, daemon=True).start()
         return pending
-
-    def _exchanged(self, exchange, pending):
-        def arrived(message):
-            self._arrived(message) if message.get("id") != pending.id or "method" in message else pending.settle(message)
-
-        with suppress(OSError, HTTPException, ValueError):
-            exchange.read(arrived)
-        pending.settle(None)
 
     def headers(self, message=None):
         """Those that belong to a message in this era."""
@@ -425,8 +437,9 @@ class HttpPeer(Peer):
             method = (message or {}).get("method")
             if method:
                 found.append(("Mcp-Method", method))
-            if name := (message or {}).get("params", {}).get(NAMES.get(method, "")):
-                found.append(("Mcp-Name", name))
+            name = (message or {}).get("params", {}).get(NAMES.get(method))
+            if isinstance(name, str):
+                found.append(("Mcp-Name", as_header(name)))
         elif self.session:
             found += [("MCP-Protocol-Version", self.revision), ("Mcp-Session-Id", self.session)]
         return found
@@ -446,15 +459,9 @@ class HttpPeer(Peer):
         if last_event_id is not None:
             headers.append(("Last-Event-ID", last_event_id))
         exchange = self._exchange("GET", headers)
-        pending = Pending(None, exchange)
-        Thread(target=self._listened, args=(exchange, pending), daemon=True).start()
+        pending = self._pursue(exchange)
         until(lambda: exchange.status)
         return pending
-
-    def _listened(self, exchange, pending):
-        with suppress(OSError, HTTPException, ValueError):
-            exchange.read(self._arrived)
-        pending.settle(None)
 
     def cancel(self, pending):
         """In the new era by hanging up."""

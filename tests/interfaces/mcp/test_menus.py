@@ -1,9 +1,199 @@
-"""What clients see of all tools, and what calling them gives."""
+"""What clients see of all tools, what calling them gives, and what it says when that goes wrong."""
 
-def test_direct_x(peer):
-    names = [one["name"] for one in peer.result("tools/list")["tools"]]
-    assert "working__point" in names
-    assert "plus" in names
-    assert peer.text("plus", {"a": 1, "b": 2}) == "3"
-    peer.answers = {"elicitation/create": lambda params: {"action": "accept", "content": {"name": "Ada"}}}
-    assert peer.text("asking__name") == "Hello, Ada!"
+import json
+
+import pytest
+from interfaces.mcp.peers import CONFIG, HttpPeer
+
+PLUS = {
+    "name": "plus",
+    "description": "Add two numbers.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "a": {"type": "integer", "description": "One of them."},
+            "b": {"type": "integer", "description": "The other.", "default": 0},
+        },
+        "required": ["a"],
+    },
+}
+
+
+@pytest.fixture(params=["stdio-old", "stdio-new", "http-old", "http-new"])
+def with_menu(request, stdio_peer, http_peer):
+    """Make a client that has chosen a menu: for a pipe when it is started, over HTTP by the address."""
+    transport, era = request.param.split("-")
+
+    def make(menu):
+        if transport == "stdio":
+            return stdio_peer(era, "--menu", menu)
+        return http_peer(era, query=f"?menu={menu}")
+
+    return make
+
+
+def names(peer):
+    return [tool["name"] for tool in peer.result("tools/list")["tools"]]
+
+
+def config_with(folder, text):
+    file = folder / "onetool.yaml"
+    file.write_text(CONFIG.read_text().replace("[packs]", f"[{CONFIG.parent / 'packs'}]") + text)
+    return file
+
+
+# Which menu
+
+
+def test_run_is_one_tool_and_takes_code(with_menu):
+    peer = with_menu("run")
+    (tool,) = peer.result("tools/list")["tools"]
+    assert (tool["name"], list(tool["inputSchema"]["properties"])) == ("run", ["code"])
+    assert "working" in tool["description"]
+    assert "$squares" in tool["description"]
+    assert peer.text("run", {"code": "working.add(a=2, b=3) * 10"}) == "50"
+    assert peer.text("run", {"code": "$squares count=3"}) == "squares\n[0, 1, 4]"
+    assert peer.text("run", {"code": "print('hi')\n[plus(1), plus(a=1, b=1)]"}) == "hi\n[1, 2]"
+
+
+def test_search_is_two_tools(with_menu):
+    peer = with_menu("search")
+    assert names(peer) == ["search", "call"]
+    found = json.loads(peer.text("search", {"query": "add two numbers", "limit": 1}))
+    assert [(one["name"], one["inputSchema"]["required"]) for one in found] == [("working.add", ["a"])]
+    assert len(json.loads(peer.text("search", {"query": "a"}))) == 5
+    assert peer.text("call", {"name": "working.add", "args": {"a": 2}}) == "2"
+    assert peer.text("call", {"name": "shell.pwd"}).startswith("/")
+    assert "did you mean working.add" in peer.failure("call", {"name": "working.ad", "args": {}})
+    assert "b: expected integer" in peer.failure("call", {"name": "working.add", "args": {"a": 1, "b": "x"}})
+
+
+def test_direct_is_every_tool_under_its_name_or_its_first_alias(peer):
+    tools = {tool["name"]: tool for tool in peer.result("tools/list")["tools"]}
+    assert PLUS.items() <= tools["plus"].items()
+    assert {"ot__tools", "time__now", "working__point", "in_region"} <= tools.keys()
+    assert not {"add", "working__add", "run", "search", "greeting"} & tools.keys()
+    assert peer.text("plus", {"a": 2, "b": 3}) == "5"
+    assert peer.text("in_region") == '{"ok":true}'
+
+
+def test_without_a_word_it_is_run(stdio_peer, serve):
+    assert names(stdio_peer("old")) == ["run"]
+    assert names(HttpPeer(serve(), "new")) == ["run"]
+
+
+def test_the_config_chooses_and_the_one_who_starts_it_chooses_better_and_over_http_the_client(
+    stdio_peer, serve, tmp_path
+):
+    config = config_with(tmp_path, "menu: search\n")
+    assert names(stdio_peer("new", config=config)) == ["search", "call"]
+    assert names(stdio_peer("old", "--menu", "run", config=config)) == ["run"]
+    server = serve("--menu", "run", config=config)
+    assert names(HttpPeer(server, "new")) == ["run"]
+    for era in ("old", "new"):
+        peer = HttpPeer(server, era, query="?menu=search&x=1")
+        assert names(peer) == ["search", "call"]
+        peer.close()
+
+
+def test_a_menu_that_there_is_not_is_refused(shared_server, http_peer):
+    for era in ("old", "new"):
+        peer = http_peer(era, begun=False, query="?menu=all")
+        exchange = peer.send(peer.message("initialize" if era == "old" else "tools/list"))
+        assert exchange.status == 400
+        assert exchange.message["error"]["message"] == "menu=all: there are run, search, direct"
+
+
+def test_a_session_keeps_the_menu_that_it_began_with(http_peer):
+    peer = http_peer("old", query="?menu=search")
+    peer.path = "/mcp"
+    assert names(peer) == ["search", "call"]
+
+
+def test_a_tool_of_another_menu_is_not_there(with_menu):
+    peer = with_menu("search")
+    refused = peer.error("tools/call", {"name": "run", "arguments": {"code": "1"}})
+    assert (refused["code"], refused["message"]) == (-32602, "Unknown tool: run")
+
+
+def test_an_allow_list_holds_in_every_menu(stdio_peer):
+    allow = ("--tool-allow", "working.add,working.fail")
+    peer = stdio_peer("old", "--menu", "direct", *allow)
+    assert names(peer) == ["plus", "working__fail"]
+    assert peer.result("resources/read", {"uri": "ot://tools"})["contents"][0]["text"].splitlines() == [
+        "working.add: Add two numbers.",
+        "working.fail: Fail with words.",
+    ]
+    assert peer.error("resources/read", {"uri": "ot://tools/shell.pwd"})["code"] == -32002
+    peer = stdio_peer("new", "--menu", "search", *allow)
+    found = json.loads(peer.text("search", {"query": "working directory", "limit": 50}))
+    assert {one["name"] for one in found} <= {"working.add", "working.fail"}
+    assert "not allowed" in peer.failure("call", {"name": "shell.pwd"})
+    peer = stdio_peer("old", "--menu", "run", *allow)
+    assert peer.text("run", {"code": "working.add(a=1)"}) == "1"
+    assert "shell" in peer.failure("run", {"code": "shell.pwd()"})
+
+
+# What goes wrong
+
+
+def test_an_unknown_tool_is_an_error_that_names_the_likely_one(peer):
+    refused = peer.error("tools/call", {"name": "working__poin"})
+    assert refused["code"] == -32602
+    assert refused["message"].startswith("Unknown tool: working__poin; did you mean working__point")
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({}, "params.name is missing: tools/call needs it"),
+        ({"name": 7}, "params.name: expected a text"),
+        ({"name": "plus", "arguments": [1]}, "params.arguments: expected an object"),
+        ({"name": "plus", "arguments": "a"}, "params.arguments: expected an object"),
+    ],
+)
+def test_params_that_are_none_are_told(shared_peers, params, words):
+    for way in ("stdio-old", "stdio-new", "http-old"):
+        refused = shared_peers(way).error("tools/call", params)
+        assert (refused["code"], refused["message"]) == (-32602, words)
+
+
+def test_no_arguments_are_as_good_as_an_empty_object(peer):
+    for params in ({}, {"arguments": None}, {"arguments": {}}):
+        assert peer.result("tools/call", {"name": "shell__pwd", **params})["content"]
+
+
+def test_wrong_arguments_come_back_as_words_that_help(peer):
+    words = peer.failure("plus", {"a": "two", "c": 1})
+    assert "a: expected integer" in words
+    assert "c: unknown argument (known: a, b)" in words
+    assert words.endswith("\n  working.add(a: int, b: int = 0) -> int")
+
+
+def test_a_tool_that_fails_says_why_and_what_to_do(peer):
+    assert peer.failure("working__fail") == "Error: the shop is closed\n  come back tomorrow"
+    words = peer.failure("working__crash")
+    assert "boom" in words
+    assert "Traceback" not in words
+
+
+def test_code_that_fails_says_where_and_what_to_do(with_menu):
+    peer = with_menu("run")
+    for code, expected in (
+        ("1 +", "line 1"),
+        ("working.ad(a=1)", "working.add"),
+        ("working.add(a='x')", "a: expected integer"),
+        ("working.fail()", "the shop is closed"),
+        ("nothing", "nothing"),
+        ("1 / 0", "division"),
+        ("raise ValueError('mine')", "mine"),
+    ):
+        words = peer.failure("run", {"code": code})
+        assert expected in words, (code, words)
+        assert "Traceback" not in words
+    assert peer.failure("run", {"code": "print('before')\n1 / 0"}).startswith("before\n")
+    for arguments in ({}, {"code": 1}, {"code": "1", "more": 2}, {"Code": "1"}):
+        words = peer.failure("run", arguments)
+        assert words.startswith("Invalid arguments for run: ")
+        assert "run(code: str)" in words
+    assert peer.text("run", {"code": "1"}) == "1"

@@ -13,6 +13,7 @@ import msgspec
 from onetool.core.call import ToolCall
 from onetool.core.secrecy import masked
 from onetool.interfaces.cli.output import printable
+from onetool.interfaces.cli.person import let_tools_ask
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -25,6 +26,7 @@ def invoke_tool(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The call and its result, as JSON types. Secret arguments are masked in what is shown of the call."""
     call = ToolCall(id=uuid4().hex, name=name, args=args, source="cli", timeout=timeout)
+    let_tools_ask()
     result = asyncio.run(app.call(call, allowed, _show_progress if sys.stderr.isatty() else None))
     spec = app.registry.get(name)
     shown = {"id": call.id, "name": name, "args": masked(args, spec.secrets) if spec else args, "source": call.source}

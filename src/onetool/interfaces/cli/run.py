@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from onetool.interfaces.cli.options import allow_option, data_options, open_app
 from onetool.interfaces.cli.output import echo, print_json, printable, stdout
+from onetool.interfaces.cli.person import let_tools_ask
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -53,6 +54,7 @@ def run(
         return
     text = _code(code, file)
     app = open_app(ctx, allowed)
+    let_tools_ask()
     result = asyncio.run(_run(app, text, allowed))
     if as_json:
         print_json(result.to_dict())

@@ -3,6 +3,7 @@
 It is written for every call, so it is made cheaply. Strangers choose what stands in it, so one line is what it stays.
 """
 
+import json
 import logging
 from collections.abc import Mapping
 from time import gmtime, strftime, time
@@ -19,22 +20,23 @@ GONE = 499  # the client left before there was an answer
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
-class Line(logging.LogRecord):
-    """A record that is cheap to make: what is the same for all of them stands here, and what is told in `fields`."""
+# What is the same in all our records: making each of them anew would cost as much as all the rest.
+_SAME = vars(logging.LogRecord(log.name, logging.INFO, "", 0, "", None, None))
 
-    name = log.name
-    levelno = logging.INFO
-    levelname = logging.getLevelName(logging.INFO)
-    args = exc_info = exc_text = stack_info = None
-    pathname = filename = module = funcName = processName = threadName = taskName = ""  # noqa: N815 - logging's names
-    lineno = process = thread = 0
-    relativeCreated = 0.0  # noqa: N815
+
+class Line(logging.LogRecord):
+    """A record that is cheap to make. What is told of the request is in `fields`."""
+
+    fields: dict[str, Any]
 
     def __init__(self, message: str, fields: dict[str, Any]) -> None:
-        self.msg = message
-        self.created = time()
-        self.msecs = self.created % 1 * 1000
-        self.fields = fields
+        now = time()
+        own = _SAME.copy()
+        own["msg"] = message
+        own["created"] = now
+        own["msecs"] = now % 1 * 1000
+        own["fields"] = fields
+        self.__dict__ = own
 
     def getMessage(self) -> str:  # noqa: N802 - logging's name
         """For people; where there are fields, these say the rest."""
@@ -88,10 +90,19 @@ class AccessFormatter(logging.Formatter):
         if not isinstance(record, Line):
             return self._other.format(record)
         start = {"time": self._time(record), "level": "info", "logger": log.name, "message": record.msg}
-        return _encode({**start, **record.fields}).decode()
+        return _on_one_line({**start, **record.fields})
 
     def _time(self, record: logging.LogRecord) -> str:
         second = int(record.created)
         if second != self._second[0]:
             self._second = (second, strftime("%Y-%m-%dT%H:%M:%S", gmtime(second)))
         return f"{self._second[1]}.{int(record.msecs):03d}+00:00"
+
+
+def _on_one_line(entry: dict[str, Any]) -> str:
+    try:
+        line = _encode(entry).decode()
+    except (TypeError, ValueError, OverflowError):  # a lone surrogate, a number without end
+        return json.dumps(entry, default=str)
+    # In ASCII all that could end a line is escaped. Beyond it U+2028 and others are not, and end one for some readers.
+    return line if line.isascii() or line.isprintable() else json.dumps(json.loads(line))

@@ -11,7 +11,7 @@ and where there are too many connections, the one that has been silent longest m
 import asyncio
 from typing import Any, NamedTuple
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from onetool.interfaces.http.access import write
 from onetool.interfaces.http.asgi import Refused
@@ -48,6 +48,7 @@ class Connection(HttpToolsProtocol):
         self._stuck: asyncio.TimerHandle | None = None
         self._wrong: Refused | None = None  # what is wrong with this head
         self._deaf = False  # what still comes is not for us
+        self._earlier: list[RequestResponseCycle] = []  # asked before the last one, and perhaps not yet answered
 
     # What the transport tells
 
@@ -65,9 +66,10 @@ class Connection(HttpToolsProtocol):
             self._stuck.cancel()
             self._stuck = None
         self._deaf = True
-        for cycle, _ in self.pipeline:  # these will not be answered; uvicorn tells only the last one
-            cycle.disconnected = True
         self.pipeline.clear()
+        for cycle in self._earlier:  # uvicorn tells only the last one, and the others would never learn of it
+            cycle.disconnected = not cycle.response_complete
+            cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -114,6 +116,10 @@ class Connection(HttpToolsProtocol):
         self._waiting.pop(self, None)
         if self._alarm is not None:
             self._disarm()
+        if self._is_busy():
+            self._earlier.append(self.cycle)
+        elif self._earlier:
+            self._earlier.clear()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:

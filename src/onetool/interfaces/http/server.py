@@ -37,6 +37,9 @@ def serve(
     """Serve until a signal says to stop; gives that signal. `started` is called when clients can connect."""
     limits = limits or Limits(connections=min(Limits().connections, _room_for_files() * 3 // 4))
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # the site tells what there is to tell
+    logging.getLogger("asyncio").handlers = list(
+        log.handlers
+    )  # a line of ours, or nobody could read the log by program
     server = _Server(_config(site, limits), site, started, reload)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(server.serve(list(place.sockets)))

@@ -25,7 +25,7 @@ async def complete(service: "Service", request: Request) -> dict[str, Any]:
         words = _of_template(service, str(ref.get("uri")))
     else:
         raise Fault(INVALID_PARAMS, "params.ref.type: expected ref/prompt or ref/resource")
-    fitting = [word for word in words if word.lower().startswith(begun.lower())]
+    fitting = [word for word in dict.fromkeys(words) if word.lower().startswith(begun.lower())]
     return {"completion": {"values": fitting[:MOST], "total": len(fitting), "hasMore": len(fitting) > MOST}}
 
 

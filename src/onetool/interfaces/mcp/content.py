@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from onetool.services.results import Stored
 
 RESULTS = "ot://results/"
+LINKS_SINCE = "2025-06-18"  # the first revision that knows links
 
 # What a block of each type must have, and may have. A value of this shape is meant to be shown as what it is.
 _BLOCKS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
@@ -79,6 +80,17 @@ def failed(error: ToolError) -> Result:
     from onetool.script.reply import error_text
 
     return {"content": [text_block(error_text(error))], "isError": True}
+
+
+def readable(result: Result, revision: str) -> Result:
+    """For a client of that revision: before there were links, they are told in words."""
+    if revision >= LINKS_SINCE or not any(block["type"] == "resource_link" for block in result["content"]):
+        return result
+    return {**result, "content": [_in_words(block) for block in result["content"]]}
+
+
+def _in_words(block: Block) -> Block:
+    return text_block(f"{block['name']}: {block['uri']}") if block["type"] == "resource_link" else block
 
 
 def stored_link(stored: "Stored") -> Block:

@@ -4,7 +4,7 @@ from typing import Any
 
 from onetool.core.errors import BadArguments
 from onetool.interfaces.mcp.caller import ClientCaller
-from onetool.interfaces.mcp.content import text_block
+from onetool.interfaces.mcp.content import readable, text_block
 from onetool.interfaces.mcp.menus.entry import Entry
 from onetool.interfaces.mcp.paging import page
 from onetool.interfaces.mcp.pausing import carried_out, lacking, missing
@@ -35,7 +35,7 @@ async def call_tool(service: Service, request: Request) -> dict[str, Any]:
             return {"content": [text_block(words)], "isError": True}
         if result.get("isError") and (fault := lacking(caller)):
             raise fault
-        return result
+        return readable(result, request.client.revision)
 
     return await carried_out(request, work, service.errands, entry.task_after)
 

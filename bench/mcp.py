@@ -1,0 +1,306 @@
+"""The MCP server beside its peers: FastMCP, the official SDK, and the least that could do. What counts are the ratios.
+
+All take turns, over the same client, in revision 2026-07-28. Ours is as it is by default: with stats, and over HTTP with
+its access log, which goes to a file. The peers answer HTTP statelessly and in plain JSON, and log nothing.
+"""
+
+import compileall
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import product
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import onetool
+from bench.mcp_client import Message, listing
+from bench.mcp_contenders import PEERS, ROOT, Contender, Home, Server, contenders
+from bench.table import show
+from bench.workload import megabytes
+
+STARTS = 5
+TURNS, CALLS, SECONDS = 5, 200, 0.4  # of calls one after the other: so many a turn, and no new one after that time
+CONNECTIONS, LOADS, LOADED_S = (1, 16, 64), 3, 0.8
+REMEMBERED = (100, 1_000, 10_000)  # calls after which memory is measured; so many of a peer would take minutes
+SIZES = (30, 300, 2_000)
+MANY_TOOLS = 1_000
+NOISY = 1.3  # times the least of all turns is the most: marked with ~
+
+OTHERS = "  × is how much longer the others take than ours. ~ marks what differed by over 30 % between turns."
+
+Spread = Sequence[float]  # one number a turn
+Rivals = Mapping[str, Contender]
+
+
+class Loaded(NamedTuple):
+    """One turn under load."""
+
+    rate: float
+    p50: float
+    p99: float
+
+
+def run() -> None:
+    # An installed package is compiled by its installer; a checkout that was just edited is not.
+    for folder in (Path(onetool.__file__).parent, ROOT / "bench"):
+        compileall.compile_dir(str(folder), quiet=2)
+    rivals = contenders()
+    with Home() as home:
+        _starts(home, rivals)
+        _calls(home, rivals)
+        _loads(home, rivals)
+        _memory(home, rivals)
+        _tokens(home, rivals)
+    if not PEERS.keys() & rivals.keys():
+        print("  The peers are not installed; `make bench-peers` does that.")
+
+
+# From nothing to the first list
+
+
+def _starts(home: Home, rivals: Rivals) -> None:
+    which = {name: (one.title, name, 0, "run" if name == "onetool" else "direct") for name, one in rivals.items()}
+    which = {name: one for name, one in which.items() if "stdio" in rivals[name].over}
+    for menu in ("run", "direct"):
+        which[f"many {menu}"] = (f"OneTool, {MANY_TOOLS:,} tools, menu {menu}", "onetool", MANY_TOOLS, menu)
+    taken: dict[str, list[float]] = {key: [] for key in which}
+    for _ in range(STARTS):
+        for key, (_, name, tools, menu) in which.items():
+            taken[key].append(_start(home, name, tools, menu))
+    ours = median(taken["onetool"])
+    aims = {"onetool": "under 0.3 s", "fastmcp": "over 8 ×"}
+    rows = [
+        [which[key][0], _number(times, "s"), f"{median(times) / ours:.2f}", aims.get(key, "")]
+        for key, times in taken.items()
+    ]
+    show(f"MCP: from nothing to the first tools/list over stdio, median of {STARTS}", ["", "s", "× ours", "aim"], rows)
+
+
+def _start(home: Home, name: str, tools: int, menu: str) -> float:
+    started = perf_counter()
+    with Server(home, name, "stdio", tools, menu) as server:
+        server.ask(listing())
+        return perf_counter() - started
+
+
+# Calls, one after the other
+
+
+def _calls(home: Home, rivals: Rivals) -> None:
+    rows: list[list[str]] = []
+    for menu, transport in product(("run", "direct"), ("stdio", "http")):
+        asked = {
+            name: message
+            for name, one in rivals.items()
+            if transport in one.over and (message := one.run if menu == "run" else one.add)
+        }
+        with _started(home, asked, transport, menu) as servers:
+            taken = {name: sorted(times) for name, times in _times(servers, asked).items()}
+        what = f"{'run(1+1)' if menu == 'run' else 'add(1, 1)'} over {'HTTP' if transport == 'http' else transport}"
+        for mark, part in (("p50", 0.50), ("p99", 0.99)):
+            found = {name: [times[round((len(times) - 1) * part)]] for name, times in taken.items()}
+            rows.append([f"{what}, {mark}", *_cells(found, rivals, "ms", lambda ours, theirs: theirs / ours)])
+    show(f"MCP: calls, one after the other, of {TURNS} turns (aim: run 5 × faster)", _columns(rivals, "× ours"), rows)
+    print("  The floor is a bare loop over stdio and a Starlette echo over HTTP. It and the SDK run no code.")
+
+
+def _times(servers: Mapping[str, Server], asked: Mapping[str, Message]) -> dict[str, list[float]]:
+    taken: dict[str, list[float]] = {name: [] for name in servers}
+    for name, server in servers.items():
+        server.ask(asked[name])  # and this is right
+        server.wire.times(asked[name], 50, 1.0)  # warm
+    for _ in range(TURNS):
+        for name, server in servers.items():
+            taken[name] += server.wire.times(asked[name], CALLS, SECONDS)
+    return taken
+
+
+# Many connections
+
+
+def _loads(home: Home, rivals: Rivals) -> None:
+    over_http = {name: one.add for name, one in rivals.items() if "http" in one.over and one.add}
+    with _started(home, over_http, "http", "direct") as servers, _load_client() as load:
+        shown = len(servers["onetool"].ask(listing())["tools"])
+        asked = {
+            "tools/call": over_http,
+            f"tools/list of {shown}": dict.fromkeys(over_http, listing()),
+        }
+        found = {
+            f"{what}, {connections} connection{'s' if connections > 1 else ''}": _loaded(
+                servers, messages, connections, load
+            )
+            for (what, messages), connections in product(asked.items(), CONNECTIONS)
+        }
+    rates = [
+        [what, *_cells(_of(turns, "rate"), rivals, "/s", lambda ours, theirs: ours / theirs)]
+        for what, turns in found.items()
+    ]
+    aim = "aim: 5 × the SDK, over 0.5 × bare Starlette"
+    show(f"MCP: requests a second on /mcp, median of {LOADS} turns ({aim})", _columns(rivals, "ours ×"), rates)
+    waits = [
+        [f"{what}, {mark}", *_cells(_of(turns, mark), rivals, "ms", lambda ours, theirs: theirs / ours)]
+        for what, turns in found.items()
+        for mark in ("p50", "p99")
+    ]
+    show("MCP: how long a request took meanwhile", _columns(rivals, "× ours"), waits)
+    print(OTHERS)
+
+
+def _of(turns: Mapping[str, list[Loaded]], field: str) -> dict[str, Spread]:
+    return {name: [getattr(one, field) for one in of_one] for name, of_one in turns.items()}
+
+
+def _loaded(
+    servers: Mapping[str, Server], asked: Mapping[str, Message], connections: int, load: Callable[..., Loaded]
+) -> dict[str, list[Loaded]]:
+    taken: dict[str, list[Loaded]] = {name: [] for name in servers}
+    for _ in range(LOADS):
+        for name, server in servers.items():
+            taken[name].append(load(server.port, asked[name], connections, LOADED_S))
+    return taken
+
+
+@contextmanager
+def _load_client() -> Iterator[Callable[..., Loaded]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.mcp_load"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin
+    assert process.stdout
+    sink, source = process.stdin, process.stdout
+
+    def load(port: int, message: Message, connections: int, seconds: float) -> Loaded:
+        wanted = {"port": port, "message": message, "connections": connections, "seconds": seconds}
+        sink.write(json.dumps(wanted) + "\n")
+        sink.flush()
+        answer = source.readline()
+        if not answer:
+            sys.exit("the load client has ended; it says why above")
+        return Loaded(**json.loads(answer))
+
+    try:
+        yield load
+    finally:
+        process.terminate()
+        process.wait()
+
+
+# Memory
+
+
+def _memory(home: Home, rivals: Rivals) -> None:
+    rows: list[list[str]] = []
+    for name, transport in product(("onetool", "fastmcp"), ("stdio", "http")):
+        if name not in rivals:
+            continue
+        message = rivals[name].run
+        assert message
+        most = REMEMBERED[-1] if name == "onetool" else REMEMBERED[1]
+        with Server(home, name, transport) as server:
+            sizes = [f"{size:.1f}" for size in _sizes(server, message, most)]
+        cells = [*sizes, *["–"] * (len(REMEMBERED) - len(sizes))]
+        rows.append([f"{rivals[name].title} over {'HTTP' if transport == 'http' else transport}", *cells])
+    columns = ["MB of the server and its workers", *(f"after {calls:,}" for calls in REMEMBERED)]
+    show("MCP: memory after so many run(1+1) (aim: no growth)", columns, rows)
+
+
+def _sizes(server: Server, message: Message, most: int) -> Iterator[float]:
+    data = server.wire.encoded(message)
+    for number in range(1, most + 1):
+        server.wire.reply(data)
+        if number in REMEMBERED:
+            yield megabytes(server.process.pid)
+
+
+# What a model pays
+
+
+def _tokens(home: Home, rivals: Rivals) -> None:
+    try:
+        from rs_bpe.bpe import openai
+    except ImportError:
+        print("  No tokens were counted: rs-bpe is not installed.")
+        return
+    count = openai.o200k_base().count
+    which = [("onetool", menu) for menu in ("run", "search", "direct")]
+    which += [("fastmcp", "direct")] if "fastmcp" in rivals else []
+    rows: list[list[str]] = []
+    for name, menu in which:
+        sizes: list[str] = []
+        for size in SIZES:
+            with Server(home, name, "stdio", size, menu) as server:
+                sizes.append(f"{count(_for_a_model(_all_tools(server))):,}")
+        rows.append([f"{rivals[name].title}, {menu if name == 'onetool' else 'every tool'}", *sizes])
+    columns = ["tokens (o200k)", *(f"{size:,} tools" for size in SIZES)]
+    show("MCP: what the menu costs a model: names, descriptions and input schemas", columns, rows)
+
+
+def _all_tools(server: Server) -> Iterator[Mapping[str, Any]]:
+    cursor = None
+    while True:
+        result = server.ask(listing(cursor))
+        yield from result["tools"]
+        cursor = result.get("nextCursor")
+        if not cursor:
+            return
+
+
+def _for_a_model(tools: Iterable[Mapping[str, Any]]) -> str:
+    """As clients hand them on."""
+    return json.dumps([{key: tool.get(key) for key in ("name", "description", "inputSchema")} for tool in tools])
+
+
+# Tables
+
+
+@contextmanager
+def _started(home: Home, names: Iterable[str], transport: str, menu: str) -> Iterator[dict[str, Server]]:
+    """All at once. The peers show as many tools as ours, which has some of its own."""
+    with ExitStack() as stack:
+        ours = stack.enter_context(Server(home, "onetool", transport, menu=menu))
+        others = len(ours.ask(listing())["tools"]) - 1 if menu == "direct" else 0
+        servers = {"onetool": ours}
+        for name in names:
+            if name != "onetool":
+                servers[name] = stack.enter_context(Server(home, name, transport, others, menu))
+        yield servers
+
+
+def _columns(rivals: Rivals, ratio: str) -> list[str]:
+    titles = ["OneTool", *(PEERS[name].title for name in PEERS if name in rivals), "floor"]
+    return ["", titles[0], *(column for title in titles[1:] for column in (title, ratio))]
+
+
+def _cells(found: Mapping[str, Spread], rivals: Rivals, unit: str, ratio: Callable[[float, float], float]) -> list[str]:
+    """Ours, and each of the others with its ratio. The floor is whichever of them was measured."""
+    ours = found["onetool"]
+    cells = [_number(ours, unit)]
+    floor = next((name for name in ("bare", "echo") if name in found), "")
+    for name in (*(name for name in PEERS if name in rivals), floor):
+        if name not in found:
+            cells += ["–", "–"]
+            continue
+        value = ratio(median(ours), median(found[name]))
+        cells += [_number(found[name], unit), f"{value:.{1 if value >= 10 else 2}f}"]
+    return cells
+
+
+def _number(turns: Spread, unit: str) -> str:
+    value = median(turns)
+    noisy = "~" if max(turns) > min(turns) * NOISY else ""
+    match unit:
+        case "/s":
+            return f"{noisy}{value:,.0f}"
+        case "ms":
+            return f"{noisy}{value * 1000:.2f}"
+        case _:
+            return f"{noisy}{value:.3f}"

@@ -1,0 +1,98 @@
+"""The person at the terminal, for tools that ask: questions on standard error, answers from standard input."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from onetool.core.caller import CannotAsk, Declined, ForPerson, ForRoots, Level, Pauses, Question, current_caller
+from onetool.core.schema import CompiledSchema
+from onetool.core.threads import Threads
+from onetool.interfaces.cli.output import printable
+
+
+def let_tools_ask() -> None:
+    """From here on, calls of this context can ask the person; if there is one."""
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        current_caller.set(Person())
+
+
+class Person:
+    """One who answers one question at a time."""
+
+    owner = ""
+
+    def __init__(self) -> None:
+        self.pauses = Pauses()
+        self._threads = Threads(most=1)
+
+    def can(self, what: str) -> bool:
+        return what in ("elicitation", "roots")
+
+    def lacks(self, error: CannotAsk) -> None:
+        """Its message is what is shown."""
+
+    def log(self, level: Level, data: Any, logger: str | None) -> None:
+        click.echo(f"{level}: {printable(str(data))}", err=True)
+
+    async def ask(self, question: Question) -> Any:
+        if isinstance(question, ForRoots):
+            return [{"uri": Path.cwd().as_uri(), "name": Path.cwd().name}]
+        if not isinstance(question, ForPerson):
+            raise CannotAsk("sampling", "there is no model at a terminal")
+        with self.pauses:
+            return await self._threads.run(_filled_in, {"question": question})
+
+
+def _filled_in(question: ForPerson) -> dict[str, Any]:
+    click.echo(printable(question.message), err=True)
+    required = question.schema.get("required", ())
+    filled: dict[str, Any] = {}
+    for name, field in question.schema["properties"].items():
+        value = _answer(name, field, name in required)
+        if value is not None:
+            filled[name] = value
+    return filled
+
+
+def _answer(name: str, field: Mapping[str, Any], required: bool) -> Any:
+    """One field, asked until it is right. Nothing, where something is needed, is a no."""
+    told = printable(str(field.get("title") or field.get("description") or name))
+    check = CompiledSchema(field, closed=False)
+    while True:
+        try:
+            text = click.prompt(f"  {told}{_choices(field)}", default="", show_default=False, err=True)
+        except click.Abort:  # Ctrl-D
+            raise Declined("cancel") from None
+        if not text:
+            if "default" in field or not required:
+                return field.get("default")
+            raise Declined("decline")
+        value = _read(text, field.get("type"))
+        problems = check.check(value)
+        if not problems:
+            return value
+        click.echo(f"  {printable('; '.join(map(str, problems)))}", err=True)
+
+
+def _choices(field: Mapping[str, Any]) -> str:
+    named = field.get("enum") or [one.get("const") for one in field.get("oneOf", ())]
+    if field.get("type") == "boolean":
+        named = ["y", "n"]
+    words = [printable(str(one)) for one in named]
+    more = f" ({'/'.join(words)})" if words else ""
+    return f"{more} [{printable(str(field['default']))}]" if "default" in field else more
+
+
+def _read(text: str, kind: Any) -> Any:
+    """As the type that is wanted; as it is, where it is none of that type."""
+    if kind == "boolean":
+        return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}.get(text.lower(), text)
+    if kind == "array":
+        return [part.strip() for part in text.split(",")]
+    try:
+        return {"integer": int, "number": float}.get(kind, str)(text)
+    except ValueError:
+        return text

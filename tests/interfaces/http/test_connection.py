@@ -1,0 +1,356 @@
+"""Clients that are slow, silent, endless or confused: the next valid call still works."""
+
+import random
+import socket
+import threading
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+SHORT = {"head_s": 0.5, "body_s": 1.0, "idle_s": 1, "stuck_s": 1.0}
+
+
+@pytest.fixture
+def hasty(serve):
+    return serve(limits=SHORT)
+
+
+def request(server, path="/mcp", *lines):
+    return "\r\n".join([f"GET {path} HTTP/1.1", f"Host: localhost:{server.port}", *lines, "", ""]).encode()
+
+
+def closed_after(client, most=10):
+    """Seconds until the other side ends the connection, and what it said before."""
+    client.settimeout(most)
+    began, said = time.monotonic(), b""
+    try:
+        while piece := client.recv(65536):
+            said += piece
+    except ConnectionError:
+        pass
+    return time.monotonic() - began, said
+
+
+def works(server):
+    return server.ask("/mcp", "POST", body=b"abc").json["size"] == 3
+
+
+# Silent and slow ones
+
+
+def test_a_silent_connection_is_ended_without_a_word(hasty):
+    with hasty.connect() as client:
+        seconds, said = closed_after(client)
+    assert said == b""
+    assert 0.3 < seconds < 3
+
+
+def test_a_head_that_stops_in_the_middle(hasty):
+    with hasty.connect() as client:
+        client.sendall(b"G")
+        seconds, said = closed_after(client)
+    assert b"408 Request Timeout" in said
+    assert seconds < 3
+
+
+def test_a_head_that_comes_too_slowly(hasty):
+    with hasty.connect() as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ")
+        dripping = threading.Thread(target=drip, args=(client, b"x"))
+        dripping.start()
+        seconds, said = closed_after(client)
+        dripping.join(10)
+    assert b"408 Request Timeout" in said
+    assert b'"too_slow"' in said
+    assert seconds < 3
+
+
+def drip(client, byte):
+    """A byte now and then, until the other side has had enough."""
+    try:
+        for _ in range(100):
+            client.sendall(byte)
+            time.sleep(0.1)
+    except OSError:
+        return
+
+
+def test_empty_lines_do_not_keep_a_connection(hasty):
+    with hasty.connect() as client:
+        client.sendall(request(hasty, "/healthz"))
+        assert hasty.read(client).status == 200
+        dripping = threading.Thread(target=drip, args=(client, b"\r\n"))
+        dripping.start()
+        seconds, _ = closed_after(client)
+        dripping.join(10)
+    assert seconds < 3
+
+
+def test_a_body_that_comes_too_slowly(hasty):
+    with hasty.connect() as client:
+        client.sendall(request(hasty, "/mcp", "Content-Length: 1000"))
+        dripping = threading.Thread(target=drip, args=(client, b"x"))
+        dripping.start()
+        seconds, said = closed_after(client)
+        dripping.join(10)
+    assert b"408 Request Timeout" in said
+    assert seconds < 4
+    assert works(hasty)
+
+
+def test_a_second_head_that_comes_too_slowly(hasty):
+    with hasty.connect() as client:
+        client.sendall(request(hasty, "/healthz"))
+        assert hasty.read(client).status == 200
+        client.sendall(b"GET /hea")
+        seconds, said = closed_after(client)
+    assert b"408" in said
+    assert seconds < 3
+
+
+def test_a_slow_second_head_does_not_cost_the_first_its_answer(hasty):
+    with hasty.connect() as client:
+        client.sendall(request(hasty, "/mcp?wait=1.2") + b"GET /hea")
+        _, said = closed_after(client)
+    assert said.startswith(b"HTTP/1.1 200")
+    assert b"connection: close" in said
+
+
+def test_an_idle_connection_is_kept_for_a_while(hasty):
+    with hasty.connect() as client:
+        for _ in range(3):
+            client.sendall(request(hasty, "/healthz"))
+            assert hasty.read(client).status == 200
+            time.sleep(0.6)  # longer than a head may take, shorter than a pause
+        seconds, said = closed_after(client)
+    assert said == b""
+    assert seconds < 3
+
+
+def test_a_long_answer_is_not_cut_by_any_of_it(hasty):
+    with hasty.connect() as client:
+        client.sendall(request(hasty, "/mcp?wait=2.5"))
+        assert hasty.read(client).status == 200
+
+
+def test_a_client_that_never_reads_is_let_go(hasty):
+    with hasty.connect() as client:
+        client.sendall(request(hasty, "/mcp?flood"))
+        time.sleep(3)
+        seconds, said = closed_after(client)  # what was on its way, then the end
+    assert said
+    assert seconds < 5
+    assert works(hasty)
+
+
+# Many
+
+
+def test_a_thousand_idle_connections(serve):
+    server = serve()
+    with ExitStack() as stack:
+        for number in range(1000):
+            client = stack.enter_context(server.connect())
+            if number % 3 == 1:
+                client.sendall(b"GET /mcp HTTP/1.1\r\nHost: lo")  # in the middle of a head
+            if number % 3 == 2:
+                client.sendall(request(server, "/mcp", "Content-Length: 10") + b"x")  # … and of a body
+        began = time.monotonic()
+        assert works(server)
+        assert time.monotonic() - began < 1
+
+
+def test_where_there_are_too_many_the_longest_silent_one_makes_room(serve):
+    server = serve(limits={"connections": 20})
+    with ExitStack() as stack:
+        busy = stack.enter_context(server.connect())
+        busy.sendall(request(server, "/mcp?wait=2"))
+        time.sleep(0.2)
+        silent = [stack.enter_context(server.connect()) for _ in range(60)]
+        assert works(server)
+        assert server.read(busy).status == 200
+        assert closed_after(silent[0], 2)[1] == b""
+        with pytest.raises(TimeoutError):
+            closed_after(silent[-1], 0.2)
+
+
+def test_where_all_are_busy_a_new_one_is_told_so(serve):
+    server = serve(limits={"connections": 5})
+    with ExitStack() as stack:
+        for _ in range(5):
+            client = stack.enter_context(server.connect())
+            client.sendall(request(server, "/mcp?wait=2"))
+        time.sleep(0.3)
+        reply = server.send(b"")
+        assert (reply.status, reply.code) == (503, "too_many")
+    time.sleep(0.3)
+    assert works(server)
+
+
+def with_files(soft, hard):
+    """The command for a server that may have so many files open."""
+    code = (
+        f"import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard})); "
+        "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    return ("-c", code, str(Path(__file__).with_name("stand_in.py")))
+
+
+def test_a_server_with_few_files_goes_on(serve):
+    """The system's limit is lower than ours would be: ours follows."""
+    server = serve(command=with_files(128, 128))
+    with ExitStack() as stack:
+        for _ in range(300):
+            stack.enter_context(server.connect())
+        assert works(server)
+        assert works(server)
+
+
+def test_the_number_of_files_is_raised(serve):
+    server = serve(command=with_files(256, 2048))
+    limits = Path(f"/proc/{server.process.pid}/limits").read_text().splitlines()
+    (line,) = [line for line in limits if line.startswith("Max open files")]
+    assert line.split()[3:5] == ["2048", "2048"]
+
+
+# Heads
+
+
+def test_a_head_may_be_large_but_not_endless(server):
+    assert server.send(request(server, "/healthz", "X: " + "x" * 60_000)).status == 200
+    assert server.send(request(server, "/healthz", *(f"X-{n}: {n}" for n in range(2000)))).status == 200
+    reply = server.send(request(server, "/healthz", "X: " + "x" * 66_000))
+    assert (reply.status, reply.code) == (431, "head_too_large")
+    assert server.send(b"GET /" + b"x" * 66_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n").status == 431
+    assert server.send(request(server, "/healthz", "X: " + "x" * 10**6)).status in (431, 0)  # cut off while it sends
+    assert works(server)
+
+
+def test_a_head_that_never_ends(server):
+    with server.connect() as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        sent = 0
+        with suppress(ConnectionError):
+            for _ in range(100_000):
+                sent += client.send(b"X: " + b"x" * 1000 + b"\r\n")
+    assert sent < 50_000_000
+    assert works(server)
+
+
+# Confused ones
+
+
+GARBAGE = [
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 50,  # a browser that wants TLS
+    b"\x00" * 100,
+    b"\xff\xfe",
+    b"HELLO\r\n\r\n",
+    b"GET\r\n\r\n",
+    b"GET / HTTP/9.9\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost localhost\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\nX: y\r\n\r\n",
+    b"GET / HTTP/1.1\r\n Host: localhost\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost : localhost\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHo\x00st: localhost\r\n\r\n",
+    b"GET / HTTP/1.1\r\nX: a\x00b\r\n\r\n",
+    b"GET /\x1b[2J HTTP/1.1\r\n\r\n",
+    b"GET /\xc3\xa4 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\nx\r\n",
+    b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffffff\r\nx\r\n",
+]
+
+
+@pytest.mark.parametrize("data", GARBAGE, ids=range(len(GARBAGE)))
+def test_what_is_no_http_is_told_so(server, data):
+    reply = server.send(data)
+    assert (reply.status, reply.headers["connection"], reply.headers["content-type"]) == (
+        400,
+        "close",
+        "application/json",
+    )
+    assert reply.code == "bad_request"
+    assert works(server)
+
+
+def test_each_of_them_has_its_line_in_the_log(serve):
+    server = serve()
+    for data in GARBAGE:
+        server.send(data)
+    server.ask("/mcp?log=last")
+    lines = server.requests(wait_for='"last"')
+    bad = [line for line in lines if line["path"] == "-"]
+    assert len(bad) >= len(GARBAGE) - 3  # what has a head of its own is logged with it
+    assert {line["status"] for line in bad} == {400}
+    assert server.log_file.read_text().count("\n") == len(server.log())
+
+
+def test_garbage_behind_a_valid_request_does_not_cost_it_its_answer(server):
+    for garbage in (b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"x" * 100_000):
+        with server.connect() as client:
+            client.sendall(request(server, "/mcp?wait=0.2") + garbage)
+            first = server.read(client)
+            assert (first.status, first.headers["connection"]) == (200, "close")
+            assert closed_after(client)[1] == b""
+    assert works(server)
+
+
+def test_several_requests_at_once_are_answered_in_their_order(server):
+    with server.connect() as client:
+        sizes = (3, 70_000, 0, 5)
+        waits = (0.2, 0, 0.1, 0)
+        for size, wait in zip(sizes, waits, strict=True):
+            client.sendall(request(server, f"/mcp?wait={wait}", f"Content-Length: {size}") + b"x" * size)
+        received = b""
+        while received.count(b'"size"') < 4:
+            received += client.recv(65536)
+    assert [received.index(b'"size": %d,' % size) for size in sizes] == sorted(
+        received.index(b'"size": %d,' % size) for size in sizes
+    )
+
+
+def test_clients_that_leave_with_requests_in_the_queue(server):
+    for _ in range(20):
+        with server.connect() as client:
+            client.sendall(request(server, "/mcp?wait=0.1") * 20)
+    assert works(server)
+
+
+def test_an_upgrade_is_not_taken_up(server):
+    for wish in (("Upgrade: websocket", "Sec-WebSocket-Key: x", "Sec-WebSocket-Version: 13"), ("Upgrade: h2c",)):
+        with server.connect() as client:
+            client.sendall(request(server, "/healthz", "Connection: Upgrade", *wish))
+            reply = server.read(client)
+            assert (reply.status, reply.headers["connection"]) == (200, "close")
+            assert closed_after(client)[1] == b""
+
+
+def test_random_bytes_for_a_while(server):
+    chosen = random.Random(7)
+    valid = request(server, "/mcp", "Content-Length: 5") + b"hello"
+    for _ in range(200):
+        data = bytearray(valid)
+        for _ in range(chosen.randint(1, 8)):
+            data[chosen.randrange(len(data))] = chosen.randrange(256)
+        with server.connect() as client:
+            client.sendall(bytes(data))
+            client.shutdown(socket.SHUT_WR)
+            closed_after(client, 5)
+    assert works(server)
+
+
+def test_clients_at_once_with_one_connection_each(server):
+    answers = []
+
+    def ask(number):
+        answers.append(server.ask("/mcp", "POST", body=b"x" * number).json["size"] == number)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(1, 51)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert answers == [True] * 50

@@ -1,0 +1,179 @@
+"""What a tool gives, on its way to the client: data, content, results that are too large, and lists that are too long."""
+
+import json
+import re
+
+import pytest
+from helpers import definition
+from interfaces.mcp.peers import HttpPeer, until
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}},
+    "required": ["x", "y"],
+}
+
+
+def test_an_object_of_a_known_form_comes_as_data_too(peer):
+    tools = {tool["name"]: tool for tool in peer.result("tools/list")["tools"]}
+    assert tools["working__point"]["outputSchema"].items() >= SCHEMA.items()
+    result = peer.call("working__point", {"x": 1, "y": 2})
+    assert result["structuredContent"] == {"x": 1, "y": 2}
+    assert [json.loads(block["text"]) for block in result["content"]] == [{"x": 1, "y": 2}]
+    assert "isError" not in result
+    for other in ("plus", "working__lines", "working__picture"):
+        assert "outputSchema" not in tools[other], other
+    assert "structuredContent" not in peer.call("plus", {"a": 1})
+    failed = peer.call("working__point", {"x": "one"})
+    assert failed["isError"] is True
+    assert "structuredContent" not in failed
+
+
+def test_content_comes_as_what_it_is(peer):
+    assert peer.call("working__picture")["content"] == [
+        {"type": "text", "text": "look:"},
+        {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"},
+    ]
+
+
+def test_values_that_json_can_hardly_say_do_not_disturb_anything(peer):
+    assert peer.call("working__odd_text")["content"][0]["text"].endswith(" \u2028 \x00 \x7f 🦊")
+    assert json.loads(peer.text("working__big_number")) == 10**30
+    assert peer.text("plus", {"a": 1}) == "1"
+
+
+def test_what_goes_in_comes_out_whatever_is_in_it(peer):
+    for text in ("", "a\nb\r\n\tc", "\u2028\u2029\x85", "\x00", "🦊 é e\u0301", '"\\/', "data: x\n\nid: 1\n"):
+        assert peer.text("tools__echo", {"message": text}) == text
+
+
+# Too large to send
+
+
+def linked(result):
+    """The address of the whole, from the link after the words."""
+    words, link = result["content"]
+    assert "isError" not in result
+    assert link["type"] == "resource_link"
+    assert re.fullmatch(r"ot://results/[\w-]+", link["uri"])
+    assert link["mimeType"] == "text/plain"
+    handle = link["uri"].removeprefix("ot://results/")
+    assert f'ot.result(handle="{handle}"' in words["text"]
+    return words["text"], link, handle
+
+
+def test_a_large_result_is_stored_and_its_link_can_be_read(peer):
+    text = "\n".join(f"line {number}" for number in range(1, 1001))
+    words, link, _ = linked(peer.call("working__lines", {"count": 1000}))
+    assert len(words) < 2000
+    assert "line 1\n" in words
+    assert "line 1000" not in words
+    assert link["size"] == len(text)
+    (content,) = peer.result("resources/read", {"uri": link["uri"]})["contents"]
+    assert content == {"uri": link["uri"], "mimeType": "text/plain", "text": text}
+
+
+def test_what_just_fits_is_not_stored(peer):
+    fits = peer.call("tools__echo", {"message": "é" * 1000})["content"]
+    assert [len(block["text"]) for block in fits] == [1000]
+    linked(peer.call("tools__echo", {"message": "é" * 1000 + "."}))
+
+
+def test_the_rest_is_read_by_the_call_that_the_words_name(peer):
+    words, _, handle = linked(peer.call("working__lines", {"count": 1000}))
+    offset = int(re.search(r"offset=(\d+)", words)[1])
+    page = json.loads(peer.text("ot__result", {"handle": handle, "offset": offset, "limit": 2}))
+    assert page["lines"] == [f"line {offset}", f"line {offset + 1}"]
+
+
+@pytest.mark.parametrize("way", ["stdio-old", "http-new"])
+def test_the_same_through_run(way, stdio_peer, http_peer):
+    transport, era = way.split("-")
+    peer = stdio_peer(era) if transport == "stdio" else http_peer(era, query="?menu=run")
+    words, link, _ = linked(peer.call("run", {"code": "working.lines(count=1000)"}))
+    read_on = re.search(r"Read on with: (.*)", words)[1]
+    offset = int(re.search(r"offset=(\d+)", read_on)[1])
+    assert f"line {offset}" in peer.text("run", {"code": read_on.replace(")", ", limit=3)")})
+    assert peer.result("resources/read", {"uri": link["uri"]})["contents"][0]["text"].endswith("\nline 1000")
+
+
+def test_a_stored_result_belongs_to_whoever_made_it(serve, tmp_path):
+    """With a token, an owner is whoever has it; what was stored before the token changed is another's."""
+    config = tmp_path / "onetool.yaml"
+
+    def write(token):
+        config.write_text(json.dumps({"http": {"token": token}, "menu": "direct", "results": {"inline_bytes": 100}}))
+
+    write("one" * 8)
+    server = serve(config=config)
+    peer = HttpPeer(server, "new", token="one" * 8)
+    _, link, handle = linked(peer.call("tools__echo", {"message": "x" * 200}))
+    assert peer.result("resources/read", {"uri": link["uri"]})["contents"]
+    write("two" * 8)
+    server.reload()
+    other = HttpPeer(server, "new", token="two" * 8)
+    until(lambda: other.send(other.message("tools/list")).status == 200)
+    assert other.error("resources/read", {"uri": link["uri"]})["code"] == -32602
+    assert "not found" in other.failure("ot__result", {"handle": handle}).lower()
+
+
+def test_a_handle_that_there_is_not(peer):
+    code = -32602 if peer.is_new else -32002
+    for handle in ("0" * 32, "..", "../../etc/passwd", "", "%2e%2e", "a/b", "\x00"):
+        refused = peer.error("resources/read", {"uri": f"ot://results/{handle}"})
+        assert refused["code"] == code, (handle, refused)
+        assert refused["data"] == {"uri": f"ot://results/{handle}"}
+
+
+@pytest.mark.parametrize("revision", ["2025-03-26", "2024-11-05"])
+def test_clients_from_before_there_were_links_are_told_in_words(http_peer, revision):
+    peer = http_peer("old", revision=revision)
+    words, where = peer.call("working__lines", {"count": 1000})["content"]
+    assert (words["type"], where["type"]) == ("text", "text")
+    uri = re.search(r"ot://results/[\w-]+", where["text"])[0]
+    assert peer.result("resources/read", {"uri": uri})["contents"][0]["text"].endswith("\nline 1000")
+
+
+# Too long to list
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """A config with 2,300 tools."""
+    folder = tmp_path_factory.mktemp("many")
+    tools = [definition(f"tool_{number}") for number in range(2300)]
+    (folder / "onetool.yaml").write_text(json.dumps({"menu": "direct", "tools": tools}))
+    return folder / "onetool.yaml"
+
+
+def pages(peer):
+    cursor, found = None, []
+    while True:
+        page = peer.result("tools/list", {} if cursor is None else {"cursor": cursor})
+        found.append([tool["name"] for tool in page["tools"]])
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            return found
+
+
+def test_thousands_of_tools_come_in_pages(many, stdio_peer, serve):
+    server = serve(config=many)
+    for peer in (stdio_peer("old", config=many), HttpPeer(server, "new")):
+        found = pages(peer)
+        assert [len(page) for page in found[:-1]] == [1000, 1000]
+        everything = [name for page in found for name in page]
+        assert [name for name in everything if name.startswith("tool_")] == [f"tool_{n}" for n in range(2300)]
+        assert len(set(everything)) == len(everything)
+        for cursor in ("0", "-1", "1000.0", "x", "", "9" * 30, "99999", "١٠"):
+            refused = peer.error("tools/list", {"cursor": cursor})
+            assert (refused["code"], refused["message"]) == (
+                -32602,
+                "params.cursor is not one of ours: begin again without it",
+            ), cursor
+        assert peer.error("tools/list", {"cursor": 1000})["message"] == "params.cursor: expected a text"
+
+
+def test_run_stays_one_small_tool(many, stdio_peer):
+    (tool,) = stdio_peer("old", "--menu", "run", config=many).result("tools/list")["tools"]
+    assert len(json.dumps(tool)) < 2500
+    assert "… and" in tool["description"]
