@@ -15,9 +15,7 @@ help:  ## what there is
 setup: $(VENV)/.dev  ## make .venv with everything that development needs
 
 serve: $(VENV)/.run  ## set up and run the product
-	@echo "The HTTP server is not there yet; these are the tools that you can call now:"
-	@$(BIN)/onetool tools list
-	@echo "Try: $(BIN)/onetool run 'time.now()[\"iso\"]'   or   $(BIN)/onetool run -i"
+	@$(BIN)/onetool serve $(ARGS)
 
 test: $(VENV)/.dev  ## set up and run all tests
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)

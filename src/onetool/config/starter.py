@@ -43,7 +43,8 @@ tools:
 #menu: run
 
 # Where `onetool serve` listens. Any host but this machine needs a token.
-#http: {host: 127.0.0.1, port: 8765, token: "${ONETOOL_TOKEN}"}
+#http: {host: 127.0.0.1, port: 8765, token: "${ONETOOL_TOKEN}", hosts: [tools.example.com],
+#       origins: ["https://app.example.com"], max_body_mb: 4, access_log: true}
 
 # From here on: understood and checked, but for parts that are still to come. `onetool check` tells when one is set.
 

@@ -6,6 +6,7 @@ echo (the default)   the size of the body, the principal
 wait=SECONDS         answers after that time
 stream               events until it is told to stop, or the client leaves
 flood                writes without end
+gone                 waits until the client leaves
 early                answers before it has read the body
 fail                 raises
 late_fail            raises when the answer has begun
@@ -23,7 +24,7 @@ from urllib.parse import parse_qsl
 
 
 class StandIn:
-    def __init__(self, app=None, menu=None):
+    def __init__(self, app=None, menu=None, allowed=None):
         self.app, self.menu = app, menu
         self.stopping = asyncio.Event()
 
@@ -32,6 +33,9 @@ class StandIn:
         scope["log"]["rpc"] = asked.get("log", next(iter(asked), "echo"))
         if "early" in asked:
             await answer(send, {"early": True})
+        elif "gone" in asked:
+            while (await receive())["type"] != "http.disconnect":
+                pass
         elif "fail" in asked:
             raise RuntimeError("the stand-in failed with sesame-token in its message")
         elif "stream" in asked:

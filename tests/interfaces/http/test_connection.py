@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SHORT = {"head_s": 0.5, "body_s": 1.0, "idle_s": 1, "stuck_s": 1.0}
+SHORT = {"head_s": 0.5, "body_s": 1.0, "idle_s": 2, "stuck_s": 1.0}
 
 
 @pytest.fixture
@@ -123,10 +123,10 @@ def test_an_idle_connection_is_kept_for_a_while(hasty):
         for _ in range(3):
             client.sendall(request(hasty, "/healthz"))
             assert hasty.read(client).status == 200
-            time.sleep(0.6)  # longer than a head may take, shorter than a pause
+            time.sleep(0.8)  # longer than a head may take, shorter than a pause
         seconds, said = closed_after(client)
     assert said == b""
-    assert seconds < 3
+    assert seconds < 5
 
 
 def test_a_long_answer_is_not_cut_by_any_of_it(hasty):
@@ -159,7 +159,7 @@ def test_a_thousand_idle_connections(serve):
                 client.sendall(request(server, "/mcp", "Content-Length: 10") + b"x")  # … and of a body
         began = time.monotonic()
         assert works(server)
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 3
 
 
 def test_where_there_are_too_many_the_longest_silent_one_makes_room(serve):
@@ -317,6 +317,15 @@ def test_clients_that_leave_with_requests_in_the_queue(server):
         with server.connect() as client:
             client.sendall(request(server, "/mcp?wait=0.1") * 20)
     assert works(server)
+
+
+def test_a_client_that_leaves_is_noticed_by_all_that_it_asked(serve):
+    """Also by those that it asked before the last one, which uvicorn does not tell."""
+    server = serve()
+    with server.connect() as client:
+        client.sendall(request(server, "/mcp?gone&log=first") + request(server, "/mcp?gone&log=second"))
+        time.sleep(0.3)
+    assert [line["status"] for line in server.requests(wait_for='"first"')] == [499]
 
 
 def test_an_upgrade_is_not_taken_up(server):

@@ -7,6 +7,7 @@ then comes again with what was wanted.
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 from interfaces.mcp.peers import CONFIG, HttpPeer, until
@@ -274,9 +275,11 @@ def test_a_question_whose_call_is_called_off_is_taken_back(shared_peers, http_pe
     session.listen()
     for peer in (shared_peers("stdio-old"), session):
         peer.forget()
-        peer.answers[ELICIT] = slowly(0.3, name="Ada")
+        taken_back = Event()
+        peer.answers[ELICIT] = lambda params, late=taken_back: late.wait(5) and {"action": "cancel"}
         pending = peer.begin("tools/call", {"name": "asking__name"})
         (asked,) = until(lambda peer=peer: peer.asked)
         peer.cancel(pending)
         assert peer.hear("notifications/cancelled", 5)["requestId"] == asked["id"]
+        taken_back.set()
         assert peer.result("ping") == {}

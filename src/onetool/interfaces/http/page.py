@@ -30,7 +30,7 @@ pre {{ background: var(--soft); border: 1px solid var(--line); border-radius: 6p
 code {{ font-family: ui-monospace, monospace; font-size: .95em }}
 </style>
 <h1>OneTool runs here</h1>
-<p>Version {version}{tools}. MCP clients connect to <code>{url}/mcp</code>.</p>
+<p>Version {version}, with {tools}. MCP clients connect to <code>{url}/mcp</code>.</p>
 <h2>Connect Claude Code</h2>
 <pre>{claude}</pre>
 <h2>Other clients</h2>
@@ -41,14 +41,14 @@ code {{ font-family: ui-monospace, monospace; font-size: .95em }}
 
 
 def page(facts: Callable[[], Facts]) -> Asgi:
-    """The route. It is open, so with a token it does not tell what there is behind it."""
+    """The route."""
 
     async def show(_scope: Scope, _receive: Receive, send: Send) -> None:
         now = facts()
         parts = {
             "url": now.url,
             "version": now.version,
-            "tools": "" if now.header else f", with {now.tools}",
+            "tools": now.tools,
             "claude": claude_line(now.url, now.header),
             "snippet": json_snippet(now.url, now.header),
             "call": first_call(now.url, now.header, now.menu),

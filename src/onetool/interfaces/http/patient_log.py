@@ -1,16 +1,19 @@
 """Log lines that never hold up the server: who does not read our standard error loses lines, and not the service.
 
-A plain handler blocks in `write` once a pipe that nobody reads is full, and every client with it.
+A plain handler blocks in `write` once a pipe that nobody reads is full, and every client with it. Lines of the access
+log are written together, some milliseconds later: a write for each would cost as much as all the rest of them.
 """
 
+import asyncio
 import logging
 import os
 import select
 from collections import deque
 
-from onetool.interfaces.http.access import AccessFormatter
+from onetool.interfaces.http.access import AccessFormatter, Line
 
 MOST_LINES = 1000  # that wait for a reader
+TOGETHER_S = 0.03
 log = logging.getLogger("onetool")
 
 
@@ -22,40 +25,54 @@ class PatientHandler(logging.Handler):
         self._fd = fd
         self._lines: deque[bytes] = deque()
         self._lost = 0
+        self._timer: asyncio.TimerHandle | None = None
         poll = select.poll()
         poll.register(fd, select.POLLOUT)
         self._ready = poll.poll
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            line = self.format(record).encode("utf-8", "backslashreplace") + b"\n"
+            self._lines.append(self.format(record).encode("utf-8", "backslashreplace") + b"\n")
         except Exception:  # noqa: BLE001 - a record that can't be told is told so, as by every handler
             self.handleError(record)
             return
-        # A pipe that is ready takes so much at once; more might block.
-        if not self._lines and len(line) <= select.PIPE_BUF and self._ready(0):
-            self._write(line)
-            return
-        self._lines.append(line)
-        self.write_what_waits()
+        if not isinstance(record, Line) or len(self._lines) > MOST_LINES:
+            self.flush()
+        elif self._timer is None:
+            self._flush_soon()
         if len(self._lines) > MOST_LINES:
             del self._lines[1]  # the first may be half written
             self._lost += 1
 
-    def write_what_waits(self) -> None:
-        """As much of it as is taken now."""
-        while self._lines and self._ready(0):
-            line = self._lines[0]
-            written = self._write(line[: select.PIPE_BUF])
-            if written < len(line):
-                self._lines[0] = line[written:]
-                continue
-            self._lines.popleft()
-            if self._lost:
+    def _flush_soon(self) -> None:
+        try:
+            self._timer = asyncio.get_running_loop().call_later(TOGETHER_S, self.flush)
+        except RuntimeError:  # there is no loop
+            self.flush()
+
+    def flush(self) -> None:
+        """Write as much as is taken now."""
+        self.acquire()
+        try:
+            self._timer = None
+            while self._lines and self._ready(0):
+                piece = self._next_piece()
+                written = self._write(piece[: select.PIPE_BUF])
+                if written < len(piece):
+                    self._lines.appendleft(piece[written:])
+            if self._lost and not self._lines:
                 text = f"{self._lost} log lines were lost: nobody read them in time"
                 self._lost = 0
-                lost = logging.LogRecord(log.name, logging.WARNING, "", 0, text, None, None)
-                self._lines.appendleft(self.format(lost).encode() + b"\n")
+                self.emit(logging.LogRecord(log.name, logging.WARNING, "", 0, text, None, None))
+        finally:
+            self.release()
+
+    def _next_piece(self) -> bytes:
+        """Whole lines, as many as a pipe that is ready takes at once; more might block. Or one that is longer."""
+        piece = self._lines.popleft()
+        while self._lines and len(piece) + len(self._lines[0]) <= select.PIPE_BUF:
+            piece += self._lines.popleft()
+        return piece
 
     def _write(self, data: bytes) -> int:
         try:
@@ -64,7 +81,7 @@ class PatientHandler(logging.Handler):
             return len(data)
 
     def close(self) -> None:
-        self.write_what_waits()
+        self.flush()
         super().close()
 
 

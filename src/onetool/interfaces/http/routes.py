@@ -1,6 +1,7 @@
 """The site of an app: its routes, and what a reload changes about it."""
 
 import logging
+from collections.abc import Callable, Collection
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
@@ -17,24 +18,24 @@ from onetool.interfaces.http.site import READ, Route, Site
 if TYPE_CHECKING:
     from onetool.app import App
 
-log = logging.getLogger("onetool")
+log = logging.getLogger("onetool.serve")
 
 HEALTHY = msgspec.json.encode({"status": "ok", "version": __version__})
 
 
-def site_of(app: "App", place: Place, mcp: Any, menu: str | None = None) -> Site:
+def site_of(app: "App", place: Place, mcp: Any, facts: Callable[[], Facts]) -> Site:
     """Every route in one place. `mcp` is an ASGI app; it may have `stop()` and `reload()`."""
     routes = [
         Route("/mcp", mcp),
         Route("/healthz", _health, protected=False, methods=READ),
-        Route("/", page(lambda: facts_of(app, place, menu)), protected=False, methods=READ),
+        Route("/", page(facts), methods=READ),
     ]
     http = app.config.http
     return Site(routes, Rules(http, place), http.max_body_mb * 1024**2, app.redact)
 
 
-def facts_of(app: "App", place: Place, menu: str | None) -> Facts:
-    tools = len(app.tools())
+def facts_of(app: "App", place: Place, menu: str | None, allowed: Collection[str] | None) -> Facts:
+    tools = len(app.tools(allowed))
     token = app.config.http.token
     return Facts(
         url=place.url,
@@ -47,15 +48,18 @@ def facts_of(app: "App", place: Place, menu: str | None) -> Facts:
 
 async def reload_site(app: "App", place: Place, site: Site, mcp: Any) -> None:
     """Read the config and the tools again, and go by the new rules. Where we listen does not change."""
+    before = app.config
     done = mcp.reload()
     if isawaitable(done):
         await done
+    if app.config is before:
+        return  # it can't be used, which has been told
     http = app.config.http
     if http.token is None and not is_loopback(place.addresses):
         log.error("http.token is gone from the config, but others can reach this server: the old rules stay in force")
         return
     site.rules, site.max_body = Rules(http, place), http.max_body_mb * 1024**2
-    log.warning("Reloaded: %d tools", len(app.tools()))
+    log.info("Reloaded: %d tools", len(app.tools()))
 
 
 async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:

@@ -22,7 +22,7 @@ from onetool.interfaces.http.connection import Connection, Limits, Waiting
 from onetool.interfaces.http.listen import Place
 from onetool.interfaces.http.site import Site
 
-log = logging.getLogger("onetool")
+log = logging.getLogger("onetool.serve")
 
 PATIENCE_S = 5  # for requests under way, when the server stops
 MOST_FILES = 65_536
@@ -37,12 +37,13 @@ def serve(
     """Serve until a signal says to stop; gives that signal. `started` is called when clients can connect."""
     limits = limits or Limits(connections=min(Limits().connections, _room_for_files() * 3 // 4))
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # the site tells what there is to tell
-    logging.getLogger("asyncio").handlers = list(
-        log.handlers
-    )  # a line of ours, or nobody could read the log by program
+    handlers = logging.getLogger("onetool").handlers
+    logging.getLogger("asyncio").handlers = list(handlers)  # else it would write lines that are no JSON
     server = _Server(_config(site, limits), site, started, reload)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(server.serve(list(place.sockets)))
+    for handler in handlers:
+        handler.flush()
     return server.signal
 
 
@@ -115,6 +116,7 @@ class _Server(uvicorn.Server):
 
     def _stop(self, number: int) -> None:
         self.force_exit = self.should_exit  # asked for the second time
+        log.info("Stopping %s: %s", "at once" if self.force_exit else "now", signal.Signals(number).name)
         self.should_exit = True
         self.signal = self.signal or number
         self._asked_to_stop.set()

@@ -1,6 +1,6 @@
 """The site: what every request passes, once and in this order, and the routes behind it.
 
-    access log -> Host -> Origin -> length of the body -> route -> token, where the route is protected
+    access log -> Host -> Origin -> length of the body -> token, unless the route is open -> route
 
 A route is an ASGI app. It finds in its scope `principal`, whose request this is ("" when no token is configured, else
 a hash of the token), and `log`, a dict whose entries go into the request's log line.
@@ -33,6 +33,9 @@ class Route(NamedTuple):
     protected: bool = True
     methods: tuple[str, ...] = ()  # none: the app has its own answer to each
     below: bool = False
+
+    def is_above(self, path: str) -> bool:
+        return self.below and path.startswith(f"{self.path}/")
 
 
 class Site:
@@ -91,18 +94,23 @@ class Site:
                 return
             answer.add = readable_by(reader)
         check_length(head.get(b"content-length"), self.max_body)
-        route = self._route(scope)
-        scope["principal"] = rules.check_token(head.get(b"authorization")) if route.protected else ""
+        route = self._route(scope["path"])
+        is_open = route is not None and not route.protected
+        scope["principal"] = "" if is_open else rules.check_token(head.get(b"authorization"))
+        route = self._can_take(scope, route)
         if b"transfer-encoding" in head:
             counted = Counted(receive, answer.send, self.max_body)
             await route.app(scope, counted.receive, counted.send)
         else:
             await route.app(scope, receive, answer.send)
 
-    def _route(self, scope: Scope) -> Route:
-        path = scope["path"]
-        route = self._routes.get(path) or self._routes.get(path.rstrip("/")) or self._above(path)
+    def _route(self, path: str) -> Route | None:
+        found = self._routes.get(path) or self._routes.get(path.rstrip("/"))
+        return found or next((one for one in self._routes.values() if one.is_above(path)), None)
+
+    def _can_take(self, scope: Scope, route: Route | None) -> Route:
         if route is None:
+            path = scope["path"]
             near = did_you_mean(path, self._routes) or f"there are {', '.join(self._routes)}"
             raise Refused(404, "not_found", f"There is nothing at {path[:100]!r}; {near}")
         if route.methods and scope["method"] not in route.methods:
@@ -110,9 +118,6 @@ class Site:
             message = f"{route.path} takes {allowed}, not {scope['method']}."
             raise Refused(405, "method_not_allowed", message, [(b"allow", allowed.encode())])
         return route
-
-    def _above(self, path: str) -> Route | None:
-        return next((one for one in self._routes.values() if one.below and path.startswith(f"{one.path}/")), None)
 
     async def _refuse(self, refused: Refused, receive: Receive, answer: "Answer") -> None:
         if isinstance(refused, TooLarge):

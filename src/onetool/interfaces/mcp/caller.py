@@ -29,7 +29,7 @@ class ClientCaller:
 
     def __init__(self, client: Client, link: Link, progress_token: Any, ask: Ask | None = None) -> None:
         self.client = client
-        self.link = link
+        self.link: Link | None = link  # none while nobody waits for the call
         self.progress_token = progress_token
         self.pauses = Pauses()
         self.lacking: CannotAsk | None = None
@@ -67,6 +67,8 @@ class ClientCaller:
 
     async def _by_request(self, question: Question) -> Any:
         """A client with a session takes requests of ours, and answers at once."""
+        if self.link is None:
+            raise ToolFailure("the call is over, and nobody is there to be asked")
         try:
             return answered(question, await self.link.request(**asked(question)))
         except Fault as fault:
@@ -76,6 +78,10 @@ class ClientCaller:
 
     def _notify(self, method: str, params: dict[str, Any]) -> None:
         if get_ident() == self._thread:
-            self.link.notify(method, params)
+            self._tell(method, params)
         else:
-            self._loop.call_soon_threadsafe(self.link.notify, method, params)
+            self._loop.call_soon_threadsafe(self._tell, method, params)
+
+    def _tell(self, method: str, params: dict[str, Any]) -> None:
+        if self.link is not None:  # else it comes from a handler that goes on though its time is up
+            self.link.notify(method, params)

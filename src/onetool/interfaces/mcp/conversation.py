@@ -53,6 +53,7 @@ class Conversation:
         self._unwanted: set[Id] = set()  # cancelled by the client
         self._asked: dict[Id, asyncio.Future[Any]] = {}
         self._numbers = count(1)
+        self._silent = False  # the client says nothing more
         self._introduced = False
         self._news = Listener(lambda method, params: send(notification(method, params or None)), client)
         self._forget: Callable[[], None] | None = None
@@ -126,6 +127,8 @@ class Conversation:
     # Questions of ours
 
     async def ask(self, send: Send, method: str, params: dict[str, Any]) -> Any:
+        if self._silent:
+            raise _gone()
         number = next(self._numbers)
         waiting = self._asked[number] = asyncio.get_running_loop().create_future()
         send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
@@ -147,6 +150,13 @@ class Conversation:
             error = message["error"] if isinstance(message["error"], dict) else {}
             waiting.set_exception(Fault(INTERNAL_ERROR, str(error.get("message", "an error"))[:500]))
 
+    def expect_no_answers(self) -> None:
+        """The client has closed its end: whoever waits for an answer of it would wait for ever."""
+        self._silent = True
+        for waiting in self._asked.values():
+            if not waiting.done():
+                waiting.set_exception(_gone())
+
     def close(self) -> None:
         """The client has gone: what it wanted is wanted no more."""
         if self._forget is not None:
@@ -155,6 +165,10 @@ class Conversation:
             self._cancel(id)
         for waiting in self._asked.values():
             waiting.cancel()
+
+
+def _gone() -> Fault:
+    return Fault(INTERNAL_ERROR, "it has closed its end")
 
 
 def _current() -> "asyncio.Task[Any]":

@@ -233,8 +233,13 @@ async def _answer_in(session: Session, message: Message, send: Send) -> None:
     """A request of a session. It goes on when its client's connection breaks: the client may come back for the rest."""
     stream = session.stream()
     outlet = stream.outlet = Outlet(send, stream.opening() if session.primes else b"")
+
+    def push(message: Message) -> None:
+        """A question may be taken back when the request that it came with is over."""
+        (session.news if stream.is_over else stream).push(message)
+
     try:
-        reply = await session.conversation.respond(message, stream.push)
+        reply = await session.conversation.respond(message, push)
     except BaseException:
         outlet.drop()
         raise

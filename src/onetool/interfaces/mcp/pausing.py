@@ -23,7 +23,8 @@ async def carried_out(
     client = request.client
     if task_after is not None and not client.can(TASKS):
         task_after = None
-    if not client.is_modern or (task_after is None and not any(map(client.can, ASKING))):
+    can_pause = task_after is not None or any(map(client.can, ASKING)) or "requestState" in request.params
+    if not client.is_modern or not can_pause:
         return await _with_caller(ClientCaller(client, request.link, request.progress_token), work)
     errand = _begun(request, work, errands)
     try:
@@ -36,6 +37,7 @@ async def carried_out(
     if errand.is_done:
         return errand.result()
     state = errands.park(errand)
+    errand.caller.link = None
     return {"resultType": "input_required", "inputRequests": errand.questions(), "requestState": state}
 
 
@@ -61,6 +63,7 @@ async def _with_caller(caller: ClientCaller, work: Work) -> dict[str, Any]:
         return await work(caller)
     finally:
         current_caller.reset(token)
+        caller.link = None
 
 
 def lacking(caller: ClientCaller) -> Fault | None:

@@ -9,7 +9,7 @@ from onetool.interfaces.mcp.describe import instructions
 from onetool.interfaces.mcp.request import Request
 from onetool.interfaces.mcp.revisions import LEVELS, MODERN, SERVER_INFO, TASKS, agreed
 from onetool.interfaces.mcp.service import SERVER, Service
-from onetool.interfaces.mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Fault
+from onetool.interfaces.mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_FOUND_BEFORE, Fault
 
 log = logging.getLogger("onetool.mcp")
 
@@ -87,7 +87,7 @@ async def set_level(service: Service, request: Request) -> dict[str, Any]:
 async def subscribe(service: Service, request: Request) -> dict[str, Any]:
     uri = request.param("uri")
     if not resources.known(service, uri):
-        raise Fault(INVALID_PARAMS, f"Resource not found: {uri:.200}", {"uri": uri})
+        raise Fault(NOT_FOUND_BEFORE, f"Resource not found: {uri:.200}", {"uri": uri})
     if request.conversation is not None:
         request.conversation.watched.add(uri)
     return {}

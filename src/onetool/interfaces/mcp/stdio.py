@@ -42,6 +42,7 @@ class Pipe:
 
     def __init__(self, service: Service, sink: int, stop: asyncio.Event) -> None:
         self._sink = Sink(sink, stop)
+        self._service = service
         self._conversation = Conversation(service, Client(), self._sink.send)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -52,7 +53,9 @@ class Pipe:
             elif line.strip():
                 self._received(line)
             await self._sink.has_room()
-        # The client has said all it wants to: what it asked for is still answered.
+        # The client has said all it wants to: what it asked for is still answered, but for what would go on for ever.
+        self._service.changes.close()
+        self._conversation.expect_no_answers()
         while self._tasks:
             await asyncio.wait(self._tasks)
 

@@ -1,6 +1,8 @@
 """JSON-RPC 2.0 on the wire: bytes to messages and back, and faults that go to the other side as errors."""
 
 import json
+from contextlib import suppress
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -39,6 +41,10 @@ def decode(data: bytes) -> Any:
     try:
         return _decoder.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        # Half of a surrogate pair, from a client that cut a text: strange, but JSON, and somebody waits for an answer.
+        if b"\\u" in data:
+            with suppress(ValueError, RecursionError):
+                return json.loads(data.decode(), parse_constant=_finite, parse_float=_finite)
         raise Fault(PARSE_ERROR, f"not JSON: {error}") from None
 
 
@@ -89,6 +95,12 @@ def refusal(id: Id | None, fault: Fault) -> Message:
 def notification(method: str, params: Any = None) -> Message:
     message: Message = {"jsonrpc": "2.0", "method": method}
     return message if params is None else {**message, "params": params}
+
+
+def _finite(number: str) -> float:
+    if not isfinite(value := float(number)):
+        raise ValueError(f"out of range: {number}")
+    return value
 
 
 def _kind(value: Any) -> str:

@@ -1,0 +1,114 @@
+"""What is served besides MCP: health and the page; and that the docs say what is so."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import yaml
+
+import onetool
+from onetool.config import load_config
+from onetool.interfaces.http.connection import Limits
+from onetool.interfaces.http.server import PATIENCE_S
+
+DOCS = (Path(__file__).parents[3] / "docs" / "serve.md").read_text()
+
+
+class Reader(HTMLParser):
+    """Collects what a page shows, and what it would load."""
+
+    def __init__(self):
+        super().__init__()
+        self.shown, self.loads = "", []
+
+    def handle_data(self, data):
+        self.shown += data
+
+    def handle_starttag(self, tag, attrs):
+        self.loads += [value for name, value in attrs if name in ("src", "href", "action", "style")]
+        self.loads += [tag] if tag in ("script", "iframe", "object", "embed", "link", "img") else []
+
+
+def test_health(server):
+    reply = server.ask("/healthz")
+    assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
+    assert reply.json == {"status": "ok", "version": onetool.__version__}
+    head = server.ask("/healthz", "HEAD", [("Connection", "close")])
+    assert (head.headers["content-length"], head.body) == (str(len(reply.body)), b"")
+    refused = server.ask("/healthz", "POST", body=b"x")
+    assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_the_page_says_how_to_connect_and_loads_nothing(server):
+    reply = server.ask("/")
+    assert reply.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in reply.headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in reply.headers["content-security-policy"]
+    page = Reader()
+    page.feed(reply.body.decode())
+    assert page.loads == []
+    url = f"http://127.0.0.1:{server.port}"
+    assert "OneTool runs here" in page.shown
+    assert f"MCP clients connect to {url}/mcp." in page.shown
+    assert f"claude mcp add --transport http onetool {url}/mcp" in page.shown
+    assert re.search(r"with \d+ tools\.", page.shown)
+    assert "prefers-color-scheme: dark" in reply.body.decode()
+    for part in server.greeting.split("The first call to try:\n")[1].strip().split("\n"):
+        assert part.strip() in page.shown  # also what HTML would take for its own
+    assert server.ask("/", "POST").status == 405
+
+
+def test_fewer_tools_where_fewer_are_allowed(serve):
+    server = serve("--tool-allow", "tools.echo")
+    assert " with 1 tool. " in server.greeting
+    assert b"with 1 tool." in server.ask("/").body
+
+
+def test_the_access_log_can_be_turned_off(serve):
+    server = serve(config={"http": {"access_log": False}})
+    assert server.ask("/healthz").status == 200
+    assert server.ask("/mcp?fail").status == 500
+    server.stop()
+    assert [line["logger"] for line in server.log()] == ["onetool", "onetool.serve"]
+
+
+def test_check_has_nothing_against_the_key(tmp_path):
+    from onetool.config.later import not_in_use
+
+    (tmp_path / "onetool.yaml").write_text("http: {port: 1}\n")
+    assert not_in_use(load_config(tmp_path / "onetool.yaml")) == ()
+
+
+# The docs
+
+
+def test_the_settings_in_the_docs_are_settings(tmp_path, monkeypatch):
+    monkeypatch.setenv("ONETOOL_TOKEN", "sesame")
+    for number, block in enumerate(re.findall(r"```yaml\n(.*?)```", DOCS, re.DOTALL)):
+        file = tmp_path / f"{number}.yaml"
+        file.write_text(block)
+        config = load_config(file)
+        assert config.warnings == ()
+        assert set(yaml.safe_load(block.replace("${ONETOOL_TOKEN}", "x"))["http"]) <= set(config.http.__struct_fields__)
+        assert config.http.token == "sesame"
+    first = yaml.safe_load(re.search(r"```yaml\n(.*?)```", DOCS, re.DOTALL)[1])["http"]
+    assert set(first) == set(config.http.__struct_fields__)
+
+
+def test_the_log_line_in_the_docs_is_one(serve):
+    server = serve()
+    server.ask("/mcp", "POST", body=b"x")
+    (line,) = server.requests(wait_for="/mcp")
+    shown = json.loads(re.search(r"```json\n(.*?)```", DOCS, re.DOTALL)[1])
+    assert list(line) == [*(key for key in shown if key not in ("mcp", "name")), "rpc"]
+
+
+def test_the_limits_in_the_docs_are_the_limits():
+    limits = Limits()
+    assert f"| {limits.head_bytes // 1024} KiB | 431" in DOCS
+    assert f"| {limits.head_s:g} s, {limits.body_s:g} s | 408" in DOCS
+    assert f"| {limits.idle_s} s, a new one {limits.head_s:g} s |" in DOCS
+    assert f"| a client that does not read | {limits.stuck_s:g} s |" in DOCS
+    assert f"| connections | {limits.connections:,}," in DOCS
+    assert f"have {PATIENCE_S} seconds" in DOCS
