@@ -1,7 +1,8 @@
 """The MCP server beside its peers: FastMCP, the official SDK, and the least that could do. What counts are the ratios.
 
-All take turns, over the same client, in revision 2026-07-28. Ours is as it is by default: with stats, and over HTTP with
-its access log, which goes to a file. The peers answer HTTP statelessly and in plain JSON, and log nothing.
+All take turns, over the same client, in revision 2026-07-28. Ours is as it is by default: with stats, and over HTTP
+with its access log, which goes to a file. The peers have the same uvicorn, log nothing, and answer HTTP statelessly and
+in plain JSON, which is the fastest that they can; "SDK by default" is the official one as it is without being told.
 """
 
 import compileall
@@ -104,7 +105,8 @@ def _calls(home: Home, rivals: Rivals) -> None:
         for mark, part in (("p50", 0.50), ("p99", 0.99)):
             found = {name: [times[round((len(times) - 1) * part)]] for name, times in taken.items()}
             rows.append([f"{what}, {mark}", *_cells(found, rivals, "ms", lambda ours, theirs: theirs / ours)])
-    show(f"MCP: calls, one after the other, of {TURNS} turns (aim: run 5 × faster)", _columns(rivals, "× ours"), rows)
+    title = f"MCP: calls, one after the other, ms over {TURNS} turns (aim: run 5 × faster)"
+    show(title, _columns(rivals, "× ours"), rows)
     print("  The floor is a bare loop over stdio and a Starlette echo over HTTP. It and the SDK run no code.")
 
 
@@ -147,7 +149,7 @@ def _loads(home: Home, rivals: Rivals) -> None:
         for what, turns in found.items()
         for mark in ("p50", "p99")
     ]
-    show("MCP: how long a request took meanwhile", _columns(rivals, "× ours"), waits)
+    show("MCP: how long a request took meanwhile, ms", _columns(rivals, "× ours"), waits)
     print(OTHERS)
 
 
@@ -275,8 +277,13 @@ def _started(home: Home, names: Iterable[str], transport: str, menu: str) -> Ite
         yield servers
 
 
+def _called(rivals: Rivals) -> list[str]:
+    """The peers that calls are measured of."""
+    return [name for name in PEERS if name in rivals and rivals[name].add]
+
+
 def _columns(rivals: Rivals, ratio: str) -> list[str]:
-    titles = ["OneTool", *(PEERS[name].title for name in PEERS if name in rivals), "floor"]
+    titles = ["OneTool", *(rivals[name].title for name in _called(rivals)), "floor"]
     return ["", titles[0], *(column for title in titles[1:] for column in (title, ratio))]
 
 
@@ -285,7 +292,7 @@ def _cells(found: Mapping[str, Spread], rivals: Rivals, unit: str, ratio: Callab
     ours = found["onetool"]
     cells = [_number(ours, unit)]
     floor = next((name for name in ("bare", "echo") if name in found), "")
-    for name in (*(name for name in PEERS if name in rivals), floor):
+    for name in (*_called(rivals), floor):
         if name not in found:
             cells += ["–", "–"]
             continue

@@ -1,4 +1,4 @@
-"""Who is measured, and how each of them is started and ended. Every process is ended by its own id, however we leave."""
+"""Who is measured, and how each is started and ended. Every process is ended by its own id, however we leave."""
 
 import json
 import re
@@ -33,7 +33,8 @@ OURS = Contender("OneTool", calling("run", {"code": "1+1"}), calling("calc__add"
 PEERS = {
     "fastmcp": Contender("FastMCP", calling("execute", {"code": "return 1 + 1"}), _ADD),
     "sdk": Contender("official SDK", None, _ADD),
-    "sdk-functions": Contender("SDK MCPServer", None, _ADD),
+    "sdk-streaming": Contender("SDK by default", None, _ADD, ("http",)),
+    "sdk-functions": Contender("SDK MCPServer", None, None, ("stdio",)),
 }
 FLOORS = {
     "bare": Contender("bare loop", None, _ADD, ("stdio",)),
@@ -77,7 +78,7 @@ class Server:
 
     def __init__(self, home: Home, name: str, transport: str, tools: int = 0, menu: str = "run") -> None:
         """`menu` is what ours shows; a peer shows its tools, or what its code mode makes of them for `run`."""
-        self._errors: IO[bytes] = tempfile.TemporaryFile()
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process lives
         self.process = subprocess.Popen(
             _command(home, name, transport, tools, menu),
             cwd=home.path,

@@ -43,9 +43,13 @@ class FastMCP:
 
 
 class Sdk:
-    """The official SDK's server, with handlers of our own: the least that it can do."""
+    """The official SDK's server, with handlers of our own: the least that it can do.
 
-    def __init__(self, tools: int) -> None:
+    Over HTTP it makes ready to stream, unless it is told that every answer is plain JSON.
+    """
+
+    def __init__(self, tools: int, streaming: bool = False) -> None:
+        self._streaming = streaming
         import mcp_types as types  # pyright: ignore[reportMissingImports]
         from mcp.server import Server
 
@@ -81,7 +85,8 @@ class Sdk:
         anyio.run(serve)
 
     def asgi(self) -> Any:
-        return self._server.streamable_http_app(json_response=True, stateless_http=True)
+        plain = not self._streaming
+        return self._server.streamable_http_app(json_response=plain, stateless_http=plain)
 
 
 class SdkOfFunctions:
@@ -154,6 +159,7 @@ SERVERS: dict[str, Callable[[int], Any]] = {
     "fastmcp": FastMCP,
     "fastmcp-code": lambda tools: FastMCP(tools, code_mode=True),
     "sdk": Sdk,
+    "sdk-streaming": lambda tools: Sdk(tools, streaming=True),
     "sdk-functions": SdkOfFunctions,
     "echo": Echo,
 }

@@ -179,7 +179,9 @@ def test_names_of_tools_are_completed(peer):
     found = complete(peer, {"type": "ref/resource", "uri": "ot://tools/{name}"}, "name", "working.")
     assert "working.add" in found["values"]
     assert found["total"] == len(found["values"])
-    assert complete(peer, {"type": "ref/resource", "uri": "shelf://books/{author}/{title}"}, "title", "")["values"] == []
+    assert (
+        complete(peer, {"type": "ref/resource", "uri": "shelf://books/{author}/{title}"}, "title", "")["values"] == []
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Who wants to hear when tools, prompts or resources change, and telling them."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -63,12 +63,14 @@ class State(msgspec.Struct, frozen=True):
     tools: Any
 
 
-def state_of(service: "Service") -> State:
+def state_of(service: "Service", seen: Collection[str]) -> State:
+    """`seen` are the menus that clients have seen. Which one is theirs may change, too."""
     app = service.app
-    menus = {kind: encode(service.menu(Client(menu=kind)).listing) for kind in service.menus_in_use()}
+    menus = {kind: encode(service.menu(Client(menu=kind)).listing) for kind in seen}
     resources = encode([resource_listing(app), template_listing(app)])
     names = [(spec.name, spec.description) for spec in app.tools(service.allowed)]
-    return State({"tools": menus, "prompts": encode(prompt_listing(app)), "resources": resources}, names)
+    tools = (service.menu_kind(Client()), menus) if seen else None
+    return State({"tools": tools, "prompts": encode(prompt_listing(app)), "resources": resources}, names)
 
 
 async def listen(service: "Service", request: Request) -> dict[str, Any]:

@@ -25,17 +25,22 @@ _NAMES = {
 }
 _BEGIN, _END = "=?base64?", "?="
 
+_OTHERS = frozenset({b"content-type", b"accept", b"last-event-id"})
+
 Headers = Mapping[str, str]
 
 
 def headers_of(scope: Mapping[str, Any]) -> Headers:
-    """By their names in lower case. One of ours that comes twice could mean two things, and is refused."""
+    """Those that matter here, by their names in lower case. One that comes twice could mean two things: refused."""
     found: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
-        name = raw_name.decode("latin-1")
-        if name in found and name.startswith("mcp-"):
-            raise Fault(HEADER_MISMATCH, f"the header {name} came twice")
-        found[name] = raw_value.decode("latin-1").strip(" \t")
+        if raw_name in _OTHERS:
+            found[raw_name.decode()] = raw_value.decode("latin-1")
+        elif raw_name.startswith(b"mcp-"):
+            name = raw_name.decode("latin-1")
+            if name in found:
+                raise Fault(HEADER_MISMATCH, f"the header {name} came twice")
+            found[name] = raw_value.decode("latin-1").strip(" \t")
     return found
 
 

@@ -35,22 +35,27 @@ class Outlet:
         """`opening` is the first event of a stream, if it becomes one."""
         self._send = send
         self._opening = opening
-        self._loop = asyncio.get_running_loop()
         self._unsent: deque[bytes] = deque()
-        self._more = asyncio.Event()
         self._ended = False
+        self._more: asyncio.Event | None = None
         self._pump: asyncio.Task[None] | None = None
-        self._quiet = self._loop.call_later(QUIET, self.begin)
+        self._quiet: asyncio.TimerHandle | None = None
 
     @property
     def is_stream(self) -> bool:
         return self._pump is not None
 
+    def begin_when_quiet(self) -> None:
+        """Be a stream, if there is no reply for so long that those in between may give up on us."""
+        if not self._ended:
+            self._quiet = asyncio.get_running_loop().call_later(QUIET, self.begin)
+
     def begin(self) -> None:
         """Be a stream from now on."""
         if self._pump is None and not self._ended:
-            self._quiet.cancel()
-            self._pump = self._loop.create_task(self._pumped())
+            self._hush()
+            self._more = asyncio.Event()
+            self._pump = asyncio.get_running_loop().create_task(self._pumped(self._more))
 
     def push(self, message: Message) -> None:
         self.push_event(b"data: " + encode(message) + b"\n\n", by_the_way="id" not in message)
@@ -60,10 +65,10 @@ class Outlet:
             return
         self.begin()
         self._unsent.append(event)
-        self._more.set()
+        self._wake()
 
     async def finish(self, reply: Message, status: int = 200) -> None:
-        self._quiet.cancel()
+        self._hush()
         if self._pump is None:
             self._ended = True
             await send_json(self._send, status, reply)
@@ -73,20 +78,28 @@ class Outlet:
 
     async def end(self) -> None:
         """No more events."""
-        self._quiet.cancel()
+        self._hush()
         self._ended = True
-        self._more.set()
+        self._wake()
         if self._pump is not None:
             await self._pump
 
     def drop(self) -> None:
         """The client has gone."""
-        self._quiet.cancel()
+        self._hush()
         self._ended = True
         if self._pump is not None:
             self._pump.cancel()
 
-    async def _pumped(self) -> None:
+    def _hush(self) -> None:
+        if self._quiet is not None:
+            self._quiet.cancel()
+
+    def _wake(self) -> None:
+        if self._more is not None:
+            self._more.set()
+
+    async def _pumped(self, more: asyncio.Event) -> None:
         await self._send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
         if self._opening:
             await self._write(self._opening)
@@ -95,10 +108,10 @@ class Outlet:
                 await self._write(self._unsent.popleft())
             if self._ended:
                 break
-            self._more.clear()
+            more.clear()
             try:
                 async with asyncio.timeout(QUIET):
-                    await self._more.wait()
+                    await more.wait()
             except TimeoutError:
                 await self._write(b": still here\n\n")
         await self._send({"type": "http.response.body", "body": b""})

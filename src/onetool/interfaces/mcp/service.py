@@ -40,19 +40,17 @@ class Service:
             made = self._menus[kind] = (catalogue, menu(kind, self.app, self.allowed))
         return made[1]
 
-    def menus_in_use(self) -> Collection[str]:
-        return tuple(self._menus)
-
     async def reload(self) -> None:
         """Read everything again, and tell those who listen what is different. A wrong config changes nothing."""
-        before = state_of(self)
+        seen = tuple(self._menus)
+        before = state_of(self, seen)
         try:
             await asyncio.to_thread(self.app.reload)
         except ConfigError as error:
             log.error("not reloaded, the config in force stays: %s", error)
             return
         self._menus.clear()
-        self.changes.tell(before, state_of(self))
+        self.changes.tell(before, state_of(self, seen))
         log.info("reloaded: %d tools", len(self.app.registry))
 
     def close(self) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping
 from typing import Any
-from uuid import uuid4
 
 from onetool.app import App
 from onetool.core.call import ToolCall
@@ -10,6 +9,7 @@ from onetool.core.spec import ToolSpec
 from onetool.formats import ProviderNames, provider_tools
 from onetool.interfaces.mcp.caller import ClientCaller
 from onetool.interfaces.mcp.content import from_result
+from onetool.interfaces.mcp.ids import new_id
 from onetool.interfaces.mcp.menus.entry import TASK_GRACE, Entry
 
 
@@ -37,7 +37,7 @@ def _entry(app: App, spec: ToolSpec, listing: dict[str, Any], allowed: Collectio
     structured = "outputSchema" in listing
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
-        result = await app.call(ToolCall(uuid4().hex, spec.name, args, "mcp"), allowed, caller.progress)
+        result = await app.call(ToolCall(new_id(), spec.name, args, "mcp"), allowed, caller.progress)
         return await from_result(result, app.config.results.inline_bytes, app.keep, structured)
 
     return Entry(

@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Mapping
 from typing import Any
-from uuid import uuid4
 
 from onetool.app import App
 from onetool.core.call import ToolCall
 from onetool.interfaces.mcp.caller import ClientCaller
 from onetool.interfaces.mcp.content import as_json, from_result, text_block
 from onetool.interfaces.mcp.describe import call_description, search_description
+from onetool.interfaces.mcp.ids import new_id
 from onetool.interfaces.mcp.menus.entry import Checked, Entry
 
 LIMIT = 5
@@ -60,7 +60,7 @@ def _call(app: App, allowed: Collection[str] | None) -> Entry:
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
-        wanted = ToolCall(uuid4().hex, args["name"], args.get("args", {}), "mcp")
+        wanted = ToolCall(new_id(), args["name"], args.get("args", {}), "mcp")
         result = await app.call(wanted, allowed, caller.progress)
         return await from_result(result, app.config.results.inline_bytes, app.keep)
 

@@ -1,0 +1,103 @@
+"""Requests of 2026-07-28 over HTTP: each stands alone, and ends with its connection."""
+
+import asyncio
+from typing import Any
+
+from onetool.interfaces.mcp.client import Client, from_meta
+from onetool.interfaces.mcp.exchange import STATUS, Receive, Send, gone
+from onetool.interfaces.mcp.headers import Headers, check_arguments, check_method, check_name, check_version
+from onetool.interfaces.mcp.outlet import Outlet
+from onetool.interfaces.mcp.request import Request
+from onetool.interfaces.mcp.revisions import PROTOCOL_VERSION
+from onetool.interfaces.mcp.server import OF_MODERN, respond, unknown
+from onetool.interfaces.mcp.service import Service
+from onetool.interfaces.mcp.tools import wanted
+from onetool.interfaces.mcp.wire import INTERNAL_ERROR, Fault, Message, answer, notification, refusal
+
+PATIENCE = 0.1  # seconds after which it is worth finding out whether the client is still there
+
+
+class OneWay:
+    """The way back for a request that stands alone: there is nobody to take questions."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet = outlet
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        self._outlet.push(notification(method, params))
+
+    async def request(self, method: str, params: dict[str, Any]) -> Any:
+        raise Fault(INTERNAL_ERROR, "this client takes no requests")
+
+
+async def answer_alone(request: Request, service: Service, outlet: Outlet, receive: Receive) -> None:
+    """Carry it out, and send what comes of it. A client that goes away wants nothing any more."""
+    watch = Watch(receive, outlet)
+    try:
+        reply, status = answer(request.id, await respond(service, request)), 200
+    except Fault as fault:
+        reply, status = refusal(request.id, fault), STATUS.get(fault.code, 200)
+    except asyncio.CancelledError:
+        outlet.drop()
+        if not watch.client_has_gone:
+            raise
+        return
+    finally:
+        watch.end()
+    await outlet.finish(reply, status)
+
+
+def request_alone(
+    message: Message, headers: Headers, service: Service, send: Send, owner: str, menu: str | None
+) -> tuple[Request, Outlet]:
+    """The request that a message is, once all that it says of itself agrees."""
+    params = message.get("params", {})
+    outlet = Outlet(send)
+    request = Request(
+        id=message["id"],
+        method=message["method"],
+        params=params,
+        client=_client(message, headers, params.get("_meta"), owner, menu),
+        link=OneWay(outlet),
+    )
+    if request.method not in OF_MODERN:
+        raise unknown(request.method)
+    check_name(headers, message)
+    if request.method == "tools/call":
+        check_arguments(headers, wanted(service, request), params.get("arguments"))
+    return request, outlet
+
+
+def _client(message: Message, headers: Headers, meta: Any, owner: str, menu: str | None) -> Client:
+    check_method(headers, message)
+    if isinstance(meta, dict) and isinstance(meta.get(PROTOCOL_VERSION), str):
+        check_version(headers, meta[PROTOCOL_VERSION])
+    return from_meta(meta, owner, menu)
+
+
+class Watch:
+    """Notices when the client goes away, and cancels the task that works for it. Costs nothing while that is quick."""
+
+    def __init__(self, receive: Receive, outlet: Outlet) -> None:
+        self.client_has_gone = False
+        self._receive = receive
+        self._outlet = outlet
+        self._loop = asyncio.get_running_loop()
+        self._worker = asyncio.current_task()
+        self._watcher: asyncio.Task[None] | None = None
+        self._timer = self._loop.call_later(PATIENCE, self._begin)
+
+    def end(self) -> None:
+        self._timer.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
+
+    def _begin(self) -> None:
+        self._outlet.begin_when_quiet()
+        self._watcher = self._loop.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        await gone(self._receive)
+        self.client_has_gone = True
+        if self._worker is not None:
+            self._worker.cancel()

@@ -1,0 +1,58 @@
+"""One HTTP request and its response: what requests that stand alone and those of a session share."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from onetool.interfaces.mcp.headers import Headers
+from onetool.interfaces.mcp.wire import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    PARSE_ERROR,
+    UNSUPPORTED_VERSION,
+    Fault,
+)
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+STATUS = {  # of a response that is an error of JSON-RPC; 200 for all others
+    **dict.fromkeys((PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS), 400),
+    **dict.fromkeys((HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION), 400),
+    METHOD_NOT_FOUND: 404,
+}
+_ANSWERS = ("application/json", "text/event-stream", "*/*", "application/*")
+
+
+class Refused(Exception):  # noqa: N818 - an answer of HTTP's own
+    def __init__(self, status: int, message: str, headers: list[tuple[bytes, bytes]] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = headers
+
+
+async def body_of(headers: Headers, receive: Receive) -> bytes:
+    """The message. How long it may be is decided before."""
+    kind = headers.get("content-type", "")
+    if kind != "application/json" and kind.partition(";")[0].strip().lower() != "application/json":
+        raise Refused(415, "a message is application/json: set the header content-type")
+    accepted = headers.get("accept", "*/*")
+    if not any(one in accepted for one in _ANSWERS):
+        raise Refused(406, "an answer is application/json or text/event-stream, which the header accept does not allow")
+    part = await receive()
+    parts = [part.get("body", b"")]
+    while part.get("more_body"):
+        part = await receive()
+        parts.append(part.get("body", b""))
+    if part["type"] == "http.disconnect":
+        raise Fault(PARSE_ERROR, "the client went away in the middle of its message")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def gone(receive: Receive) -> None:
+    """Until the client goes away."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
