@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from time import time
 from typing import Any
 
@@ -24,13 +24,14 @@ CREATE INDEX IF NOT EXISTS calls_by_tool ON calls (tool, at);
 _FULL = 500  # calls that may wait in memory
 _MOST = 10_000  # … and no more, however long the file can't be written
 _BUSY_SECONDS = 1.0
+_SWEEP_SECONDS = 3600.0  # between two looks for what is too old: each walks over the whole file
 _LONGEST_NAME = 300
 
 Row = tuple[float, str, str, bool, str | None, float]
 
 
 class Stats:
-    """Counts calls. Recording only appends to a list; the file is written in batches, on close and before a read.
+    """Counts calls. Recording only appends to a list; the file is written in batches, by a thread, on close and before a read.
 
     A file that can't be written is told once, and never fails a call.
     """
@@ -41,6 +42,7 @@ class Stats:
         self._now = now
         self._waiting: list[Row] = []
         self._lock = Lock()
+        self._next_sweep = 0.0
         self._broken = False
 
     def record(self, event: CallEvent) -> None:
@@ -48,7 +50,8 @@ class Stats:
         tool = event.tool[:_LONGEST_NAME].encode("utf-8", "replace").decode()
         self._waiting.append((self._now(), tool, event.call.source, event.ok, code, event.duration_ms))
         if len(self._waiting) % _FULL == 0:
-            self.flush(patience=0.05)  # somebody is waiting for his call
+            # Not here: somebody is waiting for his call, and others for the loop that it runs on.
+            Thread(target=self.flush, name="onetool-stats", daemon=True).start()
 
     def flush(self, patience: float = _BUSY_SECONDS) -> None:
         """Write what waits. A file that another process holds is tried again later, for a bounded number of calls."""
@@ -59,13 +62,18 @@ class Stats:
             try:
                 with closing(self._open(patience)) as database, database:
                     database.executemany("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?)", rows)
-                    database.execute("DELETE FROM calls WHERE at < ?", (self._now() - self._retention,))
+                    self._sweep(database)
             except (OSError, sqlite3.Error) as error:
                 if _is_busy(error):
                     self._waiting = [*rows, *self._waiting][-_MOST:]
                     return
                 self._broken = True
                 log.warning("stats are not kept: %s: %s; if the file is broken, delete it", self._file, error)
+
+    def _sweep(self, database: sqlite3.Connection) -> None:
+        if self._now() >= self._next_sweep:
+            self._next_sweep = self._now() + _SWEEP_SECONDS
+            database.execute("DELETE FROM calls WHERE at < ?", (self._now() - self._retention,))
 
     def facts(self, tool: str | None = None) -> dict[str, Any]:
         """Run-time facts of one tool, or of all: calls, success_rate (percent), median_ms, last_called."""
