@@ -25,16 +25,18 @@ def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None) -> None
 
     source = _claim_stdin()
     app = open_app(ctx, allowed)
+    from onetool.interfaces.http.patient_log import make_log_patient
     from onetool.interfaces.mcp.service import Service
     from onetool.interfaces.mcp.stdio import serve
 
     async def run() -> None:
         service = Service(app, menu, allowed)
         try:
-            await serve(service, source, stdout().fileno(), lambda: app.warm())
+            await serve(service, source, stdout().fileno(), app.warm)
         finally:
             service.close()
 
+    make_log_patient()  # not every client reads what a server has to say beside the protocol
     gc.freeze()  # what was made until here stays; from now on garbage is collected as usual
     gc.set_threshold(700, 10, 10)
     asyncio.run(run())
