@@ -18,8 +18,11 @@ def main() -> None:
     unknown = [name for name in wanted if name not in SUBJECTS]
     if unknown:
         sys.exit(f"no subject {', '.join(unknown)}; there are {', '.join(SUBJECTS)}")
-    for name in wanted:
-        SUBJECTS[name]()
+    try:
+        for name in wanted:
+            SUBJECTS[name]()
+    except KeyboardInterrupt:
+        sys.exit(130)  # what a subject has started, it has ended
 
 
 main()

@@ -9,7 +9,7 @@ import compileall
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import product
 from pathlib import Path
@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import onetool
 from bench.mcp_client import Message, listing
-from bench.mcp_contenders import PEERS, ROOT, Contender, Home, Server, contenders
+from bench.mcp_contenders import PEERS, ROOT, Home, Server, contenders
+from bench.mcp_rows import NOTE, Rivals, Spread, cells, columns, number
 from bench.table import show
 from bench.workload import megabytes
 
@@ -29,12 +30,6 @@ CONNECTIONS, LOADS, LOADED_S = (1, 16, 64), 3, 0.8
 REMEMBERED = (100, 1_000, 10_000)  # calls after which memory is measured; so many of a peer would take minutes
 SIZES = (30, 300, 2_000)
 MANY_TOOLS = 1_000
-NOISY = 1.3  # times the least of all turns is the most: marked with ~
-
-OTHERS = "  × is how much longer the others take than ours. ~ marks what differed by over 30 % between turns."
-
-Spread = Sequence[float]  # one number a turn
-Rivals = Mapping[str, Contender]
 
 
 class Loaded(NamedTuple):
@@ -75,7 +70,7 @@ def _starts(home: Home, rivals: Rivals) -> None:
     ours = median(taken["onetool"])
     aims = {"onetool": "under 0.3 s", "fastmcp": "over 8 ×"}
     rows = [
-        [which[key][0], _number(times, "s"), f"{median(times) / ours:.2f}", aims.get(key, "")]
+        [which[key][0], number(times, "s"), f"{median(times) / ours:.2f}", aims.get(key, "")]
         for key, times in taken.items()
     ]
     show(f"MCP: from nothing to the first tools/list over stdio, median of {STARTS}", ["", "s", "× ours", "aim"], rows)
@@ -104,9 +99,9 @@ def _calls(home: Home, rivals: Rivals) -> None:
         what = f"{'run(1+1)' if menu == 'run' else 'add(1, 1)'} over {'HTTP' if transport == 'http' else transport}"
         for mark, part in (("p50", 0.50), ("p99", 0.99)):
             found = {name: [times[round((len(times) - 1) * part)]] for name, times in taken.items()}
-            rows.append([f"{what}, {mark}", *_cells(found, rivals, "ms", lambda ours, theirs: theirs / ours)])
+            rows.append([f"{what}, {mark}", *cells(found, rivals, "ms", lambda ours, theirs: theirs / ours)])
     title = f"MCP: calls, one after the other, ms over {TURNS} turns (aim: run 5 × faster)"
-    show(title, _columns(rivals, "× ours"), rows)
+    show(title, columns(rivals, "× ours"), rows)
     print("  The floor is a bare loop over stdio and a Starlette echo over HTTP. It and the SDK run no code.")
 
 
@@ -139,18 +134,18 @@ def _loads(home: Home, rivals: Rivals) -> None:
             for (what, messages), connections in product(asked.items(), CONNECTIONS)
         }
     rates = [
-        [what, *_cells(_of(turns, "rate"), rivals, "/s", lambda ours, theirs: ours / theirs)]
+        [what, *cells(_of(turns, "rate"), rivals, "/s", lambda ours, theirs: ours / theirs)]
         for what, turns in found.items()
     ]
     aim = "aim: 5 × the SDK, over 0.5 × bare Starlette"
-    show(f"MCP: requests a second on /mcp, median of {LOADS} turns ({aim})", _columns(rivals, "ours ×"), rates)
+    show(f"MCP: requests a second on /mcp, median of {LOADS} turns ({aim})", columns(rivals, "ours ×"), rates)
     waits = [
-        [f"{what}, {mark}", *_cells(_of(turns, mark), rivals, "ms", lambda ours, theirs: theirs / ours)]
+        [f"{what}, {mark}", *cells(_of(turns, mark), rivals, "ms", lambda ours, theirs: theirs / ours)]
         for what, turns in found.items()
         for mark in ("p50", "p99")
     ]
-    show("MCP: how long a request took meanwhile, ms", _columns(rivals, "× ours"), waits)
-    print(OTHERS)
+    show("MCP: how long a request took meanwhile, ms", columns(rivals, "× ours"), waits)
+    print(NOTE)
 
 
 def _of(turns: Mapping[str, list[Loaded]], field: str) -> dict[str, Spread]:
@@ -211,15 +206,15 @@ def _memory(home: Home, rivals: Rivals) -> None:
             sizes = [f"{size:.1f}" for size in _sizes(server, message, most)]
         cells = [*sizes, *["–"] * (len(REMEMBERED) - len(sizes))]
         rows.append([f"{rivals[name].title} over {'HTTP' if transport == 'http' else transport}", *cells])
-    columns = ["MB of the server and its workers", *(f"after {calls:,}" for calls in REMEMBERED)]
-    show("MCP: memory after so many run(1+1) (aim: no growth)", columns, rows)
+    head = ["MB of the server and its workers", *(f"after {calls:,}" for calls in REMEMBERED)]
+    show("MCP: memory after so many run(1+1) (aim: no growth)", head, rows)
 
 
 def _sizes(server: Server, message: Message, most: int) -> Iterator[float]:
     data = server.wire.encoded(message)
-    for number in range(1, most + 1):
+    for calls in range(1, most + 1):
         server.wire.reply(data)
-        if number in REMEMBERED:
+        if calls in REMEMBERED:
             yield megabytes(server.process.pid)
 
 
@@ -242,8 +237,9 @@ def _tokens(home: Home, rivals: Rivals) -> None:
             with Server(home, name, "stdio", size, menu) as server:
                 sizes.append(f"{count(_for_a_model(_all_tools(server))):,}")
         rows.append([f"{rivals[name].title}, {menu if name == 'onetool' else 'every tool'}", *sizes])
-    columns = ["tokens (o200k)", *(f"{size:,} tools" for size in SIZES)]
-    show("MCP: what the menu costs a model: names, descriptions and input schemas", columns, rows)
+    head = ["tokens (o200k)", *(f"{size:,} tools" for size in SIZES)]
+    show("MCP: what the menu costs a model: names, descriptions and input schemas", head, rows)
+    print("  Ours has some tools of its own besides.")
 
 
 def _all_tools(server: Server) -> Iterator[Mapping[str, Any]]:
@@ -261,7 +257,7 @@ def _for_a_model(tools: Iterable[Mapping[str, Any]]) -> str:
     return json.dumps([{key: tool.get(key) for key in ("name", "description", "inputSchema")} for tool in tools])
 
 
-# Tables
+# All together
 
 
 @contextmanager
@@ -275,39 +271,3 @@ def _started(home: Home, names: Iterable[str], transport: str, menu: str) -> Ite
             if name != "onetool":
                 servers[name] = stack.enter_context(Server(home, name, transport, others, menu))
         yield servers
-
-
-def _called(rivals: Rivals) -> list[str]:
-    """The peers that calls are measured of."""
-    return [name for name in PEERS if name in rivals and rivals[name].add]
-
-
-def _columns(rivals: Rivals, ratio: str) -> list[str]:
-    titles = ["OneTool", *(rivals[name].title for name in _called(rivals)), "floor"]
-    return ["", titles[0], *(column for title in titles[1:] for column in (title, ratio))]
-
-
-def _cells(found: Mapping[str, Spread], rivals: Rivals, unit: str, ratio: Callable[[float, float], float]) -> list[str]:
-    """Ours, and each of the others with its ratio. The floor is whichever of them was measured."""
-    ours = found["onetool"]
-    cells = [_number(ours, unit)]
-    floor = next((name for name in ("bare", "echo") if name in found), "")
-    for name in (*_called(rivals), floor):
-        if name not in found:
-            cells += ["–", "–"]
-            continue
-        value = ratio(median(ours), median(found[name]))
-        cells += [_number(found[name], unit), f"{value:.{1 if value >= 10 else 2}f}"]
-    return cells
-
-
-def _number(turns: Spread, unit: str) -> str:
-    value = median(turns)
-    noisy = "~" if max(turns) > min(turns) * NOISY else ""
-    match unit:
-        case "/s":
-            return f"{noisy}{value:,.0f}"
-        case "ms":
-            return f"{noisy}{value * 1000:.2f}"
-        case _:
-            return f"{noisy}{value:.3f}"

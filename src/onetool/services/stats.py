@@ -31,7 +31,7 @@ Row = tuple[float, str, str, bool, str | None, float]
 
 
 class Stats:
-    """Counts calls. Recording only appends to a list; the file is written in batches, by a thread, on close and before a read.
+    """Counts calls. Recording only appends to a list; the file is written in batches, on close and before a read.
 
     A file that can't be written is told once, and never fails a call.
     """

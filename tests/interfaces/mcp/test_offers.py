@@ -141,8 +141,11 @@ def test_text_bytes_and_data_can_be_read(peer):
 
 @pytest.mark.parametrize(
     "uri",
-    ["shelf://nothing", "shelf://books/a", "shelf://books/a/b/c", "shelf://books/a/unwritten", "ot://tools/no.such"]
-    + ["", "x", "shelf://note/", "SHELF://note", "ot://", "file:///etc/passwd", "shelf://books/{author}/"],
+    [
+        *("shelf://nothing", "shelf://books/a", "shelf://books/a/b/c", "shelf://books/a/unwritten"),
+        *("shelf://note/", "SHELF://note", "shelf://books/{author}/", "ot://", "ot://tools/no.such"),
+        *("", "x", "file:///etc/passwd"),
+    ],
 )
 def test_what_is_not_there_can_not_be_read(peer, uri):
     refused = peer.error("resources/read", {"uri": uri})

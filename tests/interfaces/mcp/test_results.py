@@ -1,4 +1,4 @@
-"""What a tool gives, on its way to the client: data, content, results that are too large, and lists that are too long."""
+"""What a tool gives, on its way to the client: data, content, and what is too large or too long for one message."""
 
 import json
 import re

@@ -28,13 +28,15 @@ def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None) -> None
     from onetool.interfaces.http.patient_log import make_log_patient
     from onetool.interfaces.mcp.service import Service
     from onetool.interfaces.mcp.stdio import serve
+    from onetool.interfaces.watchdog import Watchdog
 
     async def run() -> None:
-        service = Service(app, menu, allowed)
+        service, dog = Service(app, menu, allowed), Watchdog()
         try:
             await serve(service, source, stdout().fileno(), app.warm)
         finally:
             service.close()
+            dog.close()
 
     make_log_patient()  # not every client reads what a server has to say beside the protocol
     gc.freeze()  # what was made until here stays; from now on garbage is collected as usual

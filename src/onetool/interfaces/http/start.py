@@ -14,6 +14,7 @@ from onetool.interfaces.http.patient_log import make_log_patient
 from onetool.interfaces.http.routes import facts_of, reload_site, site_of
 from onetool.interfaces.http.server import serve
 from onetool.interfaces.mcp.http import McpOverHttp
+from onetool.interfaces.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -38,13 +39,19 @@ def serve_app(
     facts = partial(facts_of, app, place, menu, allowed)
     mcp = McpOverHttp(app, menu=menu, allowed=allowed)
     site = site_of(app, place, mcp, facts)
+    dogs: list[Watchdog] = []
 
     def started() -> None:
         say(greeting(facts()))
         loop = asyncio.get_running_loop()
         loop.call_later(WARM_AFTER_S, loop.run_in_executor, None, app.warm)
+        dogs.append(Watchdog())
 
-    return serve(site, place, started=started, reload=partial(reload_site, app, place, site, mcp))
+    try:
+        return serve(site, place, started=started, reload=partial(reload_site, app, place, site, mcp))
+    finally:
+        for dog in dogs:
+            dog.close()
 
 
 def place_for(app: "App", host: str, port: int) -> Place:

@@ -1,0 +1,80 @@
+"""Ends a server that is stuck: a process beside it, which wants to hear from its event loop now and then.
+
+There is code that nobody can interrupt from inside: an async tool that blocks, or a value from the sandbox that takes
+hours to become an object here. Such a server answers nobody any more, and does not even end when asked to. One that is
+gone is started again, by whoever looks after it: the client that it belongs to, or a supervisor.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+from contextlib import suppress
+
+VARIABLE = "ONETOOL_WATCHDOG"  # seconds; 0 is none
+SECONDS = 60.0
+LATER = 1.0  # seconds after the start
+_OFTEN = 4  # signs of life in that time
+
+_CODE = """
+import os, select, signal, sys
+pid, seconds = int(sys.argv[1]), float(sys.argv[2])
+while select.select([0], [], [], seconds)[0]:
+    if not os.read(0, 4096):
+        sys.exit()
+os.kill(pid, signal.SIGKILL)
+told = f"onetool (process {pid}) answered nobody for {seconds:g} s and was ended. Something blocked its event loop: "
+told += f"an async tool that does not await, or a hostile value. {sys.argv[3]}=0 lets it be.\\n"
+os.write(2, told.encode())
+"""
+
+
+class Watchdog:
+    """Watches the loop that runs now, from a moment later until it is closed: a start has more urgent things to do.
+
+    Not where somebody does not want it, or looks into us with a debugger.
+    """
+
+    def __init__(self) -> None:
+        self._seconds = _wanted()
+        self._loop = asyncio.get_running_loop()
+        self._dog: subprocess.Popen[bytes] | None = None
+        self._timer = self._loop.call_later(LATER, self._begin)
+
+    def close(self) -> None:
+        self._timer.cancel()
+        if self._dog is not None and self._dog.stdin is not None:
+            self._dog.stdin.close()
+            self._dog.wait()
+
+    def _begin(self) -> None:
+        if not self._seconds:
+            return
+        with suppress(OSError):  # a machine that has no process left for it
+            self._dog = subprocess.Popen(  # noqa: S603 - our own code
+                [sys.executable, "-I", "-S", "-c", _CODE, str(os.getpid()), str(self._seconds), VARIABLE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                bufsize=0,
+                process_group=0,  # Ctrl-C is not meant for it
+            )
+            if self._dog.stdin is not None:
+                os.set_blocking(self._dog.stdin.fileno(), False)
+            self._beat()
+
+    def _beat(self) -> None:
+        with suppress(OSError):  # it may be gone; that is no reason for us to be
+            if self._dog is not None and self._dog.stdin is not None:
+                self._dog.stdin.write(b".")
+        self._timer = self._loop.call_later(self._seconds / _OFTEN, self._beat)
+
+
+def _wanted() -> float:
+    """Seconds; 0 for none."""
+    if sys.gettrace() is not None or os.name != "posix":
+        return 0.0
+    try:
+        seconds = float(os.environ.get(VARIABLE, SECONDS))
+    except ValueError:
+        return SECONDS
+    return seconds if seconds > 0 else 0.0
