@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from threading import Timer
 
 from rich.console import Console
 from rich.text import Text
@@ -27,7 +28,9 @@ PICTURES = {
         [*SHOP, 'shop.find()\nshop.price(nmae="tea", count="two")'],
         [*SHOP, "$bill kind=drink count=2"],
     ],
+    "serve": [["serve"]],
 }
+SERVES = 2.0  # seconds, after which a server has said what it has to say
 
 
 def printed(args: list[str]) -> str:
@@ -38,6 +41,8 @@ def printed(args: list[str]) -> str:
         command = [sys.executable, "-m", "onetool", *args]
         process = subprocess.Popen(command, cwd=folder, env=env, stdout=follower, stderr=follower)
         os.close(follower)
+        if args == ["serve"]:
+            Timer(SERVES, process.kill).start()  # without its last words
         shown = b""
         while True:
             try:

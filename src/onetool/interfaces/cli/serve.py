@@ -8,7 +8,7 @@ from typing import NoReturn
 import click
 
 from onetool.interfaces.cli.options import allow_option, config_option, open_app
-from onetool.interfaces.cli.output import echo
+from onetool.interfaces.cli.output import echo, stdout
 
 HOST = "Where to listen. 127.0.0.1, unless the config says something else."
 PORT = "Which port. 8765, unless the config says something else; 0 lets the system choose."
@@ -42,6 +42,11 @@ def serve(ctx: click.Context, host: str | None, port: int | None, menu: str | No
 
 
 def _say(text: str) -> None:
+    """Headlines stand out on a terminal; the rest is for copying."""
+    if stdout().isatty():
+        first, *rest = text.splitlines()
+        lines = (line if line.startswith(" ") else click.style(line, bold=True) for line in rest)
+        text = "\n".join((click.style(first, fg="green", bold=True), *lines))
     with suppress(OSError):  # whoever started us may not be listening
         echo(text)
 

@@ -33,6 +33,8 @@ async def answer_in(session: Session, message: Message, send: Send) -> None:
         if reply is not None:
             stream.push(reply)
         await outlet.end()
+        if stream.outlet is not None and stream.outlet is not outlet:  # the client has come back on another connection
+            await stream.outlet.end()
         return
     session.forget(stream)
     if reply is None:
@@ -61,7 +63,7 @@ async def stream(session: Session, headers: Headers, receive: Receive, send: Sen
     accepted = headers.get("accept", "*/*")
     if "text/event-stream" not in accepted and "*/*" not in accepted:
         raise Refused(406, "a stream is text/event-stream, which the header accept does not allow")
-    found, after = session.news, 0
+    found, after = session.news, None
     if (last := headers.get("last-event-id")) is not None:
         known = session.found(last)
         if known is None:

@@ -32,25 +32,29 @@ class Stream:
         self.is_over = False
         self._events: deque[tuple[int, bytes]] = deque(maxlen=MOST_EVENTS)
         self._numbers = count(1)
+        self._sent = 0  # the last that went to an outlet
 
     def push(self, message: Message) -> None:
         number = next(self._numbers)
         event = f"id: {self.id}-{number}\ndata: ".encode() + encode(message) + b"\n\n"
         self._events.append((number, event))
         if self.outlet is not None:
+            self._sent = number
             self.outlet.push_event(event, by_the_way="id" not in message)
 
     def opening(self) -> bytes:
         """An event that says nothing but where the stream begins."""
         return f"id: {self.id}-0\nretry: {RETRY_MS}\ndata: \n\n".encode()
 
-    def attach(self, outlet: Outlet, after: int) -> None:
-        """Go on there, with what came after that event."""
+    def attach(self, outlet: Outlet, after: int | None = None) -> None:
+        """Go on there, with what came after that event; or with what was not sent to anybody."""
         self.outlet = outlet
         outlet.begin()
         for number, event in self._events:
-            if number > after:
+            if number > (self._sent if after is None else after):
                 outlet.push_event(event)
+        if self._events:
+            self._sent = self._events[-1][0]
 
     def detach(self, outlet: Outlet) -> None:
         if self.outlet is outlet:

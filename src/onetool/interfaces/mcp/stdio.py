@@ -10,11 +10,23 @@ from contextlib import suppress
 from onetool.interfaces.mcp.client import Client
 from onetool.interfaces.mcp.conversation import Conversation
 from onetool.interfaces.mcp.service import Service
-from onetool.interfaces.mcp.wire import INVALID_REQUEST, Fault, Message, checked, decode, encode, id_of, refusal
+from onetool.interfaces.mcp.wire import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    Fault,
+    Message,
+    checked,
+    decode,
+    encode,
+    id_of,
+    refusal,
+)
 
 CHUNK = 256 * 1024
 LONGEST = 16 * 1024 * 1024  # bytes of one line
 UNREAD = 4 * 1024 * 1024  # bytes that wait for the client to read before we read no more of it
+MOST_AT_ONCE = 1000  # requests that are being answered
+TURNS = 3  # of the loop, in which a quick request is answered
 BATCHES = "2025-03-26"  # the one revision that sends several messages at once
 
 
@@ -51,6 +63,7 @@ class Pipe:
             if line is None:
                 self._sink.send(refusal(None, Fault(INVALID_REQUEST, f"a message of over {LONGEST} bytes")))
             elif line.strip():
+                await self._let_others_end()
                 self._received(line)
             await self._sink.has_room()
         # The client has said all it wants to: what it asked for is still answered, but for what would go on for ever.
@@ -58,6 +71,13 @@ class Pipe:
         self._conversation.expect_no_answers()
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    async def _let_others_end(self) -> None:
+        """Many at once are mostly quick ones that came in one go."""
+        for _ in range(TURNS):
+            if len(self._tasks) < MOST_AT_ONCE:
+                return
+            await asyncio.sleep(0)
 
     async def close(self, reading: "asyncio.Task[None]") -> None:
         reading.cancel()
@@ -73,6 +93,10 @@ class Pipe:
             message = decode(line)
         except Fault as fault:
             self._sink.send(refusal(None, fault))
+            return
+        if len(self._tasks) >= MOST_AT_ONCE and isinstance(message, dict) and "method" in message and "id" in message:
+            told = f"{MOST_AT_ONCE} requests are being answered already: wait for some of them"
+            self._sink.send(refusal(id_of(message), Fault(INTERNAL_ERROR, told)))
             return
         _keep(self._tasks, asyncio.get_running_loop().create_task(self._answer(message)))
 
@@ -146,11 +170,11 @@ async def _lines(source: int) -> AsyncIterator[bytes | None]:
     held, too_long = bytearray(), False
     async for chunk in _chunks(source):
         held += chunk
-        *lines, rest = held.split(b"\n")
-        held = rest
-        for line in lines:
-            yield None if too_long else bytes(line)
-            too_long = False
+        if b"\n" in chunk:
+            *lines, held = held.split(b"\n")
+            for line in lines:
+                yield None if too_long else bytes(line)
+                too_long = False
         if len(held) > LONGEST:
             held.clear()
             too_long = True
@@ -178,6 +202,7 @@ async def _chunks(source: int) -> AsyncIterator[bytes]:
             if not chunk:
                 return
             yield chunk
+            await asyncio.sleep(0)  # a client that never stops talking must not keep us from answering
     finally:
         loop.remove_reader(source)
 
