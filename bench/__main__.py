@@ -1,4 +1,11 @@
-"""python -m bench [SUBJECT …]: all subjects, or those that are named."""
+"""python -m bench [SUBJECT …]: all subjects, or those that are named.
+
+cold-start   a command from nothing
+calls        a lookup and a call, with few tools and with many
+packs        loading many packs; a tool that calls another
+run          code, beside FastMCP's code mode and smolagents
+mcp          the server over stdio and HTTP, beside FastMCP and the official SDK; takes three to four minutes
+"""
 
 import sys
 

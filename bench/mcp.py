@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import product
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
 import onetool
@@ -27,6 +27,7 @@ from bench.workload import megabytes
 STARTS = 5
 TURNS, CALLS, SECONDS = 5, 200, 0.4  # of calls one after the other: so many a turn, and no new one after that time
 CONNECTIONS, LOADS, LOADED_S = (1, 16, 64), 3, 0.8
+SETTLED_S = 3.0  # until a server has started all that it starts besides
 REMEMBERED = (100, 1_000, 10_000)  # calls after which memory is measured; so many of a peer would take minutes
 SIZES = (30, 300, 2_000)
 MANY_TOOLS = 1_000
@@ -204,14 +205,16 @@ def _memory(home: Home, rivals: Rivals) -> None:
         most = REMEMBERED[-1] if name == "onetool" else REMEMBERED[1]
         with Server(home, name, transport) as server:
             sizes = [f"{size:.1f}" for size in _sizes(server, message, most)]
-        cells = [*sizes, *["–"] * (len(REMEMBERED) - len(sizes))]
-        rows.append([f"{rivals[name].title} over {'HTTP' if transport == 'http' else transport}", *cells])
+        padded = [*sizes, *["–"] * (len(REMEMBERED) - len(sizes))]
+        rows.append([f"{rivals[name].title} over {'HTTP' if transport == 'http' else transport}", *padded])
     head = ["MB of the server and its workers", *(f"after {calls:,}" for calls in REMEMBERED)]
     show("MCP: memory after so many run(1+1) (aim: no growth)", head, rows)
 
 
 def _sizes(server: Server, message: Message, most: int) -> Iterator[float]:
     data = server.wire.encoded(message)
+    server.ask(message)
+    sleep(SETTLED_S)
     for calls in range(1, most + 1):
         server.wire.reply(data)
         if calls in REMEMBERED:

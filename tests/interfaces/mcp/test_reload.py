@@ -36,6 +36,7 @@ def places(tmp_path_factory):
             stdio = transport == "stdio"
             known[way] = StdioPeer(folder, era, config=config, **LOUD) if stdio else serving(folder, era)
             known[way].folder = folder
+            known[way].result("tools/list")  # it is there now, and takes signals
         return known[way]
 
     yield place
@@ -66,6 +67,10 @@ def begun_anew(peer, given):
     """Everything is as it was in the beginning, and the client has seen all lists."""
     reset(peer.folder)
     reloaded(peer)
+    if getattr(peer, "session", None):
+        peer.close()
+        peer.session = None
+        peer.initialize()
     peer.forget()
     peer.streams = []
     for kind in KINDS:
