@@ -120,10 +120,12 @@ class Flight:
     def drop(self, by_itself: bool = False) -> None:
         """Nobody is to be told any more; a handler that has not ended by itself is left behind."""
         self._ended = None
-        if self.alarm is not None:
-            self.alarm.cancel()
-        if not by_itself and self.task is not None and not self.task.done():
-            self._abandon(self.task)
+        alarm, task = self.alarm, self.task
+        self.alarm = self.task = None  # they hold us, and so nobody has to look for cycles
+        if alarm is not None:
+            alarm.cancel()
+        if not by_itself and task is not None and not task.done():
+            self._abandon(task)
 
 
 def _handler(context: CallContext) -> Any:

@@ -47,7 +47,8 @@ def environment(folder, **more):
 
 
 def children_of(pid):
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """Processes that were started by any of its threads."""
+    return [int(child) for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
 
 
 def as_header(text):

@@ -104,14 +104,18 @@ def test_empty_lines_on_a_pipe_are_nothing(shared_peers):
     works(peer)
 
 
-def test_lines_may_end_as_on_other_systems_and_come_in_pieces(shared_peers):
+def test_lines_may_end_as_on_other_systems(shared_peers):
+    line = json.dumps({**PING, "id": "crlf"}).encode() + b"\r\n"
+    assert shared_peers("stdio-old").reply_to(line, "crlf")["result"] == {}
+
+
+def test_lines_may_come_in_pieces_or_several_at_once(shared_peers):
     peer = shared_peers("stdio-old")
-    assert peer.reply_to(json.dumps({**PING, "id": "crlf"}).encode() + b"\r\n", "crlf")["result"] == {}
     data = json.dumps({**PING, "id": "é🦊"}, ensure_ascii=False).encode() + b"\n"
-    for place in range(0, len(data) - 1, 3):
-        peer.write(data[place : place + 3]) if place + 3 < len(data) else None
-    rest = data[(len(data) - 1) // 3 * 3 :]
-    assert peer.reply_to(rest, "é🦊")["result"] == {}
+    *pieces, last = [data[place : place + 3] for place in range(0, len(data), 3)]
+    for piece in pieces:
+        peer.write(piece)
+    assert peer.reply_to(last, "é🦊")["result"] == {}
     both = [json.dumps({**PING, "id": id}).encode() + b"\n" for id in ("one", "two")]
     assert peer.reply_to(b"".join(both), "two")["result"] == {}
 

@@ -14,6 +14,7 @@ import msgspec
 from onetool.interfaces.http.asgi import Scope
 
 log = logging.getLogger("onetool.access")
+ours = logging.getLogger("onetool")
 
 LONGEST = 200  # characters of a text from outside
 GONE = 499  # the client left before there was an answer
@@ -67,8 +68,13 @@ def write(
     }
     for key, value in more.items():
         fields.setdefault(key, clean(value) if isinstance(value, str) else value)
-    # Not by `log.info`: it would look for the line of code that called it, at the price of all the rest.
-    log.handle(Line(f"{method} {path}", fields))
+    message = f"{method} {path}"
+    for handler in ours.handlers:
+        if take := getattr(handler, "take", None):  # it has no need of a record, which costs as much as all the rest
+            take(message, fields)
+            return
+    # Not by `log.info`: it would look for the line of code that called it.
+    log.handle(Line(message, fields))
 
 
 def clean(text: str) -> str:
@@ -89,14 +95,17 @@ class AccessFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         if not isinstance(record, Line):
             return self._other.format(record)
-        start = {"time": self._time(record), "level": "info", "logger": log.name, "message": record.msg}
-        return _on_one_line({**start, **record.fields})
+        return self.line(record.msg, record.fields, record.created)
 
-    def _time(self, record: logging.LogRecord) -> str:
-        second = int(record.created)
+    def line(self, message: str, fields: dict[str, Any], now: float) -> str:
+        start = {"time": self._time(now), "level": "info", "logger": log.name, "message": message}
+        return _on_one_line({**start, **fields})
+
+    def _time(self, now: float) -> str:
+        second = int(now)
         if second != self._second[0]:
             self._second = (second, strftime("%Y-%m-%dT%H:%M:%S", gmtime(second)))
-        return f"{self._second[1]}.{int(record.msecs):03d}+00:00"
+        return f"{self._second[1]}.{int(now % 1 * 1000):03d}+00:00"
 
 
 def _on_one_line(entry: dict[str, Any]) -> str:

@@ -9,6 +9,8 @@ import logging
 import os
 import select
 from collections import deque
+from time import time
+from typing import Any
 
 from onetool.interfaces.http.access import AccessFormatter, Line
 
@@ -36,10 +38,20 @@ class PatientHandler(logging.Handler):
         except Exception:  # noqa: BLE001 - a record that can't be told is told so, as by every handler
             self.handleError(record)
             return
-        if not isinstance(record, Line) or len(self._lines) > MOST_LINES:
+        if isinstance(record, Line):
+            self._written_soon()
+        else:
             self.flush()
+            self._shorten()
+
+    def _written_soon(self) -> None:
+        if len(self._lines) > MOST_LINES:
+            self.flush()
+            self._shorten()
         elif self._timer is None:
             self._flush_soon()
+
+    def _shorten(self) -> None:
         if len(self._lines) > MOST_LINES:
             del self._lines[1]  # the first may be half written
             self._lost += 1
@@ -85,6 +97,19 @@ class PatientHandler(logging.Handler):
         super().close()
 
 
+class AccessHandler(PatientHandler):
+    """The same, for a log of JSON lines: those of requests are taken without a record. On the loop."""
+
+    def __init__(self, fd: int, formatter: AccessFormatter) -> None:
+        super().__init__(fd)
+        self.setFormatter(formatter)
+        self._line = formatter.line
+
+    def take(self, message: str, fields: dict[str, Any]) -> None:
+        self._lines.append(self._line(message, fields, time()).encode("utf-8", "backslashreplace") + b"\n")
+        self._written_soon()
+
+
 def make_log_patient() -> None:
     """From here on our log goes to its stream as before, but waits for nobody."""
     if not hasattr(select, "poll"):
@@ -92,6 +117,9 @@ def make_log_patient() -> None:
     for index, handler in enumerate(log.handlers):
         if isinstance(handler, logging.StreamHandler) and handler.formatter is not None:
             handler.flush()
-            patient = PatientHandler(handler.stream.fileno())
-            patient.setFormatter(handler.formatter if handler.stream.isatty() else AccessFormatter(handler.formatter))
-            log.handlers[index] = patient
+            fd = handler.stream.fileno()
+            if handler.stream.isatty():
+                log.handlers[index] = PatientHandler(fd)
+                log.handlers[index].setFormatter(handler.formatter)
+            else:
+                log.handlers[index] = AccessHandler(fd, AccessFormatter(handler.formatter))

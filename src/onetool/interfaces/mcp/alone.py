@@ -51,21 +51,18 @@ def request_alone(
     message: Message, headers: Headers, service: Service, send: Send, owner: str, menu: str | None
 ) -> tuple[Request, Outlet]:
     """The request that a message is, once all that it says of itself agrees."""
-    params = message.get("params", {})
+    method, params = message["method"], message.get("params", {})
+    client = _client(message, headers, params.get("_meta"), owner, menu)
+    if method not in OF_MODERN:
+        raise unknown(method)
+    name = check_name(headers, message)
+    entry = None
+    if method == "tools/call":
+        entry = wanted(service, client, name)
+        check_arguments(headers, entry, params.get("arguments"))
     outlet = Outlet(send)
-    request = Request(
-        id=message["id"],
-        method=message["method"],
-        params=params,
-        client=_client(message, headers, params.get("_meta"), owner, menu),
-        link=OneWay(outlet),
-    )
-    if request.method not in OF_MODERN:
-        raise unknown(request.method)
-    check_name(headers, message)
-    if request.method == "tools/call":
-        check_arguments(headers, wanted(service, request), params.get("arguments"))
-    return request, outlet
+    link = OneWay(outlet)
+    return Request(id=message["id"], method=method, params=params, client=client, link=link, entry=entry), outlet
 
 
 def _client(message: Message, headers: Headers, meta: Any, owner: str, menu: str | None) -> Client:

@@ -33,7 +33,7 @@ class ClientCaller:
         self.progress_token = progress_token
         self.pauses = Pauses()
         self.lacking: CannotAsk | None = None
-        self._ask = ask or self._by_request
+        self._ask = ask
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
         self._last: float | None = None
@@ -63,7 +63,7 @@ class ClientCaller:
 
     async def ask(self, question: Question) -> Any:
         with self.pauses:
-            return await self._ask(question)
+            return await (self._by_request(question) if self._ask is None else self._ask(question))
 
     async def _by_request(self, question: Question) -> Any:
         """A client with a session takes requests of ours, and answers at once."""

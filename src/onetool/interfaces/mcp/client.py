@@ -34,6 +34,8 @@ class Client(msgspec.Struct, kw_only=True):
 
     def can(self, what: str) -> bool:
         """Whether it has declared a capability, or an extension by its id."""
+        if not self.capabilities:
+            return False
         if "/" in what:
             extensions = self.capabilities.get("extensions")
             return isinstance(extensions, Mapping) and what in extensions

@@ -55,10 +55,14 @@ def check_version(headers: Headers, version: Any) -> None:
         raise Fault(HEADER_MISMATCH, f"the header {VERSION} says {headers[VERSION]:.40}, the body {version!s:.40}")
 
 
-def check_name(headers: Headers, message: Message) -> None:
+def check_name(headers: Headers, message: Message) -> str:
+    """The name of what is wanted, where a method has one."""
     member = _NAMES.get(message["method"])
-    if member is not None:
-        _same(headers, NAME, message.get("params", {}).get(member), f"params.{member}")
+    if member is None:
+        return ""
+    name = message.get("params", {}).get(member)
+    _same(headers, NAME, name, f"params.{member}")
+    return name
 
 
 def check_arguments(headers: Headers, entry: Entry, args: Any) -> None:

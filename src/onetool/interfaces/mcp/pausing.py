@@ -23,7 +23,8 @@ async def carried_out(
     client = request.client
     if task_after is not None and not client.can(TASKS):
         task_after = None
-    can_pause = task_after is not None or any(map(client.can, ASKING)) or "requestState" in request.params
+    can_ask = bool(client.capabilities) and any(map(client.can, ASKING))
+    can_pause = task_after is not None or can_ask or "requestState" in request.params
     if not client.is_modern or not can_pause:
         return await _with_caller(ClientCaller(client, request.link, request.progress_token), work)
     errand = _begun(request, work, errands)

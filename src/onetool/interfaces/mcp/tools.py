@@ -4,6 +4,7 @@ from typing import Any
 
 from onetool.core.errors import BadArguments
 from onetool.interfaces.mcp.caller import ClientCaller
+from onetool.interfaces.mcp.client import Client
 from onetool.interfaces.mcp.content import readable, text_block
 from onetool.interfaces.mcp.menus.entry import Entry
 from onetool.interfaces.mcp.paging import page
@@ -21,7 +22,7 @@ async def list_tools(service: Service, request: Request) -> dict[str, Any]:
 
 
 async def call_tool(service: Service, request: Request) -> dict[str, Any]:
-    entry = wanted(service, request)
+    entry = request.entry or wanted(service, request.client, request.param("name"))
     args = request.param("arguments", dict, None) or {}
     # Clients from before there were tasks have only one way to have it: to wait.
     if entry.needs_task and request.client.is_modern and not request.client.can(TASKS):
@@ -40,10 +41,9 @@ async def call_tool(service: Service, request: Request) -> dict[str, Any]:
     return await carried_out(request, work, service.errands, entry.task_after)
 
 
-def wanted(service: Service, request: Request) -> Entry:
+def wanted(service: Service, client: Client, name: str) -> Entry:
     """The tool of the client's menu that it calls."""
-    name = request.param("name")
-    menu = service.menu(request.client)
+    menu = service.menu(client)
     if name in menu.entries:
         return menu.entries[name]
     from onetool.core.nearest import or_rather
