@@ -4,7 +4,7 @@ import sys
 from contextlib import asynccontextmanager
 
 import pytest
-from interfaces.mcp.peers import CONFIG, HttpPeer, Server, StdioPeer, environment
+from interfaces.mcp.peers import CONFIG, PATIENCE, HttpPeer, Server, StdioPeer, environment
 
 WAYS = ["stdio-old", "stdio-new", "http-old", "http-new"]
 
@@ -97,21 +97,35 @@ def serve(tmp_path):
 
 @pytest.fixture(params=WAYS)
 def connect(request, shared_server, tmp_path):
-    """The official client, in each of the four ways: `async with connect(**options) as client`."""
+    """The official client, in each of the four ways: `async with connect(**options) as client`.
+
+    Another config than that of all tests gets a server of its own.
+    """
     from mcp.client import Client
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
     transport, era = request.param.split("-")
+    servers = []
+
+    def place(config, menu, log):
+        if transport == "stdio":
+            args = ["-m", "onetool", "--config", str(config), "mcp", "--menu", menu]
+            params = StdioServerParameters(command=sys.executable, args=args, env=environment(tmp_path))
+            return stdio_client(params, errlog=log)
+        if config == CONFIG:
+            return f"{shared_server.url}?menu={menu}"
+        servers.append(Server(tmp_path, "--menu", menu, config=config))
+        return servers[-1].url
 
     @asynccontextmanager
-    async def connected(*args, **options):
+    async def connected(config=CONFIG, menu="direct", **options):
         with (tmp_path / "mcp.log").open("w") as log:
-            command = ["-m", "onetool", "--config", str(CONFIG), "mcp", *(args or DIRECT)]
-            parameters = StdioServerParameters(command=sys.executable, args=command, env=environment(tmp_path))
-            place = shared_server.url if transport == "http" else stdio_client(parameters, errlog=log)
             mode = "auto" if era == "new" else "legacy"
-            async with Client(place, mode=mode, read_timeout_seconds=20, **options) as client:
+            server = place(config, menu, log)
+            async with Client(server, mode=mode, read_timeout_seconds=PATIENCE, cache=None, **options) as client:
                 yield client
 
-    connected.era, connected.transport = era, transport
-    return connected
+    connected.is_new = era == "new"
+    yield connected
+    for server in servers:
+        assert server.stop() == 0

@@ -48,7 +48,11 @@ def environment(folder, **more):
 
 def children_of(pid):
     """Processes that were started by any of its threads."""
-    return [int(child) for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
+    found = []
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # a thread that has ended meanwhile
+            found += map(int, file.read_text().split())
+    return found
 
 
 def as_header(text):

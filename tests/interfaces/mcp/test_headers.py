@@ -1,6 +1,7 @@
 """In the new era a client over HTTP says some things twice, in headers and in the body. They must agree."""
 
 from base64 import b64encode
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
@@ -170,12 +171,9 @@ def test_every_text_survives_its_way_through_a_header(text):
 @given(st.text(st.characters(max_codepoint=255)))
 def test_whatever_a_header_says_it_agrees_or_is_refused(value):
     scope = {"headers": [(NAME.encode(), value.encode("latin-1"))]}
-    try:
+    agrees = value.strip(" \t") in ("plus", coded("plus"))
+    with nullcontext() if agrees else pytest.raises(Fault, match=r"differ|not valid Base64"):
         check_name(headers_of(scope), {"method": "tools/call", "params": {"name": "plus"}})
-    except Fault as fault:
-        assert fault.code == -32020
-    else:
-        assert value.strip(" \t") in ("plus", coded("plus"))
 
 
 @given(st.binary(max_size=30))

@@ -158,9 +158,7 @@ def test_many_calls_in_one_go_and_then_the_end(tmp_path):
     lines = [{"jsonrpc": "2.0", "id": 0, "method": "ping"}]
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     lines += [{"jsonrpc": "2.0", "id": "i", "method": "initialize", "params": hello}]
-    lines += [
-        {"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": call("plus", a=n)} for n in range(1, 101)
-    ]
+    lines += [{"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": call("plus", a=n)} for n in range(1, 101)]
     text = "\n".join(map(json.dumps, lines))
     for stdin in ({"input": text.encode()}, {"stdin": (tmp_path / "calls").open("wb+")}):
         if "stdin" in stdin:  # a file can't be watched as a pipe can

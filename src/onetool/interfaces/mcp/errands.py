@@ -8,6 +8,7 @@ A task (an extension) is the same thing under a name that the client may ask abo
 """
 
 import asyncio
+import json
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -23,7 +24,7 @@ from onetool.interfaces.mcp.caller import ClientCaller
 from onetool.interfaces.mcp.client import Client
 from onetool.interfaces.mcp.questions import BadAnswer, answered, asked
 from onetool.interfaces.mcp.seal import Seal
-from onetool.interfaces.mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, Fault, encode
+from onetool.interfaces.mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, Fault
 
 MOST = 64  # that are not done; each may hold a worker of the sandbox
 MOST_DONE = 1000  # tasks whose results are kept
@@ -254,9 +255,9 @@ class Errands:
 
 
 def binding_of(method: str, params: Mapping[str, Any]) -> bytes:
-    """What makes a request the same one as before."""
+    """What makes a request the same one as before, in whichever order its members come."""
     kept = {key: value for key, value in params.items() if key not in ("_meta", "inputResponses", "requestState")}
-    return blake2b(encode([method, sorted(kept.items())]), digest_size=16).digest()
+    return blake2b(json.dumps([method, kept], sort_keys=True).encode(), digest_size=16).digest()
 
 
 def _now() -> str:

@@ -1,0 +1,101 @@
+"""Values of tools as content: what is meant to be shown as what it is, and what is data."""
+
+import asyncio
+import json
+
+import pytest
+
+from onetool.core.call import ToolError, ToolResult
+from onetool.core.errors import ToolFailure
+from onetool.interfaces.mcp.content import blocks_of, from_result, is_block, readable
+from onetool.sdk import audio, embedded, image, link, text
+from onetool.services.results import Stored
+
+EVERY = [text("t"), image(b"i"), audio(b"a"), embedded("a://b", "t"), embedded("a://b", b"b"), link("a://b", "n")]
+
+
+def result(data=None, **error):
+    return ToolResult(ok=not error, data=data, error=ToolError(**error) if error else None, meta={})
+
+
+def given_to_client(value, inline=100, structured=False, stored=None):
+    def store(words):
+        if stored is None:
+            raise ToolFailure("the disk is full")
+        return stored
+
+    return asyncio.run(from_result(value, inline, store, structured))
+
+
+@pytest.mark.parametrize("block", EVERY, ids=lambda block: block["type"])
+def test_what_the_sdk_makes_is_content(block):
+    assert is_block(block)
+    assert is_block({**block, "annotations": {"audience": ["user"]}, "_meta": {}})
+    assert given_to_client(result(block))["content"] == [block]
+    assert given_to_client(result([block, block]))["content"] == [block, block]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"type": "text"},
+        {"text": "t"},
+        {"type": "text", "text": "t", "size": 3},
+        {"type": "image", "data": "x"},
+        {"type": "user", "text": "t"},
+        {"type": ["text"], "text": "t"},
+        {"type": None},
+        [],
+        {},
+        [text("t"), 1],
+        [text("t"), {"type": "text"}],
+        "text",
+        None,
+        7,
+    ],
+)
+def test_what_only_looks_like_it_is_data(value):
+    assert blocks_of(value) is None
+    (block,) = given_to_client(result(value))["content"]
+    assert block["text"] == (value if isinstance(value, str) else json.dumps(value, separators=(",", ":")))
+
+
+def test_what_is_promised_comes_as_data_whole_however_large():
+    data = {"x": "y" * 1000}
+    told = given_to_client(result(data), structured=True)
+    assert told["structuredContent"] == data
+    assert json.loads(told["content"][0]["text"]) == data
+
+
+def test_what_is_too_large_is_stored_and_linked():
+    stored = Stored(handle="abcdefghij", size=2000, lines=1)
+    words, where = given_to_client(result("x" * 2000), stored=stored)["content"]
+    assert 'ot.result(handle="abcdefghij"' in words["text"]
+    assert where == {
+        "type": "resource_link",
+        "uri": "ot://results/abcdefghij",
+        "name": "result-abcdefgh",
+        "description": "the whole result",
+        "mimeType": "text/plain",
+        "size": 2000,
+    }
+
+
+def test_what_is_too_large_and_can_not_be_stored_says_why():
+    told = given_to_client(result("x" * 2000))
+    assert told["isError"] is True
+    assert "the disk is full" in told["content"][0]["text"]
+
+
+def test_an_error_is_told_in_words():
+    told = given_to_client(result(code="execution_error", message="closed", hints=("come back",)))
+    assert told == {"content": [{"type": "text", "text": "Error: closed\n  come back"}], "isError": True}
+
+
+def test_before_there_were_links_they_are_told_in_words():
+    told = {"content": [text("t"), link("a://b", "n")]}
+    for revision in ("2026-07-28", "2025-11-25", "2025-06-18"):
+        assert readable(told, revision) == told
+    for revision in ("2025-03-26", "2024-11-05"):
+        assert readable(told, revision)["content"] == [text("t"), text("n: a://b")]
+    assert readable({"content": [text("t")], "isError": True}, "2024-11-05")["isError"] is True

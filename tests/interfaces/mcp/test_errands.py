@@ -1,0 +1,354 @@
+"""Calls that wait for their client: how many, how long, and what becomes of them."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from interfaces.mcp.peers import ABLE, NEW, TASKS
+
+from onetool.core.caller import Declined, ForPerson
+from onetool.core.errors import ToolFailure
+from onetool.interfaces.mcp import errands
+from onetool.interfaces.mcp.caller import ClientCaller
+from onetool.interfaces.mcp.client import Client
+from onetool.interfaces.mcp.errands import MOST, Errand, Errands, binding_of
+from onetool.interfaces.mcp.wire import Fault
+
+NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+ADA = {"name": {"action": "accept", "content": {"name": "Ada"}}}
+ME = Client(revision=NEW, capabilities=ABLE, owner="me")
+
+
+class Nobody:
+    """A client that hears nothing."""
+
+    def notify(self, method, params):
+        pass
+
+    async def request(self, method, params):
+        raise AssertionError("in the new era a client takes no requests")
+
+
+def question(key="name"):
+    return ForPerson(key=key, message="Who?", schema=NAME)
+
+
+def begun(work, answers=(), binding=b""):
+    """An errand that does this work."""
+    errand = Errand(ClientCaller(ME, Nobody(), None), binding, dict(answers))
+    errand.start(work(errand))
+    return errand
+
+
+async def greeting(errand):
+    answer = await errand.ask(question())
+    return {"said": f"Hello, {answer['name']}!"}
+
+
+async def endless(errand):
+    await asyncio.sleep(60)
+
+
+# Going on
+
+
+def test_a_turn_ends_with_a_question_or_with_the_result():
+    async def test():
+        errand = begun(greeting)
+        assert await errand.turn()
+        assert not errand.is_done
+        assert list(errand.questions()) == ["name"]
+        errand.give(ADA)
+        assert errand.questions() == {}
+        assert await errand.turn()
+        assert errand.result() == {"said": "Hello, Ada!"}
+        assert await errand.turn()  # and stays so
+
+    asyncio.run(test())
+
+
+def test_a_turn_that_takes_too_long_ends_too():
+    async def test():
+        errand = begun(endless)
+        assert not await errand.turn(0.01)
+        assert not errand.is_done
+        errand.cancel()
+        assert await errand.turn()
+        with pytest.raises(Fault, match="the call was cancelled"):
+            errand.result()
+
+    asyncio.run(test())
+
+
+def test_questions_that_come_a_moment_apart_go_out_together():
+    async def both(errand):
+        async def later():
+            await asyncio.sleep(0)
+            return await errand.ask(question("other"))
+
+        return {"answers": await asyncio.gather(errand.ask(question()), later())}
+
+    async def test():
+        errand = begun(both)
+        await errand.turn()
+        assert set(errand.questions()) == {"name", "other"}
+        errand.cancel()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("answer", "raised", "words"),
+    [
+        ({"action": "decline"}, Declined, "the person declined"),
+        ({"action": "cancel"}, Declined, "the person cancelled"),
+    ],
+)
+def test_a_no_reaches_the_one_who_asked(answer, raised, words):
+    async def test():
+        errand = begun(greeting)
+        await errand.turn()
+        errand.give({"name": answer})
+        await errand.turn()
+        with pytest.raises(raised, match=words):
+            errand.result()
+
+    asyncio.run(test())
+
+
+def test_answers_that_came_with_the_call_are_used_once():
+    async def twice(errand):
+        first = await errand.ask(question())
+        return {"first": first, "second": await errand.ask(question())}
+
+    async def test():
+        errand = begun(twice, ADA)
+        await errand.turn()
+        assert not errand.is_done
+        assert list(errand.questions()) == ["name"]
+        errand.cancel()
+
+    asyncio.run(test())
+
+
+def test_an_answer_that_came_with_the_call_and_can_not_be_used_is_asked_for():
+    async def test():
+        errand = begun(greeting, {"name": {"action": "accept", "content": {}}})
+        await errand.turn()
+        assert list(errand.questions()) == ["name"]
+        errand.cancel()
+
+    asyncio.run(test())
+
+
+def test_a_question_that_is_given_up_is_no_longer_asked():
+    async def impatient(errand):
+        try:
+            await asyncio.wait_for(errand.ask(question()), 0.05)
+        except TimeoutError:
+            return {"said": "never mind"}
+
+    async def test():
+        errand = begun(impatient)
+        await errand.turn()
+        assert errand.questions()
+        await asyncio.sleep(0.1)
+        assert errand.questions() == {}
+        assert errand.result() == {"said": "never mind"}
+
+    asyncio.run(test())
+
+
+# As a task
+
+
+def test_a_task_tells_how_it_stands():
+    async def test():
+        errand = begun(greeting)
+        await errand.turn()
+        told = errand.task(1000)
+        assert (told["status"], list(told["inputRequests"])) == ("input_required", ["name"])
+        errand.give(ADA)
+        assert errand.task(1000)["status"] == "working"
+        await errand.turn()
+        told = errand.task(1000)
+        assert (told["status"], told["result"]) == ("completed", {"said": "Hello, Ada!"})
+        assert told["createdAt"] <= told["lastUpdatedAt"]
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (Fault(-32021, "lacking", {"d": 1}), {"code": -32021, "message": "lacking", "data": {"d": 1}}),
+        (ZeroDivisionError("secret"), {"code": -32603, "message": "internal error"}),
+        (ToolFailure("secret"), {"code": -32603, "message": "internal error"}),
+    ],
+)
+def test_a_task_that_fails_says_what_it_may(error, told):
+    async def failing(errand):
+        raise error
+
+    async def test():
+        errand = begun(failing)
+        await errand.turn()
+        assert errand.task(1000)["status"] == "failed"
+        assert errand.task(1000)["error"] == told
+
+    asyncio.run(test())
+
+
+# Waiting
+
+
+def test_after_some_time_nobody_waits_any_more(monkeypatch):
+    monkeypatch.setattr(errands, "PARKED_SECONDS", 0.05)
+
+    async def test():
+        waiting = Errands(1000)
+        errand = begun(greeting)
+        await errand.turn()
+        state = waiting.park(errand)
+        await asyncio.sleep(0.1)
+        with pytest.raises(Fault, match="requestState has expired"):
+            waiting.resume(state, ME, b"")
+        assert errand.is_done  # and does nothing any more
+        assert waiting.has_room
+
+    asyncio.run(test())
+
+
+def test_who_answers_in_time_is_not_ended_by_the_clock_of_the_question(monkeypatch):
+    monkeypatch.setattr(errands, "PARKED_SECONDS", 0.05)
+
+    async def test():
+        waiting = Errands(1000)
+        errand = begun(greeting)
+        await errand.turn()
+        assert waiting.resume(waiting.park(errand), ME, b"") is errand
+        await asyncio.sleep(0.1)
+        assert not errand.is_done
+        errand.give(ADA)
+        await errand.turn()
+        assert errand.result() == {"said": "Hello, Ada!"}
+
+    asyncio.run(test())
+
+
+def test_tasks_end_after_their_time():
+    async def test():
+        waiting = Errands(0.05)
+        errand = begun(endless)
+        id = waiting.as_task(errand)["taskId"]
+        assert waiting.task(id, ME) is errand
+        await asyncio.sleep(0.1)
+        with pytest.raises(Fault, match="its time is up"):
+            waiting.task(id, ME)
+        assert errand.is_done
+
+    asyncio.run(test())
+
+
+def test_what_waits_belongs_to_its_owner():
+    async def test():
+        waiting = Errands(1000)
+        errand = begun(greeting)
+        await errand.turn()
+        state, other = waiting.park(errand), Client(revision=NEW, owner="other")
+        with pytest.raises(Fault, match="requestState has expired"):
+            waiting.resume(state, other, b"")
+        id = waiting.as_task(errand)["taskId"]
+        with pytest.raises(Fault, match="no such task"):
+            waiting.task(id, other)
+        assert waiting.task(id, ME) is errand
+        waiting.close()
+
+    asyncio.run(test())
+
+
+def test_a_call_that_waits_for_an_answer_is_no_task():
+    async def test():
+        waiting = Errands(1000)
+        errand = begun(greeting)
+        await errand.turn()
+        waiting.park(errand)
+        with pytest.raises(Fault, match="no such task"):
+            waiting.task(errand.id, ME)
+        waiting.close()
+
+    asyncio.run(test())
+
+
+def test_so_many_wait_and_no_more():
+    async def test():
+        waiting = Errands(1000)
+        for _ in range(MOST):
+            errand = begun(greeting)
+            await errand.turn()
+            state = waiting.park(errand)
+        assert not waiting.has_room
+        one_more = begun(greeting)
+        await one_more.turn()
+        with pytest.raises(Fault, match=f"{MOST} calls wait for an answer already"):
+            waiting.park(one_more)
+        await one_more.turn()
+        assert one_more.is_done  # it holds nothing any more
+        assert waiting.resume(state, ME, b"") is errand
+        waiting.park(errand)
+        waiting.close()
+        assert waiting.has_room
+        await asyncio.sleep(0)
+        assert errand.is_done
+
+    asyncio.run(test())
+
+
+def test_the_same_on_the_wire(stdio_peer):
+    peer = stdio_peer("new", "--menu", "direct")
+    call = {"name": "asking__name"}
+    states = [peer.result("tools/call", call)["requestState"] for _ in range(MOST)]
+    refused = peer.error("tools/call", call)
+    assert (refused["code"], refused["message"]) == (
+        -32603,
+        f"{MOST} calls wait for an answer already: try again later",
+    )
+    assert peer.text("plus", {"a": 1}) == "1"
+    done = peer.result("tools/call", {**call, "inputResponses": ADA, "requestState": states[7]})
+    assert done["content"][0]["text"] == "Hello, Ada!"
+    assert peer.result("tools/call", call)["resultType"] == "input_required"
+
+
+def test_where_there_is_no_room_for_a_task_the_call_is_waited_for(stdio_peer, tmp_path):
+    peer = stdio_peer("new", "--menu", "direct", capabilities={**ABLE, "extensions": {TASKS: {}}})
+    for _ in range(MOST):
+        peer.result("tools/call", {"name": "asking__name"})
+    slow = peer.begin("tools/call", {"name": "jobs__failing_job"})
+    assert slow.answer()["result"]["content"][0]["text"] == "Error: the job failed"
+
+
+# The same request
+
+
+@given(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=5))
+def test_the_order_of_members_does_not_make_another_request(arguments):
+    turned = dict(reversed(arguments.items()))
+    one = binding_of("tools/call", {"name": "x", "arguments": {"deep": arguments}})
+    assert one == binding_of("tools/call", {"arguments": {"deep": turned}, "name": "x", "_meta": {}, "requestState": 1})
+
+
+def test_everything_else_does():
+    params = {"name": "x", "arguments": {"a": 1}}
+    others = [
+        binding_of("prompts/get", params),
+        binding_of("tools/call", {"name": "y", "arguments": {"a": 1}}),
+        binding_of("tools/call", {"name": "x", "arguments": {"a": True}}),
+        binding_of("tools/call", {"name": "x", "arguments": {"a": "1"}}),
+        binding_of("tools/call", {"name": "x", "arguments": {}}),
+        binding_of("tools/call", {"name": "x"}),
+        binding_of("tools/call", {"name": "x", "arguments": {"a": 1}, "more": None}),
+        binding_of("tools/call", {"name": "\ud800", "arguments": {"a": 1}}),
+    ]
+    assert binding_of("tools/call", params) not in others
+    assert len(set(others)) == len(others)

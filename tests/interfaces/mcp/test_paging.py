@@ -1,0 +1,61 @@
+"""Long lists in pages: everything once, in order, and no cursor but our own."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onetool.interfaces.mcp.client import Client
+from onetool.interfaces.mcp.paging import SIZE, page
+from onetool.interfaces.mcp.request import Request
+from onetool.interfaces.mcp.wire import Fault
+
+
+def request(**params):
+    return Request(id=1, method="tools/list", params=params, client=Client(), link=None)
+
+
+@given(st.integers(0, 5 * SIZE + 1))
+def test_every_item_comes_once_and_in_order(count):
+    items, found, cursor = range(count), [], {}
+    while True:
+        got = page("items", items, request(**cursor))
+        found += got["items"]
+        if "nextCursor" not in got:
+            break
+        assert len(got["items"]) == SIZE
+        cursor = {"cursor": got["nextCursor"]}
+    assert found == list(items)
+
+
+@pytest.mark.parametrize(("count", "pages"), [(0, 1), (1, 1), (SIZE, 1), (SIZE + 1, 2), (2 * SIZE, 2)])
+def test_a_page_is_only_begun_when_there_is_something_on_it(count, pages):
+    got, number = page("items", range(count), request()), 1
+    while "nextCursor" in got:
+        got, number = page("items", range(count), request(cursor=got["nextCursor"])), number + 1
+    assert number == pages
+
+
+@given(st.text())
+def test_a_cursor_is_ours_or_refused(cursor):
+    try:
+        got = page("items", range(3 * SIZE), request(cursor=cursor))
+    except Fault as fault:
+        assert str(fault).startswith("params.cursor is not one of ours")  # noqa: PT017
+    else:
+        assert cursor.isdecimal()
+        assert got["items"][0] == int(cursor)
+
+
+@pytest.mark.parametrize("cursor", [None, 5, True, ["1000"], {}])
+def test_a_cursor_is_a_text(cursor):
+    if cursor is None:  # as good as none
+        assert page("items", range(3), request(cursor=None)) == {"items": range(3)}
+        return
+    with pytest.raises(Fault, match=r"params\.cursor: expected a text"):
+        page("items", range(3), request(cursor=cursor))
+
+
+def test_a_list_that_became_shorter_ends_old_cursors():
+    cursor = page("items", range(3 * SIZE), request())["nextCursor"]
+    with pytest.raises(Fault, match="begin again without it"):
+        page("items", range(5), request(cursor=cursor))
