@@ -19,6 +19,7 @@ from onetool.config import Config, find_config, load_config, nearest_folder
 from onetool.core.caller import owner
 from onetool.core.errors import Mistake
 from onetool.core.frozen import freeze
+from onetool.core.ids import new_id
 from onetool.core.offer import Alone, Prompt, Resource
 from onetool.core.registry import Snapshot, duplicate
 from onetool.core.source import Catalogue
@@ -132,14 +133,13 @@ class App:
         error = replace(result.error, message=f"{result.error.message}; it was refused: {why}", reason="refused")
         return replace(result, error=error)
 
-    async def offer(self, spec: ToolSpec, args: Mapping[str, Any], source: str) -> "ToolResult":
+    async def offer(
+        self, spec: ToolSpec, args: Mapping[str, Any], source: str, allowed: Collection[str] | None = None
+    ) -> "ToolResult":
         """Run what is behind a prompt or a resource."""
-        from uuid import uuid4
-
         from onetool.core.call import ToolCall
 
-        call = ToolCall(uuid4().hex, spec.name, args, source)
-        return await self.executor.execute(call, tools=Alone(spec))
+        return await self.executor.execute(ToolCall(new_id(), spec.name, args, source), allowed, tools=Alone(spec))
 
     async def run(
         self,
@@ -185,23 +185,16 @@ class App:
     def reload(self) -> None:
         """Read the config and all tools again. A config that can't be used raises, and the old one stays in force."""
         self.config = load_config(self.config.path)
-        # They hold settings of the old config; runs and calls under way keep theirs, and mask what they masked.
-        self._rest()
-        for part in ("engine", "executor", "results", "stats"):
-            self.__dict__.pop(part, None)
+        # They hold settings of the old config; runs and calls under way keep theirs, and mask what they masked. First
+        # nobody new gets them, then they end.
+        old = {part: self.__dict__.pop(part, None) for part in ("engine", "executor", "results", "stats")}
+        _rest(old)
         self._load(again=True)
 
     def close(self) -> None:
         if background := self.__dict__.get("_background"):
             background.close()
-        self._rest()
-
-    def _rest(self) -> None:
-        """Workers go when they are done, and what was counted is written; only if something asked for these parts."""
-        if engine := self.__dict__.get("engine"):
-            engine.close()
-        if stats := self.__dict__.get("stats"):
-            stats.flush()
+        _rest(self.__dict__)
 
     def __enter__(self) -> Self:
         return self
@@ -366,6 +359,14 @@ class App:
         for mistake in (*self.config.warnings, *mistakes):  # the rest is for `onetool check`
             level = logging.ERROR if mistake.severity == "error" else logging.WARNING
             log.log(level, "%s", mistake)
+
+
+def _rest(parts: Mapping[str, Any]) -> None:
+    """Workers go when they are done, and what was counted is written; only if something asked for these parts."""
+    if engine := parts.get("engine"):
+        engine.close()
+    if stats := parts.get("stats"):
+        stats.flush()
 
 
 def _words(catalogue: Snapshot) -> dict[str, str]:

@@ -16,6 +16,7 @@ from onetool.sources.declared import Entry
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Name = Annotated[str, Meta(min_length=1)]
+Menu = Literal["run", "search", "direct"]  # what MCP clients are shown
 Port = Annotated[int, Meta(ge=0, le=65535)]  # 0 lets the system choose one
 
 
@@ -167,7 +168,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
     packs: tuple[Path, ...] = ()
     settings: dict[str, dict[str, Any]] = {}
     fs: Fs = Fs()
-    menu: Literal["run", "search", "direct"] = "run"
+    menu: Menu = "run"
     watch: bool = False
     servers: dict[str, Server] = {}
     aliases: dict[str, str] = {}

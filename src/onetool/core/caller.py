@@ -59,7 +59,7 @@ class Declined(ToolFailure):
 
 
 class Pauses:
-    """How long a call has waited for its caller, up to now. Used on one thread: that of the event loop.
+    """How long a call has waited for its caller, up to now. Begun and ended on the event loop, read by any thread.
 
     Who holds something that others could use meanwhile is told when a pause begins (True) and ends (False).
     """
@@ -78,6 +78,8 @@ class Pauses:
     def telling(self, told: Callable[[bool], None]) -> Generator[None]:
         """Tell it of pauses, as long as this lasts; and at the end that there is none any more."""
         self._told.append(told)
+        if self._depth:
+            told(True)
         try:
             yield
         finally:
@@ -93,9 +95,10 @@ class Pauses:
         self._depth += 1
 
     def __exit__(self, *_: object) -> None:
+        if self._depth == 1:
+            self._total, self._since = self._total + monotonic() - self._since, monotonic()  # before it counts no more
         self._depth -= 1
         if self._depth == 0:
-            self._total += monotonic() - self._since
             for told in self._told:
                 told(False)
 

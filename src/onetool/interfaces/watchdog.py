@@ -19,9 +19,20 @@ _OFTEN = 4  # signs of life in that time
 _CODE = """
 import os, select, signal, sys
 pid, seconds = int(sys.argv[1]), float(sys.argv[2])
-while select.select([0], [], [], seconds)[0]:
-    if not os.read(0, 4096):
-        sys.exit()
+def is_stopped():
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] in "Tt"
+    except OSError:
+        return False
+while True:
+    if select.select([0], [], [], seconds)[0]:
+        if not os.read(0, 4096):
+            sys.exit()
+    elif not is_stopped():  # by Ctrl-Z, or a debugger
+        break
+if os.getppid() != pid:
+    sys.exit()
 os.kill(pid, signal.SIGKILL)
 told = f"onetool (process {pid}) answered nobody for {seconds:g} s and was ended. Something blocked its event loop: "
 told += f"an async tool that does not await, or a hostile value. {sys.argv[3]}=0 lets it be.\\n"
@@ -45,7 +56,8 @@ class Watchdog:
         self._timer.cancel()
         if self._dog is not None and self._dog.stdin is not None:
             self._dog.stdin.close()
-            self._dog.wait()
+            with suppress(subprocess.TimeoutExpired):
+                self._dog.wait(1)
 
     def _begin(self) -> None:
         if not self._seconds:

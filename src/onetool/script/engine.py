@@ -5,13 +5,13 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from onetool.core.allowed import both
 from onetool.core.call import ToolCall
 from onetool.core.caller import current_caller
 from onetool.core.context import CallContext, Environment, Progress, current_call
 from onetool.core.executor import Executor
+from onetool.core.ids import new_id
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.core.threads import Threads
@@ -132,7 +132,7 @@ class Engine:
         pauses = outer.pauses if outer else caller.pauses if caller else None
         return CallContext(
             spec=RUN,
-            call=ToolCall(uuid4().hex, RUN.name, {}, source),
+            call=ToolCall(new_id(), RUN.name, {}, source),
             environment=self._environment,
             chain=(*outer.chain, RUN.name) if outer else (RUN.name,),
             seconds=self._limits.seconds,

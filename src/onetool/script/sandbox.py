@@ -38,7 +38,6 @@ class Sandbox:
         """A fresh session in a worker of its own, which nothing that ran before has touched."""
         with self._lock:
             self._busy += 1
-            self._closing = False
         try:
             with self._checked_out(**more) as session:
                 worker = Worker(session)

@@ -3,6 +3,7 @@
 import json
 import logging
 import sqlite3
+from collections import deque
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
@@ -46,7 +47,7 @@ class Stats:
         self._file = file
         self._retention = retention_days * 86_400
         self._now = now
-        self._waiting: list[Row] = []
+        self._waiting: deque[Row] = deque()
         self._lock = Lock()
         self._next_sweep = 0.0
         self._broken = False
@@ -64,7 +65,7 @@ class Stats:
     def flush(self, patience: float = _BUSY_SECONDS) -> None:
         """Write what waits. A file that another process holds is tried again later, for a bounded number of calls."""
         with self._lock:
-            rows, self._waiting = self._waiting, []
+            rows = [self._waiting.popleft() for _ in range(len(self._waiting))]  # others append meanwhile
             if not rows or self._broken:
                 return
             try:
@@ -73,7 +74,7 @@ class Stats:
                     self._sweep(database)
             except (OSError, sqlite3.Error) as error:
                 if _is_busy(error):
-                    self._waiting = [*rows, *self._waiting][-_MOST:]
+                    self._waiting.extendleft(reversed(rows[-_MOST:]))
                     return
                 self._broken = True
                 log.warning("stats are not kept: %s: %s; if the file is broken, delete it", self._file, error)

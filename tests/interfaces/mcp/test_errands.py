@@ -12,7 +12,7 @@ from onetool.core.errors import ToolFailure
 from onetool.interfaces.mcp import errands
 from onetool.interfaces.mcp.caller import ClientCaller
 from onetool.interfaces.mcp.client import Client
-from onetool.interfaces.mcp.errands import MOST, Errand, Errands, binding_of
+from onetool.interfaces.mcp.errands import FULL, MOST, Errand, Errands, binding_of
 from onetool.interfaces.mcp.wire import Fault
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -291,7 +291,7 @@ def test_so_many_wait_and_no_more():
         assert not waiting.has_room
         one_more = begun(greeting)
         await one_more.turn()
-        with pytest.raises(Fault, match=f"{MOST} calls wait for an answer already"):
+        with pytest.raises(Fault, match=f"{MOST} calls wait for an answer"):
             waiting.park(one_more)
         await one_more.turn()
         assert one_more.is_done  # it holds nothing any more
@@ -310,10 +310,7 @@ def test_the_same_on_the_wire(stdio_peer):
     call = {"name": "asking__name"}
     states = [peer.result("tools/call", call)["requestState"] for _ in range(MOST)]
     refused = peer.error("tools/call", call)
-    assert (refused["code"], refused["message"]) == (
-        -32603,
-        f"{MOST} calls wait for an answer already: try again later",
-    )
+    assert (refused["code"], refused["message"]) == (-32603, FULL)
     assert peer.text("plus", {"a": 1}) == "1"
     done = peer.result("tools/call", {**call, "inputResponses": ADA, "requestState": states[7]})
     assert done["content"][0]["text"] == "Hello, Ada!"

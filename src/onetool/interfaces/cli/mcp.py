@@ -4,14 +4,12 @@ import os
 
 import click
 
-from onetool.interfaces.cli.options import allow_option, config_option, open_app
+from onetool.interfaces.cli.options import allow_option, config_option, ignore_hang_up, menu_option, open_app
 from onetool.interfaces.cli.output import stdout
-
-MENUS = ("run", "search", "direct")
 
 
 @click.command()
-@click.option("--menu", type=click.Choice(MENUS), help="What clients are shown, instead of what the config says.")
+@menu_option
 @allow_option
 @config_option
 @click.pass_context
@@ -23,6 +21,7 @@ def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None) -> None
     import asyncio
     import gc
 
+    ignore_hang_up()
     source = _claim_stdin()
     app = open_app(ctx, allowed)
     from onetool.interfaces.http.patient_log import make_log_patient

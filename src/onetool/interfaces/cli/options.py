@@ -1,5 +1,6 @@
 """Options that many commands take, and the app that they open."""
 
+import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -9,6 +10,8 @@ from onetool.interfaces.cli.output import claim_stdout
 
 if TYPE_CHECKING:
     from onetool.app import App
+
+MENUS = ("run", "search", "direct")  # a test holds them against the config's own
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,6 +37,18 @@ def allow_option(command: F) -> F:
         shell_complete=complete_tool,
         help="Only these tools: names with commas between.",
     )(command)
+
+
+def menu_option(command: F) -> F:
+    """What MCP clients are shown."""
+    help = "What clients see, instead of what the config says: run (one tool that runs code), search, or direct."
+    return click.option("--menu", type=click.Choice(MENUS), help=help)(command)
+
+
+def ignore_hang_up() -> None:
+    """A server reloads when it is told so; until it can, a hint that comes too early must not end it."""
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def open_app(ctx: click.Context, allowed: list[str] | None = None) -> "App":

@@ -7,18 +7,17 @@ from typing import NoReturn
 
 import click
 
-from onetool.interfaces.cli.options import allow_option, config_option, open_app
+from onetool.interfaces.cli.options import allow_option, config_option, ignore_hang_up, menu_option, open_app
 from onetool.interfaces.cli.output import echo, stdout
 
 HOST = "Where to listen. 127.0.0.1, unless the config says something else."
 PORT = "Which port. 8765, unless the config says something else; 0 lets the system choose."
-MENU = "What clients see: run (one tool that runs code), search (find and call), direct (every tool)."
 
 
 @click.command()
 @click.option("--host", metavar="HOST", help=HOST)
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help=PORT)
-@click.option("--menu", type=click.Choice(("run", "search", "direct")), help=MENU)
+@menu_option
 @allow_option
 @config_option
 @click.pass_context
@@ -27,6 +26,7 @@ def serve(ctx: click.Context, host: str | None, port: int | None, menu: str | No
 
     It listens on this machine only. Any other host needs a token: http.token in the config.
     """
+    ignore_hang_up()
     signal.signal(signal.SIGTERM, _leave)  # while it starts
     if host == "":
         raise click.BadParameter("it is empty; leave it out to listen on this machine only.", param_hint="--host")

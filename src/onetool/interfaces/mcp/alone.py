@@ -41,6 +41,7 @@ async def answer_alone(request: Request, service: Service, outlet: Outlet, recei
         outlet.drop()
         if not watch.client_has_gone:
             raise
+        watch.forgive()
         return
     finally:
         watch.end()
@@ -88,6 +89,11 @@ class Watch:
         self._timer.cancel()
         if self._watcher is not None:
             self._watcher.cancel()
+
+    def forgive(self) -> None:
+        """Its work is over: nobody else is to be cancelled for that."""
+        if self._worker is not None:
+            self._worker.uncancel()
 
     def _begin(self) -> None:
         self._outlet.begin_when_quiet()

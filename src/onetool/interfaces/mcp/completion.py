@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from onetool.app import App
 from onetool.interfaces.mcp.request import Request
 from onetool.interfaces.mcp.resources import TOOLS
 from onetool.interfaces.mcp.wire import INVALID_PARAMS, Fault
@@ -20,7 +19,7 @@ async def complete(service: "Service", request: Request) -> dict[str, Any]:
     if not isinstance(name, str) or not isinstance(begun, str):
         raise Fault(INVALID_PARAMS, "params.argument: expected a name and a value, both texts")
     if ref.get("type") == "ref/prompt":
-        words = _of_prompt(service.app, str(ref.get("name")), name)
+        words = _of_prompt(service, str(ref.get("name")), name)
     elif ref.get("type") == "ref/resource":
         words = _of_template(service, str(ref.get("uri")))
     else:
@@ -29,12 +28,13 @@ async def complete(service: "Service", request: Request) -> dict[str, Any]:
     return {"completion": {"values": fitting[:MOST], "total": len(fitting), "hasMore": len(fitting) > MOST}}
 
 
-def _of_prompt(app: App, prompt: str, argument: str) -> Iterable[str]:
-    if prompt in app.config.snippets:
-        param = app.config.snippets[prompt].params.get(argument)
+def _of_prompt(service: "Service", prompt: str, argument: str) -> Iterable[str]:
+    snippets, prompts = service.app.config.snippets, service.prompts()
+    if prompt in snippets:
+        param = snippets[prompt].params.get(argument)
         return () if param is None else _values(param.type, param.default)
-    if prompt in app.prompts:
-        schema = app.prompts[prompt].spec.input_schema["properties"].get(argument, {})
+    if prompt in prompts:
+        schema = prompts[prompt].spec.input_schema["properties"].get(argument, {})
         return (*map(str, schema.get("enum", ())), *_values(schema.get("type"), schema.get("default")))
     raise Fault(INVALID_PARAMS, f"Unknown prompt: {prompt:.100}")
 

@@ -108,4 +108,4 @@ def as_json(value: Any) -> str:
     try:
         return encode(value).decode()
     except (ValueError, RecursionError):
-        return json.dumps(str(value))
+        return json.dumps(f"a value ({type(value).__name__}) that can't be written as JSON")

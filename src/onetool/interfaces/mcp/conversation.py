@@ -11,7 +11,9 @@ from typing import Any
 
 from onetool.interfaces.mcp.changes import Listener
 from onetool.interfaces.mcp.client import Client, from_meta, is_modern
+from onetool.interfaces.mcp.errands import PARKED_SECONDS
 from onetool.interfaces.mcp.request import Request
+from onetool.interfaces.mcp.revisions import BATCHES
 from onetool.interfaces.mcp.server import respond
 from onetool.interfaces.mcp.service import Service
 from onetool.interfaces.mcp.wire import (
@@ -21,6 +23,9 @@ from onetool.interfaces.mcp.wire import (
     Id,
     Message,
     answer,
+    checked,
+    id_of,
+    is_id,
     notification,
     refusal,
 )
@@ -54,11 +59,24 @@ class Conversation:
         self._asked: dict[Id, asyncio.Future[Any]] = {}
         self._numbers = count(1)
         self._silent = False  # the client says nothing more
-        self._introduced = False
+        self._introduced = self._is_closed = False
         self._news = Listener(lambda method, params: send(notification(method, params or None)), client)
         self._forget: Callable[[], None] | None = None
         self.client = client
         self.watched = self._news.uris
+
+    async def answer(self, message: Any, send: Send) -> Any:
+        """What to send back for whatever came in."""
+        if isinstance(message, list) and message and self.client.revision == BATCHES:
+            replies = await asyncio.gather(*(self._answer_one(one, send) for one in message))
+            return [reply for reply in replies if reply is not None] or None
+        return await self._answer_one(message, send)
+
+    async def _answer_one(self, message: Any, send: Send) -> Message | None:
+        try:
+            return await self.respond(checked(message), send)
+        except Fault as fault:
+            return refusal(id_of(message), fault)
 
     async def respond(self, message: Message, send: Send) -> Message | None:
         """What to send back for a checked message; nothing for notifications, responses and what was cancelled."""
@@ -77,7 +95,7 @@ class Conversation:
             if id not in self._unwanted:
                 raise
             _current().uncancel()
-            return None
+            return refusal(id, Fault(INTERNAL_ERROR, "the session has ended")) if self._is_closed else None
         finally:
             self._unwanted.discard(id)
 
@@ -95,7 +113,12 @@ class Conversation:
         else:
             client = self.client
         request = Request(
-            id=message["id"], method=method, params=params, client=client, link=BackLink(self, send), conversation=self
+            id=message["id"],
+            method=method,
+            params=params,
+            client=client,
+            link=BackLink(self, send),
+            watched=self.watched,
         )
         return await self._watched_over(request)
 
@@ -116,7 +139,7 @@ class Conversation:
     def _notified(self, message: Message) -> None:
         if message["method"] == "notifications/cancelled":
             id = message.get("params", {}).get("requestId")
-            if isinstance(id, str | int):
+            if is_id(id):
                 self._cancel(id)
 
     def _cancel(self, id: Id) -> None:
@@ -130,10 +153,17 @@ class Conversation:
         if self._silent:
             raise _gone()
         number = next(self._numbers)
-        waiting = self._asked[number] = asyncio.get_running_loop().create_future()
-        send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        with self._service.errands.asking():
+            waiting = self._asked[number] = asyncio.get_running_loop().create_future()
+            send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            return await self._answer_to(number, waiting, send)
+
+    async def _answer_to(self, number: int, waiting: "asyncio.Future[Any]", send: Send) -> Any:
         try:
-            return await waiting
+            async with asyncio.timeout(PARKED_SECONDS):
+                return await waiting
+        except TimeoutError:
+            raise Fault(INTERNAL_ERROR, f"no answer within {PARKED_SECONDS:g} s") from None
         except asyncio.CancelledError:
             send(notification("notifications/cancelled", {"requestId": number, "reason": "no longer wanted"}))
             raise
@@ -159,6 +189,7 @@ class Conversation:
 
     def close(self) -> None:
         """The client has gone: what it wanted is wanted no more."""
+        self._is_closed = True
         if self._forget is not None:
             self._forget()
         for id in list(self._under_way):

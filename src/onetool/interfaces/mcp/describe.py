@@ -7,9 +7,9 @@ digits are shown, and nothing of what packs say of themselves.
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any
 
-Menu = Literal["run", "search", "direct"]
+from onetool.config.model import Menu
 
 MOST_TOKENS = 500
 FIXED_TOKENS = 330  # of `run` without names, with its title, as JSON with spaces

@@ -9,8 +9,9 @@ A task (an extension) is the same thing under a name that the client may ask abo
 
 import asyncio
 import json
-from collections.abc import Coroutine, Mapping
-from contextlib import suppress
+import logging
+from collections.abc import Coroutine, Generator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
 from secrets import token_hex
@@ -26,7 +27,10 @@ from onetool.interfaces.mcp.questions import BadAnswer, answered, asked
 from onetool.interfaces.mcp.seal import Seal
 from onetool.interfaces.mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, Fault
 
+log = logging.getLogger("onetool.mcp")
+
 MOST = 64  # that are not done; each may hold a worker of the sandbox
+FULL = f"{MOST} calls wait for an answer, or go on as tasks, already: try again later"
 MOST_DONE = 1000  # tasks whose results are kept
 PARKED_SECONDS = 600.0  # for an answer
 POLL_MS = 500
@@ -132,8 +136,9 @@ class Errand:
 
     def _ended(self, work: "asyncio.Task[Result]") -> None:
         self.updated = _now()
-        if not work.cancelled():
-            work.exception()  # taken note of: it is told when somebody asks
+        error = None if work.cancelled() else work.exception()  # told when somebody asks
+        if error is not None and not isinstance(error, Fault):
+            log.error("a call failed", exc_info=error)
         self._wake()
 
     def _wake(self) -> None:
@@ -184,6 +189,7 @@ class Errands:
         self._task_seconds = task_seconds
         self._kept: dict[str, Errand] = {}
         self._tasks: set[str] = set()
+        self._asking = 0
         self._seal = Seal()
 
     @property
@@ -192,13 +198,24 @@ class Errands:
 
     @property
     def has_room(self) -> bool:
-        return sum(not errand.is_done for errand in self._kept.values()) < MOST
+        return self._asking + sum(not errand.is_done for errand in self._kept.values()) < MOST
+
+    @contextmanager
+    def asking(self) -> Generator[None]:
+        """A question to a client that has a session: the call waits on its own, but takes a place, too."""
+        if not self.has_room:
+            raise Fault(INTERNAL_ERROR, FULL)
+        self._asking += 1
+        try:
+            yield
+        finally:
+            self._asking -= 1
 
     def park(self, errand: Errand) -> str:
         """Keep it until the client answers; what the client has to send back for that."""
-        if not self.has_room and errand.id not in self._kept:
+        if not self.has_room:
             errand.cancel()
-            raise Fault(INTERNAL_ERROR, f"{MOST} calls wait for an answer already: try again later")
+            raise Fault(INTERNAL_ERROR, FULL)
         self._keep(errand, PARKED_SECONDS)
         return self._seal.sealed(bytes.fromhex(errand.id) + errand.round.to_bytes(4))
 

@@ -30,7 +30,7 @@ Headers = Mapping[str, str]
 
 
 def headers_of(scope: Mapping[str, Any]) -> Headers:
-    """Those that matter here, by their names in lower case. One that comes twice could mean two things: refused."""
+    """Those that matter here, by their names in lower case. One of MCP's own that comes twice is refused."""
     found: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         if raw_name in _OTHERS:

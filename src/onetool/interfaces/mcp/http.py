@@ -4,18 +4,19 @@ Whether the one who sends may is decided before: see interfaces/http. `scope["pr
 """
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import parse_qs
 
 from onetool.app import App
+from onetool.config.model import Menu
 from onetool.interfaces.mcp.alone import answer_alone, request_alone
 from onetool.interfaces.mcp.client import Client, is_modern
 from onetool.interfaces.mcp.exchange import STATUS, Receive, Refused, Scope, Send, body_of
 from onetool.interfaces.mcp.headers import SESSION, VERSION, Headers, headers_of
-from onetool.interfaces.mcp.in_session import BATCHES, answer_batch, answer_in, stream
-from onetool.interfaces.mcp.menus import MENUS
+from onetool.interfaces.mcp.in_session import answer_batch, answer_in, stream
+from onetool.interfaces.mcp.news import reload
 from onetool.interfaces.mcp.outlet import send_json
-from onetool.interfaces.mcp.revisions import HANDSHAKE, MODERN
+from onetool.interfaces.mcp.revisions import HANDSHAKE, MODERN, UNNAMED
 from onetool.interfaces.mcp.service import Service
 from onetool.interfaces.mcp.sessions import Session, Sessions
 from onetool.interfaces.mcp.wire import (
@@ -41,10 +42,10 @@ class McpOverHttp:
 
     async def stop(self) -> None:
         self.service.close()
-        await self._sessions.close_all()
+        await self._sessions.stop_news()
 
     async def reload(self) -> None:
-        await self.service.reload()
+        await reload(self.service)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         message: Any = None
@@ -74,7 +75,7 @@ class McpOverHttp:
         if headers.get(VERSION) in MODERN or _stands_alone(message):
             await self._post_alone(scope, headers, checked(message), receive, send)
             return
-        if headers.get(VERSION, BATCHES) not in HANDSHAKE:
+        if headers.get(VERSION, UNNAMED) not in HANDSHAKE:
             data = {"supported": [*MODERN, *HANDSHAKE], "requested": headers[VERSION]}
             raise Fault(UNSUPPORTED_VERSION, f"protocol version {headers[VERSION]:.40} is not supported here", data)
         if isinstance(message, dict) and message.get("method") == "initialize" and SESSION not in headers:
@@ -136,8 +137,8 @@ def _menu(scope: Scope) -> str | None:
     if not query:
         return None
     chosen = parse_qs(query.decode("latin-1")).get("menu", [None])[-1]
-    if chosen is not None and chosen not in MENUS:
-        raise Refused(400, f"menu={chosen:.40}: there are {', '.join(MENUS)}")
+    if chosen is not None and chosen not in get_args(Menu):
+        raise Refused(400, f"menu={chosen:.40}: there are {', '.join(get_args(Menu))}")
     return chosen
 
 

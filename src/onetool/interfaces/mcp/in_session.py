@@ -1,15 +1,13 @@
 """Requests of a session over HTTP, and its streams: for clients before 2026-07-28."""
 
-import asyncio
 from typing import Any
 
 from onetool.interfaces.mcp.exchange import Receive, Refused, Send, gone
 from onetool.interfaces.mcp.headers import Headers
 from onetool.interfaces.mcp.outlet import Outlet, send_json
+from onetool.interfaces.mcp.revisions import BATCHES
 from onetool.interfaces.mcp.sessions import Session
-from onetool.interfaces.mcp.wire import INVALID_REQUEST, Fault, Message, checked, id_of, refusal
-
-BATCHES = "2025-03-26"  # the one revision that sends several messages at once
+from onetool.interfaces.mcp.wire import INVALID_REQUEST, Fault, Message
 
 
 async def answer_in(session: Session, message: Message, send: Send) -> None:
@@ -47,15 +45,8 @@ async def answer_in(session: Session, message: Message, send: Send) -> None:
 async def answer_batch(session: Session, messages: list[Any], send: Send) -> None:
     if session.client.revision != BATCHES or not messages:
         raise Fault(INVALID_REQUEST, "expected one JSON-RPC message: there are no batches in this revision")
-
-    async def one(message: Any) -> Message | None:
-        try:
-            return await session.conversation.respond(checked(message), session.news.push)
-        except Fault as fault:
-            return refusal(id_of(message), fault)
-
-    replies = [reply for reply in await asyncio.gather(*map(one, messages)) if reply is not None]
-    await send_json(send, 200 if replies else 202, replies or None)
+    replies = await session.conversation.answer(messages, session.news.push)
+    await send_json(send, 200 if replies else 202, replies)
 
 
 async def stream(session: Session, headers: Headers, receive: Receive, send: Send) -> None:

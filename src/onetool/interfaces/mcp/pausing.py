@@ -29,12 +29,14 @@ async def carried_out(
         return await _with_caller(ClientCaller(client, request.link, request.progress_token), work)
     errand = _begun(request, work, errands)
     try:
-        waited = await errand.turn(task_after if errands.has_room else None)
+        if not await errand.turn(task_after):
+            if errands.has_room:
+                errand.caller.link = None  # what it tells from now on belongs to no request
+                return errands.as_task(errand)
+            await errand.turn()
     except asyncio.CancelledError:
         errand.cancel()
         raise
-    if not waited:
-        return errands.as_task(errand)
     if errand.is_done:
         return errand.result()
     state = errands.park(errand)

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 ROLES = ("user", "assistant")
 
 
-def prompt_listing(app: App) -> list[dict[str, Any]]:
-    snippets = [_snippet_listing(name, snippet) for name, snippet in app.config.snippets.items()]
-    return [*snippets, *(_listing(one) for one in app.prompts.values() if one.name not in app.config.snippets)]
+def prompt_listing(service: "Service") -> list[dict[str, Any]]:
+    snippets = service.app.config.snippets
+    theirs = (_listing(one) for name, one in service.prompts().items() if name not in snippets)
+    return [*(_snippet_listing(name, snippet) for name, snippet in snippets.items()), *theirs]
 
 
 async def list_prompts(service: "Service", request: Request) -> dict[str, Any]:
-    return page("prompts", prompt_listing(service.app), request)
+    return page("prompts", prompt_listing(service), request)
 
 
 async def get_prompt(service: "Service", request: Request) -> dict[str, Any]:
@@ -33,15 +34,16 @@ async def get_prompt(service: "Service", request: Request) -> dict[str, Any]:
     args = request.param("arguments", dict, None) or {}
     if name in app.config.snippets:
         return _snippet(app, name, args)
-    if name not in app.prompts:
+    prompts = service.prompts()
+    if name not in prompts:
         from onetool.core.nearest import or_rather
 
-        known = [*app.config.snippets, *app.prompts]
+        known = [*app.config.snippets, *prompts]
         raise Fault(INVALID_PARAMS, f"Unknown prompt: {name:.100}{or_rather(name, known)}")
-    prompt = app.prompts[name]
+    prompt = prompts[name]
 
     async def work(caller: ClientCaller) -> dict[str, Any]:
-        result = await app.offer(prompt.spec, _typed(prompt, args), "mcp")
+        result = await service.offer(prompt.spec, _typed(prompt, args))
         if result.error is not None:
             wrong = result.error.code == "invalid_args"
             raise lacking(caller) or Fault(INVALID_PARAMS if wrong else INTERNAL_ERROR, result.error.message)

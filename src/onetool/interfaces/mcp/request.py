@@ -10,7 +10,6 @@ from onetool.interfaces.mcp.client import Client
 from onetool.interfaces.mcp.wire import INVALID_PARAMS, Fault, Id
 
 if TYPE_CHECKING:
-    from onetool.interfaces.mcp.conversation import Conversation
     from onetool.interfaces.mcp.menus.entry import Entry
 
 _WORDS = {str: "a text", dict: "an object", int: "a whole number"}
@@ -24,7 +23,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     params: Mapping[str, Any]
     client: Client
     link: Link
-    conversation: "Conversation | None" = None  # none where every request stands alone
+    watched: set[str] | None = None  # resources that its session wants to hear of, if it has one
     entry: "Entry | None" = None  # of the menu, that it calls: where somebody had to look already
 
     def param(self, name: str, kind: type = str, default: Any = ...) -> Any:

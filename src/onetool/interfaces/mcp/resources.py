@@ -1,8 +1,8 @@
 """resources/list, resources/templates/list and resources/read: the tools, stored results, and what packs offer."""
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
-from onetool.app import App
 from onetool.core.errors import ToolFailure
 from onetool.core.offer import Resource
 from onetool.core.signature import signature
@@ -41,35 +41,35 @@ _OWN_TEMPLATES = [
 ]
 
 
-def resource_listing(app: App) -> list[dict[str, Any]]:
-    return [_TOOLS_LISTING, *({"uri": one.uri, **_listing(one)} for one in app.resources.values() if not one.places)]
+def resource_listing(service: "Service") -> list[dict[str, Any]]:
+    return [_TOOLS_LISTING, *({"uri": one.uri, **_listing(one)} for one in service.resources() if not one.places)]
 
 
-def template_listing(app: App) -> list[dict[str, Any]]:
-    theirs = [{"uriTemplate": one.uri, **_listing(one)} for one in app.resources.values() if one.places]
+def template_listing(service: "Service") -> list[dict[str, Any]]:
+    theirs = [{"uriTemplate": one.uri, **_listing(one)} for one in service.resources() if one.places]
     return [*_OWN_TEMPLATES, *theirs]
 
 
 async def list_resources(service: "Service", request: Request) -> dict[str, Any]:
-    return page("resources", resource_listing(service.app), request)
+    return page("resources", resource_listing(service), request)
 
 
 async def list_templates(service: "Service", request: Request) -> dict[str, Any]:
-    return page("resourceTemplates", template_listing(service.app), request)
+    return page("resourceTemplates", template_listing(service), request)
 
 
 async def read_resource(service: "Service", request: Request) -> dict[str, Any]:
-    app, uri = service.app, request.param("uri")
-    if (own := _own(service, request, uri)) is not None:
+    uri = request.param("uri")
+    if (own := await asyncio.to_thread(_own, service, request, uri)) is not None:
         return {"contents": [{"uri": uri, **own}]}
-    for resource in app.resources.values():
+    for resource in service.resources():
         if (args := resource.match(uri)) is not None:
             break
     else:
         raise _not_found(request, uri)
 
     async def work(caller: ClientCaller) -> dict[str, Any]:
-        result = await app.offer(resource.spec, args, "mcp")
+        result = await service.offer(resource.spec, args)
         if result.error is not None:
             if result.error.reason == "not_found":
                 raise _not_found(request, uri)
@@ -83,7 +83,7 @@ def known(service: "Service", uri: str) -> bool:
     """Whether there is something at this address, as far as can be told without reading it."""
     if uri == TOOLS or uri.startswith((f"{TOOLS}/", RESULTS)):
         return True
-    return any(one.match(uri) is not None for one in service.app.resources.values())
+    return any(one.match(uri) is not None for one in service.resources())
 
 
 def _own(service: "Service", request: Request, uri: str) -> dict[str, Any] | None:

@@ -7,6 +7,9 @@ carries in its `_meta` what a session knew.
 MODERN = ("2026-07-28",)
 HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # the newest first
 
+BATCHES = "2025-03-26"  # the one that sends several messages at once
+UNNAMED = "2025-03-26"  # that of a client over HTTP that names none
+
 META = "io.modelcontextprotocol/"
 PROTOCOL_VERSION = f"{META}protocolVersion"
 CLIENT_CAPABILITIES = f"{META}clientCapabilities"

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from onetool.interfaces.mcp import changes, completion, prompts, resources, tools
+from onetool.interfaces.mcp import completion, news, prompts, resources, tools
 from onetool.interfaces.mcp.describe import instructions
 from onetool.interfaces.mcp.request import Request
 from onetool.interfaces.mcp.revisions import LEVELS, MODERN, SERVER_INFO, TASKS, agreed
@@ -88,14 +88,14 @@ async def subscribe(service: Service, request: Request) -> dict[str, Any]:
     uri = request.param("uri")
     if not resources.known(service, uri):
         raise Fault(NOT_FOUND_BEFORE, f"Resource not found: {uri:.200}", {"uri": uri})
-    if request.conversation is not None:
-        request.conversation.watched.add(uri)
+    if request.watched is not None:
+        request.watched.add(uri)
     return {}
 
 
 async def unsubscribe(service: Service, request: Request) -> dict[str, Any]:
-    if request.conversation is not None:
-        request.conversation.watched.discard(request.param("uri"))
+    if request.watched is not None:
+        request.watched.discard(request.param("uri"))
     return {}
 
 
@@ -120,7 +120,7 @@ OF_SESSIONS: Mapping[str, Handler] = {
 OF_MODERN: Mapping[str, Handler] = {
     **_OF_ALL,
     "server/discover": discover,
-    "subscriptions/listen": changes.listen,
+    "subscriptions/listen": news.listen,
     "tasks/get": tools.get_task,
     "tasks/update": tools.update_task,
     "tasks/cancel": tools.cancel_task,

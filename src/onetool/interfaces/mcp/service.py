@@ -1,19 +1,19 @@
 """What the methods of the server share: the app, the menus made of it, calls that wait, and who listens to changes."""
 
 import asyncio
-import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from onetool import __version__
 from onetool.app import App
-from onetool.core.errors import ConfigError
+from onetool.core.call import ToolResult
+from onetool.core.offer import Prompt, Resource
 from onetool.core.registry import Snapshot
-from onetool.interfaces.mcp.changes import Changes, state_of
+from onetool.core.spec import ToolSpec
+from onetool.interfaces.mcp.changes import Changes
 from onetool.interfaces.mcp.client import Client
 from onetool.interfaces.mcp.errands import Errands
 from onetool.interfaces.mcp.menus import Menu, menu
-
-log = logging.getLogger("onetool.mcp")
 
 SERVER = {"name": "onetool", "title": "OneTool", "version": __version__}
 
@@ -26,6 +26,7 @@ class Service:
         self.allowed = allowed
         self.changes = Changes()
         self.errands = Errands(app.config.results.ttl_s)
+        self.reloading = asyncio.Lock()
         self._menu = menu
         self._menus: dict[str, tuple[Snapshot, Menu]] = {}
 
@@ -40,18 +41,24 @@ class Service:
             made = self._menus[kind] = (catalogue, menu(kind, self.app, self.allowed))
         return made[1]
 
-    async def reload(self) -> None:
-        """Read everything again, and tell those who listen what is different. A wrong config changes nothing."""
-        seen = tuple(self._menus)
-        before = state_of(self, seen)
-        try:
-            await asyncio.to_thread(self.app.reload)
-        except ConfigError as error:
-            log.error("not reloaded, the config in force stays: %s", error)
-            return
-        self._menus.clear()
-        self.changes.tell(before, state_of(self, seen))
-        log.info("reloaded: %d tools", len(self.app.registry))
+    def menus_in_use(self) -> Collection[str]:
+        return tuple(self._menus)
+
+    def prompts(self) -> Mapping[str, Prompt]:
+        """Those of packs that may be used here."""
+        return {name: one for name, one in self.app.prompts.items() if self._offers(one.spec)}
+
+    def resources(self) -> Collection[Resource]:
+        return [one for one in self.app.resources.values() if self._offers(one.spec)]
+
+    async def offer(self, spec: ToolSpec, args: Mapping[str, Any]) -> ToolResult:
+        """Run what is behind a prompt or a resource. It may call what the client may, and no more."""
+        allowed = None if self.allowed is None else {*self.allowed, spec.name}
+        return await self.app.offer(spec, args, "mcp", allowed)
+
+    def _offers(self, spec: ToolSpec) -> bool:
+        """With an allow-list, what packs offer beside tools is there if one of the pack's tools is."""
+        return self.allowed is None or any(name.partition(".")[0] == spec.pack for name in self.allowed)
 
     def close(self) -> None:
         self.errands.close()

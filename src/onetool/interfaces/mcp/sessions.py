@@ -3,8 +3,9 @@
 Every event has an id; a client that lost a stream comes back with the last one it saw, and gets the rest.
 """
 
+import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from secrets import token_hex
 from time import monotonic
@@ -20,6 +21,7 @@ IDLE_SECONDS = 3600.0
 MOST_EVENTS = 256  # of a stream, that can be had again
 MOST_STREAMS = 32  # of a session, that can be taken up again
 RETRY_MS = 1000
+LAST_WORDS = 1.0  # seconds for a stream that ends
 PRIMED_SINCE = "2025-11-25"  # whose streams begin with an empty event, so that there is an id to come back with
 
 
@@ -99,10 +101,9 @@ class Session:
         self._streams.pop(stream.id, None)
 
     async def close(self) -> None:
+        """What it wanted is wanted no more, and its streams end."""
         self.conversation.close()
-        for stream in self._streams.values():
-            if stream.outlet is not None:
-                await stream.outlet.end()
+        await ended(stream.outlet for stream in self._streams.values())
 
 
 class Sessions:
@@ -132,9 +133,9 @@ class Sessions:
         self._known.pop(session.id, None)
         await session.close()
 
-    async def close_all(self) -> None:
-        for session in list(self._known.values()):
-            await self.close(session)
+    async def stop_news(self) -> None:
+        """The server stops: streams that would go on for ever end; requests are still answered."""
+        await ended(session.news.outlet for session in self._known.values())
 
     def _sweep(self) -> None:
         for id, session in list(self._known.items()):
@@ -144,3 +145,12 @@ class Sessions:
             if session.news.outlet is None or too_many:
                 del self._known[id]
                 session.conversation.close()
+                if session.news.outlet is not None:
+                    session.news.outlet.drop()
+
+
+async def ended(outlets: Iterable[Outlet | None]) -> None:
+    """End them side by side; one whose client does not read is not waited for."""
+    ending = [asyncio.ensure_future(outlet.end()) for outlet in outlets if outlet is not None]
+    if ending:
+        await asyncio.wait(ending, timeout=LAST_WORDS)

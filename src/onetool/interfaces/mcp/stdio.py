@@ -9,13 +9,12 @@ from contextlib import suppress
 
 from onetool.interfaces.mcp.client import Client
 from onetool.interfaces.mcp.conversation import Conversation
+from onetool.interfaces.mcp.news import reload
 from onetool.interfaces.mcp.service import Service
 from onetool.interfaces.mcp.wire import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     Fault,
-    Message,
-    checked,
     decode,
     encode,
     id_of,
@@ -27,7 +26,6 @@ LONGEST = 16 * 1024 * 1024  # bytes of one line
 UNREAD = 4 * 1024 * 1024  # bytes that wait for the client to read before we read no more of it
 MOST_AT_ONCE = 1000  # requests that are being answered
 TURNS = 3  # of the loop, in which a quick request is answered
-BATCHES = "2025-03-26"  # the one revision that sends several messages at once
 
 
 async def serve(service: Service, source: int, sink: int, warm: Callable[[], None] | None = None) -> None:
@@ -38,7 +36,7 @@ async def serve(service: Service, source: int, sink: int, warm: Callable[[], Non
         loop.add_signal_handler(number, stop.set)
     if hasattr(signal, "SIGHUP"):
         reloads: set[asyncio.Task[None]] = set()
-        loop.add_signal_handler(signal.SIGHUP, lambda: _keep(reloads, loop.create_task(service.reload())))
+        loop.add_signal_handler(signal.SIGHUP, lambda: _keep(reloads, loop.create_task(reload(service))))
     pipe = Pipe(service, sink, stop)
     reading = loop.create_task(pipe.read(source))
     if warm is not None:
@@ -86,7 +84,7 @@ class Pipe:
             await reading
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1.0)
-        await self._sink.flush()
+        await self._sink.close()
 
     def _received(self, line: bytes) -> None:
         try:
@@ -101,18 +99,8 @@ class Pipe:
         _keep(self._tasks, asyncio.get_running_loop().create_task(self._answer(message)))
 
     async def _answer(self, message: object) -> None:
-        if isinstance(message, list) and message and self._conversation.client.revision == BATCHES:
-            replies = await asyncio.gather(*(self._reply(one) for one in message))
-            if told := [reply for reply in replies if reply is not None]:
-                self._sink.send(told)
-        elif (reply := await self._reply(message)) is not None:
+        if (reply := await self._conversation.answer(message, self._sink.send)) is not None:
             self._sink.send(reply)
-
-    async def _reply(self, message: object) -> Message | None:
-        try:
-            return await self._conversation.respond(checked(message), self._sink.send)
-        except Fault as fault:
-            return refusal(id_of(message), fault)
 
 
 class Sink:
@@ -140,12 +128,17 @@ class Sink:
             self._empty.clear()
             await self._empty.wait()
 
-    async def flush(self, seconds: float = 1.0) -> None:
+    async def close(self, seconds: float = 1.0) -> None:
+        """Say what there is to say, if somebody listens."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._unsent:
                     self._empty.clear()
                     await self._empty.wait()
+        if self._waits:
+            self._loop.remove_writer(self._fd)
+        with suppress(OSError):
+            os.set_blocking(self._fd, True)
 
     def _write(self) -> None:
         try:
@@ -199,12 +192,15 @@ async def _chunks(source: int) -> AsyncIterator[bytes]:
                 ready.clear()
                 await ready.wait()
                 continue
+            except OSError:  # the client did not even say good-bye
+                return
             if not chunk:
                 return
             yield chunk
             await asyncio.sleep(0)  # a client that never stops talking must not keep us from answering
     finally:
         loop.remove_reader(source)
+        os.set_blocking(source, True)  # it may be a terminal, which others use after us
 
 
 def _can_be_watched(source: int) -> bool:

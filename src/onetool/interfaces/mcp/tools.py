@@ -14,8 +14,6 @@ from onetool.interfaces.mcp.revisions import TASKS
 from onetool.interfaces.mcp.service import Service
 from onetool.interfaces.mcp.wire import INVALID_PARAMS, Fault
 
-COMPLETE = {"resultType": "complete"}
-
 
 async def list_tools(service: Service, request: Request) -> dict[str, Any]:
     return page("tools", service.menu(request.client).listing, request)
@@ -60,13 +58,13 @@ async def update_task(service: Service, request: Request) -> dict[str, Any]:
     _know_tasks(request)
     errand = service.errands.task(request.param("taskId"), request.client)
     errand.give(request.param("inputResponses", dict))
-    return COMPLETE
+    return {}
 
 
 async def cancel_task(service: Service, request: Request) -> dict[str, Any]:
     _know_tasks(request)
     service.errands.task(request.param("taskId"), request.client).cancel()
-    return COMPLETE
+    return {}
 
 
 def _know_tasks(request: Request) -> None:

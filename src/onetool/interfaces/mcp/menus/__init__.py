@@ -9,8 +9,6 @@ import msgspec
 from onetool.app import App
 from onetool.interfaces.mcp.menus.entry import Entry
 
-MENUS = ("run", "search", "direct")
-
 
 class Menu(msgspec.Struct, frozen=True):
     """Made once per catalogue."""

@@ -5,11 +5,11 @@ from typing import Any
 
 from onetool.app import App
 from onetool.core.call import ToolCall
+from onetool.core.ids import new_id
 from onetool.core.spec import ToolSpec
 from onetool.formats import ProviderNames, provider_tools
 from onetool.interfaces.mcp.caller import ClientCaller
 from onetool.interfaces.mcp.content import from_result
-from onetool.interfaces.mcp.ids import new_id
 from onetool.interfaces.mcp.menus.entry import TASK_GRACE, Entry
 
 

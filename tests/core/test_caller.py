@@ -1,0 +1,186 @@
+"""Whoever is at the other end of a call: how long it was waited for, and what is its own."""
+
+import asyncio
+import time
+
+import pytest
+
+from onetool import Executor, Registry, ToolCall, ToolSpec
+from onetool.core.caller import CannotAsk, Declined, Pauses, current_caller, owner
+from onetool.core.errors import ToolFailure
+
+
+class Patient:
+    """A caller that takes its time to answer."""
+
+    def __init__(self, seconds=0.0, owner="somebody"):
+        self.pauses = Pauses()
+        self.owner = owner
+        self._seconds = seconds
+
+    async def ask(self, question):
+        with self.pauses:
+            await asyncio.sleep(self._seconds)
+        return question
+
+
+def called(handler, caller, timeout=None):
+    """What comes of a tool that this caller calls."""
+    registry = Registry()
+    registry.register(ToolSpec(name="t", description="d", handler=handler))
+
+    async def call():
+        current_caller.set(caller)
+        return await Executor(registry).execute(ToolCall("1", "t", {}, "test", timeout))
+
+    return asyncio.run(call())
+
+
+# Pauses
+
+
+def test_time_is_counted_while_somebody_is_waited_for():
+    pauses = Pauses()
+    assert pauses.waited() == 0
+    with pauses:
+        time.sleep(0.02)
+        assert pauses.waited() >= 0.02
+    after = pauses.waited()
+    time.sleep(0.02)
+    assert pauses.waited() == after
+    with pauses:
+        time.sleep(0.02)
+    assert pauses.waited() >= after + 0.02
+
+
+def test_two_at_once_count_once():
+    pauses = Pauses()
+    with pauses, pauses:
+        time.sleep(0.03)
+    assert 0.03 <= pauses.waited() < 0.06
+
+
+def test_it_ends_whatever_happens():
+    pauses = Pauses()
+    with pytest.raises(ZeroDivisionError), pauses:
+        raise ZeroDivisionError
+    before = pauses.waited()
+    time.sleep(0.01)
+    assert pauses.waited() == before
+
+
+def test_who_wants_to_know_is_told_when_a_pause_begins_and_ends():
+    pauses, heard = Pauses(), []
+    with pauses:
+        pass
+    with pauses.telling(heard.append):
+        with pauses, pauses:
+            assert heard == [True]
+        assert heard == [True, False]
+    with pauses:
+        pass
+    assert heard == [True, False]
+
+
+def test_who_comes_and_goes_in_the_middle_of_a_pause_hears_of_it():
+    pauses, heard = Pauses(), []
+    with pauses:
+        with pauses.telling(heard.append):
+            assert heard == [True]
+        assert heard == [True, False]
+    assert heard == [True, False]
+
+
+# Deadlines
+
+
+def test_waiting_for_the_caller_does_not_count():
+    caller = Patient(0.3)
+
+    async def asks():
+        return await caller.ask("x")
+
+    assert called(asks, caller, timeout=0.1).data == "x"
+
+
+def test_the_time_of_the_tool_itself_does():
+    caller = Patient(0.05)
+
+    async def asks_and_works():
+        await caller.ask("x")
+        await asyncio.sleep(30)
+
+    started = time.monotonic()
+    result = called(asks_and_works, caller, timeout=0.2)
+    assert result.error.reason == "timeout"
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_tool_that_called_the_one_who_asks_does_not_run_out_of_time_either(is_async):
+    caller = Patient(0.4)
+    registry = Registry()
+    executor = Executor(registry)
+
+    async def asks():
+        return await caller.ask("x")
+
+    async def calls():
+        return (await executor.execute(ToolCall("2", "asks", {}))).data
+
+    def calls_blocking():
+        return executor.execute_blocking(ToolCall("2", "asks", {})).data
+
+    for name, handler in (("asks", asks), ("calls", calls if is_async else calls_blocking)):
+        registry.register(ToolSpec(name=name, description="d", handler=handler, timeout=0.2))
+
+    async def call():
+        current_caller.set(caller)
+        return await executor.execute(ToolCall("1", "calls", {}))
+
+    result = asyncio.run(call())
+    assert (result.error, result.data) == (None, "x")
+
+
+def test_two_calls_of_one_caller_do_not_lend_each_other_time():
+    """What the first has waited is over when the second begins."""
+    caller = Patient(0.3)
+
+    async def asks():
+        return await caller.ask("x")
+
+    async def works():
+        await asyncio.sleep(30)
+
+    registry = Registry()
+    for name, handler in (("asks", asks), ("works", works)):
+        registry.register(ToolSpec(name=name, description="d", handler=handler, timeout=0.1))
+    executor = Executor(registry)
+
+    async def call():
+        current_caller.set(caller)
+        assert (await executor.execute(ToolCall("1", "asks", {}))).ok
+        started = time.monotonic()
+        result = await executor.execute(ToolCall("2", "works", {}))
+        return result, time.monotonic() - started
+
+    result, seconds = asyncio.run(call())
+    assert result.error.reason == "timeout"
+    assert seconds < 0.25
+
+
+# Words, and whose it is
+
+
+def test_failures_say_what_they_are():
+    error = CannotAsk("sampling", "no model here")
+    assert isinstance(error, ToolFailure)
+    assert (str(error), error.capability, error.reason) == ("no model here", "sampling", "cannot_ask")
+    assert (str(Declined("decline")), Declined("decline").reason) == ("the person declined", "declined")
+    assert (str(Declined("cancel")), Declined("cancel").action) == ("the person cancelled", "cancel")
+
+
+def test_what_is_stored_belongs_to_whoever_called():
+    assert owner() == ""
+    assert called(lambda: owner(), Patient(owner="me")).data == "me"
+    assert called(lambda: owner(), None).data == ""
