@@ -21,13 +21,14 @@ from onetool.core.errors import Mistake
 from onetool.core.frozen import freeze
 from onetool.core.ids import new_id
 from onetool.core.offer import Alone, Prompt, Resource
-from onetool.core.registry import Snapshot, duplicate
+from onetool.core.registry import Snapshot
 from onetool.core.source import Catalogue
 from onetool.core.spec import Handler, ToolSpec
 from onetool.library import Registry
 from onetool.packs.ot import ot_tools
 from onetool.sources.declared import DeclaredTools
 from onetool.sources.packs import PackSource
+from onetool.sources.united import first, united
 
 if TYPE_CHECKING:
     from onetool.core.background import Background
@@ -344,17 +345,23 @@ class App:
             for alias, why in Names(self.registry.snapshot(), targets).useless.items()
         ]
 
+    def _words(self, catalogue: Snapshot) -> Mapping[str, str]:
+        """Every tool's name, and what code writes for it."""
+        from onetool.script.names import Names
+
+        return Names(catalogue).spellings()
+
     def _load(self, again: bool = False) -> None:
         self._settings = {pack: freeze(own) for pack, own in self.config.settings.items()}  # packs can't change them
         packs = PackSource(self._pack_paths(), fresh=again).load()
         functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
         declared = DeclaredTools(self.config.tools, functions, self._internals()).load()
         # A page of a stored result must not be stored in its turn; as a value it takes more room than its lines.
-        own = Catalogue(tools=tuple(ot_tools(self.results, self.config.results.inline_bytes // 2, _words)))
-        tools, mistakes = _united([own, packs, declared])
+        own = Catalogue(tools=tuple(ot_tools(self.results, self.config.results.inline_bytes // 2, self._words)))
+        tools, mistakes = united([own, packs, declared])
         self.registry.replace(tools)
-        self.prompts = _first({}, ((prompt.name, prompt) for prompt in packs.prompts), mistakes)
-        self.resources = _first({}, ((resource.uri, resource) for resource in packs.resources), mistakes)
+        self.prompts = first({}, ((prompt.name, prompt) for prompt in packs.prompts), mistakes)
+        self.resources = first({}, ((resource.uri, resource) for resource in packs.resources), mistakes)
         self.mistakes = (*mistakes, *self._pointless_settings(), *self._useless_aliases())
         for mistake in (*self.config.warnings, *mistakes):  # the rest is for `onetool check`
             level = logging.ERROR if mistake.severity == "error" else logging.WARNING
@@ -367,39 +374,3 @@ def _rest(parts: Mapping[str, Any]) -> None:
         engine.close()
     if stats := parts.get("stats"):
         stats.flush()
-
-
-def _words(catalogue: Snapshot) -> dict[str, str]:
-    """Every tool's name, and what code writes for it."""
-    from onetool.script.names import Names
-
-    names = Names(catalogue)
-    packs = [pack for word in names.words() if (pack := names.pack(word))]
-    words = {spec.name: f"{pack.word}.{own}" for pack in packs for own, spec in pack.tools.items()}
-    return words | {spec.name: word for word, spec in names.functions.items()}
-
-
-def _united(catalogues: Iterable[Catalogue]) -> tuple[list[ToolSpec], list[Mistake]]:
-    """All tools under their names."""
-    tools: dict[str, ToolSpec] = {}
-    mistakes: list[Mistake] = []
-    for catalogue in catalogues:
-        mistakes += catalogue.mistakes
-        _first(tools, ((spec.name, spec) for spec in catalogue.tools), mistakes)
-    return list(tools.values()), mistakes
-
-
-def _first(known: dict[str, Any], offered: Iterable[tuple[str, Any]], mistakes: list[Mistake]) -> dict[str, Any]:
-    """Each under its name. Where two have one name the first stays, and both are named."""
-    for name, one in offered:
-        first = known.setdefault(name, one)
-        if first is not one:
-            spec = _spec(one)
-            file, _, line = (spec.defined_in or "").rpartition(":")
-            place = {"file": file, "line": int(line)} if file else {}
-            mistakes.append(Mistake(message=duplicate(_spec(first), spec), key=name, **place))
-    return known
-
-
-def _spec(offered: ToolSpec | Prompt | Resource) -> ToolSpec:
-    return offered if isinstance(offered, ToolSpec) else offered.spec

@@ -123,10 +123,10 @@ class Registry(Snapshot):
             self._frozen = None
 
 
-def duplicate(first: ToolSpec, second: ToolSpec) -> str:
-    """What to say of two tools with one name."""
+def duplicate(first: ToolSpec, second: ToolSpec, what: str | None = None) -> str:
+    """What to say of two tools with one name; or of two other things."""
     return (
-        f"duplicate tool name {first.name!r}: the first one stays ({_shown(first)}), "
+        f"duplicate {what or f'tool name {first.name!r}'}: the first one stays ({_shown(first)}), "
         f"the second is refused ({_shown(second)}); rename one of them"
     )
 

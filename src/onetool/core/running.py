@@ -188,4 +188,8 @@ async def _awaited(value: Awaitable[Any], context: CallContext) -> Outcome:
 
 def _too_late(context: CallContext) -> Outcome:
     message = f"{context.spec.name} gave no answer within {context.seconds:g} s"
-    return None, ToolFailure(message, reason="timeout", hints=["a longer deadline can be given with the call"])
+    return None, ToolFailure(
+        message,
+        reason="timeout",
+        hints=["who defines it can give it more: @tool(timeout=…), or timeout in its definition"],
+    )

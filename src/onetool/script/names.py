@@ -87,6 +87,12 @@ class Names:
         """Every name that code can begin with."""
         return (*self._pack_of, *self.functions)
 
+    def spellings(self) -> dict[str, str]:
+        """Every tool's name, and what code writes for it."""
+        packs = [pack for word in self._pack_of if (pack := self.pack(word))]
+        words = {spec.name: f"{pack.word}.{own}" for pack in packs for own, spec in pack.tools.items()}
+        return words | {spec.name: word for word, spec in self.functions.items()}
+
     def spelling(self, spec: ToolSpec) -> str:
         """What code writes to call it."""
         pack, dot, own = spec.name.partition(".")

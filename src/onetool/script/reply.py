@@ -54,10 +54,15 @@ def _joined(printed: str, value: str) -> str:
     return f"{printed.removesuffix(chr(10))}\n{value}" if value else printed.removesuffix("\n")
 
 
-def kept(text: str, stored: Stored) -> Reply:
+def in_code(handle: str, offset: int) -> str:
+    """How code reads on."""
+    return f'ot.result(handle="{handle}", offset={offset})'
+
+
+def kept(text: str, stored: Stored, read_on: Callable[[str, int], str] = in_code) -> Reply:
     """For a text that was stored: where it is, how it begins, and how to read on."""
     preview, whole_lines = _beginning(text)
-    call = f'ot.result(handle="{stored.handle}", offset={whole_lines + 1})'
+    call = read_on(stored.handle, whole_lines + 1)
     facts = {"handle": stored.handle, "size": stored.size, "lines": stored.lines}
     note = f"The result is large and was stored. {render(facts)}\nIt begins:"
     return Reply(

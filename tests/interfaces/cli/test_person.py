@@ -1,4 +1,4 @@
-"""Tools that ask, from the command line: at a terminal they get an answer, in a pipe they are told that there is nobody."""
+"""Tools that ask, from the command line: at a terminal they get an answer, in a pipe there is nobody."""
 
 import os
 import pty
@@ -79,7 +79,7 @@ def test_a_tool_asks_the_person_and_the_time_does_not_count(folder, command):
     assert code == 0
     assert "info: looking" in seen
     assert "Remove x?" in seen
-    assert 'expected boolean, got string "perhaps"' in seen
+    assert 'sure: expected boolean, got string "perhaps"' in seen
     assert "(gently/fast) [gently]" in seen
     assert "x: True, gently" in seen
 

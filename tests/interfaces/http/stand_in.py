@@ -75,7 +75,7 @@ class StandIn:
     async def stop(self):
         self.stopping.set()
 
-    def reload(self):
+    async def reload(self):
         self.app.reload()
 
 

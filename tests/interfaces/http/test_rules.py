@@ -5,7 +5,7 @@ import json
 import pytest
 
 from onetool.config.model import Http
-from onetool.interfaces.http.asgi import Refused
+from onetool.interfaces.asgi import Refused
 from onetool.interfaces.http.listen import Place
 from onetool.interfaces.http.rules import Rules, read_authority, wanted
 from onetool.services.secrets import Secret

@@ -45,7 +45,7 @@ def test_it_says_where_it_is_and_what_to_try(serve):
 
 def test_with_a_token_it_shows_how_to_send_it_and_never_the_token(serve):
     server = serve(config=WITH_TOKEN, env={"ONETOOL_TOKEN": TOKEN})
-    assert '--header "Authorization: Bearer $ONETOOL_TOKEN"' in server.greeting
+    assert "--header 'Authorization: Bearer ${ONETOOL_TOKEN}'" in server.greeting
     assert '"headers": {"Authorization": "Bearer ${ONETOOL_TOKEN}"}' in server.greeting
     page = server.ask("/", headers=[("Authorization", f"Bearer {TOKEN}")]).body.decode()
     for text in (server.greeting, page, server.log_file.read_text()):

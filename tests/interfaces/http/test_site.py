@@ -8,12 +8,12 @@ from time import perf_counter
 import pytest
 
 from onetool.config.model import Http
+from onetool.interfaces.asgi import respond
 from onetool.interfaces.http import access
-from onetool.interfaces.http.asgi import respond
 from onetool.interfaces.http.listen import Place
-from onetool.interfaces.http.patient_log import PatientHandler, make_log_patient
 from onetool.interfaces.http.rules import Rules
 from onetool.interfaces.http.site import READ, Route, Site
+from onetool.interfaces.patient_log import PatientHandler, make_log_patient
 from onetool.services.telemetry import set_up_logging
 
 RULES = Rules(Http(), Place("127.0.0.1", 8765, ("127.0.0.1",)))
@@ -220,7 +220,7 @@ HOSTILE = ["/a\nlevel: error", "/a\r\n{}", "/\x1b[2J", "/\x85", "/\u2028", "/\x9
 def test_nobody_can_forge_a_line(text, tmp_path):
     with (tmp_path / "log").open("w") as stream:
         set_up_logging("info", stream)
-        make_log_patient()
+        make_log_patient(access.AccessHandler)
         access.write("GET", text, 200, 0.001, 1, None, {"mcp": text, "deep": [text]})
     (line,) = (tmp_path / "log").read_text().splitlines()
     entry = json.loads(line)
@@ -243,7 +243,7 @@ def test_a_route_can_not_replace_what_the_line_says(lines, tmp_path):
     assert lines()[0]["name"] == "n"
     with (tmp_path / "log").open("w") as stream:
         set_up_logging("info", stream)
-        make_log_patient()
+        make_log_patient(access.AccessHandler)
         ask(site(Route("/x", app)))
         written_now()
     assert json.loads((tmp_path / "log").read_text())["odd"] in ("{1, 2}", [1, 2])
@@ -253,7 +253,7 @@ def test_a_line_of_the_log_looks_like_every_other(tmp_path):
     with (tmp_path / "log").open("w") as stream:
         set_up_logging("info", stream)
         logging.getLogger("onetool").warning("before")
-        make_log_patient()
+        make_log_patient(access.AccessHandler)
         logging.getLogger("onetool").warning("after")
         ask(site(Route("/x", telling("x"))))
         written_now()
@@ -269,7 +269,7 @@ def test_a_line_is_cheap(tmp_path):
     scope = {"method": "POST", "path": "/mcp", "raw_path": b"/mcp", "client": ("127.0.0.1", 1), "log": {"mcp": "x"}}
     with (tmp_path / "log").open("w") as stream:
         set_up_logging("info", stream)
-        make_log_patient()
+        make_log_patient(access.AccessHandler)
         best = min(timed(lambda: access.write_line(scope, 200, 0.001, 345), 500) for _ in range(10))
     assert best < 60e-6
     assert (tmp_path / "log").read_text().count("\n") == 5000

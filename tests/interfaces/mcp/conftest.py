@@ -21,29 +21,38 @@ def shared_server(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def shared_peers(tmp_path_factory, shared_server):
-    """One peer for each way, as long as it lives."""
+    """One peer for each way and menu, as long as it lives."""
     known = {}
 
-    def peer(way):
+    def peer(way, menu="direct"):
         transport, era = way.split("-")
-        if way not in known or not known[way].is_alive:
-            folder = tmp_path_factory.mktemp(way)
-            known[way] = HttpPeer(shared_server, era) if transport == "http" else StdioPeer(folder, era, *DIRECT)
-        return known[way]
+        found = known.get((way, menu))
+        if found is None or not found.is_alive:
+            if transport == "stdio":
+                found = StdioPeer(tmp_path_factory.mktemp(way), era, "--menu", menu)
+            else:
+                found = HttpPeer(shared_server, era, query=f"?menu={menu}")
+            known[way, menu] = found
+        found.forget()
+        return found
 
     yield peer
     for one in known.values():
         assert one.close() == 0
 
 
-DIRECT = ("--menu", "direct")
-
-
 @pytest.fixture(params=WAYS)
 def peer(request, shared_peers):
     """A client, in each of the four ways: it can be asked everything, and has menu direct."""
     found = shared_peers(request.param)
-    found.forget()
+    yield found
+    assert getattr(found, "other_lines", []) == []
+
+
+@pytest.fixture(params=WAYS)
+def runner(request, shared_peers):
+    """The same with menu run."""
+    found = shared_peers(request.param, "run")
     yield found
     assert getattr(found, "other_lines", []) == []
 

@@ -51,20 +51,18 @@ def test_many_slow_tools_delay_nobody_either(peer, tool, tmp_path):
     assert [said(one.answer()) for one in slow] == [f"it{number} came" for number in range(12)]
 
 
-@pytest.mark.parametrize("era", ["old", "new"])
-def test_code_that_computes_or_waits_delays_nobody(stdio_peer, http_peer, era, tmp_path):
-    for peer in (stdio_peer(era), http_peer(era, query="?menu=run")):
-        endless = peer.begin("tools/call", {"name": "run", "arguments": {"code": "while True: pass"}})
-        path = tmp_path / f"{type(peer).__name__}"
-        slow = peer.begin("tools/call", {"name": "run", "arguments": {"code": f"working.wait_for(path={str(path)!r})"}})
-        until(path.with_name(f"{path.name}.began").exists)
-        assert peer.result("tools/list")["tools"]
-        assert peer.text("run", {"code": "1 + 1"}) == "2"
-        assert not endless.is_answered
-        assert not slow.is_answered
-        path.touch()
-        assert said(slow.answer()) == f"{path.name} came"
-        peer.cancel(endless)
+def test_code_that_computes_or_waits_delays_nobody(runner, tmp_path):
+    endless = runner.begin("tools/call", {"name": "run", "arguments": {"code": "while True: pass"}})
+    path = tmp_path / "it"
+    slow = runner.begin("tools/call", {"name": "run", "arguments": {"code": f"working.wait_for(path={str(path)!r})"}})
+    until((tmp_path / "it.began").exists)
+    assert runner.result("tools/list")["tools"]
+    assert runner.text("run", {"code": "1 + 1"}) == "2"
+    assert not endless.is_answered
+    assert not slow.is_answered
+    path.touch()
+    assert said(slow.answer()) == "it came"
+    runner.cancel(endless)
 
 
 def test_fifty_clients_with_the_same_ids_never_get_each_others_answers(shared_server):
@@ -134,16 +132,13 @@ def test_calling_off_a_tool_in_a_thread_frees_the_client(peer, tmp_path):
     assert not slow.is_answered or slow.answer() is None
 
 
-@pytest.mark.parametrize("era", ["old", "new"])
-def test_calling_off_reaches_a_tool_that_code_calls(stdio_peer, http_peer, era, tmp_path):
-    for peer in (stdio_peer(era), http_peer(era, query="?menu=run")):
-        path = tmp_path / type(peer).__name__
-        code = f"working.hang(path={str(path)!r})"
-        slow = peer.begin("tools/call", {"name": "run", "arguments": {"code": code}})
-        until(path.with_name(f"{path.name}.began").exists)
-        peer.cancel(slow)
-        until(path.with_name(f"{path.name}.cancelled").exists)
-        assert peer.text("run", {"code": "1"}) == "1"
+def test_calling_off_reaches_a_tool_that_code_calls(runner, tmp_path):
+    code = f"working.hang(path={str(tmp_path / 'it')!r})"
+    slow = runner.begin("tools/call", {"name": "run", "arguments": {"code": code}})
+    until((tmp_path / "it.began").exists)
+    runner.cancel(slow)
+    until((tmp_path / "it.cancelled").exists)
+    assert runner.text("run", {"code": "1"}) == "1"
 
 
 def test_calling_off_what_is_over_or_was_never_there_is_nothing(shared_peers):

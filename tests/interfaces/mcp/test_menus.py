@@ -20,16 +20,9 @@ PLUS = {
 
 
 @pytest.fixture(params=["stdio-old", "stdio-new", "http-old", "http-new"])
-def with_menu(request, stdio_peer, http_peer):
-    """Make a client that has chosen a menu: for a pipe when it is started, over HTTP by the address."""
-    transport, era = request.param.split("-")
-
-    def make(menu):
-        if transport == "stdio":
-            return stdio_peer(era, "--menu", menu)
-        return http_peer(era, query=f"?menu={menu}")
-
-    return make
+def searcher(request, shared_peers):
+    """A client with menu search."""
+    return shared_peers(request.param, "search")
 
 
 def names(peer):
@@ -45,27 +38,25 @@ def config_with(folder, text):
 # Which menu
 
 
-def test_run_is_one_tool_and_takes_code(with_menu):
-    peer = with_menu("run")
-    (tool,) = peer.result("tools/list")["tools"]
+def test_run_is_one_tool_and_takes_code(runner):
+    (tool,) = runner.result("tools/list")["tools"]
     assert (tool["name"], list(tool["inputSchema"]["properties"])) == ("run", ["code"])
     assert "working" in tool["description"]
     assert "$squares" in tool["description"]
-    assert peer.text("run", {"code": "working.add(a=2, b=3) * 10"}) == "50"
-    assert peer.text("run", {"code": "$squares count=3"}) == "squares\n[0, 1, 4]"
-    assert peer.text("run", {"code": "print('hi')\n[plus(1), plus(a=1, b=1)]"}) == "hi\n[1, 2]"
+    assert runner.text("run", {"code": "working.add(a=2, b=3) * 10"}) == "50"
+    assert runner.text("run", {"code": "$squares count=3"}) == "squares\n[0, 1, 4]"
+    assert runner.text("run", {"code": "print('hi')\n[plus(1), plus(a=1, b=1)]"}) == "hi\n[1, 2]"
 
 
-def test_search_is_two_tools(with_menu):
-    peer = with_menu("search")
-    assert names(peer) == ["search", "call"]
-    found = json.loads(peer.text("search", {"query": "add two numbers", "limit": 1}))
+def test_search_is_two_tools(searcher):
+    assert names(searcher) == ["search", "call"]
+    found = json.loads(searcher.text("search", {"query": "add two numbers", "limit": 1}))
     assert [(one["name"], one["inputSchema"]["required"]) for one in found] == [("working.add", ["a"])]
-    assert len(json.loads(peer.text("search", {"query": "a"}))) == 5
-    assert peer.text("call", {"name": "working.add", "args": {"a": 2}}) == "2"
-    assert peer.text("call", {"name": "shell.pwd"}).startswith("/")
-    assert "did you mean working.add" in peer.failure("call", {"name": "working.ad", "args": {}})
-    assert "b: expected integer" in peer.failure("call", {"name": "working.add", "args": {"a": 1, "b": "x"}})
+    assert len(json.loads(searcher.text("search", {"query": "a"}))) == 5
+    assert searcher.text("call", {"name": "working.add", "args": {"a": 2}}) == "2"
+    assert searcher.text("call", {"name": "shell.pwd"}).startswith("/")
+    assert "did you mean working.add" in searcher.failure("call", {"name": "working.ad", "args": {}})
+    assert "b: expected integer" in searcher.failure("call", {"name": "working.add", "args": {"a": 1, "b": "x"}})
 
 
 def test_direct_is_every_tool_under_its_name_or_its_first_alias(peer):
@@ -110,9 +101,8 @@ def test_a_session_keeps_the_menu_that_it_began_with(http_peer):
     assert names(peer) == ["search", "call"]
 
 
-def test_a_tool_of_another_menu_is_not_there(with_menu):
-    peer = with_menu("search")
-    refused = peer.error("tools/call", {"name": "run", "arguments": {"code": "1"}})
+def test_a_tool_of_another_menu_is_not_there(searcher):
+    refused = searcher.error("tools/call", {"name": "run", "arguments": {"code": "1"}})
     assert (refused["code"], refused["message"]) == (-32602, "Unknown tool: run")
 
 
@@ -177,8 +167,7 @@ def test_a_tool_that_fails_says_why_and_what_to_do(peer):
     assert "Traceback" not in words
 
 
-def test_code_that_fails_says_where_and_what_to_do(with_menu):
-    peer = with_menu("run")
+def test_code_that_fails_says_where_and_what_to_do(runner):
     for code, expected in (
         ("1 +", "line 1"),
         ("working.ad(a=1)", "working.add"),
@@ -188,12 +177,12 @@ def test_code_that_fails_says_where_and_what_to_do(with_menu):
         ("1 / 0", "division"),
         ("raise ValueError('mine')", "mine"),
     ):
-        words = peer.failure("run", {"code": code})
+        words = runner.failure("run", {"code": code})
         assert expected in words, (code, words)
         assert "Traceback" not in words
-    assert peer.failure("run", {"code": "print('before')\n1 / 0"}).startswith("before\n")
+    assert runner.failure("run", {"code": "print('before')\n1 / 0"}).startswith("before\n")
     for arguments in ({}, {"code": 1}, {"code": "1", "more": 2}, {"Code": "1"}):
-        words = peer.failure("run", arguments)
+        words = runner.failure("run", arguments)
         assert words.startswith("Invalid arguments for run: ")
         assert "run(code: str)" in words
-    assert peer.text("run", {"code": "1"}) == "1"
+    assert runner.text("run", {"code": "1"}) == "1"

@@ -56,14 +56,12 @@ def test_a_tool_in_a_thread_is_heard_too(peer):
     assert heard(peer, MESSAGE) == [{"level": "warning", "data": "halfway", "logger": "mine"}]
 
 
-@pytest.mark.parametrize("era", ["old", "new"])
-def test_tools_that_code_calls_are_heard_too(stdio_peer, http_peer, era):
-    for peer in (stdio_peer(era), http_peer(era, query="?menu=run")):
-        code = "working.advance(steps=[1, 2])\nworking.tell(levels=['error'])"
-        meta = {"progressToken": "p", **({f"{META}logLevel": "info"} if era == "new" else {})}
-        assert peer.text("run", {"code": code}, meta=meta) == "told"
-        assert [params["progress"] for params in heard(peer, PROGRESS)] == [1, 2]
-        assert [params["level"] for params in heard(peer, MESSAGE)] == ["error"]
+def test_tools_that_code_calls_are_heard_too(runner):
+    code = "working.advance(steps=[1, 2])\nworking.tell(levels=['error'])"
+    meta = {"progressToken": "p", **({f"{META}logLevel": "info"} if runner.is_new else {})}
+    assert runner.text("run", {"code": code}, meta=meta) == "told"
+    assert [params["progress"] for params in heard(runner, PROGRESS)] == [1, 2]
+    assert [params["level"] for params in heard(runner, MESSAGE)] == ["error"]
 
 
 def test_what_goes_on_when_its_call_is_over_is_not_heard(peer, tmp_path):

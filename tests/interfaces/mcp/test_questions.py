@@ -6,7 +6,6 @@ then comes again with what was wanted.
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Event
 
 import pytest
@@ -227,22 +226,20 @@ def test_nor_is_it_that_of_code(era, stdio_peer, serve, tmp_path):
 # From other places
 
 
-@pytest.mark.parametrize("era", ["old", "new"])
-def test_code_may_call_tools_that_ask(era, stdio_peer, http_peer, tmp_path):
-    for peer in (stdio_peer(era), http_peer(era, query="?menu=run")):
-        marks = Path(f"{tmp_path}/{type(peer).__name__}")
-        peer.answers[ELICIT] = lambda params: {
-            "action": "accept",
-            "content": {"ok": True} if "Go" in params["message"] else {"name": "Ada", "color": "blue", "age": 1},
-        }
-        code = f"asking.once(path={str(marks)!r})\n[asking.name(), asking.one_by_one(), asking.age()]"
-        assert peer.text("run", {"code": code}) == '["Hello, Ada!", Ada likes blue, 2]'
-        assert marks.read_text() == "before\nafter\n"
-        together = "import asyncio\nawait asyncio.gather(asking.name(), asking.age())"
-        assert peer.text("run", {"code": together}) == '["Hello, Ada!", 2]'
-        peer.answers[ELICIT] = lambda params: {"action": "decline"}
-        code = "try:\n    asking.name()\nexcept Exception as e:\n    print('so be it:', e)"
-        assert "so be it:" in peer.text("run", {"code": code})
+def test_code_may_call_tools_that_ask(runner, tmp_path):
+    marks = tmp_path / "marks"
+    runner.answers[ELICIT] = lambda params: {
+        "action": "accept",
+        "content": {"ok": True} if "Go" in params["message"] else {"name": "Ada", "color": "blue", "age": 1},
+    }
+    code = f"asking.once(path={str(marks)!r})\n[asking.name(), asking.one_by_one(), asking.age()]"
+    assert runner.text("run", {"code": code}) == '["Hello, Ada!", Ada likes blue, 2]'
+    assert marks.read_text() == "before\nafter\n"
+    together = "import asyncio\nawait asyncio.gather(asking.name(), asking.age())"
+    assert runner.text("run", {"code": together}) == '["Hello, Ada!", 2]'
+    runner.answers[ELICIT] = lambda params: {"action": "decline"}
+    code = "try:\n    asking.name()\nexcept Exception as e:\n    print('so be it:', e)"
+    assert "so be it:" in runner.text("run", {"code": code})
 
 
 def test_prompts_and_resources_may_ask(peer):

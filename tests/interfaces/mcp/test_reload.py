@@ -285,3 +285,10 @@ def test_who_has_no_stream_open_hears_of_it_when_it_opens_one(places):
         assert reloaded(peer) == []
         peer.streams.append(peer.listen())
         peer.hear("notifications/tools/list_changed")
+
+
+def test_on_two_streams_of_one_session_each_message_comes_once(places):
+    for peer in begun_anew(places("http-old"), places("http-old")):
+        peer.streams += [peer.listen(), peer.listen()]
+        (peer.folder / "packs" / "waving.py").write_text(TOOL)
+        assert reloaded(peer) == ["tools/list_changed"]

@@ -86,15 +86,12 @@ def test_the_rest_is_read_by_the_call_that_the_words_name(peer):
     assert page["lines"] == [f"line {offset}", f"line {offset + 1}"]
 
 
-@pytest.mark.parametrize("way", ["stdio-old", "http-new"])
-def test_the_same_through_run(way, stdio_peer, http_peer):
-    transport, era = way.split("-")
-    peer = stdio_peer(era) if transport == "stdio" else http_peer(era, query="?menu=run")
-    words, link, _ = linked(peer.call("run", {"code": "working.lines(count=1000)"}))
+def test_the_same_through_run(runner):
+    words, link, _ = linked(runner.call("run", {"code": "working.lines(count=1000)"}))
     read_on = re.search(r"Read on with: (.*)", words)[1]
     offset = int(re.search(r"offset=(\d+)", read_on)[1])
-    assert f"line {offset}" in peer.text("run", {"code": read_on.replace(")", ", limit=3)")})
-    assert peer.result("resources/read", {"uri": link["uri"]})["contents"][0]["text"].endswith("\nline 1000")
+    assert f"line {offset}" in runner.text("run", {"code": read_on.replace(")", ", limit=3)")})
+    assert runner.result("resources/read", {"uri": link["uri"]})["contents"][0]["text"].endswith("\nline 1000")
 
 
 def test_a_stored_result_belongs_to_whoever_made_it(serve, tmp_path):

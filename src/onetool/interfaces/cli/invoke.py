@@ -12,8 +12,8 @@ import msgspec
 
 from onetool.core.call import ToolCall
 from onetool.core.secrecy import masked
-from onetool.interfaces.cli.output import printable
 from onetool.interfaces.cli.person import let_tools_ask
+from onetool.interfaces.cli.progress import show_progress
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -27,16 +27,10 @@ def invoke_tool(
     """The call and its result, as JSON types. Secret arguments are masked in what is shown of the call."""
     call = ToolCall(id=uuid4().hex, name=name, args=args, source="cli", timeout=timeout)
     let_tools_ask()
-    result = asyncio.run(app.call(call, allowed, _show_progress if sys.stderr.isatty() else None))
+    result = asyncio.run(app.call(call, allowed, show_progress if sys.stderr.isatty() else None))
     spec = app.registry.get(name)
     shown = {"id": call.id, "name": name, "args": masked(args, spec.secrets) if spec else args, "source": call.source}
     return app.redact(msgspec.to_builtins(shown)), result.to_dict()
-
-
-def _show_progress(done: float, total: float | None, message: str | None) -> None:
-    """On one line of the terminal, which the next report overwrites."""
-    share = f"{done:g}/{total:g}" if total else f"{done:g}"
-    click.echo(f"\r\x1b[K{share} {printable(message)}", err=True, nl=bool(total and done >= total))
 
 
 def read_args(text: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`onetool mcp`: the MCP server on standard input and output."""
 
 import os
+import sys
 
 import click
 
@@ -22,11 +23,13 @@ def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None) -> None
     import gc
 
     ignore_hang_up()
+    if sys.stdin.isatty():
+        click.echo("This is for an MCP client to start; it waits for messages. Ctrl-D ends it.", err=True)
     source = _claim_stdin()
     app = open_app(ctx, allowed)
-    from onetool.interfaces.http.patient_log import make_log_patient
     from onetool.interfaces.mcp.service import Service
     from onetool.interfaces.mcp.stdio import serve
+    from onetool.interfaces.patient_log import make_log_patient
     from onetool.interfaces.watchdog import Watchdog
 
     async def run() -> None:

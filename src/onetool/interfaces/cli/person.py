@@ -1,5 +1,6 @@
 """The person at the terminal, for tools that ask: questions on standard error, answers from standard input."""
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,21 +61,30 @@ def _filled_in(question: ForPerson) -> dict[str, Any]:
 def _answer(name: str, field: Mapping[str, Any], required: bool) -> Any:
     """One field, asked until it is right. Nothing, where something is needed, is a no."""
     told = printable(str(field.get("title") or field.get("description") or name))
-    check = CompiledSchema(field, closed=False)
+    check = CompiledSchema({"type": "object", "properties": {name: field}}, closed=False)
     while True:
-        try:
-            text = click.prompt(f"  {told}{_choices(field)}", default="", show_default=False, err=True)
-        except click.Abort:  # Ctrl-D
-            raise Declined("cancel") from None
+        click.echo(f"  {told}{_choices(field)}: ", nl=False, err=True)
+        text = _line()
         if not text:
             if "default" in field or not required:
                 return field.get("default")
             raise Declined("decline")
         value = _read(text, field.get("type"))
-        problems = check.check(value)
+        problems = check.check({name: value})
         if not problems:
             return value
         click.echo(f"  {printable('; '.join(map(str, problems)))}", err=True)
+
+
+def _line() -> str:
+    """A line that somebody types. Not by `input`: at an interrupt the interpreter could not end while that waits."""
+    typed = b""
+    while not typed.endswith(b"\n"):
+        part = os.read(0, 4096)
+        if not part:  # Ctrl-D
+            raise Declined("cancel")
+        typed += part
+    return typed.decode(errors="replace").strip()
 
 
 def _choices(field: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from onetool.interfaces.cli.options import allow_option, data_options, open_app
 from onetool.interfaces.cli.output import echo, print_json, printable, stdout
 from onetool.interfaces.cli.person import let_tools_ask
+from onetool.interfaces.cli.progress import show_progress
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -66,7 +67,8 @@ def run(
 
 
 async def _run(app: "App", code: str, allowed: list[str] | None) -> "RunResult":
-    return await app.run(code, allowed, source="cli", live=print_live)
+    progress = show_progress if sys.stderr.isatty() else None
+    return await app.run(code, allowed, source="cli", live=print_live, progress=progress)
 
 
 def print_live(text: str) -> None:

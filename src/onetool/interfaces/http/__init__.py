@@ -9,7 +9,7 @@ From the outside in:
     site         what every request passes, once and in order, before it comes to its route
     rules        Host, Origin, token: who may talk to this server at all; cors: which pages may read our answers
     body         how much a request may carry
-    access       one log line a request; patient_log: lines that never hold up the server
+    access       one log line a request
     routes       the routes of an app; page: what a browser sees; greeting: what somebody sees who starts the server
     asgi         the shapes of ASGI, and answers in JSON
 """

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from onetool.interfaces.http.asgi import Scope
+from onetool.interfaces.asgi import Scope
+from onetool.interfaces.patient_log import PatientHandler
 
 log = logging.getLogger("onetool.access")
 ours = logging.getLogger("onetool")
@@ -28,6 +29,7 @@ _SAME = vars(logging.LogRecord(log.name, logging.INFO, "", 0, "", None, None))
 class Line(logging.LogRecord):
     """A record that is cheap to make. What is told of the request is in `fields`."""
 
+    may_wait = True
     fields: dict[str, Any]
 
     def __init__(self, message: str, fields: dict[str, Any]) -> None:
@@ -42,6 +44,10 @@ class Line(logging.LogRecord):
     def getMessage(self) -> str:  # noqa: N802 - logging's name
         """For people; where there are fields, these say the rest."""
         return f"{self.msg} {self.fields['status']} {self.fields['duration_ms']} ms"
+
+
+def switch(on: bool) -> None:
+    log.setLevel(logging.INFO if on else logging.CRITICAL)
 
 
 def write_line(scope: Scope, status: int, seconds: float, size: int) -> None:
@@ -106,6 +112,19 @@ class AccessFormatter(logging.Formatter):
         if second != self._second[0]:
             self._second = (second, strftime("%Y-%m-%dT%H:%M:%S", gmtime(second)))
         return f"{self._second[1]}.{int(now % 1 * 1000):03d}+00:00"
+
+
+class AccessHandler(PatientHandler):
+    """For a log of JSON lines: those of requests are taken without a record. On the loop."""
+
+    def __init__(self, fd: int, formatter: logging.Formatter | None = None) -> None:
+        lines = AccessFormatter(formatter or logging.Formatter())
+        super().__init__(fd, lines)
+        self._line = lines.line
+
+    def take(self, message: str, fields: dict[str, Any]) -> None:
+        self._lines.append(self._line(message, fields, time()).encode("utf-8", "backslashreplace") + b"\n")
+        self._written_soon()
 
 
 def _on_one_line(entry: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ chunks, whose length nobody knows, is counted.
 
 import asyncio
 
-from onetool.interfaces.http.asgi import CLOSE, Message, Receive, Refused, Send, start
+from onetool.interfaces.asgi import CLOSE, Message, Receive, Refused, Send, start
 from onetool.interfaces.http.rules import TWICE
 
 LINGER_S = 2.0  # for a client that reads nothing before it has sent everything …

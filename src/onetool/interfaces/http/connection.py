@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from onetool.interfaces.asgi import Refused
 from onetool.interfaces.http.access import write
-from onetool.interfaces.http.asgi import Refused
 
 
 class Limits(NamedTuple):

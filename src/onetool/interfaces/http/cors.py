@@ -3,7 +3,7 @@
 Every other page is refused by the rules, or gets no word about it: then its browser keeps the answer from it.
 """
 
-from onetool.interfaces.http.asgi import Scope, Send
+from onetool.interfaces.asgi import Scope, Send
 
 ASKS = b"access-control-request-method"
 READABLE = b"mcp-session-id, mcp-protocol-version, www-authenticate"

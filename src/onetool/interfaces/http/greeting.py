@@ -15,6 +15,7 @@ class Facts(NamedTuple):
     version: str
     menu: str
     tools: str  # how many, in words
+    config: str  # the file in force, in words
     header: str | None  # the one with the token, when there is one
 
 
@@ -26,16 +27,21 @@ def bearer(shown: str) -> str:
 
 def claude_line(url: str, header: str | None) -> str:
     line = f"claude mcp add --transport http onetool {url}/mcp"
-    return f'{line} --header "{header}"' if header else line
+    return f"{line} --header '{_for_clients(header)}'" if header else line  # quoted: not the shell's to fill in
 
 
 def json_snippet(url: str, header: str | None) -> str:
     """The form that most clients take."""
     server: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
     if header:
-        name, _, value = header.partition(": ")
-        server["headers"] = {name: re.sub(r"\$(\w+)", r"${\1}", value)}
+        name, _, value = _for_clients(header).partition(": ")
+        server["headers"] = {name: value}
     return json.dumps({"mcpServers": {"onetool": server}})
+
+
+def _for_clients(header: str) -> str:
+    """With the variable as clients write it, who fill it in themselves: the token belongs into no file of theirs."""
+    return re.sub(r"\$(\w+)", r"${\1}", header)
 
 
 def first_call(url: str, header: str | None, menu: str) -> str:
@@ -61,7 +67,7 @@ def first_call(url: str, header: str | None, menu: str) -> str:
 def greeting(facts: Facts) -> str:
     url, header = facts.url, facts.header
     lines = [
-        f"OneTool listens on {url} with {facts.tools}. Ctrl-C stops it.",
+        f"OneTool listens on {url} with {facts.tools}, by {facts.config}. Ctrl-C stops it.",
         "",
         "Connect a client:",
         f"  {claude_line(url, header)}",

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from html import escape
 
-from onetool.interfaces.http.asgi import Asgi, Receive, Scope, Send, respond
+from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http.greeting import Facts, claude_line, first_call, json_snippet
 
 # No script, nothing loaded, no frame around it: there is nothing here that an enemy's page could use.

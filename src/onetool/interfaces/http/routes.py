@@ -2,13 +2,13 @@
 
 import logging
 from collections.abc import Callable, Collection
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from onetool import __version__
-from onetool.interfaces.http.asgi import Receive, Scope, Send, respond
+from onetool.interfaces.asgi import Receive, Scope, Send, respond
+from onetool.interfaces.http import access
 from onetool.interfaces.http.greeting import Facts, bearer
 from onetool.interfaces.http.listen import Place, is_loopback
 from onetool.interfaces.http.page import page
@@ -42,6 +42,7 @@ def facts_of(app: "App", place: Place, menu: str | None, allowed: Collection[str
         version=__version__,
         menu=menu or app.config.menu,
         tools=f"{tools:,} tool{'' if tools == 1 else 's'}",
+        config=f"the config {app.config.path}" if app.config.path else "its defaults",
         header=bearer(token.shown) if token else None,
     )
 
@@ -49,15 +50,14 @@ def facts_of(app: "App", place: Place, menu: str | None, allowed: Collection[str
 async def reload_site(app: "App", place: Place, site: Site, mcp: Any) -> None:
     """Read the config and the tools again, and go by the new rules. Where we listen does not change."""
     before = app.config
-    done = mcp.reload()
-    if isawaitable(done):
-        await done
+    await mcp.reload()
     if app.config is before:
         return  # it can't be used, which has been told
     http = app.config.http
     if http.token is None and not is_loopback(place.addresses):
         log.error("http.token is gone from the config, but others can reach this server: the old rules stay in force")
         return
+    access.switch(http.access_log)
     site.rules, site.max_body = Rules(http, place), http.max_body_mb * 1024**2
     log.info("Reloaded: %d tools", len(app.tools()))
 

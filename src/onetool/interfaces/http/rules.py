@@ -11,7 +11,7 @@ from hashlib import sha256
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
-from onetool.interfaces.http.asgi import Headers, Refused
+from onetool.interfaces.asgi import Headers, Refused
 from onetool.interfaces.http.listen import WILDCARDS, Place
 
 if TYPE_CHECKING:

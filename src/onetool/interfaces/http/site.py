@@ -14,8 +14,8 @@ from time import perf_counter
 from typing import NamedTuple
 
 from onetool.core.nearest import did_you_mean
+from onetool.interfaces.asgi import CLOSE, Asgi, Message, Receive, Refused, Scope, Send, respond
 from onetool.interfaces.http.access import GONE, clean, write_line
-from onetool.interfaces.http.asgi import CLOSE, Asgi, Message, Receive, Refused, Scope, Send, respond
 from onetool.interfaces.http.body import Counted, TooLarge, check_length, refuse_body
 from onetool.interfaces.http.cors import is_preflight, preflight, readable_by
 from onetool.interfaces.http.rules import Rules, wanted

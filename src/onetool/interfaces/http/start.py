@@ -10,10 +10,10 @@ from onetool.core.errors import ConfigError, Mistake
 from onetool.interfaces.http import access
 from onetool.interfaces.http.greeting import greeting
 from onetool.interfaces.http.listen import Place, is_loopback, listen, resolve
-from onetool.interfaces.http.patient_log import make_log_patient
 from onetool.interfaces.http.routes import facts_of, reload_site, site_of
 from onetool.interfaces.http.server import serve
 from onetool.interfaces.mcp.http import McpOverHttp
+from onetool.interfaces.patient_log import make_log_patient
 from onetool.interfaces.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def serve_app(
 ) -> int:
     """Serve until a signal says to stop; gives that signal."""
     place = place_for(app, host, port)
-    make_log_patient()
-    access.log.setLevel(logging.INFO if app.config.http.access_log else logging.CRITICAL)
+    make_log_patient(access.AccessHandler)
+    access.switch(app.config.http.access_log)
     logging.getLogger("onetool.serve").setLevel(logging.INFO)
     facts = partial(facts_of, app, place, menu, allowed)
     mcp = McpOverHttp(app, menu=menu, allowed=allowed)

@@ -3,8 +3,9 @@
 import asyncio
 from typing import Any
 
+from onetool.interfaces.asgi import Receive, Send
 from onetool.interfaces.mcp.client import Client, from_meta
-from onetool.interfaces.mcp.exchange import STATUS, Receive, Send, gone
+from onetool.interfaces.mcp.exchange import STATUS, gone
 from onetool.interfaces.mcp.headers import Headers, check_arguments, check_method, check_name, check_version
 from onetool.interfaces.mcp.outlet import Outlet
 from onetool.interfaces.mcp.request import Request

@@ -29,6 +29,7 @@ _ALWAYS = frozenset({"type", "annotations", "_meta"})
 Block = dict[str, Any]
 Result = dict[str, Any]
 Store = Callable[[str], "Stored"]
+ReadOn = Callable[[str, int], str]
 
 
 def is_block(value: Any) -> bool:
@@ -57,12 +58,14 @@ def from_reply(reply: "Reply") -> Result:
     return {"content": content, "isError": True} if reply.is_error else {"content": content}
 
 
-async def from_result(result: ToolResult, inline_bytes: int, store: Store, structured: bool = False) -> Result:
+async def from_result(
+    result: ToolResult, inline_bytes: int, store: Store, read_on: ReadOn, structured: bool = False
+) -> Result:
     """What came of one tool. `structured` is for tools that promise what their value looks like."""
     if result.error is not None:
         return failed(result.error)
     if (blocks := blocks_of(result.data)) is not None:
-        return {"content": blocks}
+        return {"content": blocks, "structuredContent": result.data} if structured else {"content": blocks}
     text = result.data if isinstance(result.data, str) else as_json(result.data)
     if structured:  # such a client takes the data, and the text is for others
         return {"content": [text_block(text)], "structuredContent": result.data}
@@ -71,7 +74,7 @@ async def from_result(result: ToolResult, inline_bytes: int, store: Store, struc
     from onetool.script.reply import kept
 
     try:
-        return from_reply(kept(text, await asyncio.to_thread(store, text)))
+        return from_reply(kept(text, await asyncio.to_thread(store, text), read_on))
     except ToolFailure as failure:
         return {"content": [text_block(f"Error: the result is too large to be sent, and {failure}")], "isError": True}
 

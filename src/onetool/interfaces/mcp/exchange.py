@@ -1,8 +1,6 @@
 """One HTTP request and its response: what requests that stand alone and those of a session share."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
+from onetool.interfaces.asgi import Receive, Refused
 from onetool.interfaces.mcp.headers import Headers
 from onetool.interfaces.mcp.wire import (
     HEADER_MISMATCH,
@@ -15,10 +13,6 @@ from onetool.interfaces.mcp.wire import (
     Fault,
 )
 
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-
 STATUS = {  # of a response that is an error of JSON-RPC; 200 for all others
     **dict.fromkeys((PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS), 400),
     **dict.fromkeys((HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION), 400),
@@ -27,21 +21,18 @@ STATUS = {  # of a response that is an error of JSON-RPC; 200 for all others
 _ANSWERS = ("application/json", "text/event-stream", "*/*", "application/*")
 
 
-class Refused(Exception):  # noqa: N818 - an answer of HTTP's own
-    def __init__(self, status: int, message: str, headers: list[tuple[bytes, bytes]] | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.headers = headers
-
-
 async def body_of(headers: Headers, receive: Receive) -> bytes:
     """The message. How long it may be is decided before."""
     kind = headers.get("content-type", "")
     if kind != "application/json" and kind.partition(";")[0].strip().lower() != "application/json":
-        raise Refused(415, "a message is application/json: set the header content-type")
+        raise Refused(415, "unsupported_media_type", "a message is application/json: set the header content-type")
     accepted = headers.get("accept", "*/*")
     if not any(one in accepted for one in _ANSWERS):
-        raise Refused(406, "an answer is application/json or text/event-stream, which the header accept does not allow")
+        raise Refused(
+            406,
+            "not_acceptable",
+            "an answer is application/json or text/event-stream, which the header accept does not allow",
+        )
     part = await receive()
     parts = [part.get("body", b"")]
     while part.get("more_body"):

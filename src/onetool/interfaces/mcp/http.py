@@ -9,9 +9,10 @@ from urllib.parse import parse_qs
 
 from onetool.app import App
 from onetool.config.model import Menu
+from onetool.interfaces.asgi import Receive, Refused, Scope, Send
 from onetool.interfaces.mcp.alone import answer_alone, request_alone
 from onetool.interfaces.mcp.client import Client, is_modern
-from onetool.interfaces.mcp.exchange import STATUS, Receive, Refused, Scope, Send, body_of
+from onetool.interfaces.mcp.exchange import STATUS, body_of
 from onetool.interfaces.mcp.headers import SESSION, VERSION, Headers, headers_of
 from onetool.interfaces.mcp.in_session import answer_batch, answer_in, stream
 from onetool.interfaces.mcp.news import reload
@@ -56,16 +57,23 @@ class McpOverHttp:
                 await self._post(scope, headers, message, receive, send)
             elif scope["method"] == "GET":
                 if SESSION not in headers:
-                    raise Refused(405, "only a client with a session can GET its stream: POST messages here", _ALLOW)
+                    raise Refused(
+                        405,
+                        "method_not_allowed",
+                        "only a client with a session can GET its stream: POST messages here",
+                        _ALLOW,
+                    )
                 await stream(self._session(scope, headers), headers, receive, send)
             elif scope["method"] == "DELETE":
                 await self._sessions.close(self._session(scope, headers))
                 await send_json(send, 204, None)
             else:
-                raise Refused(405, "POST a message, GET a session's stream, or DELETE a session", _ALLOW)
+                raise Refused(
+                    405, "method_not_allowed", "POST a message, GET a session's stream, or DELETE a session", _ALLOW
+                )
         except Fault as fault:
             await send_json(send, STATUS.get(fault.code, 200), refusal(id_of(message), fault))
-        except Refused as refused:
+        except Refused as refused:  # as these clients read it
             error = Fault(INVALID_REQUEST, str(refused))
             await send_json(send, refused.status, refusal(id_of(message), error), refused.headers)
 
@@ -103,10 +111,12 @@ class McpOverHttp:
 
     def _session(self, scope: Scope, headers: Headers) -> Session:
         if SESSION not in headers:
-            raise Refused(400, f"the header {SESSION} is missing: begin with initialize")
+            raise Refused(400, "no_session", f"the header {SESSION} is missing: begin with initialize")
         session = self._sessions.get(headers[SESSION], scope.get("principal", ""))
         if session is None:
-            raise Refused(404, "there is no such session, or it has ended: begin anew with initialize")
+            raise Refused(
+                404, "no_such_session", "there is no such session, or it has ended: begin anew with initialize"
+            )
         return session
 
 
@@ -138,7 +148,7 @@ def _menu(scope: Scope) -> str | None:
         return None
     chosen = parse_qs(query.decode("latin-1")).get("menu", [None])[-1]
     if chosen is not None and chosen not in get_args(Menu):
-        raise Refused(400, f"menu={chosen:.40}: there are {', '.join(get_args(Menu))}")
+        raise Refused(400, "no_such_menu", f"menu={chosen:.40}: there are {', '.join(get_args(Menu))}")
     return chosen
 
 

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from onetool.interfaces.mcp.exchange import Receive, Refused, Send, gone
+from onetool.interfaces.asgi import Receive, Refused, Send
+from onetool.interfaces.mcp.exchange import gone
 from onetool.interfaces.mcp.headers import Headers
 from onetool.interfaces.mcp.outlet import Outlet, send_json
 from onetool.interfaces.mcp.revisions import BATCHES
@@ -53,12 +54,12 @@ async def stream(session: Session, headers: Headers, receive: Receive, send: Sen
     """The session's stream of news; or the rest of a stream that broke."""
     accepted = headers.get("accept", "*/*")
     if "text/event-stream" not in accepted and "*/*" not in accepted:
-        raise Refused(406, "a stream is text/event-stream, which the header accept does not allow")
+        raise Refused(406, "not_acceptable", "a stream is text/event-stream, which the header accept does not allow")
     found, after = session.news, None
     if (last := headers.get("last-event-id")) is not None:
         known = session.found(last)
         if known is None:
-            raise Refused(404, f"last-event-id: there is no event {last:.40} in this session")
+            raise Refused(404, "no_such_event", f"last-event-id: there is no event {last:.40} in this session")
         found, after = known
     outlet = Outlet(send)
     found.attach(outlet, after)

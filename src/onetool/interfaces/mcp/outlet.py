@@ -2,17 +2,14 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
 from typing import Any
 
+from onetool.interfaces.asgi import Headers, Send, respond
 from onetool.interfaces.mcp.wire import Message, encode
 
 QUIET = 15.0  # seconds without a word, after which those in between may think that nobody is there
 MOST_UNSENT = 1000  # messages for a client that does not read; what it is only told by the way goes first
 
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-
-_JSON = (b"content-type", b"application/json")
 _EVENTS = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -20,12 +17,13 @@ _EVENTS = [
 ]
 
 
-async def send_json(send: Send, status: int, message: Any, headers: list[tuple[bytes, bytes]] | None = None) -> None:
-    body = b"" if message is None else encode(message)
-    length = (b"content-length", str(len(body)).encode())
-    kind = [_JSON] if message is not None else []
-    await send({"type": "http.response.start", "status": status, "headers": [*kind, length, *(headers or [])]})
-    await send({"type": "http.response.body", "body": body})
+async def send_json(send: Send, status: int, message: Any, headers: Headers = ()) -> None:
+    """A whole answer; None is an empty one."""
+    if message is None:
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0"), *headers]})
+        await send({"type": "http.response.body", "body": b""})
+    else:
+        await respond(send, status, encode(message), headers=headers)
 
 
 class Outlet:

@@ -177,13 +177,11 @@ async def _lines(source: int) -> AsyncIterator[bytes | None]:
 
 async def _chunks(source: int) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
-    if not _can_be_watched(source):
+    ready = asyncio.Event()
+    if not _watched(loop, source, ready):
         while chunk := await loop.run_in_executor(None, os.read, source, CHUNK):
             yield chunk
         return
-    os.set_blocking(source, False)
-    ready = asyncio.Event()
-    loop.add_reader(source, ready.set)
     try:
         while True:
             try:
@@ -203,10 +201,16 @@ async def _chunks(source: int) -> AsyncIterator[bytes]:
         os.set_blocking(source, True)  # it may be a terminal, which others use after us
 
 
-def _can_be_watched(source: int) -> bool:
-    """Files can't: they are always ready."""
-    mode = os.fstat(source).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
+def _watched(loop: asyncio.AbstractEventLoop, source: int, ready: asyncio.Event) -> bool:
+    """Whether the loop tells when there is something to read. Of files, and of /dev/null, it can't."""
+    if stat.S_ISREG(os.fstat(source).st_mode):
+        return False
+    try:
+        loop.add_reader(source, ready.set)
+    except OSError:
+        return False
+    os.set_blocking(source, False)
+    return True
 
 
 def _keep(tasks: "set[asyncio.Task[None]]", task: "asyncio.Task[None]") -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from onetool.app import App
 from onetool.core.spec import ToolSpec
 from onetool.interfaces.mcp.caller import ClientCaller
-from onetool.interfaces.mcp.content import from_reply
+from onetool.interfaces.mcp.content import blocks_of, from_reply, text_block
 from onetool.interfaces.mcp.describe import RUN_SCHEMA, run_description
 from onetool.interfaces.mcp.menus.entry import Checked, Entry
 from onetool.interfaces.mcp.wire import encode
@@ -30,6 +30,8 @@ def entries(app: App, allowed: Collection[str] | None) -> list[Entry]:
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
         result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress)
+        if result.ok and (blocks := blocks_of(result.data)) is not None:  # pictures and the like are no text
+            return {"content": [*([text_block(result.printed)] if result.printed else []), *blocks]}
         if _weight(result) > LARGE:  # writing it out takes a while, and others wait for the loop
             return from_reply(await asyncio.to_thread(app.reply, result))
         return from_reply(app.reply(result))

@@ -62,6 +62,10 @@ def _call(app: App, allowed: Collection[str] | None) -> Entry:
         check(args)
         wanted = ToolCall(new_id(), args["name"], args.get("args", {}), "mcp")
         result = await app.call(wanted, allowed, caller.progress)
-        return await from_result(result, app.config.results.inline_bytes, app.keep)
+        return await from_result(result, app.config.results.inline_bytes, app.keep, _read_on)
 
     return Entry(listing=listing, call=call)
+
+
+def _read_on(handle: str, offset: int) -> str:
+    return f'call(name="ot.result", args={{"handle": "{handle}", "offset": {offset}}})'

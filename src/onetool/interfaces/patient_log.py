@@ -1,7 +1,8 @@
 """Log lines that never hold up the server: who does not read our standard error loses lines, and not the service.
 
-A plain handler blocks in `write` once a pipe that nobody reads is full, and every client with it. Lines of the access
-log are written together, some milliseconds later: a write for each would cost as much as all the rest of them.
+A plain handler blocks in `write` once a pipe that nobody reads is full, and every client with it. Lines that may wait
+(those of the access log) are written together, some milliseconds later: a write for each would cost as much as all the
+rest of them.
 """
 
 import asyncio
@@ -9,10 +10,7 @@ import logging
 import os
 import select
 from collections import deque
-from time import time
-from typing import Any
-
-from onetool.interfaces.http.access import AccessFormatter, Line
+from collections.abc import Callable
 
 MOST_LINES = 1000  # that wait for a reader
 TOGETHER_S = 0.03
@@ -22,8 +20,9 @@ log = logging.getLogger("onetool")
 class PatientHandler(logging.Handler):
     """Writes to a file descriptor while that takes something, and keeps the last lines while it does not."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, formatter: logging.Formatter | None = None) -> None:
         super().__init__()
+        self.setFormatter(formatter)
         self._fd = fd
         self._lines: deque[bytes] = deque()
         self._lost = 0
@@ -38,7 +37,7 @@ class PatientHandler(logging.Handler):
         except Exception:  # noqa: BLE001 - a record that can't be told is told so, as by every handler
             self.handleError(record)
             return
-        if isinstance(record, Line):
+        if getattr(record, "may_wait", False):
             self._written_soon()
         else:
             self.flush()
@@ -97,29 +96,12 @@ class PatientHandler(logging.Handler):
         super().close()
 
 
-class AccessHandler(PatientHandler):
-    """The same, for a log of JSON lines: those of requests are taken without a record. On the loop."""
-
-    def __init__(self, fd: int, formatter: AccessFormatter) -> None:
-        super().__init__(fd)
-        self.setFormatter(formatter)
-        self._line = formatter.line
-
-    def take(self, message: str, fields: dict[str, Any]) -> None:
-        self._lines.append(self._line(message, fields, time()).encode("utf-8", "backslashreplace") + b"\n")
-        self._written_soon()
-
-
-def make_log_patient() -> None:
-    """From here on our log goes to its stream as before, but waits for nobody."""
+def make_log_patient(in_pipes: Callable[[int, logging.Formatter], PatientHandler] = PatientHandler) -> None:
+    """From here on our log goes to its stream as before, but waits for nobody. `in_pipes`: where no person reads it."""
     if not hasattr(select, "poll"):
         return
     for index, handler in enumerate(log.handlers):
         if isinstance(handler, logging.StreamHandler) and handler.formatter is not None:
             handler.flush()
-            fd = handler.stream.fileno()
-            if handler.stream.isatty():
-                log.handlers[index] = PatientHandler(fd)
-                log.handlers[index].setFormatter(handler.formatter)
-            else:
-                log.handlers[index] = AccessHandler(fd, AccessFormatter(handler.formatter))
+            make = PatientHandler if handler.stream.isatty() else in_pipes
+            log.handlers[index] = make(handler.stream.fileno(), handler.formatter)
