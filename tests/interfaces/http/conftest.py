@@ -29,7 +29,8 @@ class Reply(NamedTuple):
 
     @property
     def code(self):
-        return self.json["error"]["code"]
+        error = self.json["error"]
+        return error["data"]["reason"] if "jsonrpc" in self.json else error["code"]
 
 
 class Served:

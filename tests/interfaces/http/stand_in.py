@@ -99,9 +99,9 @@ def with_limits(**changes):
 
 if __name__ == "__main__":
     sys.path = [entry for entry in sys.path if entry != str(Path(__file__).parent)]
-    package, module = types.ModuleType("onetool.interfaces.mcp"), types.ModuleType("onetool.interfaces.mcp.http")
+    module = types.ModuleType("onetool.interfaces.mcp.http")
     module.McpOverHttp = StandIn
-    sys.modules |= {"onetool.interfaces.mcp": package, "onetool.interfaces.mcp.http": module}
+    sys.modules["onetool.interfaces.mcp.http"] = module
     with_limits(**json.loads(os.environ.get("STAND_IN_LIMITS", "{}")))
     from onetool.__main__ import main
 

@@ -4,7 +4,8 @@ import sys
 from contextlib import asynccontextmanager
 
 import pytest
-from interfaces.mcp.peers import CONFIG, PATIENCE, HttpPeer, Server, StdioPeer, environment
+from interfaces.mcp.peers import HttpPeer, StdioPeer
+from interfaces.mcp.servers import CONFIG, PATIENCE, Server, environment
 
 WAYS = ["stdio-old", "stdio-new", "http-old", "http-new"]
 

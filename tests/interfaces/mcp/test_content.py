@@ -24,7 +24,7 @@ def given_to_client(value, inline=100, structured=False, stored=None):
             raise ToolFailure("the disk is full")
         return stored
 
-    return asyncio.run(from_result(value, inline, store, structured))
+    return asyncio.run(from_result(value, inline, store, "read {} from {}".format, structured))
 
 
 @pytest.mark.parametrize("block", EVERY, ids=lambda block: block["type"])
@@ -67,10 +67,16 @@ def test_what_is_promised_comes_as_data_whole_however_large():
     assert json.loads(told["content"][0]["text"]) == data
 
 
+def test_content_that_was_promised_comes_as_both():
+    block = text("t")
+    told = given_to_client(result(block), structured=True)
+    assert told == {"content": [block], "structuredContent": block}
+
+
 def test_what_is_too_large_is_stored_and_linked():
     stored = Stored(handle="abcdefghij", size=2000, lines=1)
     words, where = given_to_client(result("x" * 2000), stored=stored)["content"]
-    assert 'ot.result(handle="abcdefghij"' in words["text"]
+    assert words["text"].endswith("\nRead on with: read abcdefghij from 1")
     assert where == {
         "type": "resource_link",
         "uri": "ot://results/abcdefghij",

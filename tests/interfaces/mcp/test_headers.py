@@ -6,7 +6,8 @@ from contextlib import nullcontext
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from interfaces.mcp.peers import META, NEW, as_header
+from interfaces.mcp.peers import META, NEW
+from interfaces.mcp.servers import as_header
 
 from onetool.interfaces.mcp.headers import NAME, _decoded, check_name, headers_of
 from onetool.interfaces.mcp.wire import Fault

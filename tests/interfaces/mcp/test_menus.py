@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from interfaces.mcp.peers import CONFIG, HttpPeer
+from interfaces.mcp.peers import HttpPeer
+from interfaces.mcp.servers import CONFIG
 
 PLUS = {
     "name": "plus",

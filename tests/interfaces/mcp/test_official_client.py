@@ -7,7 +7,8 @@ import sys
 
 import anyio
 import pytest
-from interfaces.mcp.peers import CONFIG, NEW, OLD, children_of, environment, until
+from interfaces.mcp.peers import NEW, OLD
+from interfaces.mcp.servers import CONFIG, children_of, environment, until
 from mcp import MCPError
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -178,7 +179,7 @@ async def sampled(context, params):
 
 
 async def rooted(context):
-    return ListRootsResult(roots=[Root(uri="file:///work")])
+    return ListRootsResult(roots=[Root(uri="file:///home")])
 
 
 ANSWERS = {"elicitation_callback": elicited, "sampling_callback": sampled, "list_roots_callback": rooted}
@@ -191,7 +192,7 @@ def test_it_is_asked_and_answers(connect, tmp_path):
         assert text(await client.call_tool("asking__one_by_one")) == "Ada likes blue"
         assert text(await client.call_tool("asking__age")) == "37"
         assert text(await client.call_tool("asking__model", {"prompt": "Hm?"})) == "It says: Hm? 7 Be brief."
-        assert text(await client.call_tool("asking__folders")) == "file:///work"
+        assert text(await client.call_tool("asking__folders")) == "file:///home"
         assert text(await client.call_tool("asking__once", {"path": str(tmp_path / "marks")})) == "went on: True"
         assert (tmp_path / "marks").read_text() == "before\nafter\n"
         got = await client.get_prompt("for_whom")
@@ -206,7 +207,7 @@ def test_it_is_asked_by_tools_that_code_calls(connect):
     async def work(client):
         code = "[asking.name(), asking.one_by_one(), asking.model(prompt='Hm?'), asking.folders()]"
         assert text(await client.call_tool("run", {"code": code})) == (
-            '["Hello, Ada!", Ada likes blue, "It says: Hm? 7 Be brief.", file:///work]'
+            '["Hello, Ada!", Ada likes blue, "It says: Hm? 7 Be brief.", file:///home]'
         )
 
     with_client(connect, work, menu="run", **ANSWERS)

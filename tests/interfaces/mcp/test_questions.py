@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import pytest
-from interfaces.mcp.peers import CONFIG, HttpPeer, until
+from interfaces.mcp.peers import HttpPeer
+from interfaces.mcp.servers import CONFIG, until
 
 ELICIT, SAMPLE, ROOTS = "elicitation/create", "sampling/createMessage", "roots/list"
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}

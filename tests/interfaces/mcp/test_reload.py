@@ -4,7 +4,8 @@ import shutil
 import time
 
 import pytest
-from interfaces.mcp.peers import CONFIG, META, HttpPeer, Server, StdioPeer, until
+from interfaces.mcp.peers import META, HttpPeer, StdioPeer
+from interfaces.mcp.servers import CONFIG, Server, until
 
 TOOL = 'def wave() -> str:\n    """Wave."""\n    return "o/"\n'
 PROMPT = 'from onetool.sdk import prompt\n\n\n@prompt\ndef farewell() -> str:\n    """Bye."""\n    return "Bye."\n'

@@ -1,7 +1,8 @@
 """What a client of the new era holds while its call waits for an answer: good once, for this call, as it was given."""
 
 import pytest
-from interfaces.mcp.peers import CONFIG, HttpPeer, until
+from interfaces.mcp.peers import HttpPeer
+from interfaces.mcp.servers import CONFIG, until
 
 ADA = {"name": {"action": "accept", "content": {"name": "Ada"}}}
 BLUE = {"color": {"action": "accept", "content": {"color": "blue"}}}

@@ -5,7 +5,8 @@ import re
 
 import pytest
 from helpers import definition
-from interfaces.mcp.peers import HttpPeer, until
+from interfaces.mcp.peers import HttpPeer
+from interfaces.mcp.servers import until
 
 SCHEMA = {
     "type": "object",
@@ -36,6 +37,13 @@ def test_content_comes_as_what_it_is(peer):
     ]
 
 
+def test_content_that_code_gives_is_shown_after_what_it_prints(runner):
+    *printed, words, picture = runner.call("run", {"code": "print('see:')\nworking.picture()"})["content"]
+    assert [block["text"].strip() for block in (*printed, words)] == ["see:", "look:"]
+    assert picture["type"] == "image"
+    assert runner.text("run", {"code": "working.picture()[0]"}) == "look:"
+
+
 def test_values_that_json_can_hardly_say_do_not_disturb_anything(peer):
     assert peer.call("working__odd_text")["content"][0]["text"].endswith(" \u2028 \x00 \x7f 🦊")
     assert json.loads(peer.text("working__big_number")) == 10**30
@@ -58,8 +66,13 @@ def linked(result):
     assert re.fullmatch(r"ot://results/[\w-]+", link["uri"])
     assert link["mimeType"] == "text/plain"
     handle = link["uri"].removeprefix("ot://results/")
-    assert f'ot.result(handle="{handle}"' in words["text"]
+    assert handle in words["text"]
     return words["text"], link, handle
+
+
+def how_to_read_on(words, pattern):
+    """What the words say after that, in parts."""
+    return re.search(f"\nRead on with: {pattern}$", words).groups()
 
 
 def test_a_large_result_is_stored_and_its_link_can_be_read(peer):
@@ -81,17 +94,26 @@ def test_what_just_fits_is_not_stored(peer):
 
 def test_the_rest_is_read_by_the_call_that_the_words_name(peer):
     words, _, handle = linked(peer.call("working__lines", {"count": 1000}))
-    offset = int(re.search(r"offset=(\d+)", words)[1])
-    page = json.loads(peer.text("ot__result", {"handle": handle, "offset": offset, "limit": 2}))
-    assert page["lines"] == [f"line {offset}", f"line {offset + 1}"]
+    tool, arguments = how_to_read_on(words, r"the tool (\w+) with (\{.*\})")
+    assert json.loads(arguments) == {"handle": handle, "offset": 21}
+    page = json.loads(peer.text(tool, {**json.loads(arguments), "limit": 2}))
+    assert page["lines"] == ["line 21", "line 22"]
 
 
-def test_the_same_through_run(runner):
+def test_the_same_in_code(runner):
     words, link, _ = linked(runner.call("run", {"code": "working.lines(count=1000)"}))
-    read_on = re.search(r"Read on with: (.*)", words)[1]
-    offset = int(re.search(r"offset=(\d+)", read_on)[1])
-    assert f"line {offset}" in runner.text("run", {"code": read_on.replace(")", ", limit=3)")})
+    (code,) = how_to_read_on(words, r"(ot\.result\(.*\))")
+    assert "line 21" in runner.text("run", {"code": code.replace(")", ", limit=3)")})
     assert runner.result("resources/read", {"uri": link["uri"]})["contents"][0]["text"].endswith("\nline 1000")
+
+
+def test_the_same_where_tools_are_searched_for(shared_peers):
+    for way in ("stdio-old", "http-new"):
+        peer = shared_peers(way, "search")
+        words, _, _ = linked(peer.call("call", {"name": "working.lines", "args": {"count": 1000}}))
+        (arguments,) = how_to_read_on(words, r'call\(name="ot\.result", args=(\{.*\})\)')
+        page = json.loads(peer.text("call", {"name": "ot.result", "args": json.loads(arguments)}))
+        assert page["lines"][0] == "line 21"
 
 
 def test_a_stored_result_belongs_to_whoever_made_it(serve, tmp_path):

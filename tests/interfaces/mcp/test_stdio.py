@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from interfaces.mcp.peers import CONFIG, PATIENCE, children_of, environment, until
+from interfaces.mcp.servers import CONFIG, PATIENCE, children_of, environment, until
 
 DIRECT = ("--menu", "direct")
 ENDLESS = {"name": "run", "arguments": {"code": "while True: pass"}}
@@ -106,7 +106,7 @@ def test_large_messages_go_both_ways(stdio_peer, tmp_path):
 
 
 def test_a_client_that_does_not_read_is_not_asked_for_more_and_the_server_still_ends(tmp_path):
-    """It has said a thousand things, and reads none of the answers."""
+    """It goes on asking, and reads none of the answers."""
     (tmp_path / "onetool.yaml").write_text("menu: direct\nresults: {inline_bytes: 10000000}\n")
     with subprocess.Popen(
         [sys.executable, "-m", "onetool", "--config", "onetool.yaml", "mcp"],
@@ -117,9 +117,12 @@ def test_a_client_that_does_not_read_is_not_asked_for_more_and_the_server_still_
         stderr=subprocess.DEVNULL,
     ) as process:
         hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-        messages = [{"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}]
+        first = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+        process.stdin.write(json.dumps(first).encode() + b"\n")
+        process.stdin.flush()
+        assert process.stdout.readline()  # and this was all that it reads
         echo = call("tools__echo", message="x" * 100_000)
-        messages += [{"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": echo} for id in range(1, 200)]
+        messages = [{"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": echo} for id in range(1, 200)]
         data = b"".join(json.dumps(message).encode() + b"\n" for message in messages)
         os.set_blocking(process.stdin.fileno(), False)
         sent = 0

@@ -4,7 +4,8 @@ import re
 import time
 
 import pytest
-from interfaces.mcp.peers import ABLE, CONFIG, TASKS, HttpPeer, until
+from interfaces.mcp.peers import ABLE, TASKS, HttpPeer
+from interfaces.mcp.servers import CONFIG, until
 
 KNOWS = {**ABLE, "extensions": {TASKS: {}}}
 UNKNOWN = "taskId: there is no such task, or its time is up"

@@ -14,6 +14,7 @@ from onetool.interfaces.http.listen import Place, is_loopback
 from onetool.interfaces.http.page import page
 from onetool.interfaces.http.rules import Rules
 from onetool.interfaces.http.site import READ, Route, Site
+from onetool.interfaces.mcp.exchange import in_json_rpc
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -26,7 +27,7 @@ HEALTHY = msgspec.json.encode({"status": "ok", "version": __version__})
 def site_of(app: "App", place: Place, mcp: Any, facts: Callable[[], Facts]) -> Site:
     """Every route in one place. `mcp` is an ASGI app; it may have `stop()` and `reload()`."""
     routes = [
-        Route("/mcp", mcp),
+        Route("/mcp", mcp, told=in_json_rpc),
         Route("/healthz", _health, protected=False, methods=READ),
         Route("/", page(facts), methods=READ),
     ]

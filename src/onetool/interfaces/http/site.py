@@ -33,6 +33,7 @@ class Route(NamedTuple):
     protected: bool = True
     methods: tuple[str, ...] = ()  # none: the app has its own answer to each
     below: bool = False
+    told: Callable[[Refused], bytes] = Refused.body  # a refusal, as clients of this route read it
 
     def is_above(self, path: str) -> bool:
         return self.below and path.startswith(f"{self.path}/")
@@ -64,7 +65,7 @@ class Site:
             await self._admit(scope, receive, answer)
         except Refused as refused:
             scope["log"]["error"] = refused.code
-            await self._refuse(refused, receive, answer)
+            await self._refuse(refused, receive, answer, scope["path"])
         except CancelledError:  # the server stops, and this took too long
             await self._fail(answer, Refused(503, "stopping", "The server is stopping; try again.", [CLOSE]))
             raise
@@ -119,15 +120,16 @@ class Site:
             raise Refused(405, "method_not_allowed", message, [(b"allow", allowed.encode())])
         return route
 
-    async def _refuse(self, refused: Refused, receive: Receive, answer: "Answer") -> None:
+    async def _refuse(self, refused: Refused, receive: Receive, answer: "Answer", path: str) -> None:
         if isinstance(refused, TooLarge):
             await refuse_body(refused, self.max_body, receive, answer.send)
         else:
-            await self._fail(answer, refused)
+            route = self._route(path)
+            await self._fail(answer, refused, route.told(refused) if route else None)
 
-    async def _fail(self, answer: "Answer", refused: Refused) -> None:
+    async def _fail(self, answer: "Answer", refused: Refused, body: bytes | None = None) -> None:
         if not answer.status:  # else it is half told, and the server below ends the connection
-            await respond(answer.send, refused.status, refused.body(), headers=refused.headers)
+            await respond(answer.send, refused.status, body or refused.body(), headers=refused.headers)
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The start and the end of the server. There are no websockets here."""

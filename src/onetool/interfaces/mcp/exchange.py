@@ -11,6 +11,9 @@ from onetool.interfaces.mcp.wire import (
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
     Fault,
+    Id,
+    encode,
+    refusal,
 )
 
 STATUS = {  # of a response that is an error of JSON-RPC; 200 for all others
@@ -41,6 +44,11 @@ async def body_of(headers: Headers, receive: Receive) -> bytes:
     if part["type"] == "http.disconnect":
         raise Fault(PARSE_ERROR, "the client went away in the middle of its message")
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def in_json_rpc(refused: Refused, id: Id | None = None) -> bytes:
+    """What HTTP refuses, in words that clients of this protocol show."""
+    return encode(refusal(id, Fault(INVALID_REQUEST, str(refused), {"reason": refused.code})))
 
 
 async def gone(receive: Receive) -> None:

@@ -9,10 +9,10 @@ from urllib.parse import parse_qs
 
 from onetool.app import App
 from onetool.config.model import Menu
-from onetool.interfaces.asgi import Receive, Refused, Scope, Send
+from onetool.interfaces.asgi import Receive, Refused, Scope, Send, respond
 from onetool.interfaces.mcp.alone import answer_alone, request_alone
 from onetool.interfaces.mcp.client import Client, is_modern
-from onetool.interfaces.mcp.exchange import STATUS, body_of
+from onetool.interfaces.mcp.exchange import STATUS, body_of, in_json_rpc
 from onetool.interfaces.mcp.headers import SESSION, VERSION, Headers, headers_of
 from onetool.interfaces.mcp.in_session import answer_batch, answer_in, stream
 from onetool.interfaces.mcp.news import reload
@@ -21,7 +21,6 @@ from onetool.interfaces.mcp.revisions import HANDSHAKE, MODERN, UNNAMED
 from onetool.interfaces.mcp.service import Service
 from onetool.interfaces.mcp.sessions import Session, Sessions
 from onetool.interfaces.mcp.wire import (
-    INVALID_REQUEST,
     UNSUPPORTED_VERSION,
     Fault,
     Message,
@@ -73,9 +72,8 @@ class McpOverHttp:
                 )
         except Fault as fault:
             await send_json(send, STATUS.get(fault.code, 200), refusal(id_of(message), fault))
-        except Refused as refused:  # as these clients read it
-            error = Fault(INVALID_REQUEST, str(refused))
-            await send_json(send, refused.status, refusal(id_of(message), error), refused.headers)
+        except Refused as refused:
+            await respond(send, refused.status, in_json_rpc(refused, id_of(message)), headers=refused.headers)
 
     async def _post(self, scope: Scope, headers: Headers, message: Any, receive: Receive, send: Send) -> None:
         if isinstance(message, dict):
