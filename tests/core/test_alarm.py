@@ -18,7 +18,6 @@ def context(seconds, pauses=None):
         call=ToolCall("1", "t"),
         deadline=time.monotonic() + seconds,
         pauses=pauses,
-        waited_before=0.0 if pauses is None else pauses.waited(),
     )
 
 
@@ -80,6 +79,16 @@ def test_waiting_puts_it_off():
     assert 0.34 < rings_after(0.05, pauses, meanwhile=wait) < 0.8
 
 
+def test_waiting_of_a_call_inside_puts_it_off_too():
+    pauses = Pauses()
+
+    async def wait(alarm):
+        with Pauses(pauses):
+            await asyncio.sleep(0.3)
+
+    assert 0.34 < rings_after(0.05, pauses, meanwhile=wait) < 0.8
+
+
 def test_it_does_not_ring_as_long_as_somebody_is_waited_for():
     pauses = Pauses()
 
@@ -87,13 +96,6 @@ def test_it_does_not_ring_as_long_as_somebody_is_waited_for():
         pauses.__enter__()
 
     assert rings_after(0.05, pauses, meanwhile=wait, patience=0.4) is None
-
-
-def test_what_was_waited_before_the_call_began_is_no_time_of_its_own():
-    pauses = Pauses()
-    with pauses:
-        time.sleep(0.3)
-    assert rings_after(0.05, pauses) < 0.25
 
 
 def test_in_time_ends_what_takes_longer():

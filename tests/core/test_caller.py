@@ -7,6 +7,8 @@ import pytest
 
 from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core.caller import CannotAsk, Declined, Pauses, current_caller, owner
+from onetool.core.context import waiting
+from onetool.core.context import waiting
 from onetool.core.errors import ToolFailure
 
 
@@ -14,12 +16,11 @@ class Patient:
     """A caller that takes its time to answer."""
 
     def __init__(self, seconds=0.0, owner="somebody"):
-        self.pauses = Pauses()
         self.owner = owner
         self._seconds = seconds
 
     async def ask(self, question):
-        with self.pauses:
+        with waiting():
             await asyncio.sleep(self._seconds)
         return question
 
@@ -58,6 +59,16 @@ def test_two_at_once_count_once():
     with pauses, pauses:
         time.sleep(0.03)
     assert 0.03 <= pauses.waited() < 0.06
+
+
+def test_whoever_waits_holds_up_those_outside_and_nobody_else():
+    outer = Pauses()
+    inner, other = Pauses(outer), Pauses(outer)
+    with inner:
+        time.sleep(0.02)
+    assert inner.waited() >= 0.02
+    assert outer.waited() >= 0.02
+    assert other.waited() == 0
 
 
 def test_it_ends_whatever_happens():
@@ -140,6 +151,37 @@ def test_a_tool_that_called_the_one_who_asks_does_not_run_out_of_time_either(is_
 
     result = asyncio.run(call())
     assert (result.error, result.data) == (None, "x")
+
+
+def test_what_runs_beside_the_one_who_asks_gets_no_more_time():
+    caller = Patient(0.5)
+    registry = Registry()
+    executor = Executor(registry)
+
+    async def asks():
+        return await caller.ask("x")
+
+    async def works():
+        await asyncio.sleep(30)
+
+    async def both():
+        calls = [executor.execute(ToolCall(name, name, {})) for name in ("asks", "works")]
+        results = await asyncio.gather(*calls)
+        return [result.data or result.error.reason for result in results]
+
+    for name, handler, timeout in (("asks", asks, 0.1), ("works", works, 0.1), ("both", both, 5)):
+        registry.register(ToolSpec(name=name, description="d", handler=handler, timeout=timeout))
+
+    async def call():
+        current_caller.set(caller)
+        return await executor.execute(ToolCall("1", "both", {}))
+
+    assert asyncio.run(call()).data == ["x", "timeout"]
+
+
+def test_waiting_outside_of_any_call_is_nothing():
+    with waiting():
+        pass
 
 
 def test_two_calls_of_one_caller_do_not_lend_each_other_time():

@@ -35,32 +35,32 @@ def test_places_are_filled_by_what_stands_there():
         assert one.match(other) is None, other
 
 
-def test_a_place_is_one_segment_and_slashes_in_it_are_written_as_percent():
-    one = resource("notes://{day}")
-    assert one.match("notes://a/b") is None
-    assert one.match("notes://a%2Fb") == {"day": "a/b"}
-    assert one.match("notes://") is None
-    assert one.match("notes://a\nb") == {"day": "a\nb"}
+@pytest.mark.parametrize("hidden", ["a/b", "a%2Fb", "..%2f", "..", "%2E", "", "a%00b", "a%0Ab", "a\nb", "%7F"])
+def test_a_place_is_one_segment_that_can_be_shown_and_nothing_hides_in_it(hidden):
+    assert resource("notes://{day}").match(f"notes://{hidden}") is None
 
 
 @pytest.mark.parametrize(
     ("written", "meant"),
-    [("a%20b", "a b"), ("%C3%A9", "é"), ("a+b", "a+b"), ("100%", "100%"), ("%zz", "%zz"), ("%00", "\x00"), ("é", "é")],
+    [("a%20b", "a b"), ("%C3%A9", "é"), ("a+b", "a+b"), ("100%", "100%"), ("%zz", "%zz"), ("é", "é")],
 )
 def test_percents_are_read_once(written, meant):
     assert resource("notes://{day}").match(f"notes://{written}") == {"day": meant}
     assert resource("notes://{day}").match("notes://%2541") == {"day": "%41"}
 
 
-@given(st.text(min_size=1), st.text(min_size=1))
-def test_every_value_can_be_asked_for(one, other):
+VALUES = st.text(min_size=1).filter(lambda text: text.isprintable() and "/" not in text and text not in (".", ".."))
+
+
+@given(VALUES, VALUES)
+def test_every_other_value_can_be_asked_for(one, other):
     uri = f"notes://{quote(one, safe='')}/{quote(other, safe='')}"
     assert resource("notes://{a}/{b}").match(uri) == {"a": one, "b": other}
 
 
 @given(
     st.text(st.characters(exclude_characters="{}"), max_size=20),
-    st.text(st.sampled_from("ab.*+?()[]|^$\\"), min_size=1),
+    st.text(st.sampled_from("ab.*+?()[]|^$\\"), min_size=1).filter(lambda text: text not in (".", "..")),
 )
 def test_what_stands_around_the_places_means_only_itself(around, value):
     one = resource(f"x:{around}{{a}}{around}")

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from onetool.core.caller import CannotAsk, Declined, ForModel, ForPerson, ForRoots, Pauses, current_caller
+from onetool.core.caller import CannotAsk, Declined, ForModel, ForPerson, ForRoots, current_caller
 from onetool.sdk import ask_model, ask_person, client_can, client_roots, log_message
 from onetool.sdk.testing import packs
 
@@ -20,7 +20,6 @@ class Caller:
     def __init__(self, *able, answer=None):
         self.able = able
         self.answer = answer
-        self.pauses = Pauses()
         self.asked, self.lacking, self.logged = [], [], []
 
     def can(self, what):

@@ -61,12 +61,14 @@ class Declined(ToolFailure):
 class Pauses:
     """How long a call has waited for its caller, up to now. Begun and ended on the event loop, read by any thread.
 
-    Who holds something that others could use meanwhile is told when a pause begins (True) and ends (False).
+    A call that waits holds up those that called it, so that the clocks of all of these stand still; what runs beside it
+    goes on. Who holds something that others could use meanwhile is told when a pause begins (True) and ends (False).
     """
 
-    __slots__ = ("_depth", "_since", "_told", "_total")
+    __slots__ = ("_depth", "_outer", "_since", "_told", "_total")
 
-    def __init__(self) -> None:
+    def __init__(self, outer: "Pauses | None" = None) -> None:
+        self._outer = outer
         self._total = self._since = 0.0
         self._depth = 0
         self._told: list[Callable[[bool], None]] = []
@@ -93,8 +95,12 @@ class Pauses:
             for told in self._told:
                 told(True)
         self._depth += 1
+        if self._outer is not None:
+            self._outer.__enter__()
 
     def __exit__(self, *_: object) -> None:
+        if self._outer is not None:
+            self._outer.__exit__()
         if self._depth == 1:
             self._total, self._since = self._total + monotonic() - self._since, monotonic()  # before it counts no more
         self._depth -= 1
@@ -110,9 +116,6 @@ class Caller(Protocol):
     def owner(self) -> str:
         """To whom stored results belong; empty for the one who runs the process."""
         ...
-
-    @property
-    def pauses(self) -> Pauses: ...
 
     def can(self, what: str) -> bool:
         """Whether it has a capability: elicitation, sampling, roots, or an extension by its id."""

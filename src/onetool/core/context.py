@@ -5,6 +5,7 @@ each see their own, also in threads, and code outside of any call sees none.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from time import monotonic
 from typing import Any, Protocol
@@ -12,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from onetool.core.call import ToolCall, ToolResult
-from onetool.core.caller import Pauses
+from onetool.core.caller import Pauses, current_caller
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 
@@ -53,16 +54,28 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     chain: tuple[str, ...] = ()  # the tools that called each other until here, this one last
     seconds: float = float("inf")  # how long it may take …
     deadline: float = float("inf")  # … and until when that is, on the clock of time.monotonic
-    pauses: Pauses | None = None  # time that does not count …
-    waited_before: float = 0.0  # … beyond what had been waited when it began
+    pauses: Pauses | None = None  # time that does not count; none where there is nobody to wait for
     allowed: Collection[str] | None = None
     progress: Progress | None = None
     loop: Any = None  # the event loop that async tools of this chain of calls run on
 
     def left(self) -> float:
         """Seconds until its time is up."""
-        paused = 0.0 if self.pauses is None else self.pauses.waited() - self.waited_before
+        paused = 0.0 if self.pauses is None else self.pauses.waited()
         return self.deadline + paused - monotonic()
 
 
 current_call: ContextVar[CallContext | None] = ContextVar("onetool_current_call", default=None)
+
+
+def pauses_inside(outer: CallContext | None) -> Pauses | None:
+    """For a new call: of its own, if there is a caller that it may have to wait for."""
+    if outer is not None:
+        return None if outer.pauses is None else Pauses(outer.pauses)
+    return None if current_caller.get() is None else Pauses()
+
+
+def waiting() -> AbstractContextManager[None]:
+    """While a running call waits for its caller: its time does not count."""
+    context = current_call.get()
+    return nullcontext() if context is None or context.pauses is None else context.pauses

@@ -14,8 +14,7 @@ from typing import Any, Protocol, cast
 
 from onetool.core.allowed import both
 from onetool.core.call import Code, ToolCall, ToolError, ToolResult, is_seconds
-from onetool.core.caller import Pauses, current_caller
-from onetool.core.context import CallContext, Environment, Progress, current_call
+from onetool.core.context import CallContext, Environment, Progress, current_call, pauses_inside
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure
 from onetool.core.event import CallEvent, Recorder
 from onetool.core.failure import place_of, text_of, words_for
@@ -186,7 +185,6 @@ class Executor:
             if left <= 0:
                 message = f"the time of {outer.call.name}, which calls it, is up"
                 raise _Fails("execution_error", message, reason="timeout")
-        pauses = _pauses(outer)
         return CallContext(
             spec=spec,
             call=call,
@@ -195,8 +193,7 @@ class Executor:
             chain=chain,
             seconds=seconds,
             deadline=monotonic() + left,
-            pauses=pauses,
-            waited_before=0.0 if pauses is None else pauses.waited(),
+            pauses=pauses_inside(outer),
             allowed=allowed,
             progress=progress or (outer.progress if outer else None),
             loop=loop,
@@ -277,14 +274,6 @@ def _permit(spec: ToolSpec, allowed: Collection[str] | None) -> None:
         raise _Fails("tool_not_found", f"Tool not allowed here: {spec.name}", reason="denied")
     if not spec.enabled:
         raise _Fails("tool_not_found", f"Tool is switched off: {spec.name}", reason="denied")
-
-
-def _pauses(outer: CallContext | None) -> Pauses | None:
-    """The time that this chain of calls waits for its caller, if there is one that can be asked."""
-    if outer is not None:
-        return outer.pauses
-    caller = current_caller.get()
-    return None if caller is None else caller.pauses
 
 
 def _text(value: Any) -> str | None:

@@ -62,9 +62,22 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return None
         from urllib.parse import unquote  # not for those who only list tools
 
-        return {name: unquote(text) for name, text in found.groupdict().items()}
+        values = {name: unquote(text) for name, text in found.groupdict().items()}
+        return values if all(map(_is_one_name, values.values())) else None
 
     @cached_property
     def _pattern(self) -> "re.Pattern[str]":
         parts = _PLACE.split(self.uri)  # text, name, text, name, …, text
-        return re.compile("".join(f"(?P<{part}>[^/]+)" if i % 2 else re.escape(part) for i, part in enumerate(parts)))
+        pattern, last = re.escape(parts[0]), len(self.places)
+        for number, (name, text) in enumerate(zip(parts[1::2], parts[2::2], strict=True), 1):
+            # Before another place of the same segment it ends where the text between them begins: else there were as
+            # many ways to read an address as it has letters.
+            end = "" if number == last or "/" in text else re.escape(text[:1])
+            pattern += f"(?P<{name}>[^/{end}]+){re.escape(text)}"
+        return re.compile(pattern)
+
+
+
+def _is_one_name(text: str) -> bool:
+    """No slash that hides behind its code, nor a way up: a place stands for a name, and some make a path of it."""
+    return text.isprintable() and "/" not in text and text not in (".", "..")

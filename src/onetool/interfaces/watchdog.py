@@ -27,7 +27,7 @@ def is_stopped():
         return False
 while True:
     if select.select([0], [], [], seconds)[0]:
-        if not os.read(0, 4096):
+        if os.read(0, 4096)[-1:] in (b"", b"!"):
             sys.exit()
     elif not is_stopped():  # by Ctrl-Z, or a debugger
         break
@@ -55,6 +55,8 @@ class Watchdog:
     def close(self) -> None:
         self._timer.cancel()
         if self._dog is not None and self._dog.stdin is not None:
+            with suppress(OSError):
+                self._dog.stdin.write(b"!")  # closing may not do: a child that a tool forked may hold the pipe, too
             self._dog.stdin.close()
             with suppress(subprocess.TimeoutExpired):
                 self._dog.wait(1)

@@ -19,7 +19,7 @@ from onetool.script.check import Finding, check, words
 from onetool.script.drive import Drive, WrongTypes
 from onetool.script.failures import Scene, failure, is_limit
 from onetool.script.imports import MODULES
-from onetool.script.limits import Limits, cancelled, too_slow
+from onetool.script.limits import LimitHit, Limits, cancelled, too_slow
 from onetool.script.names import said_otherwise
 from onetool.script.outcome import RunResult
 from onetool.script.prepare import Prepared, prepare
@@ -117,6 +117,12 @@ class Course:
         told = self._told(drive.stopped_by or error, drive)
         error.__traceback__ = None  # it and this frame would hold each other, and with them all that the code made
         return self._result(drive, printed, error=told)
+
+    def refused(self, why: LimitHit) -> RunResult:
+        """It never came to run."""
+        return self._result(
+            error=ToolError(code="execution_error", message=str(why), reason=why.reason, hints=(why.hint,))
+        )
 
     def _prepared(self) -> Prepared:
         try:

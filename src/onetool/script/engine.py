@@ -2,21 +2,20 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from onetool.core.allowed import both
 from onetool.core.call import ToolCall
-from onetool.core.caller import current_caller
-from onetool.core.context import CallContext, Environment, Progress, current_call
+from onetool.core.context import CallContext, Environment, Progress, current_call, pauses_inside
 from onetool.core.executor import Executor
 from onetool.core.ids import new_id
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.core.threads import Threads
 from onetool.script.course import Course, Setting
-from onetool.script.limits import Limits
+from onetool.script.limits import Limits, busy
 from onetool.script.names import Names
 from onetool.script.outcome import RunResult
 from onetool.script.prepare import Prepared
@@ -80,7 +79,12 @@ class Engine:
         if isinstance(prepared, RunResult):
             return prepared
         turnstile = self._turnstile(outer)
-        async with turnstile.turn():
+        async with AsyncExitStack() as held:
+            try:
+                async with asyncio.timeout(self._limits.seconds):
+                    await held.enter_async_context(turnstile.turn())
+            except TimeoutError:
+                return course.refused(busy(self._limits))
             context = self._context(allowed, source, progress)
             with nullcontext() if context.pauses is None else context.pauses.telling(turnstile.lend):
                 return await course.driven(prepared, lambda code: self._worker(code, tools.names), context, live)
@@ -128,8 +132,6 @@ class Engine:
         """What the tools of this run inherit: its deadline, its allow-list, its progress. A run is a call, too."""
         outer = current_call.get()
         left = min(self._limits.seconds, outer.left()) if outer else self._limits.seconds
-        caller = current_caller.get()
-        pauses = outer.pauses if outer else caller.pauses if caller else None
         return CallContext(
             spec=RUN,
             call=ToolCall(new_id(), RUN.name, {}, source),
@@ -137,8 +139,7 @@ class Engine:
             chain=(*outer.chain, RUN.name) if outer else (RUN.name,),
             seconds=self._limits.seconds,
             deadline=monotonic() + left,
-            pauses=pauses,
-            waited_before=0.0 if pauses is None else pauses.waited(),
+            pauses=pauses_inside(outer),
             allowed=allowed,
             progress=progress or (outer.progress if outer else None),
             loop=asyncio.get_running_loop(),

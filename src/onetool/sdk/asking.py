@@ -16,6 +16,7 @@ from onetool.core.caller import (
     current_caller,
 )
 from onetool.core.context import current_call
+from onetool.core.schema import CompiledSchema
 
 
 async def ask_person(message: str, fields: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
@@ -32,8 +33,9 @@ async def ask_person(message: str, fields: Mapping[str, Any], *, key: str | None
         CannotAsk: Whoever called has no way to ask a person.
     """
     schema = dict(fields) if _is_schema(fields) else _form(fields)
+    CompiledSchema(schema, closed=False)  # a form that nobody could fill in is this tool's failure, told at once
     return await _caller("elicitation", "a person").ask(
-        ForPerson(key=key or _key(message), message=message, schema=schema)
+        ForPerson(key=key or _key(message), message=_clean(message), schema=_clean(schema))
     )
 
 
@@ -54,7 +56,9 @@ async def ask_model(
     """
     given = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     messages = tuple({"role": one["role"], "content": _block(one["content"])} for one in given)
-    question = ForModel(key=key or _key(prompt), messages=messages, max_tokens=max_tokens, system=system)
+    question = ForModel(
+        key=key or _key(prompt), messages=_clean(messages), max_tokens=max_tokens, system=_clean(system)
+    )
     return await _caller("sampling", "a model").ask(question)
 
 
@@ -76,9 +80,7 @@ def log_message(data: Any, level: Level = "info", logger: str | None = None) -> 
     caller, context = current_caller.get(), current_call.get()
     if caller is None:
         return
-    if context is not None and context.environment is not None:
-        data = context.environment.redact(data)
-    caller.log(level, data, logger or (context.spec.pack if context else None))
+    caller.log(level, _clean(data), logger or (context.spec.pack if context else None))
 
 
 def _caller(capability: str, whom: str) -> Caller:
@@ -96,6 +98,12 @@ def _cannot(capability: str, whom: str, caller: Caller | None) -> CannotAsk:
     if caller is not None:
         caller.lacks(error)
     return error
+
+
+def _clean(value: Any) -> Any:
+    """Without the app's secrets: what is asked leaves the house."""
+    context = current_call.get()
+    return value if context is None or context.environment is None else context.environment.redact(value)
 
 
 def _is_schema(fields: Mapping[str, Any]) -> bool:

@@ -61,7 +61,7 @@ def test_the_page_says_how_to_connect_and_loads_nothing(server):
 
 def test_fewer_tools_where_fewer_are_allowed(serve):
     server = serve("--tool-allow", "tools.echo")
-    assert " with 1 tool. " in server.greeting
+    assert " with 1 tool, by its defaults. " in server.greeting
     assert b"with 1 tool." in server.ask("/").body
 
 

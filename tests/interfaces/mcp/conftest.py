@@ -1,11 +1,11 @@
 """Clients and servers for the tests of MCP. What many tests can share is started once per process of tests."""
 
 import sys
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 from interfaces.mcp.peers import HttpPeer, StdioPeer
-from interfaces.mcp.servers import CONFIG, PATIENCE, Server, environment
+from interfaces.mcp.servers import CONFIG, PATIENCE, Server, ended_well, environment
 
 WAYS = ["stdio-old", "stdio-new", "http-old", "http-new"]
 
@@ -24,22 +24,22 @@ def shared_server(tmp_path_factory):
 def shared_peers(tmp_path_factory, shared_server):
     """One peer for each way and menu, as long as it lives."""
     known = {}
+    with ExitStack() as ends:
 
-    def peer(way, menu="direct"):
-        transport, era = way.split("-")
-        found = known.get((way, menu))
-        if found is None or not found.is_alive:
-            if transport == "stdio":
-                found = StdioPeer(tmp_path_factory.mktemp(way), era, "--menu", menu)
-            else:
-                found = HttpPeer(shared_server, era, query=f"?menu={menu}")
-            known[way, menu] = found
-        found.forget()
-        return found
+        def peer(way, menu="direct"):
+            transport, era = way.split("-")
+            found = known.get((way, menu))
+            if found is None or not found.is_alive:
+                if transport == "stdio":
+                    found = StdioPeer(tmp_path_factory.mktemp(way), era, "--menu", menu)
+                else:
+                    found = HttpPeer(shared_server, era, query=f"?menu={menu}")
+                ends.callback(ended_well, found.close)
+                known[way, menu] = found
+            found.forget()
+            return found
 
-    yield peer
-    for one in known.values():
-        assert one.close() == 0
+        yield peer
 
 
 @pytest.fixture(params=WAYS)
@@ -61,48 +61,44 @@ def runner(request, shared_peers):
 @pytest.fixture
 def http_peer(shared_server):
     """Make clients of the shared server."""
-    made = []
+    with ExitStack() as ends:
 
-    def make(era="old", **options):
-        made.append(HttpPeer(shared_server, era, **options))
-        return made[-1]
+        def make(era="old", **options):
+            made = HttpPeer(shared_server, era, **options)
+            ends.callback(made.close)
+            return made
 
-    yield make
-    for one in made:
-        one.close()
+        yield make
 
 
 @pytest.fixture
 def stdio_peer(tmp_path):
     """Make clients with a server of their own at the other end of a pipe."""
-    made = []
+    with ExitStack() as ends:
 
-    def make(era="old", *args, **options):
-        folder = tmp_path / f"pipe-{len(made)}"
-        folder.mkdir()
-        made.append(StdioPeer(folder, era, *args, **options))
-        return made[-1]
+        def make(era="old", *args, **options):
+            folder = tmp_path / f"pipe-{len(list(tmp_path.iterdir()))}"
+            folder.mkdir()
+            made = StdioPeer(folder, era, *args, **options)
+            ends.callback(made.close)
+            return made
 
-    yield make
-    for one in made:
-        if one.is_alive:
-            one.close()
+        yield make
 
 
 @pytest.fixture
 def serve(tmp_path):
     """Start servers; all of them are ended with the test."""
-    running = []
+    with ExitStack() as ends:
 
-    def start(*args, **options):
-        folder = tmp_path / f"server-{len(running)}"
-        folder.mkdir()
-        running.append(Server(folder, *args, **options))
-        return running[-1]
+        def start(*args, **options):
+            folder = tmp_path / f"server-{len(list(tmp_path.iterdir()))}"
+            folder.mkdir()
+            server = Server(folder, *args, **options)
+            ends.callback(server.stop)
+            return server
 
-    yield start
-    for server in running:
-        server.stop()
+        yield start
 
 
 @pytest.fixture(params=WAYS)
@@ -115,7 +111,7 @@ def connect(request, shared_server, tmp_path):
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
     transport, era = request.param.split("-")
-    servers = []
+    ends = ExitStack()
 
     def place(config, menu, log):
         if transport == "stdio":
@@ -124,8 +120,9 @@ def connect(request, shared_server, tmp_path):
             return stdio_client(params, errlog=log)
         if config == CONFIG:
             return f"{shared_server.url}?menu={menu}"
-        servers.append(Server(tmp_path, "--menu", menu, config=config))
-        return servers[-1].url
+        server = Server(tmp_path, "--menu", menu, config=config)
+        ends.callback(ended_well, server.stop)
+        return server.url
 
     @asynccontextmanager
     async def connected(config=CONFIG, menu="direct", **options):
@@ -136,6 +133,5 @@ def connect(request, shared_server, tmp_path):
                 yield client
 
     connected.is_new = era == "new"
-    yield connected
-    for server in servers:
-        assert server.stop() == 0
+    with ends:
+        yield connected

@@ -47,6 +47,11 @@ def as_header(text):
     return text if plain else f"=?base64?{b64encode(text.encode()).decode()}?="
 
 
+def ended_well(end):
+    """End something; whatever comes of it, others are ended too (see ExitStack)."""
+    assert end() == 0
+
+
 class Server:
     """`onetool serve`."""
 
@@ -62,7 +67,11 @@ class Server:
                 stdout=log,
                 stderr=log,
             )
-        self.port = int(until(self._address)[1])
+        try:
+            self.port = int(until(self._address)[1])
+        except BaseException:
+            self.stop()
+            raise
         self.url = f"http://127.0.0.1:{self.port}/mcp"
 
     def _address(self):

@@ -2,10 +2,11 @@
 
 import shutil
 import time
+from contextlib import ExitStack
 
 import pytest
 from interfaces.mcp.peers import META, HttpPeer, StdioPeer
-from interfaces.mcp.servers import CONFIG, Server, until
+from interfaces.mcp.servers import CONFIG, Server, ended_well, until
 
 TOOL = 'def wave() -> str:\n    """Wave."""\n    return "o/"\n'
 PROMPT = 'from onetool.sdk import prompt\n\n\n@prompt\ndef farewell() -> str:\n    """Bye."""\n    return "Bye."\n'
@@ -27,28 +28,26 @@ def reset(folder):
 def places(tmp_path_factory):
     """One client for each way, with a server and a folder of its own."""
     known = {}
+    with ExitStack() as ends:
 
-    def place(way):
-        if way not in known:
-            transport, era = way.split("-")
-            folder = tmp_path_factory.mktemp(way)
-            reset(folder)
-            config = folder / "onetool.yaml"
-            stdio = transport == "stdio"
-            known[way] = StdioPeer(folder, era, config=config, **LOUD) if stdio else serving(folder, era)
-            known[way].folder = folder
-            known[way].result("tools/list")  # it is there now, and takes signals
-        return known[way]
+        def place(way):
+            if way not in known:
+                transport, era = way.split("-")
+                folder = tmp_path_factory.mktemp(way)
+                reset(folder)
+                config = folder / "onetool.yaml"
+                if transport == "http":
+                    server = Server(folder, config=config)
+                    ends.callback(ended_well, server.stop)
+                    known[way] = HttpPeer(server, era)
+                else:
+                    known[way] = StdioPeer(folder, era, config=config, **LOUD)
+                ends.callback(ended_well, known[way].close)
+                known[way].folder = folder
+                known[way].result("tools/list")  # it is there now, and takes signals
+            return known[way]
 
-    yield place
-    for peer in known.values():
-        assert peer.close() == 0
-        if hasattr(peer, "server"):
-            assert peer.server.stop() == 0
-
-
-def serving(folder, era):
-    return HttpPeer(Server(folder, config=folder / "onetool.yaml"), era)
+        yield place
 
 
 @pytest.fixture(params=["stdio-old", "stdio-new", "http-old", "http-new"])

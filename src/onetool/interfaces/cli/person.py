@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from onetool.core.caller import CannotAsk, Declined, ForPerson, ForRoots, Level, Pauses, Question, current_caller
+from onetool.core.caller import CannotAsk, Declined, ForPerson, ForRoots, Level, Question, current_caller
+from onetool.core.context import waiting
 from onetool.core.schema import CompiledSchema
 from onetool.core.threads import Threads
 from onetool.interfaces.cli.output import printable
@@ -26,7 +27,6 @@ class Person:
     owner = ""
 
     def __init__(self) -> None:
-        self.pauses = Pauses()
         self._threads = Threads(most=1)
 
     def can(self, what: str) -> bool:
@@ -43,7 +43,7 @@ class Person:
             return [{"uri": Path.cwd().as_uri(), "name": Path.cwd().name}]
         if not isinstance(question, ForPerson):
             raise CannotAsk("sampling", "there is no model at a terminal")
-        with self.pauses:
+        with waiting():
             return await self._threads.run(_filled_in, {"question": question})
 
 

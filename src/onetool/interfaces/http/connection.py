@@ -16,6 +16,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from onetool.interfaces.asgi import Refused
 from onetool.interfaces.http.access import write
 
+FRAMING = 8  # bytes at the most that come for one of a body in chunks: those of one byte have five more
+MOST_AHEAD = 100  # requests on one connection that wait for the answer to the one before
+
 
 class Limits(NamedTuple):
     """What a client may take."""
@@ -43,7 +46,7 @@ class Connection(HttpToolsProtocol):
         self._limits = limits
         self._waiting = waiting
         self._come = NOTHING
-        self._size = 0  # of what has come since the last request was complete
+        self._size = self._body = 0  # of what has come since the last request was complete
         self._alarm: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None
         self._wrong: Refused | None = None  # what is wrong with this head
@@ -83,6 +86,8 @@ class Connection(HttpToolsProtocol):
         elif not self._deaf:
             if self._come != BODY and self._size > self._limits.head_bytes:
                 self._end(self._head_too_large())
+            elif self._come == BODY and self._size > self._body * FRAMING + 2 * self._limits.head_bytes:
+                self._end(self._head_too_large())  # trailers: a head that comes behind the body
             elif self._alarm is None:
                 patience = self._limits.body_s if self._come == BODY else self._limits.head_s
                 self._alarm = self.loop.call_later(patience, self._too_slow)
@@ -104,7 +109,18 @@ class Connection(HttpToolsProtocol):
         self._come = HEAD
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._come != BODY:  # what comes behind the body is no header: it would be one that nobody has checked
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._body += len(body)
+        super().on_body(body)
+
     def on_headers_complete(self) -> None:
+        if len(self.pipeline) >= MOST_AHEAD:
+            self._wrong = Refused(400, "too_many", "Too many requests ahead of their answers on one connection.")
+            raise self._wrong
         if self._size > self._limits.head_bytes and self._size_of_head() > self._limits.head_bytes:
             self._wrong = self._head_too_large()
             raise self._wrong
@@ -125,7 +141,7 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self._come = NOTHING if self.cycle.response_complete else ALL
-        self._size = 0
+        self._size = self._body = 0
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 from threading import get_ident
 from typing import Any, Protocol
 
-from onetool.core.caller import CannotAsk, Level, Pauses, Question
+from onetool.core.caller import CannotAsk, Level, Question
+from onetool.core.context import waiting
 from onetool.core.errors import ToolFailure
 from onetool.interfaces.mcp.client import Client
 from onetool.interfaces.mcp.questions import BadAnswer, answered, asked
@@ -31,7 +32,6 @@ class ClientCaller:
         self.client = client
         self.link: Link | None = link  # none while nobody waits for the call
         self.progress_token = progress_token
-        self.pauses = Pauses()
         self.lacking: CannotAsk | None = None
         self._ask = ask
         self._loop = asyncio.get_running_loop()
@@ -62,7 +62,7 @@ class ClientCaller:
         self._notify("notifications/progress", {key: value for key, value in params.items() if value is not None})
 
     async def ask(self, question: Question) -> Any:
-        with self.pauses:
+        with waiting():
             return await (self._by_request(question) if self._ask is None else self._ask(question))
 
     async def _by_request(self, question: Question) -> Any:

@@ -8,12 +8,12 @@ import msgspec
 from onetool.core.caller import Level
 from onetool.interfaces.mcp.revisions import (
     CLIENT_CAPABILITIES,
-    CLIENT_INFO,
     HANDSHAKE,
     LEVELS,
     LOG_LEVEL,
     MODERN,
     PROTOCOL_VERSION,
+    TASKS,
 )
 from onetool.interfaces.mcp.wire import INVALID_PARAMS, UNSUPPORTED_VERSION, Fault
 
@@ -23,7 +23,6 @@ class Client(msgspec.Struct, kw_only=True):
 
     revision: str = HANDSHAKE[0]
     capabilities: Mapping[str, Any] = {}
-    info: Mapping[str, Any] = {}
     log_level: Level | None = "info"
     owner: str = ""
     menu: str | None = None  # the one it chose, if it did
@@ -48,6 +47,18 @@ class Client(msgspec.Struct, kw_only=True):
         return self.log_level is not None and LEVELS.index(level) >= LEVELS.index(self.log_level)
 
 
+def in_short(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What of them we go by. The rest is not kept: a client may send megabytes, and a session lasts."""
+    if not capabilities:
+        return capabilities
+    known: dict[str, Any] = {name: {} for name in ("sampling", "roots") if isinstance(capabilities.get(name), dict)}
+    if isinstance(asking := capabilities.get("elicitation"), dict):
+        known["elicitation"] = {way: {} for way in ("form", "url") if way in asking}
+    if isinstance(extensions := capabilities.get("extensions"), dict):
+        known["extensions"] = {TASKS: {}} if TASKS in extensions else {}
+    return known
+
+
 def is_modern(meta: Any) -> bool:
     """Whether a message says itself what it needs to say, and so stands alone."""
     return isinstance(meta, dict) and (PROTOCOL_VERSION in meta or CLIENT_CAPABILITIES in meta)
@@ -70,11 +81,9 @@ def from_meta(meta: Any, owner: str = "", menu: str | None = None) -> Client:
     level = meta.get(LOG_LEVEL)
     if level is not None and level not in LEVELS:
         raise Fault(INVALID_PARAMS, f"params._meta[{LOG_LEVEL!r}] must be one of {', '.join(LEVELS)}")
-    info = meta.get(CLIENT_INFO)
     return Client(
         revision=version,
-        capabilities=capabilities or {},
-        info=info if isinstance(info, dict) else {},
+        capabilities=in_short(capabilities or {}),
         log_level=level,
         owner=owner,
         menu=menu,

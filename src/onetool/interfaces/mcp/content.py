@@ -17,14 +17,15 @@ RESULTS = "ot://results/"
 LINKS_SINCE = "2025-06-18"  # the first revision that knows links
 
 # What a block of each type must have, and may have. A value of this shape is meant to be shown as what it is.
-_BLOCKS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
-    "text": (frozenset({"text"}), frozenset()),
-    "image": (frozenset({"data", "mimeType"}), frozenset()),
-    "audio": (frozenset({"data", "mimeType"}), frozenset()),
-    "resource": (frozenset({"resource"}), frozenset()),
-    "resource_link": (frozenset({"uri", "name"}), frozenset({"title", "description", "mimeType", "size"})),
+_BLOCKS: Mapping[str, tuple[Mapping[str, type], Mapping[str, type]]] = {
+    "text": ({"text": str}, {}),
+    "image": ({"data": str, "mimeType": str}, {}),
+    "audio": ({"data": str, "mimeType": str}, {}),
+    "resource": ({"resource": dict}, {}),
+    "resource_link": ({"uri": str, "name": str}, {"title": str, "description": str, "mimeType": str, "size": int}),
 }
-_ALWAYS = frozenset({"type", "annotations", "_meta"})
+_ALWAYS = {"type": str, "annotations": dict, "_meta": dict}
+_EMBEDDED = ({"uri": str, "text": str}, {"uri": str, "blob": str})
 
 Block = dict[str, Any]
 Result = dict[str, Any]
@@ -36,7 +37,16 @@ def is_block(value: Any) -> bool:
     if not isinstance(value, dict) or not isinstance(kind := value.get("type"), str) or kind not in _BLOCKS:
         return False
     needed, further = _BLOCKS[kind]
-    return needed <= value.keys() <= needed | further | _ALWAYS
+    if not _fits(value, needed, {**further, **_ALWAYS}):
+        return False
+    inside = value.get("resource", {})
+    return kind != "resource" or any(_fits(inside, one, {"mimeType": str, "_meta": dict}) for one in _EMBEDDED)
+
+
+def _fits(value: Mapping[str, Any], needed: Mapping[str, type], further: Mapping[str, type]) -> bool:
+    """All that is needed, nothing else, and each of its type: else clients would refuse the whole result."""
+    known = {**further, **needed}
+    return needed.keys() <= value.keys() <= known.keys() and all(type(value[key]) is known[key] for key in value)
 
 
 def blocks_of(value: Any) -> list[Block] | None:

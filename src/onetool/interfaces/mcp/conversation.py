@@ -32,6 +32,7 @@ from onetool.interfaces.mcp.wire import (
 
 Send = Callable[[Message], None]
 
+MOST_IN_BATCH = 100
 BEFORE = ("initialize", "ping")  # what a client may say before it has introduced itself
 
 
@@ -67,6 +68,8 @@ class Conversation:
 
     async def answer(self, message: Any, send: Send) -> Any:
         """What to send back for whatever came in."""
+        if isinstance(message, list) and len(message) > MOST_IN_BATCH:
+            return refusal(None, Fault(INVALID_REQUEST, f"a batch may have {MOST_IN_BATCH} messages"))
         if isinstance(message, list) and message and self.client.revision == BATCHES:
             replies = await asyncio.gather(*(self._answer_one(one, send) for one in message))
             return [reply for reply in replies if reply is not None] or None

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
 from secrets import token_hex
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -33,6 +34,7 @@ MOST = 64  # that are not done; each may hold a worker of the sandbox
 FULL = f"{MOST} calls wait for an answer, or go on as tasks, already: try again later"
 MOST_DONE = 1000  # tasks whose results are kept
 PARKED_SECONDS = 600.0  # for an answer
+PATIENT_SECONDS = 60.0  # … where all places are taken
 POLL_MS = 500
 TURNS = 3  # of the loop, before a call that asks is taken to have asked all it wants to know at once
 
@@ -57,6 +59,7 @@ class Errand:
         self.asks: dict[str, Asking] = {}
         self.created = self.updated = _now()
         self.expires: asyncio.TimerHandle | None = None
+        self.parked = 0.0
         self._loop = asyncio.get_running_loop()
         self._answers = dict(answers)  # that came with the first request: a client may know what will be asked
         self._turn: asyncio.Future[None] | None = None
@@ -110,9 +113,9 @@ class Errand:
     def give(self, answers: Mapping[str, Any]) -> None:
         """Answers of the client. Those that can't be used are as good as none; those to nothing are ignored."""
         for key, raw in answers.items():
-            if key not in self.asks:
+            asking = self.asks.get(key)
+            if asking is None or asking.answer.done():
                 continue
-            asking = self.asks[key]
             try:
                 value = answered(asking.question, raw)
             except BadAnswer:
@@ -123,6 +126,10 @@ class Errand:
                 asking.answer.set_result(value)
             del self.asks[key]
         self.updated = _now()
+
+    def forget_answers(self) -> None:
+        """What came with the first request was for what is asked in it."""
+        self._answers.clear()
 
     def questions(self) -> dict[str, Any]:
         return {key: asked(asking.question) for key, asking in self.asks.items()}
@@ -136,6 +143,7 @@ class Errand:
 
     def _ended(self, work: "asyncio.Task[Result]") -> None:
         self.updated = _now()
+        self._answers.clear()
         error = None if work.cancelled() else work.exception()  # told when somebody asks
         if error is not None and not isinstance(error, Fault):
             log.error("a call failed", exc_info=error)
@@ -213,7 +221,8 @@ class Errands:
 
     def park(self, errand: Errand) -> str:
         """Keep it until the client answers; what the client has to send back for that."""
-        if not self.has_room:
+        errand.forget_answers()
+        if not self.has_room and not self._make_room():
             errand.cancel()
             raise Fault(INTERNAL_ERROR, FULL)
         self._keep(errand, PARKED_SECONDS)
@@ -254,8 +263,18 @@ class Errands:
         for id in list(self._kept):
             self._end(id)
 
+    def _make_room(self) -> bool:
+        """The one that has waited longest goes, if it has waited for long: its client may not be there any more."""
+        parked = (errand for id, errand in self._kept.items() if id not in self._tasks)
+        oldest = next(parked, None)
+        if oldest is None or monotonic() - oldest.parked < PATIENT_SECONDS:
+            return False
+        self._end(oldest.id)
+        return True
+
     def _keep(self, errand: Errand, seconds: float) -> None:
         self._drop(errand.id)
+        errand.parked = monotonic()
         self._kept[errand.id] = errand
         errand.expires = asyncio.get_running_loop().call_later(seconds, self._end, errand.id)
 

@@ -65,6 +65,15 @@ def check_name(headers: Headers, message: Message) -> str:
     return name
 
 
+def check_present(headers: Headers, message: Any) -> None:
+    """Those that a client with a session need not send, where it does."""
+    if isinstance(message, dict) and isinstance(message.get("method"), str):
+        if METHOD in headers:
+            check_method(headers, message)
+        if NAME in headers and isinstance(message.get("params", {}), dict):
+            check_name(headers, message)
+
+
 def check_arguments(headers: Headers, entry: Entry, args: Any) -> None:
     """Those arguments of a tool that its schema marks with `x-mcp-header`."""
     for argument, mark in entry.headers.items():

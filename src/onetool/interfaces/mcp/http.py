@@ -13,7 +13,7 @@ from onetool.interfaces.asgi import Receive, Refused, Scope, Send, respond
 from onetool.interfaces.mcp.alone import answer_alone, request_alone
 from onetool.interfaces.mcp.client import Client, is_modern
 from onetool.interfaces.mcp.exchange import STATUS, body_of, in_json_rpc
-from onetool.interfaces.mcp.headers import SESSION, VERSION, Headers, headers_of
+from onetool.interfaces.mcp.headers import SESSION, VERSION, Headers, check_present, headers_of
 from onetool.interfaces.mcp.in_session import answer_batch, answer_in, stream
 from onetool.interfaces.mcp.news import reload
 from onetool.interfaces.mcp.outlet import send_json
@@ -87,7 +87,9 @@ class McpOverHttp:
         if isinstance(message, dict) and message.get("method") == "initialize" and SESSION not in headers:
             await self._post_first(scope, checked(message), send)
             return
-        await _post_in_session(self._session(scope, headers), message, send)
+        session = self._session(scope, headers)
+        check_present(headers, message)
+        await _post_in_session(session, message, send)
 
     async def _post_alone(self, scope: Scope, headers: Headers, message: Message, receive: Receive, send: Send) -> None:
         if "id" not in message or "method" not in message:

@@ -8,7 +8,7 @@ from onetool.interfaces.asgi import Headers, Send, respond
 from onetool.interfaces.mcp.wire import Message, encode
 
 QUIET = 15.0  # seconds without a word, after which those in between may think that nobody is there
-MOST_UNSENT = 1000  # messages for a client that does not read; what it is only told by the way goes first
+MOST_UNSENT = 1024 * 1024  # bytes for a client that does not read; what it is only told by the way goes first
 
 _EVENTS = [
     (b"content-type", b"text/event-stream"),
@@ -34,6 +34,7 @@ class Outlet:
         self._send = send
         self._opening = opening
         self._unsent: deque[bytes] = deque()
+        self._size = 0
         self._ended = False
         self._more: asyncio.Event | None = None
         self._pump: asyncio.Task[None] | None = None
@@ -59,10 +60,11 @@ class Outlet:
         self.push_event(b"data: " + encode(message) + b"\n\n", by_the_way="id" not in message)
 
     def push_event(self, event: bytes, by_the_way: bool = False) -> None:
-        if self._ended or (by_the_way and len(self._unsent) >= MOST_UNSENT):
+        if self._ended or (by_the_way and self._size >= MOST_UNSENT):
             return
         self.begin()
         self._unsent.append(event)
+        self._size += len(event)
         self._wake()
 
     async def finish(self, reply: Message, status: int = 200) -> None:
@@ -103,7 +105,9 @@ class Outlet:
             await self._write(self._opening)
         while True:
             while self._unsent:
-                await self._write(self._unsent.popleft())
+                event = self._unsent.popleft()
+                self._size -= len(event)
+                await self._write(event)
             if self._ended:
                 break
             more.clear()

@@ -7,11 +7,12 @@ import msgspec
 
 from onetool.interfaces.mcp.caller import Link
 from onetool.interfaces.mcp.client import Client
-from onetool.interfaces.mcp.wire import INVALID_PARAMS, Fault, Id
+from onetool.interfaces.mcp.wire import INVALID_PARAMS, Fault, Id, is_id
 
 if TYPE_CHECKING:
     from onetool.interfaces.mcp.menus.entry import Entry
 
+LONGEST_TOKEN = 256
 _WORDS = {str: "a text", dict: "an object", int: "a whole number"}
 
 
@@ -36,6 +37,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return value
 
     @property
-    def progress_token(self) -> Any:
+    def progress_token(self) -> str | int | None:
+        """What to tell progress under; none where it is nothing that could come back again and again."""
         meta = self.params.get("_meta")
-        return meta.get("progressToken") if isinstance(meta, dict) else None
+        token = meta.get("progressToken") if isinstance(meta, dict) else None
+        return token if is_id(token) and len(str(token)) <= LONGEST_TOKEN else None

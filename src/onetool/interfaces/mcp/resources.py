@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onetool.interfaces.mcp.service import Service
 
 TOOLS = "ot://tools"
+LONGEST_URI = 2048
 
 _TOOLS_LISTING = {
     "uri": TOOLS,
@@ -60,6 +61,8 @@ async def list_templates(service: "Service", request: Request) -> dict[str, Any]
 
 async def read_resource(service: "Service", request: Request) -> dict[str, Any]:
     uri = request.param("uri")
+    if len(uri) > LONGEST_URI:
+        raise _not_found(request, uri[:LONGEST_URI])
     if (own := await asyncio.to_thread(_own, service, request, uri)) is not None:
         return {"contents": [{"uri": uri, **own}]}
     for resource in service.resources():
@@ -81,6 +84,8 @@ async def read_resource(service: "Service", request: Request) -> dict[str, Any]:
 
 def known(service: "Service", uri: str) -> bool:
     """Whether there is something at this address, as far as can be told without reading it."""
+    if len(uri) > LONGEST_URI:
+        return False
     if uri == TOOLS or uri.startswith((f"{TOOLS}/", RESULTS)):
         return True
     return any(one.match(uri) is not None for one in service.resources())

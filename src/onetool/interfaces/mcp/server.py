@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from onetool.interfaces.mcp import completion, news, prompts, resources, tools
+from onetool.interfaces.mcp.client import in_short
 from onetool.interfaces.mcp.describe import instructions
 from onetool.interfaces.mcp.request import Request
 from onetool.interfaces.mcp.revisions import LEVELS, MODERN, SERVER_INFO, TASKS, agreed
@@ -21,6 +22,7 @@ CAPABILITIES = {
     "resources": {"subscribe": True, "listChanged": True},
     "completions": {},
 }
+MOST_WATCHED = 100  # resources of a session
 CACHE = {"ttlMs": 5_000, "cacheScope": "private"}  # a list may be used again for a moment
 NO_CACHE = {"ttlMs": 0, "cacheScope": "private"}
 IDENTITY = {SERVER_INFO: SERVER}
@@ -55,8 +57,8 @@ def unknown(method: str) -> Fault:
 async def initialize(service: Service, request: Request) -> dict[str, Any]:
     client = request.client
     client.revision = agreed(request.param("protocolVersion"))
-    client.capabilities = request.param("capabilities", dict, {})
-    client.info = request.param("clientInfo", dict, {})
+    client.capabilities = in_short(request.param("capabilities", dict, {}))
+    request.param("clientInfo", dict, {})  # nothing here goes by who it is, but it must make sense
     told = {"capabilities": {**CAPABILITIES, "logging": {}}, "serverInfo": SERVER}
     return {"protocolVersion": client.revision, **told, "instructions": _instructions(service, request)}
 
@@ -89,6 +91,8 @@ async def subscribe(service: Service, request: Request) -> dict[str, Any]:
     if not resources.known(service, uri):
         raise Fault(NOT_FOUND_BEFORE, f"Resource not found: {uri:.200}", {"uri": uri})
     if request.watched is not None:
+        if len(request.watched) >= MOST_WATCHED:
+            raise Fault(INVALID_PARAMS, f"{MOST_WATCHED} resources are subscribed to already")
         request.watched.add(uri)
     return {}
 

@@ -18,9 +18,10 @@ from onetool.interfaces.mcp.wire import Message, encode
 
 MOST_SESSIONS = 10_000
 IDLE_SECONDS = 3600.0
-MOST_EVENTS = 256  # of a stream, that can be had again
+MOST_BYTES = 256 * 1024  # of a stream, that can be had again
 MOST_STREAMS = 32  # of a session, that can be taken up again
 RETRY_MS = 1000
+AT_ONCE = 16
 LAST_WORDS = 1.0  # seconds for a stream that ends
 PRIMED_SINCE = "2025-11-25"  # whose streams begin with an empty event, so that there is an id to come back with
 
@@ -32,7 +33,8 @@ class Stream:
         self.id = id
         self.outlet: Outlet | None = None
         self.is_over = False
-        self._events: deque[tuple[int, bytes]] = deque(maxlen=MOST_EVENTS)
+        self._events: deque[tuple[int, bytes]] = deque()
+        self._size = 0
         self._numbers = count(1)
         self._sent = 0  # the last that went to an outlet
 
@@ -40,6 +42,9 @@ class Stream:
         number = next(self._numbers)
         event = f"id: {self.id}-{number}\ndata: ".encode() + encode(message) + b"\n\n"
         self._events.append((number, event))
+        self._size += len(event)
+        while self._size > MOST_BYTES and len(self._events) > 1:
+            self._size -= len(self._events.popleft()[1])
         if self.outlet is not None:
             self._sent = number
             self.outlet.push_event(event, by_the_way="id" not in message)
@@ -138,15 +143,18 @@ class Sessions:
         await ended(session.news.outlet for session in self._known.values())
 
     def _sweep(self) -> None:
-        for id, session in list(self._known.items()):
+        for _ in range(AT_ONCE):  # a few with every new one: a sweep of thousands would hold up everybody
+            oldest = next(iter(self._known.values()), None)
             too_many = len(self._known) >= MOST_SESSIONS
-            if not too_many and self._now() - session.used < IDLE_SECONDS:
-                break
-            if session.news.outlet is None or too_many:
-                del self._known[id]
-                session.conversation.close()
-                if session.news.outlet is not None:
-                    session.news.outlet.drop()
+            if oldest is None or not (too_many or self._now() - oldest.used >= IDLE_SECONDS):
+                return
+            if oldest.news.outlet is not None and not too_many:  # it listens
+                self.get(oldest.id, oldest.client.owner)
+                continue
+            del self._known[oldest.id]
+            oldest.conversation.close()
+            if oldest.news.outlet is not None:
+                oldest.news.outlet.drop()
 
 
 async def ended(outlets: Iterable[Outlet | None]) -> None:
