@@ -8,7 +8,6 @@ import pytest
 from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core.caller import CannotAsk, Declined, Pauses, current_caller, owner
 from onetool.core.context import waiting
-from onetool.core.context import waiting
 from onetool.core.errors import ToolFailure
 
 
@@ -226,3 +225,31 @@ def test_what_is_stored_belongs_to_whoever_called():
     assert owner() == ""
     assert called(lambda: owner(), Patient(owner="me")).data == "me"
     assert called(lambda: owner(), None).data == ""
+
+
+def test_what_runs_beside_the_one_who_asks_has_its_own_time():
+    """Else a question that nobody answers would keep everything alive that was begun with it."""
+    caller = Patient(0.8)
+    registry = Registry()
+    executor = Executor(registry)
+
+    async def asks():
+        return await caller.ask("x")
+
+    async def hangs():
+        await asyncio.sleep(30)
+
+    async def both():
+        started = time.monotonic()
+        asked = asyncio.ensure_future(executor.execute(ToolCall("2", "asks", {})))
+        hung = await executor.execute(ToolCall("3", "hangs", {}))
+        return [hung.error.reason, time.monotonic() - started < 0.7, (await asked).data]
+
+    for name, handler, timeout in (("asks", asks, 0.2), ("hangs", hangs, 0.2), ("both", both, 0.5)):
+        registry.register(ToolSpec(name=name, description="d", handler=handler, timeout=timeout))
+
+    async def call():
+        current_caller.set(caller)
+        return await executor.execute(ToolCall("1", "both", {}))
+
+    assert asyncio.run(call()).data == ["timeout", True, "x"]

@@ -1,8 +1,10 @@
 """The way of one script through the app: its catalogue, its limits from the config, and many at once."""
 
 import asyncio
+import os
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -313,3 +315,43 @@ def test_the_type_checker_is_asked_about_our_tools_only(tmp_path):
         odd = "import asyncio, statistics\nx: int = 'a'\n"
         assert app.run_sync(f"{odd}await asyncio.gather(work.nap(0), work.nap(0))").data == [0, 0]
         assert app.run_sync(f"{odd}1 / 0").error.hints == ("line 3: 1 / 0",)
+
+
+def test_who_finds_no_free_worker_in_time_is_told_so(tmp_path):
+    (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\nrun: {timeout_s: 1, workers: 1}\n")
+
+    async def main():
+        async with App.open(tmp_path / "onetool.yaml") as app:
+            async with app.engine._turnstile(None).turn():  # somebody has it, and keeps it
+                result = await app.run("1 + 1")
+            assert (await app.run("1 + 1")).data == 2
+            return result
+
+    error = asyncio.run(main()).error
+    assert error.reason == "busy"
+    assert "no worker was free for 1 s: 1 runs are under way" in error.message
+
+
+def test_a_reload_while_code_runs_leaves_no_worker_behind(tmp_path):
+    (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\n")
+
+    def children():
+        return len(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+
+    async def main():
+        async with App.open(tmp_path / "onetool.yaml") as app:
+            await app.run("1")
+            before = children()
+            for _ in range(5):
+                runs = [asyncio.ensure_future(app.run("import time\ntime.sleep(0.05)\n1")) for _ in range(3)]
+                await asyncio.sleep(0.01)
+                await asyncio.to_thread(app.reload)
+                assert [result.data for result in await asyncio.gather(*runs)] == [1, 1, 1]
+            await app.run("1")
+            for _ in range(100):
+                if children() <= before + 2:
+                    return children() - before
+                await asyncio.sleep(0.05)
+            return children() - before
+
+    assert asyncio.run(main()) <= 2

@@ -217,3 +217,33 @@ def test_secrets_are_masked_and_the_logger_is_the_pack():
 
     assert asked(caller, work) == "told"
     assert caller.logged == [("info", "the key is ***", "teller")]
+
+
+def test_secrets_are_masked_in_what_is_asked():
+    caller = Caller("elicitation", "sampling", answer={"name": "Ada"})
+
+    async def ask() -> dict:
+        """Ask with a secret in it."""
+        from onetool.sdk import get_secret
+
+        await ask_model(f"what is {get_secret('KEY')}?", system=f"never say {get_secret('KEY')}")
+        return await ask_person(f"is it {get_secret('KEY')}?", NAME)
+
+    pack = ModuleType("pack")
+    ask.__module__ = "pack"
+    pack.ask = ask
+    with packs(pack, secrets={"KEY": "s3cret-s3cret"}) as tools:
+
+        async def call():
+            current_caller.set(caller)
+            return await tools.result_async("pack.ask")
+
+        assert asyncio.run(call()).ok
+    assert "s3cret" not in repr(caller.asked)
+
+
+def test_a_form_that_nobody_could_fill_in_is_told_at_once():
+    caller = Caller("elicitation")
+    with pytest.raises(Exception, match="no such type"):
+        asked(caller, lambda: ask_person("Who?", {"name": {"type": "no such type"}}))
+    assert caller.asked == []

@@ -55,9 +55,9 @@ async def ask_model(
         key: What the question is called, where a tool asks several times; two questions must not share one.
     """
     given = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-    messages = tuple({"role": one["role"], "content": _block(one["content"])} for one in given)
+    messages = [{"role": one["role"], "content": _block(one["content"])} for one in given]
     question = ForModel(
-        key=key or _key(prompt), messages=_clean(messages), max_tokens=max_tokens, system=_clean(system)
+        key=key or _key(prompt), messages=tuple(_clean(messages)), max_tokens=max_tokens, system=_clean(system)
     )
     return await _caller("sampling", "a model").ask(question)
 

@@ -363,3 +363,46 @@ def test_clients_at_once_with_one_connection_each(server):
     for thread in threads:
         thread.join(20)
     assert answers == [True] * 50
+
+
+# What comes behind the body
+
+
+def in_chunks(server, *trailers, headers=()):
+    lines = ["POST /mcp HTTP/1.1", *headers, "Transfer-Encoding: chunked", "", "3", "abc", "0", *trailers, "", ""]
+    return "\r\n".join(lines).encode()
+
+
+def test_trailers_are_no_headers(serve):
+    server = serve(config={"http": {"token": "sesame-token-sesame"}})
+    host = f"Host: 127.0.0.1:{server.port}"
+    late = server.send(in_chunks(server, "Authorization: Bearer sesame-token-sesame", headers=[host]))
+    assert late.status == 401
+    assert server.send(in_chunks(server, host)).status == 421
+    token = "Authorization: Bearer sesame-token-sesame"
+    assert server.send(in_chunks(server, "X: y", headers=[host, token])).status == 200
+
+
+def test_trailers_do_not_come_without_end(server):
+    head = request(server, "/mcp", "Transfer-Encoding: chunked") + b"3\r\nabc\r\n0\r\n"
+    with server.connect() as client:
+        sent = 0
+        client.sendall(head)
+        with suppress(OSError):  # however it is told that nobody reads any more
+            while sent < 50_000_000:
+                client.sendall(b"x: " + b"y" * 60_000 + b"\r\n")
+                sent += 60_000
+        assert sent < 5_000_000
+    assert works(server)
+
+
+def test_a_connection_that_only_asks_is_not_read_without_end(server):
+    one = request(server, "/healthz")
+    with server.connect() as client, suppress(OSError):
+        client.settimeout(5)
+        client.sendall(one * 5000)
+        received = b""
+        while piece := client.recv(65536):
+            received += piece
+    assert 0 < received.count(b"HTTP/1.1 200") < 2500
+    assert works(server)

@@ -105,3 +105,18 @@ def test_before_there_were_links_they_are_told_in_words():
     for revision in ("2025-03-26", "2024-11-05"):
         assert readable(told, revision)["content"] == [text("t"), text("n: a://b")]
     assert readable({"content": [text("t")], "isError": True}, "2024-11-05")["isError"] is True
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"type": "text", "text": None},
+        {"type": "text", "text": "x", "annotations": 5},
+        {"type": "image", "data": 5, "mimeType": "image/png"},
+        {"type": "resource", "resource": {}},
+        {"type": "resource", "resource": {"uri": "x:y", "text": "t", "blob": "b"}},
+        {"type": "resource_link", "uri": "x:y", "name": "n", "size": "large"},
+    ],
+)
+def test_what_only_looks_like_content_is_data(value):
+    assert blocks_of(value) is None

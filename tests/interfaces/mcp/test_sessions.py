@@ -283,3 +283,10 @@ def test_a_handshake_inside_of_a_session_is_refused(http_peer):
     assert exchange.code == -32600
     exchange = peer.send(peer.message("initialize", params), session("0" * 32))
     assert exchange.status == 404
+
+
+def test_a_batch_has_an_end(http_peer):
+    peer = http_peer("old", revision="2025-03-26")
+    peer.result("ping")
+    exchange = peer.send([PING] * 101)
+    assert "a batch may have 100 messages" in exchange.body.decode()
