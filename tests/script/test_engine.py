@@ -317,8 +317,9 @@ def test_the_type_checker_is_asked_about_our_tools_only(tmp_path):
         assert app.run_sync(f"{odd}1 / 0").error.hints == ("line 3: 1 / 0",)
 
 
-def test_who_finds_no_free_worker_in_time_is_told_so(tmp_path):
-    (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\nrun: {timeout_s: 1, workers: 1}\n")
+def test_who_finds_no_free_worker_in_time_is_told_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("onetool.script.engine.PATIENCE", 0.2)
+    (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\nrun: {workers: 1}\n")
 
     async def main():
         async with App.open(tmp_path / "onetool.yaml") as app:
@@ -329,7 +330,7 @@ def test_who_finds_no_free_worker_in_time_is_told_so(tmp_path):
 
     error = asyncio.run(main()).error
     assert error.reason == "busy"
-    assert "no worker was free for 1 s: 1 runs are under way" in error.message
+    assert "no worker was free for 0.2 s: 1 runs are under way" in error.message
 
 
 def test_a_reload_while_code_runs_leaves_no_worker_behind(tmp_path):

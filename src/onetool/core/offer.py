@@ -77,7 +77,6 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return re.compile(pattern)
 
 
-
 def _is_one_name(text: str) -> bool:
     """No slash that hides behind its code, nor a way up: a place stands for a name, and some make a path of it."""
     return text.isprintable() and "/" not in text and text not in (".", "..")

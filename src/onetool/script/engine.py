@@ -29,6 +29,7 @@ from onetool.script.typecheck import stubs
 if TYPE_CHECKING:
     from onetool.script.snippets import SnippetLike
 
+PATIENCE = 60.0  # seconds to wait for a free worker
 RUN = ToolSpec(name="run", description="Run code over all tools.", hidden=True)
 
 
@@ -81,10 +82,10 @@ class Engine:
         turnstile = self._turnstile(outer)
         async with AsyncExitStack() as held:
             try:
-                async with asyncio.timeout(self._limits.seconds):
+                async with asyncio.timeout(PATIENCE):
                     await held.enter_async_context(turnstile.turn())
             except TimeoutError:
-                return course.refused(busy(self._limits))
+                return course.refused(busy(self._limits, PATIENCE))
             context = self._context(allowed, source, progress)
             with nullcontext() if context.pauses is None else context.pauses.telling(turnstile.lend):
                 return await course.driven(prepared, lambda code: self._worker(code, tools.names), context, live)

@@ -52,8 +52,8 @@ def too_large(most_bytes: int, what: str) -> LimitHit:
     return LimitHit("output", message, "keep to the part that matters; run.max_output_bytes sets the limit of a result")
 
 
-def busy(limits: Limits) -> LimitHit:
-    message = f"no worker was free for {limits.seconds:g} s: {limits.workers} runs are under way, and others wait"
+def busy(limits: Limits, waited: float) -> LimitHit:
+    message = f"no worker was free for {waited:g} s: {limits.workers} runs are under way, and others wait"
     return LimitHit("busy", message, "try again later, or raise run.workers in the config")
 
 

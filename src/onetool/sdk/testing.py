@@ -73,6 +73,10 @@ class Tools:
         return self._secrets.get(name)
 
     def redact(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: self.redact(one) for key, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.redact(one) for one in value]
         if isinstance(value, str):
             for secret in self._secrets.values():
                 value = value.replace(secret, "***")
