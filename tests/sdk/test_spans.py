@@ -267,3 +267,23 @@ def test_nothing_is_done_when_nobody_listens(caplog):
     with LogSpan("x", value=Watched()):
         pass
     assert caplog.records == []
+
+
+def test_a_span_reports_progress_under_its_name():
+    from types import ModuleType
+
+    from onetool.sdk.testing import packs
+
+    def work() -> str:
+        """Work in two steps."""
+        with LogSpan("copying") as span:
+            span.progress(1, 2)
+            span.progress(2, 2, "done")
+        return "ok"
+
+    pack = ModuleType("pack")
+    work.__module__ = "pack"
+    pack.work = work
+    with packs(pack) as tools:
+        assert tools.call("pack.work") == "ok"
+        assert tools.progress == [(1, 2, "copying"), (2, 2, "done")]

@@ -187,3 +187,12 @@ def test_code_that_fails_says_where_and_what_to_do(runner):
         assert words.startswith("Invalid arguments for run: ")
         assert "run(code: str)" in words
     assert runner.text("run", {"code": "1"}) == "1"
+
+
+def test_the_command_line_offers_the_menus_that_there_are():
+    from typing import get_args
+
+    from onetool.config.model import Menu
+    from onetool.interfaces.cli.options import MENUS
+
+    assert get_args(Menu) == MENUS

@@ -207,3 +207,15 @@ def test_tasks_do_not_keep_a_server_from_ending(stdio_peer, tmp_path):
     begin(peer, "job", path=str(tmp_path / "it"))
     assert peer.close() == 0
     assert (tmp_path / "it.cancelled").exists()
+
+
+def test_code_that_takes_long_becomes_a_task(stdio_peer, tmp_path):
+    config = tmp_path / "onetool.yaml"
+    config.write_text("run: {timeout_s: 20}\n")
+    peer = stdio_peer("new", config=config, capabilities={"extensions": {TASKS: {}}})
+    call = {"name": "run", "arguments": {"code": "import time\ntime.sleep(5.5)\n'rested'"}}
+    begun = peer.result("tools/call", call)
+    assert (begun["resultType"], begun["status"]) == ("task", "working")
+    task = {"taskId": begun["taskId"]}
+    done = until(lambda: (told := peer.result("tasks/get", task))["status"] == "completed" and told)
+    assert done["result"]["content"] == [{"type": "text", "text": "rested"}]

@@ -7,7 +7,7 @@ caller      the client, as the call that it made sees it: progress, logging, que
 questions   a question of a tool as the protocol asks it, and the answer back
 errands     calls that pause for an answer, or outlast the request that began them
 menus/      what a client is shown: one tool `run`, `search` and `call`, or every tool
-prompts, resources, completion, changes   the rest of what a client can ask for; paging: long lists
+prompts, resources, completion, changes, news   the rest of what a client can ask for; paging: long lists
 pausing     running what may ask, or take long
 service     what all methods share; server: method -> what happens; request: one of them on its way
 conversation   messages of one client that belong together; stdio: a pipe of them

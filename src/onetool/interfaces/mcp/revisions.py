@@ -13,7 +13,6 @@ UNNAMED = "2025-03-26"  # that of a client over HTTP that names none
 META = "io.modelcontextprotocol/"
 PROTOCOL_VERSION = f"{META}protocolVersion"
 CLIENT_CAPABILITIES = f"{META}clientCapabilities"
-CLIENT_INFO = f"{META}clientInfo"
 LOG_LEVEL = f"{META}logLevel"
 SERVER_INFO = f"{META}serverInfo"
 SUBSCRIPTION_ID = f"{META}subscriptionId"
