@@ -8,9 +8,11 @@ Every interface decodes, calls one of these methods, and encodes what comes back
 
 import logging
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
@@ -41,11 +43,13 @@ if TYPE_CHECKING:
     from onetool.services.results import Results, Stored
     from onetool.services.search import SearchIndex
     from onetool.services.stats import Stats
+    from onetool.sources.mcp_servers.servers import Servers
 
 log = logging.getLogger("onetool")
 
 NONE: Mapping[str, Any] = freeze({})
 FACTS = ("calls", "success_rate", "median_ms", "last_called")
+WORD = re.compile(r"[^\W\d]\w*")
 
 
 class App:
@@ -57,7 +61,10 @@ class App:
         self.mistakes: tuple[Mistake, ...] = ()
         self.prompts: Mapping[str, Prompt] = NONE
         self.resources: Mapping[str, Resource] = NONE  # by their uri
+        self.servers: Servers | None = None  # none are configured
         self._index: tuple[Snapshot, SearchIndex] | None = None
+        self._listing = RLock()  # servers tell of their tools in a thread of their own
+        self._listeners: list[Callable[[], None]] = []
         self._load()
 
     @classmethod
@@ -120,6 +127,7 @@ class App:
                 "tool_count": len(self.registry),
                 "mistakes": [str(m) for m in self.mistakes],
             },
+            "proxy": {"status": "ok", "server_count": 0, "servers": {}} if self.servers is None else self.servers.health(),
         }
 
     # What it does
@@ -128,6 +136,8 @@ class App:
         self, call: "ToolCall", allowed: Collection[str] | None = None, progress: "Progress | None" = None
     ) -> "ToolResult":
         """Run one tool. Of one that is not there because it was refused, the result says why."""
+        if self.servers is not None and call.name not in self.registry:
+            await self.listed([call.name.partition(".")[0]])
         result = await self.executor.execute(call, allowed, progress)
         if result.error is None or call.name in self.registry or not (why := self._refused(call.name)):
             return result
@@ -152,9 +162,15 @@ class App:
         live: Callable[[str], None] | None = None,
     ) -> "RunResult":
         """Run code over all tools, in the sandbox. `live` is told what it prints, as it prints it."""
-        return await self.engine.run(
+        words = () if self.servers is None else set(WORD.findall(code))
+        if words:
+            await self.listed(None if "ot" in words else words)  # with `ot` it may look for anything
+        result = await self.engine.run(
             code, self.registry.snapshot(), allowed=allowed, source=source, progress=progress, live=live
         )
+        if result.error is None or not (why := self._missing(words)):
+            return result
+        return replace(result, error=replace(result.error, message=f"{result.error.message}; {why}"))
 
     def reply(self, result: "RunResult", whole: bool = False) -> "Reply":
         """What a run's caller gets to read. A large result is stored, unless it is wanted whole."""
@@ -177,6 +193,8 @@ class App:
     def _refused(self, name: str) -> str | None:
         """What is wrong with a tool, or with its pack, that should be there."""
         pack = name.partition(".")[0]
+        if self.servers is not None and (why := self.servers.why_missing(pack)):
+            return self.redact(why)
         for mistake in self.mistakes:
             of_its_pack = mistake.key == "packs" and Path(mistake.file or "").stem == pack
             if of_its_pack or mistake.key == name or (mistake.key or "").endswith(f" ({name})"):
@@ -192,7 +210,24 @@ class App:
         _rest(old)
         self._load(again=True)
 
+    def connect(self) -> None:
+        """Connect all MCP servers, in the background: for who stays. Others connect those that they call."""
+        if self.servers is not None:
+            self.servers.start()
+
+    async def listed(self, packs: Iterable[str] | None = None) -> None:
+        """Wait for servers whose tools are not known yet: of those packs, or all; until they tell, or can't."""
+        if self.servers is not None and (names := self.servers.unlisted(packs)):
+            await self.servers.settled(names)
+
+    def on_change(self, tell: Callable[[], None]) -> Callable[[], None]:
+        """Have somebody told, in some thread, when there are other tools; what comes back ends that."""
+        self._listeners.append(tell)
+        return lambda: self._listeners.remove(tell)
+
     def close(self) -> None:
+        if self.servers is not None:
+            self.servers.close()
         if background := self.__dict__.get("_background"):
             background.close()
         _rest(self.__dict__)
@@ -294,6 +329,8 @@ class App:
             return [{"name": spec.name, "description": spec.description, "score": score} for spec, score in found]
 
         async def health() -> dict[str, Any]:
+            if self.servers is not None:
+                await self.servers.settled()  # else it would only be known how they were
             return self.health()
 
         def stats(tool: str | None = None) -> dict[str, Any]:
@@ -351,6 +388,23 @@ class App:
 
         return Names(catalogue).spellings()
 
+    def _missing(self, words: Iterable[str]) -> str | None:
+        """Why a server is not there that code speaks of."""
+        if self.servers is None:
+            return None
+        whys = (self.servers.why_missing(word) for word in words if word not in self.registry.packs())
+        return next((self.redact(why) for why in whys if why), None)
+
+    def _configured_servers(self) -> "Servers | None":
+        """The same ones as before, with what has changed about them; none where there never were any."""
+        if self.servers is None and self.config.servers:
+            from onetool.sources.mcp_servers.servers import Servers
+
+            self.servers = Servers(self.config.home / "servers", self.keep, self.redact, self._list)
+        if self.servers is not None:
+            self.servers.configure(self.config.servers)
+        return self.servers
+
     def _load(self, again: bool = False) -> None:
         self._settings = {pack: freeze(own) for pack, own in self.config.settings.items()}  # packs can't change them
         packs = PackSource(self._pack_paths(), fresh=again).load()
@@ -358,14 +412,29 @@ class App:
         declared = DeclaredTools(self.config.tools, functions, self._internals()).load()
         # A page of a stored result must not be stored in its turn; as a value it takes more room than its lines.
         own = Catalogue(tools=tuple(ot_tools(self.results, self.config.results.inline_bytes // 2, self._words)))
-        tools, mistakes = united([own, packs, declared])
-        self.registry.replace(tools)
+        self._configured_servers()
+        mistakes: list[Mistake] = []
         self.prompts = first({}, ((prompt.name, prompt) for prompt in packs.prompts), mistakes)
         self.resources = first({}, ((resource.uri, resource) for resource in packs.resources), mistakes)
-        self.mistakes = (*mistakes, *self._pointless_settings(), *self._useless_aliases())
-        for mistake in (*self.config.warnings, *mistakes):  # the rest is for `onetool check`
-            level = logging.ERROR if mistake.severity == "error" else logging.WARNING
-            log.log(level, "%s", mistake)
+        self._catalogues = (own, packs, declared, Catalogue(mistakes=tuple(mistakes)))
+        self._told: set[str] = set()
+        self._list()
+        for mistake in self.config.warnings:
+            log.warning("%s", mistake)
+
+    def _list(self) -> None:
+        """All tools that there are now, under their names. Again whenever a server has others than before."""
+        with self._listing:
+            servers = [] if self.servers is None else [self.servers.load()]
+            tools, mistakes = united([*self._catalogues, *servers])
+            self.registry.replace(tools)
+            self.mistakes = (*mistakes, *self._pointless_settings(), *self._useless_aliases())
+            for mistake in mistakes:  # the rest is for `onetool check`
+                if str(mistake) not in self._told:
+                    self._told.add(str(mistake))
+                    log.log(logging.ERROR if mistake.severity == "error" else logging.WARNING, "%s", mistake)
+        for tell in list(self._listeners):
+            tell()
 
 
 def _rest(parts: Mapping[str, Any]) -> None:

@@ -6,7 +6,6 @@ from onetool.core.errors import Mistake
 # A part that comes into use takes its key out of here.
 LATER = {
     "watch": "watch",
-    "servers": "servers",
     "prompts": "prompts",
     "topics": "topics",
     "allowed_hosts": "allowedHosts",

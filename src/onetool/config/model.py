@@ -12,6 +12,7 @@ from onetool.config.node import Findings, Node
 from onetool.core.errors import Mistake
 from onetool.services.secrets import Secret, Secrets
 from onetool.sources.declared import Entry
+from onetool.sources.mcp_servers.settings import Server as Server
 
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
@@ -37,36 +38,6 @@ class Fs(msgspec.Struct, frozen=True, kw_only=True):
     """What the `fs` pack may touch. Roots are relative to the working folder, and so kept as written."""
 
     roots: tuple[Name, ...] = (".",)
-
-
-class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """An MCP server to borrow tools from: a command to start, or a url. Blocks are pasted from elsewhere."""
-
-    lenient: ClassVar[bool] = True
-
-    type: str | None = None  # the transport's name, as other clients' blocks give it
-    command: Name | None = None
-    args: tuple[str, ...] = ()
-    env: dict[str, Secret] = {}
-    cwd: Path | None = None
-    url: Name | None = None
-    headers: dict[str, Secret] = {}
-    auth: dict[str, Secret] | Secret | None = None
-    timeout: Seconds | None = None
-    enabled: bool = True
-    disabled: bool = False  # other clients' way to say enabled: false; unheeded, it would start what was turned off
-    tools: tuple[str, ...] | None = None  # only these; None is all
-    prefix: str | None = None
-    pin: bool = False  # refuse tools whose definition has changed until somebody approves
-
-    def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "enabled", self.enabled and not self.disabled)
-
-    def problems(self) -> Iterator[tuple[str, str, str | None]]:
-        if self.command and self.url:
-            yield "url", "a server has a command or a url, not both", "remove one of them"
-        if not self.command and not self.url:
-            yield "", "a server needs a command or a url", "add command: … or url: …"
 
 
 class Param(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
@@ -22,7 +23,8 @@ async def _all_cancelled() -> None:
 class Background:
     """`background.call(coroutine)` runs it over there and waits for its value here. The loop starts when first used."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "onetool-loop") -> None:
+        self._name = name
         self._lock = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -30,12 +32,16 @@ class Background:
         if asyncio._get_running_loop() is not None and asyncio._get_running_loop() is self._loop:  # pyright: ignore[reportPrivateUsage]
             work.close()
             raise RuntimeError("this runs on the loop that it would wait for: await the async form instead")
-        future = asyncio.run_coroutine_threadsafe(work, self._started())
+        future = self.submit(work)
         try:
             return future.result()
         except BaseException:  # Ctrl-C reaches the thread that waits, not the one that works
             future.cancel()
             raise
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Run it over there, and go on here."""
+        return asyncio.run_coroutine_threadsafe(work, self._started())
 
     def close(self) -> None:
         """Cancel what is under way, so that nobody waits for ever, and end the loop."""
@@ -49,7 +55,7 @@ class Background:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                Thread(target=self._serve, args=(self._loop,), name="onetool-loop", daemon=True).start()
+                Thread(target=self._serve, args=(self._loop,), name=self._name, daemon=True).start()
             return self._loop
 
     @staticmethod

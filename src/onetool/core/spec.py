@@ -11,6 +11,7 @@ from onetool.core.secrecy import secret_names
 
 if TYPE_CHECKING:
     from onetool.core.schema import CompiledSchema
+    from onetool.core.seen import Seen
 
 Handler = Callable[..., Any]
 """Takes the validated arguments by name; returns the value, or an awaitable of it."""
@@ -49,6 +50,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     tags: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
     requires: tuple[Requirement, ...] = ()
+    seen: "Seen | None" = None  # what its values looked like, where it does not say: for help, never for checks
 
     def __post_init__(self) -> None:
         # A frozen struct with a dict inside is not frozen; this one is, all the way down.

@@ -16,7 +16,7 @@ from pydantic_monty import Monty, MontySession, MontyTypingError
 
 from onetool.script.limits import MEGABYTE, Limits
 from onetool.script.places import Span
-from onetool.script.watch import Watch
+from onetool.services.watch import Watch
 
 CHECKOUTS = 1000  # runs after which a worker is replaced: whatever it kept, it kept long enough
 UNBOUNDED = 2**31 - 1  # questions are counted by whoever answers them: of each piece of code, not of a whole session

@@ -1,9 +1,9 @@
-"""Ends the workers when we no longer can: a process that is killed would leave one behind that computes for long.
+"""Ends processes of ours when we no longer can: one that is killed would leave them behind.
 
-Workers that wait for us end by themselves when we are gone. One in the middle of `while True`, or of one huge number,
-does not look. So a shell waits for the end of a pipe that nobody but us holds open, and then kills what is left. It
-knows each worker by its number and by when it was started: numbers are used again. Linux only; elsewhere the sandbox's
-own time limit has to do.
+Most end by themselves when we are gone. One in the middle of `while True`, or one that ignores that nobody writes to it
+any more, does not look. So a shell waits for the end of a pipe that nobody but us holds open, and then kills what is
+left. It knows each process by its number and by when it was started: numbers are used again. One that leads a process
+group takes its group with it. Linux only; elsewhere a process's own sense for the end has to do.
 """
 
 import os
@@ -14,20 +14,22 @@ from weakref import finalize
 
 SHELL = "/bin/sh"
 SCRIPT = """
-workers=
-while read -r pid start; do workers="$workers $pid:$start"; done
-for worker in $workers; do
-  pid=${worker%:*}
+known=
+while read -r pid start; do known="$known $pid:$start"; done
+for process in $known; do
+  pid=${process%:*}
   { read -r stat < "/proc/$pid/stat"; } 2> /dev/null || continue
   set -- ${stat##*) }
-  [ "${20}" = "${worker#*:}" ] && kill -9 "$pid"
+  [ "${20}" = "${process#*:}" ] || continue
+  [ "$3" = "$pid" ] && kill -9 "-$pid"
+  kill -9 "$pid"
 done
 """
 STARTED = 19  # which of the words behind the name in /proc/PID/stat says when it was started
 
 
 class Watch:
-    """`watch.over(pid)` for every worker, as often as one likes. The shell starts with the first one."""
+    """`watch.over(pid)` for every process, as often as one likes. The shell starts with the first one."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -38,7 +40,7 @@ class Watch:
     def over(self, pid: int | None) -> None:
         if pid is None or pid in self._known:
             return
-        with self._lock, suppress(OSError):  # no Linux, no shell, or somebody ended ours: nothing that a run needs
+        with self._lock, suppress(OSError):  # no Linux, no shell, or somebody ended ours: nothing that anybody needs
             start = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[STARTED]
             if self._pipe is None:
                 self._pipe, shell = _started()
@@ -46,6 +48,10 @@ class Watch:
                 self._end.atexit = False  # then it ends by itself, and nobody has to wait for it
             os.write(self._pipe, f"{pid} {start}\n".encode())
             self._known.add(pid)
+
+    def forget(self, pid: int) -> None:
+        """It has ended: its number may come back for another one."""
+        self._known.discard(pid)
 
     def close(self) -> None:
         with self._lock:

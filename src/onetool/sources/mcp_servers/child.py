@@ -1,0 +1,293 @@
+"""A server that is a process of ours: started without a shell, spoken to by lines, ended with all that it started.
+
+    async with started(settings, journal, watch) as (incoming, outgoing): …
+
+The two are what the SDK's client takes as its streams. Lines are read and written right here, without tasks or queues in
+between. What is no message (a banner, a stray print) goes into the journal, and the conversation goes on.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Self, cast
+
+import anyio
+import mcp_types
+from mcp.shared.message import SessionMessage
+
+from onetool.core.errors import ToolFailure
+from onetool.services.watch import Watch
+from onetool.sources.mcp_servers.journal import Journal
+from onetool.sources.mcp_servers.settings import Server
+
+LONGEST = 32 * 1024 * 1024  # bytes of one message
+MOST_WAITING = 256  # messages that were read and not yet taken; then the server has to wait
+PATIENCE = 1.0  # seconds to end by itself, and again when it is told to
+LAST_OUTPUT = 0.5  # seconds for the rest of what it wrote, when it has ended
+
+KEPT = ("PATH", "HOME", "LANG", "LANGUAGE")
+if os.name == "nt":  # without these no program starts there
+    KEPT += ("SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA")
+
+
+def environment(settings: Server) -> dict[str, str]:
+    """What the process gets to see of ours: where programs and the home folder are, the language; and its own."""
+    own = {name: str(value) for name, value in settings.env.items()}
+    ours = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith("LC_")}
+    return {**ours, **own}
+
+
+@asynccontextmanager
+async def started(
+    settings: Server, journal: Journal, watch: Watch
+) -> "AsyncGenerator[tuple[Incoming, Outgoing]]":
+    child = await _spawned(settings, journal)
+    watch.over(child.pid)
+    try:
+        yield child.incoming, Outgoing(child)
+    finally:
+        await child.end()
+        watch.forget(child.pid)
+
+
+async def _spawned(settings: Server, journal: Journal) -> "Child":
+    env = environment(settings)
+    command = _found(str(settings.command), env)
+    if settings.cwd is not None and not settings.cwd.is_dir():
+        raise ToolFailure(f"its folder does not exist: {settings.cwd} (cwd in its block of the config)")
+    loop = asyncio.get_running_loop()
+    try:
+        _, child = await loop.subprocess_exec(
+            lambda: Child(loop, journal),
+            command,
+            *map(str, settings.args),
+            env=env,
+            cwd=settings.cwd,
+            start_new_session=True,  # Ctrl-C is not meant for it, and it can be ended with all that it started
+        )
+    except (OSError, ValueError) as error:
+        raise ToolFailure(f"it can't be started: {command}: {getattr(error, 'strerror', None) or error}") from None
+    return child
+
+
+def _found(command: str, env: dict[str, str]) -> str:
+    """The program: by its path, or on the PATH, or beside our own Python, where the same environment has both."""
+    if os.path.dirname(command):
+        return os.path.expanduser(command)
+    beside = os.path.dirname(sys.executable)
+    found = shutil.which(command, path=env.get("PATH", os.defpath)) or shutil.which(command, path=beside)
+    if found is None:
+        raise ToolFailure(f"command not found: {command} (install it, or write its whole path)")
+    return found
+
+
+class Child(asyncio.SubprocessProtocol):
+    """The process, as the loop tells us about it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, journal: Journal) -> None:
+        self._loop = loop
+        self._journal = journal
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+        self._gone = asyncio.Event()
+        self.incoming = Incoming(journal, self._pause)
+        self.incoming.code = lambda: self.code
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+        self.pid = self._transport.get_pid()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 1:
+            self.incoming.feed(data)
+        else:
+            self._journal.hear(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            self.incoming.end()
+        elif fd == 2:
+            self._journal.heard_all()
+
+    def process_exited(self) -> None:
+        self._gone.set()
+        self._may_write.set()
+        # One that it started may hold the other end of the pipe open: the conversation is over nevertheless.
+        self._loop.call_later(LAST_OUTPUT, self.incoming.end)
+
+    def pause_writing(self) -> None:
+        self._may_write.clear()
+
+    def resume_writing(self) -> None:
+        self._may_write.set()
+
+    @property
+    def code(self) -> int | None:
+        return None if self._transport is None else self._transport.get_returncode()
+
+    async def write(self, data: bytes) -> None:
+        pipe = self._pipe(0)
+        if pipe is None or pipe.is_closing() or self._gone.is_set():
+            raise anyio.BrokenResourceError
+        pipe.write(data)
+        if not self._may_write.is_set():
+            await self._may_write.wait()
+
+    async def end(self) -> None:
+        """Close its standard input, and wait; then tell it to end; then end it, and whatever it has started."""
+        try:
+            if (pipe := self._pipe(0)) is not None:
+                pipe.close()
+            with anyio.CancelScope(shield=True):  # whoever is in a hurry: it must not stay behind
+                for signal_ in (None, signal.SIGTERM):
+                    if signal_ is not None and not self._gone.is_set():
+                        self._kill(signal_)
+                    with anyio.move_on_after(PATIENCE):
+                        await self._gone.wait()
+        finally:
+            self._kill(signal.SIGKILL)
+            self._journal.heard_all()
+            if self._transport is not None:
+                with suppress(PermissionError):
+                    self._transport.close()
+
+    def _kill(self, signal_: signal.Signals) -> None:
+        """With its group: it leads one of its own."""
+        with suppress(ProcessLookupError, PermissionError):
+            if hasattr(os, "killpg"):
+                os.killpg(self.pid, signal_)
+            elif self._transport is not None:
+                self._transport.send_signal(signal_)
+
+    def _pause(self, pause: bool) -> None:
+        pipe = None if self._transport is None else cast(Any, self._transport.get_pipe_transport(1))
+        if pipe is not None:
+            pipe.pause_reading() if pause else pipe.resume_reading()
+
+    def _pipe(self, fd: int) -> asyncio.WriteTransport | None:
+        return None if self._transport is None else cast(asyncio.WriteTransport, self._transport.get_pipe_transport(fd))
+
+
+class Incoming:
+    """Its messages, one after the other, until there are no more. The SDK's ReadStream."""
+
+    def __init__(self, journal: Journal, pause: Callable[[bool], None]) -> None:
+        self._journal = journal
+        self._pause = pause
+        self._parts: list[bytes] = []  # of a line that has no end yet
+        self._size = 0
+        self._waiting: deque[SessionMessage] = deque()
+        self._paused = False
+        self._wanted: asyncio.Future[None] | None = None
+        self.ended = False
+        self.too_long = False
+        self.at_end: Callable[[], None] = _nothing  # told once
+        self.code: Callable[[], int | None] = lambda: None
+
+    def feed(self, data: bytes) -> None:
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            self._line(b"".join((*self._parts, line)) if self._parts else line)
+            self._parts, self._size = [], 0
+        if rest:
+            self._parts.append(rest)
+            self._size += len(rest)
+            if self._size > LONGEST:
+                self.too_long = True
+                self._parts, self._size = [], 0
+                self.end()
+        if len(self._waiting) > MOST_WAITING and not self._paused:
+            self._paused = True
+            self._pause(True)
+
+    def end(self) -> None:
+        if not self.ended:
+            self.ended = True
+            self.at_end()
+        self._wake()
+
+    def why_ended(self) -> str:
+        if self.too_long:
+            return f"it sent a line of more than {LONGEST // 1024**2} MB"
+        code = self.code()
+        if code is None:
+            return "it closed its standard output"
+        return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
+
+    def _line(self, line: bytes) -> None:
+        line = line.strip()
+        if not line or self.ended:
+            return
+        try:
+            message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            self._journal.aside(line)
+            return
+        self._waiting.append(SessionMessage(message))
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._wanted is not None and not self._wanted.done():
+            self._wanted.set_result(None)
+
+    async def receive(self) -> SessionMessage:
+        while not self._waiting:
+            if self.ended:
+                raise anyio.EndOfStream
+            self._wanted = asyncio.get_running_loop().create_future()
+            try:
+                await self._wanted
+            finally:
+                self._wanted = None
+        if self._paused and len(self._waiting) < MOST_WAITING // 2:
+            self._paused = False
+            self._pause(False)
+        return self._waiting.popleft()
+
+    async def aclose(self) -> None:
+        self.end()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
+
+
+class Outgoing:
+    """What is said to it. The SDK's WriteStream."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+
+    async def send(self, item: SessionMessage, /) -> None:
+        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        await self._child.write(text.encode() + b"\n")
+
+    async def aclose(self) -> None:
+        """Its input is closed when it is ended."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None

@@ -1,0 +1,80 @@
+"""Calls under way on a connection: whose they are, so that what the server says or asks meanwhile reaches the right one.
+
+The protocol of old servers does not tell to which call a question, a progress or a message belongs. Where only one
+caller has calls under way it is clear; where several have, it is nobody's: no client sees what is another's.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar, copy_context
+from typing import Any, TypeVar
+
+from onetool.core.caller import Caller, current_caller
+from onetool.core.context import current_call
+
+T = TypeVar("T")
+
+
+class Flight:
+    """One call, as the side that made it sees it. Made there; used on the loop of the servers."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._context = copy_context()  # with the call that is running
+        self._limit: asyncio.Timeout | None = None
+        call = current_call.get()
+        self.caller: Caller | None = current_caller.get()
+        self.progress = None if call is None else call.progress
+        self.tried_again = False
+
+    @asynccontextmanager
+    async def in_time(self, seconds: float) -> AsyncGenerator[None]:
+        """TimeoutError when the server takes longer; the time that its caller takes to answer does not count."""
+        async with asyncio.timeout(seconds) as self._limit:
+            yield
+
+    async def of_caller(self, work: Coroutine[Any, Any, T]) -> T:
+        """Done where the caller is; the clock stands still meanwhile."""
+        here = asyncio.get_running_loop()
+        limit = self._limit
+        until = None if limit is None else limit.when()
+        left = None if until is None else until - here.time()
+        if limit is not None:
+            limit.reschedule(None)
+        try:
+            return await asyncio.wrap_future(self._context.copy().run(asyncio.run_coroutine_threadsafe, work, self._loop))
+        finally:
+            if limit is not None and left is not None:
+                limit.reschedule(here.time() + left)
+
+
+    def tell(self, say: Callable[..., None], *what: Any) -> None:
+        """Say something as if the caller's own code did."""
+        self._context.copy().run(say, *what)
+
+
+class Flights:
+    """Those of one connection."""
+
+    def __init__(self) -> None:
+        self._flights: list[Flight] = []
+
+    @contextmanager
+    def under_way(self, flight: Flight) -> Generator[None]:
+        self._flights.append(flight)
+        try:
+            yield
+        finally:
+            self._flights.remove(flight)
+
+    def only(self) -> Flight | None:
+        """The flight to which something without an address belongs."""
+        flights = self._flights
+        if not flights or any(flight.caller is not flights[0].caller for flight in flights):
+            return None
+        return flights[-1]
+
+
+current_flight: ContextVar[Flight | None] = ContextVar("onetool_current_flight", default=None)
+"""Where a question comes as part of an answer, or on the stream of a request, it is known whose it is."""

@@ -1,0 +1,307 @@
+"""One connection to a server, by the official SDK's client. This module brings the SDK with it: a second of import."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from mcp import MCPError
+from mcp.client import Client
+from mcp_types import (
+    CONNECTION_CLOSED,
+    CallToolResult,
+    Implementation,
+    PaginatedRequestParams,
+    ToolListChangedNotification,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from onetool import __version__
+from onetool.core.errors import ToolFailure
+from onetool.core.failure import cut, text_of, words_for
+from onetool.sources.mcp_servers.asking import Asking
+from onetool.sources.mcp_servers.child import Incoming, started
+from onetool.sources.mcp_servers.flight import Flight, current_flight
+from onetool.sources.mcp_servers.memory import Definition
+
+if TYPE_CHECKING:
+    from onetool.sources.mcp_servers.upstream import Upstream
+    from onetool.sources.mcp_servers.web import Trouble
+
+# What the SDK has to say in its log is for its authors; ours says what matters, in the journal.
+for noisy in ("mcp", "client", "httpx2", "httpcore2"):
+    logging.getLogger(noisy).addHandler(logging.NullHandler())
+
+US = Implementation(name="onetool", title="OneTool", version=__version__)
+MOST_PAGES, MOST_TOOLS = 200, 10_000
+OLD_WAYS = (400, 404, 405, 406, 415)  # what servers from before Streamable HTTP say to it
+LONGEST = 600
+
+
+@asynccontextmanager
+async def connected(upstream: "Upstream") -> "AsyncGenerator[Link]":
+    """The way that worked last, else today's, else the older ones; with the list of its tools, within its time."""
+    seconds = upstream.settings.connect_timeout
+    with anyio.move_on_after(seconds) as limit:
+        async with AsyncExitStack() as stack:
+            link = await _first(upstream, stack)
+            limit.deadline = float("inf")
+            yield link
+    if limit.cancelled_caught:
+        raise ToolFailure(f"it gave no answer within {seconds:g} s (connect_timeout in its block of the config)")
+
+
+async def _first(upstream: "Upstream", stack: AsyncExitStack) -> "Link":
+    ways = _ways(upstream)
+    for way in ways:
+        try:
+            async with AsyncExitStack() as attempt:
+                link = await attempt.enter_async_context(_open(upstream, way))
+                stack.push_async_exit(attempt.pop_all())
+                return link
+        except Exception as error:
+            if way == ways[-1] or not _is_worth_another(error, way):
+                raise
+            upstream.journal.note(f"{why(error)}; trying the older way")
+    raise AssertionError("there is always a way")
+
+
+def _ways(upstream: "Upstream") -> list[str]:
+    match upstream.settings.transport:
+        case "stdio":
+            ways = ["auto", "legacy"]  # some old servers end at any first word but theirs
+        case "sse":
+            return ["sse"]
+        case "http":
+            ways = ["auto", "sse"]
+    return sorted(ways, key=lambda way: way != upstream.way)
+
+
+def _is_worth_another(error: Exception, way: str) -> bool:
+    cause = _cause(error)
+    if isinstance(cause, _Ended):
+        return cause.had_begun
+    return way == "sse" or (isinstance(cause, _Refused) and cause.status in OLD_WAYS)
+
+
+class _Ended(ToolFailure):
+    """The process ended before it was connected."""
+
+    had_begun = True
+
+
+class _Refused(ToolFailure):
+    """The web server said no."""
+
+    status: int | None = None
+
+
+@asynccontextmanager
+async def _open(upstream: "Upstream", way: str) -> "AsyncGenerator[Link]":
+    settings, journal = upstream.settings, upstream.journal
+    asking = Asking(upstream.name, upstream.flights, journal)
+    async with AsyncExitStack() as stack:
+        incoming, trouble = None, None
+        if settings.transport == "stdio":
+            transport: Any = started(settings, journal, upstream.watch)
+            incoming, outgoing = await stack.enter_async_context(transport)
+            streams = incoming, outgoing
+        else:
+            from onetool.sources.mcp_servers.oauth import http_auth
+            from onetool.sources.mcp_servers.web import Trouble, reached
+
+            trouble = Trouble()
+            auth = http_auth(upstream.name, str(settings.url), settings.auth, upstream.folder)
+            streams = await stack.enter_async_context(reached(settings, way, auth, trouble))
+        link = Link(upstream, way, incoming, trouble)
+        client = Client(
+            _there(streams),
+            mode="legacy" if way == "sse" else way,
+            client_info=US,
+            cache=None,
+            elicitation_callback=asking.elicit,
+            sampling_callback=asking.sample,
+            logging_callback=asking.log,
+            log_level="info",
+            message_handler=link.heard,
+        )
+        try:
+            link.client = await stack.enter_async_context(client)
+            await link.list_tools()
+        except Exception as error:
+            raise link.not_opened(error) from error
+        listening = asyncio.create_task(link.listen())
+        try:
+            yield link
+        finally:
+            listening.cancel()
+
+
+@asynccontextmanager
+async def _there(streams: Any) -> AsyncGenerator[Any]:
+    """The client opens its transport; ours is open, since it must outlast the client."""
+    yield streams
+
+
+class Link:
+    """A connection that is open."""
+
+    client: Client
+
+    def __init__(self, upstream: "Upstream", way: str, incoming: Incoming | None, trouble: "Trouble | None") -> None:
+        self.way = way
+        self.tools: list[Definition] = []
+        self.changed = asyncio.Event()  # it has other tools than it told
+        self._upstream = upstream
+        self._incoming = incoming
+        self._trouble = trouble
+        self._over = asyncio.Event()
+        if incoming is not None:
+            incoming.at_end = self._over.set
+
+    @property
+    def version(self) -> str | None:
+        info = self.client.server_info
+        return None if info is None else cut(f"{info.name} {info.version or ''}".strip(), 100)
+
+    @property
+    def has_ended(self) -> bool:
+        return self._over.is_set()
+
+    async def ended(self) -> None:
+        await self._over.wait()
+
+    # What is asked of it
+
+    async def list_tools(self) -> None:
+        """All pages of its list."""
+        if self.client.server_capabilities.tools is None:
+            self.tools = []
+            return
+        tools: list[Definition] = []
+        cursors: set[str] = set()
+        cursor: str | None = None
+        while len(cursors) < MOST_PAGES and len(tools) < MOST_TOOLS:
+            page = await self.client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+            tools += [tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in page.tools]
+            cursor = page.next_cursor
+            if not cursor or cursor in cursors:
+                break
+            cursors.add(cursor)
+        self.tools = tools[:MOST_TOOLS]
+
+    async def call(self, tool: str, args: Mapping[str, Any], flight: Flight) -> CallToolResult:
+        current_flight.set(flight)
+        progress = flight.progress
+
+        async def told(done: float, total: float | None, message: str | None) -> None:
+            if progress is not None:
+                progress(done, total, message)
+
+        return await self.client.call_tool(tool, dict(args), progress_callback=None if progress is None else told)
+
+    async def heard(self, message: Any) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            self.changed.set()
+
+    async def listen(self) -> None:
+        """Servers of today tell of changes only to those who listen."""
+        tools = self.client.server_capabilities.tools
+        if self.client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
+            return
+        while not self.has_ended:
+            try:
+                async with self.client.listen(tools_list_changed=True) as events:
+                    async for _ in events:
+                        self.changed.set()
+            except Exception as error:  # noqa: BLE001 - whatever goes wrong: calls go on, and later it may work
+                self._upstream.journal.note(f"it does not tell of changes: {words_for(error)}")
+            await asyncio.sleep(self._upstream.settings.connect_timeout)
+
+    # What went wrong
+
+    def is_over(self, error: BaseException) -> bool:
+        """Whether this is the end of the connection, and not an answer of the server."""
+        if self.has_ended:
+            return True
+        closed = isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and error.message == "Connection closed"
+        return closed or isinstance(error, anyio.ClosedResourceError | anyio.BrokenResourceError) or self.was_unheard(error)
+
+    def was_unheard(self, error: BaseException) -> bool:
+        """Whether the server can't have done anything: it was not reached, or has forgotten who we are."""
+        if self._trouble is None:
+            return False
+        forgotten = isinstance(error, MCPError) and error.message == "Session terminated" and self._trouble.status == 404
+        return self._trouble.was_unheard or forgotten
+
+    def give_up(self) -> None:
+        """It is of no use any more: the next call gets another one."""
+        self._over.set()
+
+    def why_ended(self) -> str:
+        if self._trouble is not None:
+            return self._trouble.words or "the connection was closed"
+        if self._incoming is None:
+            return "the connection was closed"
+        return self._incoming.why_ended()
+
+    def not_opened(self, error: Exception) -> Exception:
+        """The same in words that tell what to do about it."""
+        if self._trouble is not None and self._trouble.words:
+            refused = _Refused(self._trouble.words + _advice(self._trouble.status))
+            refused.status = self._trouble.status
+            return refused
+        if self._incoming is not None and self._incoming.ended:
+            return _Ended(self._incoming.why_ended())
+        return error
+
+    def failure(self, error: BaseException) -> ToolFailure:
+        """Of a call that the server answered with an error, or with something else than an answer."""
+        if isinstance(error, ToolFailure):
+            return error
+        if isinstance(error, MCPError):
+            words = error.message or f"error {error.code}"
+            if self._trouble is not None and self._trouble.status and self._trouble.status >= 400:
+                words = f"{words} ({self._trouble.words})"
+            return ToolFailure(cut(words, LONGEST))
+        if isinstance(error, ValidationError):
+            return ToolFailure(f"its answer is not what MCP allows: {_first_fault(error)}", reason="output_invalid")
+        if isinstance(error, RuntimeError):  # the SDK's word for content that does not fit the tool's own schema
+            return ToolFailure(cut(text_of(error).partition("\n")[0], LONGEST), reason="output_invalid")
+        return ToolFailure(cut(why(error), LONGEST))
+
+
+def why(error: BaseException) -> str:
+    """In words: of a group, its first cause."""
+    cause = _cause(error)
+    if isinstance(cause, ToolFailure):
+        return text_of(cause)
+    if isinstance(cause, MCPError):
+        return f"it refuses: {cause.message}"
+    if isinstance(cause, ValidationError):
+        return f"it answers with something that is not MCP: {_first_fault(cause)}"
+    return words_for(cause)
+
+
+def _cause(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    return error
+
+
+def _first_fault(error: ValidationError) -> str:
+    fault = error.errors(include_url=False, include_input=False)[0]
+    return cut(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}", 200)
+
+
+def _advice(status: int | None) -> str:
+    match status:
+        case 401 | 403:
+            return "; it wants a login: see auth and headers in its block of the config"
+        case 404:
+            return "; there is no MCP server at this url"
+        case _:
+            return ""

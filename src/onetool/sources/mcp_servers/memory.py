@@ -1,0 +1,113 @@
+"""What is remembered of a server between two starts: its tools, which definitions were approved, how it is spoken to.
+
+So tools can be listed before their server is up, and a definition that is another than yesterday's is noticed. What a
+server is, its command or its url decide: with another one everything is forgotten. One small file for each server.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from onetool.core.ids import new_id
+from onetool.sources.mcp_servers.settings import Server
+
+Definition = Mapping[str, Any]
+"""A tool as its server lists it."""
+
+PARTS = {  # what is pinned of a definition, and what it is called when it changes
+    "description": ("title", "description"),
+    "parameters": ("inputSchema",),
+    "output": ("outputSchema",),
+    "behaviour": ("annotations",),
+}
+LONGEST_NAME = 100
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """As it stands in the file."""
+
+    server: str = ""  # a digest of what it is
+    way: str | None = None  # how it was reached last: the client's mode, or "sse"
+    version: str | None = None  # what it calls itself
+    tools: tuple[Definition, ...] | None = None  # None: it has never told
+    unusable: dict[str, str] = {}  # tools that can't be ours, and why
+    approved: dict[str, dict[str, str]] | None = None  # for each tool the digests of its parts
+    seen: dict[str, Any] = {}  # what values looked like, for tools that do not say
+
+
+class Shelf:
+    """The file of one server. Whatever is wrong with it, it counts as empty; what can't be written is not remembered."""
+
+    def __init__(self, folder: Path, name: str, settings: Server) -> None:
+        self.file = folder / f"{file_name(name)}.json"
+        self._server = _digest([settings.command, settings.args, str(settings.cwd), settings.url])
+
+    def read(self) -> Memory:
+        try:
+            memory = msgspec.json.decode(self.file.read_bytes(), type=Memory)
+        except (OSError, msgspec.MsgspecError, RecursionError):
+            return Memory(server=self._server)
+        return memory if memory.server == self._server else Memory(server=self._server)
+
+    def write(self, memory: Memory) -> None:
+        """As a whole or not at all."""
+        draft = self.file.with_name(f".{self.file.name}.{new_id()}")
+        try:
+            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+                stream.write(msgspec.json.format(msgspec.json.encode(memory), indent=1))
+            os.replace(draft, self.file)
+        except OSError:
+            with suppress(OSError):
+                draft.unlink()
+
+    def changed_at(self) -> int:
+        """A number that is another one when another process has written the file."""
+        try:
+            return self.file.stat().st_mtime_ns
+        except OSError:
+            return 0
+
+
+def pin(definition: Definition) -> dict[str, str]:
+    """Digests of what matters about a definition to whoever trusts it."""
+    return {part: _digest([definition.get(key) for key in keys]) for part, keys in PARTS.items()}
+
+
+def changes(memory: Memory, tools: Sequence[Definition], strict: bool) -> dict[str, list[str]]:
+    """Tools that are not as they were approved, and in what. A new one counts only where one is strict."""
+    if memory.approved is None:
+        return {}
+    found: dict[str, list[str]] = {}
+    for tool in tools:
+        before, now = memory.approved.get(tool["name"]), pin(tool)
+        if before is None:
+            if strict:
+                found[tool["name"]] = ["new"]
+        elif parts := [part for part in PARTS if before.get(part) != now[part]]:
+            found[tool["name"]] = parts
+    return found
+
+
+def approval(memory: Memory, tools: Sequence[Definition], everything: bool) -> dict[str, dict[str, str]]:
+    """What counts as approved from now on: what did before, and what has come anew; or everything as it is now."""
+    known = memory.approved or {}
+    return {**known, **{tool["name"]: pin(tool) for tool in tools if everything or tool["name"] not in known}}
+
+
+def file_name(name: str) -> str:
+    """A server may be called anything; a file may not."""
+    quoted = quote(name, safe=" ")
+    if len(quoted) > LONGEST_NAME or quoted.startswith("."):
+        return f"{quoted[:LONGEST_NAME].lstrip('.')}-{_digest(name)[:8]}"
+    return quoted
+
+
+def _digest(value: Any) -> str:
+    return sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:32]

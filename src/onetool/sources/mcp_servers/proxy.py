@@ -1,0 +1,177 @@
+"""One server as a pack: the tools that it has told us of, now or the last time, and what has changed about them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from onetool.core.errors import Mistake
+from onetool.core.seen import Seen
+from onetool.core.source import Catalogue
+from onetool.core.spec import ToolSpec
+from onetool.sources.mcp_servers.journal import Journal, Redact
+from onetool.sources.mcp_servers.memory import Definition, Shelf, approval, changes, file_name
+from onetool.sources.mcp_servers.settings import Server, pack_name
+from onetool.sources.mcp_servers.specs import is_allowed, spec_of, unusable
+from onetool.sources.mcp_servers.values import Keep, is_light, value_of
+
+
+class Calls(Protocol):
+    """The way to the servers."""
+
+    async def call(self, server: str, tool: str, args: Mapping[str, Any], idempotent: bool) -> Any: ...
+
+
+class Proxy:
+    """Made from what is remembered. Told by the connection, from its thread; read by everybody."""
+
+    def __init__(self, name: str, settings: Server, folder: Path, redact: Redact, calls: Calls, keep: Keep) -> None:
+        self.name = name
+        self.settings = settings
+        self.pack = pack_name(name, settings)
+        self.journal = Journal(name, folder / f"{file_name(name)}.log", redact)
+        self._shelf = Shelf(folder, name, settings)
+        self._calls = calls
+        self._keep = keep
+        self._lock = Lock()
+        self._seen: dict[str, Seen] = {}
+        self._has_seen = False
+        self._mistakes: list[Mistake] = []
+        self._read()
+
+    # What it offers
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether it has ever told its tools."""
+        return self.memory.tools is not None
+
+    @property
+    def is_refused(self) -> bool:
+        return self.settings.pin and bool(self.changes)
+
+    def catalogue(self) -> Catalogue:
+        if not self.settings.enabled:
+            return Catalogue()
+        mistakes = (*self._mistakes, *self._warnings())
+        return Catalogue(tools=() if self.is_refused else self._tools, mistakes=mistakes)
+
+    def why_refused(self) -> str:
+        return (
+            f"tools of the server {self.name} are not as they were approved: {', '.join(self.changed())}; "
+            f"look at them, then run: onetool servers approve {self.name}"
+        )
+
+    def changed(self) -> list[str]:
+        return [f"{tool} ({', '.join(parts)})" for tool, parts in self.changes.items()]
+
+    def _warnings(self) -> list[Mistake]:
+        key = f"servers.{self.name}"
+        told = [Mistake(message=self.why_refused(), key=key)] if self.is_refused else []
+        known = [str(tool.get("name")) for tool in self.memory.tools or ()]
+        for pattern in self.settings.tools or () if known else ():
+            if not any(is_allowed(replace(self.settings, tools=(pattern,)), tool) for tool in known):
+                message = f"no tool of the server is called {pattern}"
+                told.append(Mistake(message=message, key=f"{key}.tools", severity="warning"))
+        return told
+
+    # What it learns
+
+    def learn(self, tools: list[Definition], version: str | None, way: str) -> bool:
+        """The server has told its tools. True if that changes what it offers."""
+        with self._lock:
+            before = self.memory
+            approved = before.approved
+            if approved is None or not self.settings.pin:  # what is new is trusted; what changes later is noticed
+                approved = approval(before, tools, everything=approved is None)
+            after = replace(before, tools=tuple(tools), version=version, way=way, approved=approved)
+            if after == before:
+                return False
+            if after.tools != before.tools:
+                after = replace(after, unusable=unusable(self.name, self.settings, tools))
+            self.memory = after
+            self._shelf.write(after)
+            self._make()
+        return True
+
+    def approve(self) -> list[str]:
+        """The tools as they are now are the ones to trust."""
+        with self._lock:
+            told = self.changed()
+            self.memory = replace(self.memory, approved=approval(self.memory, self.memory.tools or (), everything=True))
+            self._shelf.write(self.memory)
+            self._make()
+        return told
+
+    def look_again(self) -> bool:
+        """Another process may have approved meanwhile. True if that changes what it offers."""
+        with self._lock:
+            if self._shelf.changed_at() == self._read_at:
+                return False
+            was_refused = self.is_refused
+            self._read()
+            return was_refused != self.is_refused
+
+    def remember(self) -> None:
+        """Write down what values looked like. When there is time: nothing depends on it."""
+        with self._lock:
+            if self._has_seen:
+                self._has_seen = False
+                kept = {name: seen.dump() for name, seen in self._seen.items()}
+                self.memory = replace(self.memory, seen={**self.memory.seen, **kept})
+                self._shelf.write(self.memory)
+
+    def _read(self) -> None:
+        self._read_at = self._shelf.changed_at()
+        self.memory = self._shelf.read()
+        self._make()
+
+    def _make(self) -> None:
+        """The tools, from what is remembered. Those that can't be used are told."""
+        self._read_at = self._shelf.changed_at()
+        bad, kept = self.memory.unusable, dict[str, Definition]()
+        for tool in self.memory.tools or ():
+            if is_allowed(self.settings, name := str(tool.get("name"))) and name not in bad:
+                kept.setdefault(name, tool)  # one that is listed twice is there once
+        self._mistakes = [
+            Mistake(message=why, key=f"servers.{self.name} ({self.pack}.{name:.100})") for name, why in bad.items()
+        ]
+        self.changes = changes(self.memory, [*kept.values()], strict=self.settings.pin)
+        self._tools = tuple(self._tool(definition) for definition in kept.values())
+
+    def _tool(self, definition: Definition) -> ToolSpec:
+        name = str(definition["name"])
+        if definition.get("outputSchema") is None:
+            seen = self._seen.setdefault(name, Seen.load(self.memory.seen.get(name)))
+        else:
+            seen = None
+        hints = definition.get("annotations") or {}
+        handler = _Tool(self, name, hints.get("idempotentHint") is True, seen)
+        return spec_of(self.name, self.settings, definition, handler, seen=seen)
+
+    async def call(self, tool: str, args: Mapping[str, Any], idempotent: bool, seen: Seen | None) -> Any:
+        result = await self._calls.call(self.name, tool, args, idempotent)
+        if is_light(result):
+            value = value_of(result, self._keep)
+        else:
+            import asyncio  # not for those who only list tools
+
+            value = await asyncio.to_thread(value_of, result, self._keep)
+        if seen is not None and seen.note(value):
+            self._has_seen = True
+        return value
+
+
+class _Tool:
+    """The handler of one tool."""
+
+    def __init__(self, proxy: Proxy, name: str, idempotent: bool, seen: Seen | None) -> None:
+        self._proxy = proxy
+        self._name = name
+        self._idempotent = idempotent
+        self._seen = seen
+
+    async def __call__(self, /, **args: Any) -> Any:
+        return await self._proxy.call(self._name, args, self._idempotent, self._seen)

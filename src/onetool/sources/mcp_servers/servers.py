@@ -1,0 +1,306 @@
+"""Servers: all MCP servers of the config as one source of tools.
+
+What they offer is known from the last time, so listing starts nothing. The first call, or `start`, brings up a loop in a
+thread of its own, on which all connections live: callers come from many loops, a connection knows only one.
+"""
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import msgspec
+
+from onetool.core.source import Catalogue, Source
+from onetool.core.spelling import spelled
+from onetool.sources.mcp_servers.journal import Redact
+from onetool.sources.mcp_servers.proxy import Proxy
+from onetool.sources.mcp_servers.settings import Server, Transport
+from onetool.sources.mcp_servers.values import Keep
+
+if TYPE_CHECKING:
+    from onetool.core.background import Background
+    from onetool.sources.mcp_servers.upstream import Told, Upstream
+
+T = TypeVar("T")
+
+State = Literal["connected", "connecting", "disconnected", "idle", "disabled"]
+LONGEST_CLOSE = 10.0  # seconds; each server gets a few, side by side
+LOOK_AGAIN = 1.0  # seconds between two looks whether somebody has approved
+
+
+class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a server is doing."""
+
+    name: str
+    state: State  # idle: nobody has needed it yet
+    transport: Transport
+    target: str  # the command line or the url, without secrets
+    tools: int
+    version: str | None = None  # what it calls itself
+    error: str | None = None  # why it is not connected
+    changed: tuple[str, ...] = ()  # tools that are not as they were approved, and in what
+    refused: bool = False  # because of that
+
+
+class Servers(Source):
+    """The set. `changed` is told, in some thread, when there are other tools than before."""
+
+    name = "servers"
+
+    def __init__(self, folder: Path, keep: Keep, redact: Redact, changed: Callable[[], None]) -> None:
+        self.folder = folder
+        self._keep = keep
+        self._redact = redact
+        self._changed = changed
+        self._lock = Lock()
+        self._proxies: dict[str, Proxy] = {}
+        self._loop: Loop | None = None
+
+    def configure(self, blocks: Mapping[str, Server]) -> None:
+        """These are the servers from now on. Those that are as they were are not touched."""
+        kept = {name: proxy for name, proxy in self._proxies.items() if blocks.get(name) == proxy.settings}
+        gone = [name for name in self._proxies if name not in kept]
+        self._proxies = {
+            name: kept.get(name) or Proxy(name, block, self.folder, self._redact, self, self._keep)
+            for name, block in blocks.items()
+        }
+        for proxy in kept.values():
+            proxy.look_again()
+        if self._loop is not None:
+            self._loop.replace(gone, self._proxies)
+
+    def load(self) -> Catalogue:
+        offers = [proxy.catalogue() for proxy in self._proxies.values()]
+        return Catalogue(
+            tools=tuple(tool for offer in offers for tool in offer.tools),
+            mistakes=tuple(mistake for offer in offers for mistake in offer.mistakes),
+        )
+
+    # How they are doing
+
+    def names(self) -> list[str]:
+        return list(self._proxies)
+
+    def statuses(self) -> list[ServerStatus]:
+        return [self._status(proxy) for proxy in self._proxies.values()]
+
+    def _status(self, proxy: Proxy) -> ServerStatus:
+        upstream = None if self._loop is None else self._loop.upstreams.get(proxy.name)
+        state: State = "disabled" if not proxy.settings.enabled else "idle" if upstream is None else upstream.state
+        return ServerStatus(
+            name=proxy.name,
+            state=state,
+            transport="sse" if upstream is not None and upstream.way == "sse" else proxy.settings.transport,
+            target=self._redact(proxy.settings.target),
+            tools=len(proxy.catalogue().tools),
+            version=proxy.memory.version,
+            error=None if upstream is None or state == "connected" else upstream.error,
+            changed=tuple(proxy.changed()),
+            refused=proxy.is_refused,
+        )
+
+    def health(self) -> dict[str, Any]:
+        """In short; `changed` names tools that are not as they were approved."""
+        statuses = self.statuses()
+        wrong = [status for status in statuses if status.refused or status.state == "disconnected"]
+        changed = {status.name: list(status.changed) for status in statuses if status.changed}
+        return {
+            "status": "degraded" if wrong else "ok",
+            "server_count": len(statuses),
+            "servers": {status.name: "refused" if status.refused else status.state for status in statuses},
+            **({"errors": errors} if (errors := {one.name: one.error for one in statuses if one.error}) else {}),
+            **({"changed": changed} if changed else {}),
+        }
+
+    def packs(self) -> list[str]:
+        """What code may say to reach one, whether or not its tools are known yet."""
+        return [proxy.pack for proxy in self._proxies.values() if proxy.settings.enabled]
+
+    def unlisted(self, words: Iterable[str] | None = None) -> list[str]:
+        """Servers whose tools are not known yet; of those that some words speak of, where words are given."""
+        spoken = None if words is None else set(words)
+        return [
+            name
+            for name, proxy in self._proxies.items()
+            if proxy.settings.enabled
+            and not proxy.is_listed
+            and (spoken is None or proxy.pack in spoken or spelled(proxy.pack) in spoken)
+        ]
+
+    def why_missing(self, pack: str) -> str | None:
+        """Why a pack is not there that should be."""
+        for proxy in self._proxies.values():
+            if pack not in (proxy.pack, spelled(proxy.pack)):
+                continue
+            if not proxy.settings.enabled:
+                return f"the MCP server {proxy.name} is switched off in the config (enabled, or disabled)"
+            if proxy.is_refused:
+                return proxy.why_refused()
+            if not proxy.is_listed and self._loop is not None and (upstream := self._loop.upstreams.get(proxy.name)):
+                return str(upstream.unavailable())
+        return None
+
+    def journal(self, name: str, lines: int) -> list[str]:
+        return self._proxies[name].journal.lines(lines)
+
+    def approve(self, name: str) -> list[str]:
+        """The tools of that server as they are now; what was not as before, in words."""
+        told = self._proxies[name].approve()
+        self._changed()
+        return told
+
+    # What is done with them
+
+    def start(self) -> None:
+        """Connect all of them, side by side, and come back at once."""
+        loop = self._started_loop()
+        loop.keeps_all = True
+        self._run(loop.start(self._enabled()))
+
+    async def settled(self, names: Iterable[str] | None = None) -> None:
+        """Connect those, or all, and wait until each has connected or failed."""
+        wanted = [name for name in self._enabled() if names is None or name in set(names)]
+        if wanted:
+            await self._over_there(self._started_loop().settled(wanted))
+
+    def settle(self, names: Iterable[str] | None = None) -> None:
+        """The same for who is not async."""
+        wanted = [name for name in self._enabled() if names is None or name in set(names)]
+        if wanted:
+            self._run(self._started_loop().settled(wanted)).result()
+
+    async def call(self, server: str, tool: str, args: Mapping[str, Any], idempotent: bool) -> Any:
+        from onetool.sources.mcp_servers.flight import Flight
+
+        loop = self._started_loop()
+        return await self._over_there(loop.call(server, tool, args, idempotent, Flight()))
+
+    def close(self) -> None:
+        """Everything that was started ends, and what was learnt is written down."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.close()
+        for proxy in self._proxies.values():
+            proxy.remember()
+
+    def _enabled(self) -> list[str]:
+        return [name for name, proxy in self._proxies.items() if proxy.settings.enabled]
+
+    def _started_loop(self) -> "Loop":
+        with self._lock:
+            if self._loop is None:
+                self._loop = Loop(self)
+            return self._loop
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> Any:
+        return self._started_loop().background.submit(work)
+
+    async def _over_there(self, work: Coroutine[Any, Any, T]) -> T:
+        import asyncio
+
+        return await asyncio.wrap_future(self._run(work))
+
+    # For the connections
+
+    def proxy(self, name: str) -> Proxy | None:
+        return self._proxies.get(name)
+
+    def told(self, name: str, said: "Told") -> None:
+        proxy = self._proxies.get(name)
+        if proxy is not None and proxy.learn(list(said.tools), said.version, said.way):
+            self._changed()
+
+    def look_again(self) -> None:
+        """Whether somebody has approved, in another process, what is refused here."""
+        if any([proxy.look_again() for proxy in self._proxies.values() if proxy.is_refused]):
+            self._changed()
+
+
+class Loop:
+    """The loop in its thread, and the connections on it. All but its making and `close` happen over there."""
+
+    def __init__(self, servers: Servers) -> None:
+        from onetool.core.background import Background
+        from onetool.services.watch import Watch
+
+        self.background: Background = Background("onetool-servers")
+        self.upstreams: dict[str, Upstream] = {}
+        self._servers = servers
+        self._watch = Watch()
+        self._looking: Any = None
+        self.keeps_all = False  # not only those that somebody has needed
+
+    async def start(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._upstream(name)
+
+    async def settled(self, names: Iterable[str]) -> None:
+        import asyncio
+
+        await asyncio.gather(*(self._upstream(name).settled() for name in names))
+
+    async def call(self, server: str, tool: str, args: Mapping[str, Any], idempotent: bool, flight: Any) -> Any:
+        return await self._upstream(server).call(tool, args, idempotent, flight)
+
+    def replace(self, gone: Iterable[str], proxies: Mapping[str, Proxy]) -> None:
+        """From any thread: end those that are gone or are others now, and start what was started before."""
+        self.background.submit(self._replaced(list(gone), proxies)).result(LONGEST_CLOSE)
+
+    async def _replaced(self, gone: list[str], proxies: Mapping[str, Proxy]) -> None:
+        import asyncio
+
+        ended = [upstream for name in gone if (upstream := self.upstreams.pop(name, None)) is not None]
+        await asyncio.gather(*(upstream.close() for upstream in ended))
+        if self.keeps_all:
+            await self.start(name for name, proxy in proxies.items() if proxy.settings.enabled)
+
+    def _upstream(self, name: str) -> "Upstream":
+        found = self.upstreams.get(name)
+        if found is None:
+            found = self.upstreams[name] = self._opened(name)
+        return found
+
+    def _opened(self, name: str) -> "Upstream":
+        import asyncio
+
+        from onetool.core.errors import ToolFailure
+        from onetool.sources.mcp_servers.upstream import Upstream
+
+        proxy = self._servers.proxy(name)
+        if proxy is None:
+            raise ToolFailure(f"there is no MCP server {name} any more", reason="source_unavailable")
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+        return Upstream(
+            name,
+            proxy.settings,
+            proxy.journal,
+            self._watch,
+            self._servers.folder,
+            proxy.memory.way,
+            lambda said: self._servers.told(name, said),
+        )
+
+    async def _look(self) -> None:
+        import asyncio
+
+        while True:
+            await asyncio.sleep(LOOK_AGAIN)
+            self._servers.look_again()
+
+    def close(self) -> None:
+        with suppress(TimeoutError):
+            self.background.submit(self._closed()).result(LONGEST_CLOSE)
+        self.background.close()
+        self._watch.close()
+
+    async def _closed(self) -> None:
+        import asyncio
+
+        if self._looking is not None:
+            self._looking.cancel()
+        upstreams, self.upstreams = self.upstreams, {}
+        await asyncio.gather(*(upstream.close() for upstream in upstreams.values()))

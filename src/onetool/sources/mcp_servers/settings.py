@@ -1,0 +1,83 @@
+"""One block of `servers:` in the config, in the shape in which other clients write theirs."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+from onetool.services.secrets import Secret
+
+Seconds = Annotated[float, Meta(gt=0)]
+Name = Annotated[str, Meta(min_length=1)]
+Transport = Literal["stdio", "http", "sse"]
+
+SSE = ("sse",)  # what clients call the transport of old servers
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """An MCP server to borrow tools from: a command to start, or a url. Blocks are pasted from elsewhere."""
+
+    lenient: ClassVar[bool] = True
+
+    type: str | None = None  # the transport's name, as other clients' blocks give it
+    command: Name | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, Secret] = {}
+    cwd: Path | None = None
+    url: Name | None = None
+    headers: dict[str, Secret] = {}
+    auth: dict[str, Secret] | Secret | None = None
+    timeout: Seconds = 60.0  # for a call
+    connect_timeout: Seconds = 30.0  # until it has started and told its tools
+    enabled: bool = True
+    disabled: bool = False  # other clients' way to say enabled: false; unheeded, it would start what was turned off
+    tools: tuple[str, ...] | None = None  # only these, where * stands for anything; None is all
+    prefix: Name | None = None  # the pack's name, where it is not the server's
+    pin: bool = False  # refuse its tools when a definition has changed, until somebody approves
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "enabled", self.enabled and not self.disabled)
+
+    @property
+    def transport(self) -> Transport:
+        if self.url is None:
+            return "stdio"
+        return "sse" if self.type in SSE else "http"
+
+    @property
+    def target(self) -> str:
+        """What a person would recognise it by. Never a secret: args may hold one, and are shown as they are written."""
+        if self.url is not None:
+            return _without_credentials(_shown(self.url))
+        return " ".join((_shown(self.command or ""), *map(_shown, self.args)))
+
+    def problems(self) -> Iterator[tuple[str, str, str | None]]:
+        if self.command and self.url:
+            yield "url", "a server has a command or a url, not both", "remove one of them"
+        if not self.command and not self.url:
+            yield "", "a server needs a command or a url", "add command: … or url: …"
+        if self.url and not re.match(r"https?://[^/]", self.url, re.IGNORECASE):
+            yield "url", f"{_shown(self.url)!r} is no url of a server", "write http://host/path or https://host/path"
+        for key in ("headers", "auth"):
+            if getattr(self, key) and not self.url:
+                yield key, f"{key} are for servers with a url", "give a command its secrets with env: {NAME: ${SECRET}}"
+        if self.url and self.auth is not None:
+            from onetool.sources.mcp_servers.oauth_settings import problems
+
+            yield from problems(self.auth)
+
+
+def pack_name(name: str, settings: Server) -> str:
+    """What its tools are called by. The pack ends at the first dot, so it has none."""
+    return (settings.prefix or name).replace(".", "-")
+
+
+def _shown(text: str) -> str:
+    return text.shown if isinstance(text, Secret) else text
+
+
+def _without_credentials(url: str) -> str:
+    return re.sub(r"(?<=://)[^/@]*@", "", url)

@@ -1,0 +1,71 @@
+"""A server's definition of a tool -> ToolSpec. One that can't be used is told, and spoils only itself."""
+
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from onetool.core.definition import accept
+from onetool.core.errors import DefinitionError
+from onetool.core.schema_guard import check_size
+from onetool.core.schema_upgrade import upgrade
+from onetool.core.spec import Handler, ToolSpec
+from onetool.sources.mcp_servers.memory import Definition
+from onetool.sources.mcp_servers.settings import Server, pack_name
+
+LONGEST_NAME = 200
+
+HandlerOf = Callable[[Definition], Handler]
+
+
+def unusable(name: str, settings: Server, definitions: Iterable[Definition]) -> dict[str, str]:
+    """Those that can't be tools of ours, and why. Schemas are compiled for that: done once, when they are new."""
+    found: dict[str, str] = {}
+    for definition in definitions:
+        try:
+            accept(spec_of(name, settings, definition, _nothing), {}, {})
+        except DefinitionError as error:
+            found[str(definition.get("name"))] = str(error)
+    return found
+
+
+def spec_of(name: str, settings: Server, definition: Definition, handler: Handler, **more: Any) -> ToolSpec:
+    """The tool. Raises DefinitionError for one that is no tool at all; its schemas are not checked here."""
+    own = definition.get("name")
+    if not isinstance(own, str) or not own.strip() or len(own) > LONGEST_NAME:
+        raise DefinitionError(f"its name is not usable: {own!r:.100}")
+    for schema in (definition.get("inputSchema"), definition.get("outputSchema")):
+        check_size(schema)  # before it is copied
+    hints: Mapping[str, Any] = definition.get("annotations") or {}
+    return ToolSpec(
+        name=f"{pack_name(name, settings)}.{own}",
+        description=_description(definition, own),
+        input_schema=_input(definition.get("inputSchema")),
+        output_schema=upgrade(definition.get("outputSchema")),
+        handler=handler,
+        source=f"proxy:{name}",
+        timeout=settings.timeout + settings.connect_timeout,  # a call may have to wait for its server first
+        read_only=hints.get("readOnlyHint") is True,
+        idempotent=hints.get("idempotentHint") is True,
+        **more,
+    )
+
+
+def is_allowed(settings: Server, tool: str) -> bool:
+    return settings.tools is None or any(fnmatchcase(tool, pattern) for pattern in settings.tools)
+
+
+def _description(definition: Definition, own: str) -> str:
+    for text in (definition.get("description"), definition.get("title"), own):
+        if isinstance(text, str) and text.strip():
+            return text
+    raise AssertionError("a name is never empty")
+
+
+def _input(schema: Any) -> Mapping[str, Any]:
+    """Some servers leave out what goes without saying: arguments are an object."""
+    upgraded: Mapping[str, Any] = upgrade(schema) or {}
+    return upgraded if "type" in upgraded else {"type": "object", **upgraded}
+
+
+def _nothing() -> None:
+    """Stands for the handler while a definition is checked."""

@@ -1,0 +1,242 @@
+"""The life of one connection: opened when wanted, kept, opened again when it is lost, closed at the end.
+
+Everything here happens on the loop of the servers. The SDK is imported with the first connection, not before.
+"""
+
+import asyncio
+import logging
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from onetool.core.errors import ToolFailure
+from onetool.core.failure import cut
+from onetool.services.watch import Watch
+from onetool.sources.mcp_servers.flight import Flight, Flights
+from onetool.sources.mcp_servers.journal import Journal
+from onetool.sources.mcp_servers.memory import Definition
+from onetool.sources.mcp_servers.settings import Server
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+
+    from onetool.sources.mcp_servers.link import Link
+
+log = logging.getLogger("onetool.servers")
+
+State = Literal["connected", "connecting", "disconnected"]
+
+FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0  # seconds between two attempts
+STEADY = 10.0  # seconds after which a connection counts as a good one
+FRESH = 1.0  # seconds for which a failure answers for the next attempt, too
+LONGEST_ERROR = 600
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a server said of itself when it was connected."""
+
+    tools: Sequence[Definition]
+    version: str | None
+    way: str
+
+
+class Upstream:
+    """One server. `tell` gets what it says of itself, whenever it does."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: Server,
+        journal: Journal,
+        watch: Watch,
+        folder: Path,
+        way: str | None,
+        tell: Callable[[Told], None],
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.journal = journal
+        self.watch = watch
+        self.folder = folder
+        self.flights = Flights()
+        self.state: State = "connecting"
+        self.error: str | None = None
+        self.way = way
+        self._tell = tell
+        self._link: Link | None = None
+        self._failed_at = -math.inf
+        self._hurry = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._attempt: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._life = asyncio.create_task(self._live(), name=f"onetool-server-{name}")
+
+    # For whoever wants something of it
+
+    async def call(self, tool: str, args: Mapping[str, Any], idempotent: bool, flight: Flight) -> "CallToolResult":
+        """The server's answer. Where the connection is lost meanwhile, only what may be done twice is."""
+        while True:
+            link = await self._connected()
+            try:
+                with self.flights.under_way(flight):
+                    async with flight.in_time(self.settings.timeout):
+                        return await link.call(tool, args, flight)
+            except TimeoutError:
+                raise self._too_slow(tool) from None
+            except Exception as error:  # noqa: BLE001 - the SDK has many
+                if link.is_over(error) and (idempotent or link.was_unheard(error)) and not flight.tried_again:
+                    flight.tried_again = True
+                    self.journal.note(f"{tool}: the connection was lost; the call may be tried again, and is")
+                    self._drop(link)
+                    continue
+                raise await self._failure(link, tool, error) from None
+
+    async def settled(self) -> None:
+        """Until it has connected, or failed to; at most as long as connecting may take."""
+        if self._link is None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._attempt), self.settings.connect_timeout)
+
+    async def close(self) -> None:
+        self._stop.set()
+        self._hurry.set()
+        with suppress(asyncio.CancelledError):
+            await self._life
+
+    # How it lives
+
+    async def _connected(self) -> "Link":
+        """The connection, now or when it is there: whoever calls has it tried at once."""
+        if self._link is not None and not self._link.has_ended:
+            return self._link
+        if monotonic() - self._failed_at > FRESH:
+            self._hurry.set()
+            await self.settled()
+        if self._link is None:
+            raise self.unavailable()
+        return self._link
+
+    def _drop(self, link: "Link") -> None:
+        """It is of no use any more. Whoever comes next waits for the one after it."""
+        link.give_up()
+        if self._link is link:
+            self._link = None
+            self._attempt = asyncio.get_running_loop().create_future()
+
+    def unavailable(self) -> ToolFailure:
+        why = self.error or f"it is still starting, after {self.settings.connect_timeout:g} s"
+        return ToolFailure(
+            f"the MCP server {self.name} is not connected: {why}",
+            reason="source_unavailable",
+            hints=[f"onetool servers test {self.name}", f"onetool servers logs {self.name}"],
+        )
+
+    async def _live(self) -> None:
+        delay = FIRST_DELAY
+        while not self._stop.is_set():
+            self.state = "connecting"
+            began = monotonic()
+            try:
+                await self._once()
+                why = None if self._stop.is_set() else "the connection was lost"
+            except BaseException as error:  # noqa: BLE001 - a group of whatever went wrong in the SDK's tasks
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                why = self._words(error)
+            was_connected, self._link = self.state == "connected", None
+            self.state = "disconnected"
+            if self._stop.is_set():
+                break
+            self._failed(why, was_connected)
+            if was_connected and monotonic() - began > STEADY:
+                delay = FIRST_DELAY
+                continue  # it was a good one: at once
+            self._hurry.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), delay * random.uniform(0.8, 1.2))  # noqa: S311
+            delay = min(delay * 2, LONGEST_DELAY)
+        self._settle()
+
+    async def _once(self) -> None:
+        """Connect, and stay until it is over."""
+        from onetool.sources.mcp_servers.link import connected
+
+        self.journal.words.clear()
+        async with connected(self) as link:
+            self._link, self.state, self.error = link, "connected", None
+            self._told(link)
+            self._settle()
+            stop = asyncio.create_task(self._stop.wait())
+            try:
+                while not stop.done():
+                    changed = asyncio.create_task(link.changed.wait())
+                    ended = asyncio.create_task(link.ended())
+                    await asyncio.wait({stop, changed, ended}, return_when=asyncio.FIRST_COMPLETED)
+                    is_over = ended.done()
+                    changed.cancel()
+                    ended.cancel()
+                    if is_over:
+                        raise ToolFailure(link.why_ended())
+                    if link.changed.is_set() and not stop.done():
+                        link.changed.clear()
+                        await link.list_tools()
+                        self._told(link)
+            finally:
+                stop.cancel()
+
+    def _told(self, link: "Link") -> None:
+        self.way = link.way
+        self.journal.note(f"connected: {link.version or 'it does not say who it is'}, {len(link.tools)} tools")
+        self._tell(Told(link.tools, link.version, link.way))
+
+    def _failed(self, why: str | None, was_connected: bool) -> None:
+        self.error = why
+        self.journal.note(f"{'lost' if was_connected else 'not connected'}: {why}")
+        if not was_connected:
+            self._failed_at = monotonic()
+            self._settle()
+        if self._attempt.done():  # the next one is to be waited for
+            self._attempt = asyncio.get_running_loop().create_future()
+
+    def _settle(self) -> None:
+        if not self._attempt.done():
+            self._attempt.set_result(None)
+
+    # What to say
+
+    def _words(self, error: BaseException) -> str:
+        """Why it could not be connected, or was lost: the first cause in a group, in words."""
+        from onetool.sources.mcp_servers.link import why
+
+        words = why(error)
+        last = self.journal.last_words()
+        return cut(f"{words}; it said: {last}" if last and last not in words else words, LONGEST_ERROR)
+
+    async def _failure(self, link: "Link", tool: str, error: BaseException) -> ToolFailure:
+        if not link.is_over(error):
+            return link.failure(error)
+        self._drop(link)
+        with suppress(TimeoutError):  # the end of the process comes a moment after the end of its words
+            await asyncio.wait_for(link.ended(), 1.0)
+        last = self.journal.last_words()
+        said = f"; it said: {last}" if last else ""
+        return ToolFailure(
+            cut(f"the MCP server {self.name} ended in the middle of {tool}: {link.why_ended()}{said}", LONGEST_ERROR),
+            reason="source_unavailable",
+            hints=["whether the call had an effect is not known", f"onetool servers logs {self.name}"],
+        )
+
+    def _too_slow(self, tool: str) -> ToolFailure:
+        return ToolFailure(
+            f"{self.name}.{tool} gave no answer within {self.settings.timeout:g} s",
+            reason="timeout",
+            hints=[f"servers.{self.name}.timeout in the config gives it more"],
+        )
+
+

@@ -1,0 +1,76 @@
+"""What a server answered -> plain data: structuredContent, else JSON in text, else text.
+
+Pictures, sounds, blobs and links are stored, and a handle with their type stands for them: code that passes one on need
+not carry it, and a model does not read it by accident. What shows results may put the picture back.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onetool.core.errors import ToolFailure
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+
+    from onetool.services.results import Stored
+
+Keep = Callable[[str], "Stored"]
+
+LONGEST_ERROR = 2_000
+
+
+def value_of(result: "CallToolResult", keep: Keep) -> Any:
+    """The value. A result that says of itself that it is an error is one."""
+    if result.is_error:
+        raise ToolFailure(_error_text(result))
+    if result.structured_content is not None:
+        return result.structured_content
+    values = [_block(block.model_dump(by_alias=True, mode="json", exclude_none=True), keep) for block in result.content]
+    return None if not values else values[0] if len(values) == 1 else values
+
+
+def is_light(result: "CallToolResult") -> bool:
+    """Whether nothing of it has to be stored."""
+    return result.structured_content is not None or all(block.type == "text" for block in result.content)
+
+
+def _error_text(result: "CallToolResult") -> str:
+    words = "\n".join(block.text for block in result.content if block.type == "text").strip()
+    return words[:LONGEST_ERROR] or "the server says that it failed, and nothing else"
+
+
+def _block(block: Mapping[str, Any], keep: Keep) -> Any:
+    match block:
+        case {"type": "text", "text": text}:
+            return data_in(text)
+        case {"type": "image" | "audio" as kind, "data": data, "mimeType": mime}:
+            return stored(kind, data, mime, keep)
+        case {"type": "resource", "resource": {"blob": data, **about}}:
+            return stored("blob", data, about.get("mimeType"), keep) | {"uri": about["uri"]}
+        case {"type": "resource", "resource": inside}:
+            return {"type": "resource", **inside}
+        case {"type": "resource_link"}:
+            kept = keep(msgspec.json.encode(block).decode())
+            return {**block, "handle": kept.handle}
+        case _:
+            return block
+
+
+def stored(kind: str, data: str, mime: str | None, keep: Keep) -> dict[str, Any]:
+    """A record of what is kept as a data: URL, which says itself what it is."""
+    mime = mime or "application/octet-stream"
+    kept = keep(f"data:{mime};base64,{data}")
+    size = len(data) * 3 // 4 - data[-2:].count("=")
+    return {"type": kind, "mimeType": mime, "handle": kept.handle, "size": size}
+
+
+def data_in(text: str) -> Any:
+    """What a text says in JSON, if it is an object or a list. A number stays text: it may as well be a zip code."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return text
