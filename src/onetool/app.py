@@ -182,6 +182,10 @@ class App:
         """Store a result for whoever made the call that is running."""
         return self.results.put(text, owner())
 
+    def kept(self, handle: str) -> str:
+        """What is stored behind a handle, for whoever made the call that is running."""
+        return self.results.read(handle, owner())
+
     def run_sync(self, code: str, allowed: Collection[str] | None = None) -> "RunResult":
         """The same for code that is not async, such as a notebook's."""
         return self._background.call(self.run(code, allowed))
@@ -218,7 +222,7 @@ class App:
     async def listed(self, packs: Iterable[str] | None = None) -> None:
         """Wait for servers whose tools are not known yet: of those packs, or all; until they tell, or can't."""
         if self.servers is not None and (names := self.servers.unlisted(packs)):
-            await self.servers.settled(names)
+            await self.servers.settled(names, anew=packs is not None)
 
     def on_change(self, tell: Callable[[], None]) -> Callable[[], None]:
         """Have somebody told, in some thread, when there are other tools; what comes back ends that."""
@@ -321,17 +325,18 @@ class App:
         """The same data without the config's secrets."""
         return self.config.secrets.redact_data(value)
 
+    async def _looked_after(self) -> dict[str, Any]:
+        """Health, once every server has been tried: else it would only be known how they were."""
+        if self.servers is not None:
+            await self.servers.settled()
+        return self.health()
+
     def _internals(self) -> dict[str, Handler]:
         """The services that a declared tool may reach with `implementation: {type: internal, handler: …}`."""
 
         async def search(query: str, limit: int = 5) -> list[dict[str, Any]]:
             found = self.search(query, limit)
             return [{"name": spec.name, "description": spec.description, "score": score} for spec, score in found]
-
-        async def health() -> dict[str, Any]:
-            if self.servers is not None:
-                await self.servers.settled()  # else it would only be known how they were
-            return self.health()
 
         def stats(tool: str | None = None) -> dict[str, Any]:
             return self.stats.facts(tool) if self.stats else {"error": "stats are disabled: stats.enabled is false"}
@@ -345,7 +350,7 @@ class App:
             most = self.config.results.inline_bytes // 2
             return {**query(self.results.read(handle, owner()), offset, limit, most_bytes=most)}
 
-        return {"search": search, "health": health, "stats": stats, "run": run, "results": results}
+        return {"search": search, "health": self._looked_after, "stats": stats, "run": run, "results": results}
 
     def _pack_paths(self) -> list[Path]:
         """The packs that the config names, and the folder `packs` beside it, or in the nearest `.onetool`."""
@@ -411,7 +416,8 @@ class App:
         functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
         declared = DeclaredTools(self.config.tools, functions, self._internals()).load()
         # A page of a stored result must not be stored in its turn; as a value it takes more room than its lines.
-        own = Catalogue(tools=tuple(ot_tools(self.results, self.config.results.inline_bytes // 2, self._words)))
+        page_bytes = self.config.results.inline_bytes // 2
+        own = Catalogue(tools=tuple(ot_tools(self.results, page_bytes, self._words, self._looked_after)))
         self._configured_servers()
         mistakes: list[Mistake] = []
         self.prompts = first({}, ((prompt.name, prompt) for prompt in packs.prompts), mistakes)

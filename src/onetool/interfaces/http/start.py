@@ -45,6 +45,7 @@ def serve_app(
         say(greeting(facts()))
         loop = asyncio.get_running_loop()
         loop.call_later(WARM_AFTER_S, loop.run_in_executor, None, app.warm)
+        mcp.start()
         dogs.append(Watchdog())
 
     try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onetool.core.call import ToolError, ToolResult
 from onetool.core.errors import ToolFailure
+from onetool.interfaces.mcp.media import Read, restored
 from onetool.interfaces.mcp.wire import encode
 
 if TYPE_CHECKING:
@@ -69,11 +70,13 @@ def from_reply(reply: "Reply") -> Result:
 
 
 async def from_result(
-    result: ToolResult, inline_bytes: int, store: Store, read_on: ReadOn, structured: bool = False
+    result: ToolResult, inline_bytes: int, store: Store, read: Read, read_on: ReadOn, structured: bool = False
 ) -> Result:
     """What came of one tool. `structured` is for tools that promise what their value looks like."""
     if result.error is not None:
         return failed(result.error)
+    if (media := await restored(result.data, read, as_json)) is not None:
+        return {"content": media}
     if (blocks := blocks_of(result.data)) is not None:
         return {"content": blocks, "structuredContent": result.data} if structured else {"content": blocks}
     text = result.data if isinstance(result.data, str) else as_json(result.data)

@@ -15,7 +15,7 @@ from onetool.interfaces.mcp.client import Client, is_modern
 from onetool.interfaces.mcp.exchange import STATUS, body_of, in_json_rpc
 from onetool.interfaces.mcp.headers import SESSION, VERSION, Headers, check_present, headers_of
 from onetool.interfaces.mcp.in_session import answer_batch, answer_in, stream
-from onetool.interfaces.mcp.news import reload
+from onetool.interfaces.mcp.news import follow, reload
 from onetool.interfaces.mcp.outlet import send_json
 from onetool.interfaces.mcp.revisions import HANDSHAKE, MODERN, UNNAMED
 from onetool.interfaces.mcp.service import Service
@@ -39,6 +39,10 @@ class McpOverHttp:
     def __init__(self, app: App, menu: str | None = None, allowed: Collection[str] | None = None) -> None:
         self.service = Service(app, menu, allowed)
         self._sessions = Sessions(self.service)
+
+    def start(self) -> None:
+        """On the loop, once it serves."""
+        follow(self.service)
 
     async def stop(self) -> None:
         self.service.close()

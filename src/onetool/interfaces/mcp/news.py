@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection
+from contextlib import suppress
 from typing import Any
 
 from onetool.core.errors import ConfigError
@@ -17,12 +17,14 @@ from onetool.interfaces.mcp.wire import INVALID_PARAMS, Fault, encode
 
 log = logging.getLogger("onetool.mcp")
 
+SOON = 0.1  # seconds
+LATER = 0.2  # seconds: what the client wants first comes first
+
 
 async def reload(service: Service) -> None:
     """Read the config and all tools again, one reload at a time. One that can't be used leaves everything as it is."""
     async with service.reloading:
-        kinds = service.menus_in_use()
-        before = _state(service, kinds)
+        service.told = _state(service)
         try:
             await asyncio.to_thread(service.app.reload)
         except ConfigError as error:
@@ -31,12 +33,40 @@ async def reload(service: Service) -> None:
         except Exception as error:  # noqa: BLE001 - whatever goes wrong with it, the server goes on
             log.error("not reloaded: %s: %s", type(error).__name__, error)
             return
-        service.changes.tell(before, _state(service, kinds))
+        service.app.connect()
+        tell(service)
         log.info("reloaded: %d tools", len(service.app.registry))
 
 
-def _state(service: Service, kinds: Collection[str]) -> State:
-    usual = service.menu_kind(Client())
+def follow(service: Service) -> None:
+    """Connect the servers of the app, and tell clients whenever these have other tools than before."""
+    loop = asyncio.get_running_loop()
+    due: list[asyncio.TimerHandle] = []
+
+    def soon() -> None:
+        # Many start at once, and each would be told on its own.
+        if not due or due[0].cancelled() or due[0].when() <= loop.time():
+            due[:] = [loop.call_later(SOON, tell, service)]
+
+    def changed() -> None:
+        with suppress(RuntimeError):  # the loop has just ended
+            loop.call_soon_threadsafe(soon)
+
+    service.unfollow = service.app.on_change(changed)
+    if service.app.servers is not None:
+        service.told = _state(service)
+        loop.call_later(LATER, service.app.connect)
+
+
+def tell(service: Service) -> None:
+    """Tell clients what is other than they were told last."""
+    before, service.told = service.told, _state(service)
+    if before is not None:
+        service.changes.tell(before, service.told)
+
+
+def _state(service: Service) -> State:
+    usual, kinds = service.menu_kind(Client()), service.menus_in_use()
     return State(
         menu=usual,
         menus={kind: encode(service.menu(Client(menu=kind)).listing) for kind in {*kinds, usual}},

@@ -8,6 +8,7 @@ from onetool.core.offer import Resource
 from onetool.core.signature import signature
 from onetool.interfaces.mcp.caller import ClientCaller
 from onetool.interfaces.mcp.content import RESULTS, as_json
+from onetool.interfaces.mcp.media import media_in
 from onetool.interfaces.mcp.paging import page
 from onetool.interfaces.mcp.pausing import carried_out, lacking
 from onetool.interfaces.mcp.request import Request
@@ -110,7 +111,8 @@ def _own(service: "Service", request: Request, uri: str) -> dict[str, Any] | Non
             text = service.app.results.read(uri.removeprefix(RESULTS), request.client.owner)
         except ToolFailure as failure:
             raise _not_found(request, uri, str(failure)) from None
-        return {"mimeType": "text/plain", "text": text}
+        media = media_in(text)
+        return {"mimeType": "text/plain", "text": text} if media is None else {"mimeType": media[0], "blob": media[1]}
     return None
 
 

@@ -1,7 +1,7 @@
 """What the methods of the server share: the app, the menus made of it, calls that wait, and who listens to changes."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from onetool import __version__
@@ -10,7 +10,7 @@ from onetool.core.call import ToolResult
 from onetool.core.offer import Prompt, Resource
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
-from onetool.interfaces.mcp.changes import Changes
+from onetool.interfaces.mcp.changes import Changes, State
 from onetool.interfaces.mcp.client import Client
 from onetool.interfaces.mcp.errands import Errands
 from onetool.interfaces.mcp.menus import Menu, menu
@@ -29,6 +29,8 @@ class Service:
         self.reloading = asyncio.Lock()
         self._menu = menu
         self._menus: dict[str, tuple[Snapshot, Menu]] = {}
+        self.told: State | None = None  # what clients have been told to be there
+        self.unfollow: Callable[[], None] | None = None
 
     def menu_kind(self, client: Client) -> str:
         return client.menu or self._menu or self.app.config.menu
@@ -61,5 +63,8 @@ class Service:
         return self.allowed is None or any(name.partition(".")[0] == spec.pack for name in self.allowed)
 
     def close(self) -> None:
+        if self.unfollow is not None:
+            self.unfollow()
+            self.unfollow = None
         self.errands.close()
         self.changes.close()

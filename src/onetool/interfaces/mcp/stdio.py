@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from onetool.interfaces.mcp.client import Client
 from onetool.interfaces.mcp.conversation import Conversation
-from onetool.interfaces.mcp.news import reload
+from onetool.interfaces.mcp.news import follow, reload
 from onetool.interfaces.mcp.service import Service
 from onetool.interfaces.mcp.wire import (
     INTERNAL_ERROR,
@@ -39,6 +39,7 @@ async def serve(service: Service, source: int, sink: int, warm: Callable[[], Non
         loop.add_signal_handler(signal.SIGHUP, lambda: _keep(reloads, loop.create_task(reload(service))))
     pipe = Pipe(service, sink, stop)
     reading = loop.create_task(pipe.read(source))
+    follow(service)
     if warm is not None:
         loop.call_later(0.2, loop.run_in_executor, None, warm)
     stopped = loop.create_task(stop.wait())

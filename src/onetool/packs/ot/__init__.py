@@ -3,6 +3,7 @@
 They are passed in, and the tools made for them: this is no module of functions that is a pack as it stands.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from onetool.core.caller import owner
@@ -17,13 +18,18 @@ if TYPE_CHECKING:
 
 pack = "ot"
 
+HEALTH_SECONDS = 120.0  # servers may take a while to start
+
+Health = Callable[[], Awaitable[dict[str, Any]]]
+
 __all__ = ["ot_tools"]
 
 
-def ot_tools(results: "Results", page_bytes: int, words: Words) -> list[ToolSpec]:
+def ot_tools(results: "Results", page_bytes: int, words: Words, look_after: Health) -> list[ToolSpec]:
     """The tools of the pack, for an app that has these services.
 
-    A page of a result is small enough to be sent. `words` tells what code calls the tools of a catalogue.
+    A page of a result is small enough to be sent. `words` tells what code calls the tools of a catalogue,
+    `look_after` how everything is doing.
     """
     listing = Listing(words)
 
@@ -64,4 +70,16 @@ def ot_tools(results: "Results", page_bytes: int, words: Words) -> list[ToolSpec
         with LogSpan("ot.result", handle=handle, offset=offset, limit=limit, **asked):
             return query(results.read(handle, owner()), offset, limit, search, fuzzy, page_bytes)
 
-    return [tool_from_function(function, pack) for function in (tools, result)]
+    @tool(read_only=True, timeout=HEALTH_SECONDS)
+    async def health() -> dict[str, Any]:
+        """Tell how everything is doing: tools that could not be loaded, MCP servers that are not connected, and those
+        whose tools are not as they were approved.
+
+        Returns:
+            `version`, `python`, `cwd`; `registry` with status, tool_count and mistakes; `proxy` with status,
+            server_count and the state of each of `servers`, and where there are any, `errors` and `changed` tools.
+        """
+        with LogSpan("ot.health"):
+            return await look_after()
+
+    return [tool_from_function(function, pack) for function in (tools, result, health)]

@@ -114,9 +114,11 @@ class Servers(Source):
             **({"changed": changed} if changed else {}),
         }
 
-    def packs(self) -> list[str]:
-        """What code may say to reach one, whether or not its tools are known yet."""
-        return [proxy.pack for proxy in self._proxies.values() if proxy.settings.enabled]
+    def packs(self, allowed: Iterable[str] | None = None) -> list[str]:
+        """Of those whose tools are not known yet: what code says to reach them. With an allow-list only its."""
+        wanted = None if allowed is None else {name.partition(".")[0] for name in allowed}
+        packs = [self._proxies[name].pack for name in self.unlisted()]
+        return [pack for pack in packs if wanted is None or pack in wanted]
 
     def unlisted(self, words: Iterable[str] | None = None) -> list[str]:
         """Servers whose tools are not known yet; of those that some words speak of, where words are given."""
@@ -159,17 +161,17 @@ class Servers(Source):
         loop.keeps_all = True
         self._run(loop.start(self._enabled()))
 
-    async def settled(self, names: Iterable[str] | None = None) -> None:
-        """Connect those, or all, and wait until each has connected or failed."""
+    async def settled(self, names: Iterable[str] | None = None, anew: bool = False) -> None:
+        """Connect those, or all, and wait until each has connected or failed. `anew`: also where one has failed."""
         wanted = [name for name in self._enabled() if names is None or name in set(names)]
         if wanted:
-            await self._over_there(self._started_loop().settled(wanted))
+            await self._over_there(self._started_loop().settled(wanted, anew))
 
     def settle(self, names: Iterable[str] | None = None) -> None:
         """The same for who is not async."""
         wanted = [name for name in self._enabled() if names is None or name in set(names)]
         if wanted:
-            self._run(self._started_loop().settled(wanted)).result()
+            self._run(self._started_loop().settled(wanted, False)).result()
 
     async def call(self, server: str, tool: str, args: Mapping[str, Any], idempotent: bool) -> Any:
         from onetool.sources.mcp_servers.flight import Flight
@@ -237,10 +239,10 @@ class Loop:
         for name in names:
             self._upstream(name)
 
-    async def settled(self, names: Iterable[str]) -> None:
+    async def settled(self, names: Iterable[str], anew: bool) -> None:
         import asyncio
 
-        await asyncio.gather(*(self._upstream(name).settled() for name in names))
+        await asyncio.gather(*(self._upstream(name).settled(anew) for name in names))
 
     async def call(self, server: str, tool: str, args: Mapping[str, Any], idempotent: bool, flight: Any) -> Any:
         return await self._upstream(server).call(tool, args, idempotent, flight)

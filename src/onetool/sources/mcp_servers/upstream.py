@@ -96,11 +96,13 @@ class Upstream:
                     continue
                 raise await self._failure(link, tool, error) from None
 
-    async def settled(self) -> None:
-        """Until it has connected, or failed to; at most as long as connecting may take."""
-        if self._link is None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._attempt), self.settings.connect_timeout)
+    async def settled(self, anew: bool = False) -> None:
+        """Until it has connected, or failed to; at most as long as connecting may take. `anew`: not only the once."""
+        if self._link is not None or (self.error and not anew) or monotonic() - self._failed_at <= FRESH:
+            return
+        self._hurry.set()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self._attempt), self.settings.connect_timeout)
 
     async def close(self) -> None:
         self._stop.set()
@@ -114,9 +116,7 @@ class Upstream:
         """The connection, now or when it is there: whoever calls has it tried at once."""
         if self._link is not None and not self._link.has_ended:
             return self._link
-        if monotonic() - self._failed_at > FRESH:
-            self._hurry.set()
-            await self.settled()
+        await self.settled(anew=True)
         if self._link is None:
             raise self.unavailable()
         return self._link

@@ -38,7 +38,7 @@ def _entry(app: App, spec: ToolSpec, listing: dict[str, Any], allowed: Collectio
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         result = await app.call(ToolCall(new_id(), spec.name, args, "mcp"), allowed, caller.progress)
-        return await from_result(result, app.config.results.inline_bytes, app.keep, _read_on, structured)
+        return await from_result(result, app.config.results.inline_bytes, app.keep, app.kept, _read_on, structured)
 
     return Entry(
         listing=listing,

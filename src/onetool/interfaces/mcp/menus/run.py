@@ -6,9 +6,11 @@ from typing import Any
 
 from onetool.app import App
 from onetool.core.spec import ToolSpec
+from onetool.core.spelling import spelled
 from onetool.interfaces.mcp.caller import ClientCaller
-from onetool.interfaces.mcp.content import blocks_of, from_reply, text_block
+from onetool.interfaces.mcp.content import as_json, blocks_of, from_reply, text_block
 from onetool.interfaces.mcp.describe import RUN_SCHEMA, run_description
+from onetool.interfaces.mcp.media import restored
 from onetool.interfaces.mcp.menus.entry import Checked, Entry
 from onetool.interfaces.mcp.wire import encode
 from onetool.script.names import Names
@@ -30,6 +32,8 @@ def entries(app: App, allowed: Collection[str] | None) -> list[Entry]:
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
         result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress)
+        if result.ok and (media := await restored(result.data, app.kept, as_json)) is not None:
+            return {"content": [*([text_block(result.printed)] if result.printed else []), *media]}
         if result.ok and (blocks := blocks_of(result.data)) is not None:  # pictures and the like are no text
             return {"content": [*([text_block(result.printed)] if result.printed else []), *blocks]}
         if _weight(result) > LARGE:  # writing it out takes a while, and others wait for the loop
@@ -52,6 +56,8 @@ def _words(app: App, allowed: Collection[str] | None) -> tuple[list[str], list[s
     shown = {spec.name for spec in app.tools(allowed)}
     packs = [word for word in names.words() if (pack := names.pack(word)) and _any(pack.tools, shown)]
     functions = [word for word, spec in names.functions.items() if spec.name in shown]
+    if app.servers is not None:  # also those that are still starting
+        packs += [word for pack in app.servers.packs(allowed) if (word := spelled(pack)) not in packs]
     return packs, functions, list(app.config.snippets)
 
 

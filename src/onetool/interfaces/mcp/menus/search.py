@@ -43,6 +43,7 @@ def _search(app: App, allowed: Collection[str] | None) -> Entry:
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
+        await app.listed()
         found = app.search(args["query"], args.get("limit", LIMIT), allowed)
         return {"content": [text_block(as_json([spec.summary() for spec, _ in found]))]}
 
@@ -62,7 +63,7 @@ def _call(app: App, allowed: Collection[str] | None) -> Entry:
         check(args)
         wanted = ToolCall(new_id(), args["name"], args.get("args", {}), "mcp")
         result = await app.call(wanted, allowed, caller.progress)
-        return await from_result(result, app.config.results.inline_bytes, app.keep, _read_on)
+        return await from_result(result, app.config.results.inline_bytes, app.keep, app.kept, _read_on)
 
     return Entry(listing=listing, call=call)
 
