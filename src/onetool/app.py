@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from onetool.config import Config, find_config, load_config, nearest_folder
 from onetool.core.caller import owner
-from onetool.core.errors import Mistake
+from onetool.core.errors import Mistake, ToolFailure
+from onetool.core.failure import text_of
 from onetool.core.frozen import freeze
 from onetool.core.ids import new_id
 from onetool.core.offer import Alone, Prompt, Resource
@@ -139,9 +140,9 @@ class App:
         if self.servers is not None and call.name not in self.registry:
             await self.listed([call.name.partition(".")[0]])
         result = await self.executor.execute(call, allowed, progress)
-        if result.error is None or call.name in self.registry or not (why := self._refused(call.name)):
+        if result.error is None or call.name in self.registry or not (why := self.why_missing(call.name)):
             return result
-        error = replace(result.error, message=f"{result.error.message}; it was refused: {why}", reason="refused")
+        error = replace(result.error, message=f"{result.error.message}; {text_of(why)}", reason=why.reason)
         return replace(result, error=error)
 
     async def offer(
@@ -170,7 +171,8 @@ class App:
         )
         if result.error is None or not (why := self._missing(words)):
             return result
-        return replace(result, error=replace(result.error, message=f"{result.error.message}; {why}"))
+        message = f"{result.error.message}; {text_of(why)}"
+        return replace(result, error=replace(result.error, message=message, reason=why.reason))
 
     def reply(self, result: "RunResult", whole: bool = False) -> "Reply":
         """What a run's caller gets to read. A large result is stored, unless it is wanted whole."""
@@ -194,15 +196,15 @@ class App:
         """Get ready what the first run would have to wait for. In any thread."""
         self.engine.warm()
 
-    def _refused(self, name: str) -> str | None:
-        """What is wrong with a tool, or with its pack, that should be there."""
+    def why_missing(self, name: str) -> ToolFailure | None:
+        """What is wrong with a tool, or with its pack or its server, that should be there."""
         pack = name.partition(".")[0]
-        if self.servers is not None and (why := self.servers.why_missing(pack)):
-            return self.redact(why)
+        if self.servers is not None and (why := self.servers.missing(pack)):
+            return why
         for mistake in self.mistakes:
             of_its_pack = mistake.key == "packs" and Path(mistake.file or "").stem == pack
             if of_its_pack or mistake.key == name or (mistake.key or "").endswith(f" ({name})"):
-                return self.redact(str(mistake))
+                return ToolFailure(f"it was refused: {self.redact(str(mistake))}", reason="refused")
         return None
 
     def reload(self) -> None:
@@ -223,6 +225,11 @@ class App:
         """Wait for servers whose tools are not known yet: of those packs, or all; until they tell, or can't."""
         if self.servers is not None and (names := self.servers.unlisted(packs)):
             await self.servers.settled(names, anew=packs is not None)
+
+    def list_now(self, packs: Iterable[str] | None = None) -> None:
+        """The same for who is not async."""
+        if self.servers is not None and (names := self.servers.unlisted(packs)):
+            self.servers.settle(names)
 
     def on_change(self, tell: Callable[[], None]) -> Callable[[], None]:
         """Have somebody told, in some thread, when there are other tools; what comes back ends that."""
@@ -393,19 +400,23 @@ class App:
 
         return Names(catalogue).spellings()
 
-    def _missing(self, words: Iterable[str]) -> str | None:
+    def _missing(self, words: Iterable[str]) -> ToolFailure | None:
         """Why a server is not there that code speaks of."""
         if self.servers is None:
             return None
-        whys = (self.servers.why_missing(word) for word in words if word not in self.registry.packs())
-        return next((self.redact(why) for why in whys if why), None)
+        whys = (self.servers.missing(word) for word in words if word not in self.registry.packs())
+        return next((why for why in whys if why), None)
+
+    def _know(self, secret: str) -> None:
+        """One more to mask: servers get theirs while they are connected."""
+        self.config.secrets.know(secret)
 
     def _configured_servers(self) -> "Servers | None":
         """The same ones as before, with what has changed about them; none where there never were any."""
         if self.servers is None and self.config.servers:
             from onetool.sources.mcp_servers.servers import Servers
 
-            self.servers = Servers(self.config.home / "servers", self.keep, self.redact, self._list)
+            self.servers = Servers(self.config.home / "servers", self.keep, self.redact, self._list, self._know)
         if self.servers is not None:
             self.servers.configure(self.config.servers)
         return self.servers

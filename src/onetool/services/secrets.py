@@ -60,6 +60,10 @@ class Secrets:
             self._seen.add(value)
         return value
 
+    def know(self, value: str) -> None:
+        """Mask this one, too: a token that a server gave, say."""
+        self._seen.add(value)
+
     def where(self, name: str) -> str | None:
         """Where a secret comes from, in a word; None when there is none."""
         if self._values.get(name):

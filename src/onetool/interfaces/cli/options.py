@@ -1,7 +1,7 @@
 """Options that many commands take, and the app that they open."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -51,12 +51,18 @@ def ignore_hang_up() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
-def open_app(ctx: click.Context, allowed: list[str] | None = None) -> "App":
-    """The app for the config that was asked for. Names in the allow-list that match nothing are told."""
+def open_app(ctx: click.Context, allowed: list[str] | None = None, packs: Iterable[str] | None = ()) -> "App":
+    """The app for the config that was asked for. Names in the allow-list that match nothing are told.
+
+    `packs` are those whose tools have to be known, None is all: servers that have never been connected are, for that.
+    """
     from onetool.app import App
 
     claim_stdout()
     app = ctx.with_resource(App.open(ctx.find_root().obj))
+    if app.servers is not None:
+        named = {name.partition(".")[0] for name in allowed or ()}
+        app.list_now(None if packs is None else {*packs, *named})
     for name in app.registry.unmatched(allowed or ()):
         from onetool.core.nearest import or_rather
 

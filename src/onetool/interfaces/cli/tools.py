@@ -27,7 +27,7 @@ def tools() -> None:
 @click.pass_context
 def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> None:
     """List the tools."""
-    specs = open_app(ctx, allowed).tools(allowed)
+    specs = open_app(ctx, allowed, packs=None).tools(allowed)
     if wants_json(as_json):
         print_json([spec.summary() for spec in specs])
         return
@@ -41,10 +41,10 @@ def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> 
 @click.pass_context
 def info(ctx: click.Context, name: str, allowed: list[str] | None, as_json: bool) -> None:
     """Show one tool: its schemas, and how it has been doing."""
-    app = open_app(ctx, allowed)
+    app = open_app(ctx, allowed, packs=[name.partition(".")[0]])
     facts = app.info(name, allowed)
     if facts is None:
-        raise unknown_tool(name, app.registry.names())
+        raise unknown_tool(name, app.registry.names(), app.why_missing(name))
     if wants_json(as_json):
         print_json(facts)
         return
@@ -82,7 +82,7 @@ def invoke(
 @click.pass_context
 def search(ctx: click.Context, query: tuple[str, ...], limit: int, allowed: list[str] | None, as_json: bool) -> None:
     """Find tools by what they do."""
-    found = open_app(ctx, allowed).search(" ".join(query), limit, allowed)
+    found = open_app(ctx, allowed, packs=None).search(" ".join(query), limit, allowed)
     if wants_json(as_json):
         print_json([{**spec.summary(), "score": score} for spec, score in found])
         return
@@ -114,16 +114,17 @@ def export(ctx: click.Context, provider: str, merge: bool, allowed: list[str] | 
 
     try:
         # All tools go in and the allow-list picks: a tool's exported name must not depend on which others are allowed.
-        exported = provider_tools(open_app(ctx, allowed).tools(), provider, allowed=allowed, merge=merge)
+        exported = provider_tools(open_app(ctx, allowed, packs=None).tools(), provider, allowed=allowed, merge=merge)
     except UnknownProviderError as error:
         raise click.BadParameter(str(error), param_hint="--provider") from None
     print_json(exported, as_json)
 
 
-def unknown_tool(name: str, known: Any) -> click.ClickException:
+def unknown_tool(name: str, known: Any, why: str | None = None) -> click.ClickException:
     from onetool.core.nearest import or_rather
 
-    return click.ClickException(f"Tool not found: {name}{or_rather(name, known) or '; see: onetool tools list'}")
+    near = f"; {why}" if why else or_rather(name, known) or "; see: onetool tools list"
+    return click.ClickException(f"Tool not found: {name}{near}")
 
 
 def _in_short(spec: ToolSpec) -> str:

@@ -20,12 +20,13 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from onetool import __version__
-from onetool.core.errors import ToolFailure
+from onetool.core.errors import OneToolError, ToolFailure
 from onetool.core.failure import cut, text_of, words_for
 from onetool.sources.mcp_servers.asking import Asking
 from onetool.sources.mcp_servers.child import Incoming, started
 from onetool.sources.mcp_servers.flight import Flight, current_flight
 from onetool.sources.mcp_servers.memory import Definition
+from onetool.sources.mcp_servers.oauth_trouble import trouble_in, watching
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.upstream import Upstream
@@ -114,7 +115,7 @@ async def _open(upstream: "Upstream", way: str) -> "AsyncGenerator[Link]":
             from onetool.sources.mcp_servers.web import Trouble, reached
 
             trouble = Trouble()
-            auth = http_auth(upstream.name, str(settings.url), settings.auth, upstream.folder)
+            auth = http_auth(upstream.name, str(settings.url), settings.auth, upstream.folder, known=upstream.known)
             streams = await stack.enter_async_context(reached(settings, way, auth, trouble))
         link = Link(upstream, way, incoming, trouble)
         client = Client(
@@ -198,10 +199,16 @@ class Link:
         progress = flight.progress
 
         async def told(done: float, total: float | None, message: str | None) -> None:
-            if progress is not None:
+            if progress is not None:  # it is not told then, but a type checker can't know
                 progress(done, total, message)
 
-        return await self.client.call_tool(tool, dict(args), progress_callback=None if progress is None else told)
+        with watching() as login:
+            try:
+                return await self.client.call_tool(tool, dict(args), progress_callback=progress and told)
+            except Exception:
+                if login.trouble is not None:
+                    raise ToolFailure(str(login.trouble), reason="denied") from None
+                raise
 
     async def heard(self, message: Any) -> None:
         if isinstance(message, ToolListChangedNotification):
@@ -250,6 +257,8 @@ class Link:
 
     def not_opened(self, error: Exception) -> Exception:
         """The same in words that tell what to do about it."""
+        if trouble_in(error) is not None:
+            return error
         if self._trouble is not None and self._trouble.words:
             refused = _Refused(self._trouble.words + _advice(self._trouble.status))
             refused.status = self._trouble.status
@@ -276,8 +285,8 @@ class Link:
 
 def why(error: BaseException) -> str:
     """In words: of a group, its first cause."""
-    cause = _cause(error)
-    if isinstance(cause, ToolFailure):
+    cause = trouble_in(error) or _cause(error)
+    if isinstance(cause, OneToolError):
         return text_of(cause)
     if isinstance(cause, MCPError):
         return f"it refuses: {cause.message}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
+from onetool.core.errors import ToolFailure
 from onetool.core.source import Catalogue, Source
 from onetool.core.spelling import spelled
 from onetool.sources.mcp_servers.journal import Redact
@@ -28,6 +29,7 @@ T = TypeVar("T")
 State = Literal["connected", "connecting", "disconnected", "idle", "disabled"]
 LONGEST_CLOSE = 10.0  # seconds; each server gets a few, side by side
 LOOK_AGAIN = 1.0  # seconds between two looks whether somebody has approved
+REMEMBER = 60  # of these, until what was learnt is written down
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,8 +51,16 @@ class Servers(Source):
 
     name = "servers"
 
-    def __init__(self, folder: Path, keep: Keep, redact: Redact, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        keep: Keep,
+        redact: Redact,
+        changed: Callable[[], None],
+        known: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.folder = folder
+        self.known = known  # told every secret before it is used, so that it can be masked
         self._keep = keep
         self._redact = redact
         self._changed = changed
@@ -131,17 +141,17 @@ class Servers(Source):
             and (spoken is None or proxy.pack in spoken or spelled(proxy.pack) in spoken)
         ]
 
-    def why_missing(self, pack: str) -> str | None:
+    def missing(self, pack: str) -> ToolFailure | None:
         """Why a pack is not there that should be."""
         for proxy in self._proxies.values():
             if pack not in (proxy.pack, spelled(proxy.pack)):
                 continue
             if not proxy.settings.enabled:
-                return f"the MCP server {proxy.name} is switched off in the config (enabled, or disabled)"
+                return ToolFailure(f"the MCP server {proxy.name} is switched off in the config", reason="denied")
             if proxy.is_refused:
-                return proxy.why_refused()
+                return ToolFailure(proxy.why_refused(), reason="refused")
             if not proxy.is_listed and self._loop is not None and (upstream := self._loop.upstreams.get(proxy.name)):
-                return str(upstream.unavailable())
+                return upstream.unavailable()
         return None
 
     def journal(self, name: str, lines: int) -> list[str]:
@@ -152,6 +162,21 @@ class Servers(Source):
         told = self._proxies[name].approve()
         self._changed()
         return told
+
+    async def login(self, name: str, say: Callable[[str], None]) -> str | None:
+        """Have a person log in to it; `say` tells where. The scopes that were granted, where the server says so."""
+        from onetool.sources.mcp_servers.oauth import login
+
+        settings = self._proxies[name].settings
+        if settings.url is None:
+            raise ToolFailure(f"the server {name} is started by a command: there is nothing to log in to")
+        return await login(name, str(settings.url), settings.auth, self.folder, say)
+
+    def logout(self, name: str) -> bool:
+        """Forget the login; whether there was one."""
+        from onetool.sources.mcp_servers.oauth import logout
+
+        return logout(name, self.folder)
 
     # What is done with them
 
@@ -185,6 +210,10 @@ class Servers(Source):
             loop, self._loop = self._loop, None
         if loop is not None:
             loop.close()
+        self.remember()
+
+    def remember(self) -> None:
+        """Write down what was learnt on the way."""
         for proxy in self._proxies.values():
             proxy.remember()
 
@@ -268,7 +297,6 @@ class Loop:
     def _opened(self, name: str) -> "Upstream":
         import asyncio
 
-        from onetool.core.errors import ToolFailure
         from onetool.sources.mcp_servers.upstream import Upstream
 
         proxy = self._servers.proxy(name)
@@ -284,14 +312,19 @@ class Loop:
             self._servers.folder,
             proxy.memory.way,
             lambda said: self._servers.told(name, said),
+            self._servers.known,
         )
 
     async def _look(self) -> None:
         import asyncio
 
+        turns = 0
         while True:
             await asyncio.sleep(LOOK_AGAIN)
             self._servers.look_again()
+            turns += 1
+            if turns % REMEMBER == 0:
+                self._servers.remember()
 
     def close(self) -> None:
         with suppress(TimeoutError):

@@ -58,6 +58,7 @@ class Upstream:
         folder: Path,
         way: str | None,
         tell: Callable[[Told], None],
+        known: Callable[[str], None],
     ) -> None:
         self.name = name
         self.settings = settings
@@ -68,6 +69,7 @@ class Upstream:
         self.state: State = "connecting"
         self.error: str | None = None
         self.way = way
+        self.known = known
         self._tell = tell
         self._link: Link | None = None
         self._failed_at = -math.inf
