@@ -90,6 +90,7 @@ class App:
         return {
             **spec.summary(),
             "outputSchema": spec.output_schema,
+            **({"inferredOutput": spec.seen.schema()} if spec.seen else {}),
             "signature": signature(spec, Names(self.registry.snapshot()).spelling(spec)),
             "source": spec.source,
             "definedIn": spec.defined_in,

@@ -1,9 +1,12 @@
 """2-ot-pack.md: one test for each scenario of `ot.tools`, named after it."""
 
+import ast
+
 import pytest
 from helpers import definition, run
 
 from onetool import App, ToolSpec
+from onetool.core.spelling import spelled
 
 SEARCH = {
     "type": "object",
@@ -89,6 +92,36 @@ def test_proxy_tool_signature_from_schema(app):
 def test_proxy_tool_arguments_from_schema(app):
     [tool] = tools(app, pattern="github.search", info="full")
     assert tool["args"] == ["query: What to look for", "repo: Only in this repository"]
+
+
+def test_proxy_tool_signature_and_arguments_of_real_servers(app, live_tools):
+    """527 definitions as they come: each signature is Python, required parameters first and without a default."""
+    for one in live_tools:
+        server = one["name"].partition(".")[0]
+        app.registry.add(
+            ToolSpec(
+                name=one["name"],
+                description=one["description"],
+                input_schema=one["inputSchema"],
+                handler=lambda **_: None,
+                source=f"proxy:{server}",
+            )
+        )
+    listed = [tool for tool in tools(app, info="full") if tool["source"] not in ("local", "proxy:github")]
+    assert len(listed) == len(live_tools) == 527
+    for tool, one in zip(listed, live_tools, strict=True):
+        schema = one["inputSchema"]
+        properties, required = schema.get("properties") or {}, schema.get("required") or []
+        [function] = ast.parse(f"def f{tool['signature'].removeprefix(tool['name'])}: ...").body
+        named = function.args.args
+        assert len(named) == len(properties)
+        assert len(function.args.defaults) == len(properties) - len(required)
+        for parameter, default in zip(named[len(required) :], function.args.defaults, strict=True):
+            wanted = properties.get(parameter.arg, {}).get("default", "...")
+            assert ast.literal_eval(default) in (wanted, "..."), tool["signature"]
+        described = [name for name in properties if properties[name].get("description", "").strip()]
+        args = dict(text.split(": ", 1) for text in tool.get("args", ()))
+        assert all(args[spelled(name)].startswith(properties[name]["description"].strip()) for name in described)
 
 
 # What the decisions add

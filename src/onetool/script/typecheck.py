@@ -5,17 +5,19 @@ stricter than Python, so that of what it says only the part about our tools coun
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from onetool.core.returns import inferred
 from onetool.core.spec import ToolSpec
 from onetool.core.spelling import spelled
 from onetool.script.check import Finding
 from onetool.script.names import Names
 
 PREFIX = "OneTool_"
+SELF, MORE = f"{PREFIX}self", f"**{PREFIX}more: Any"  # a tool may well have a parameter called `self`
 # The types that reach a tool as these: what crosses the boundary is made plain on its way.
 TYPES = {"string": "Text", "integer": "int | float", "number": "int | float", "boolean": "bool", "array": "Items"}
 HEADER = """
@@ -35,20 +37,26 @@ def stubs(names: Names, words: Collection[str]) -> str:
     parts = [HEADER]
     for word in sorted(words):
         if pack := names.pack(word):
-            methods = [f"    def {tool}(self{_parameters(spec)}) -> Any: ..." for tool, spec in pack.tools.items()]
+            methods = [f"    {_function(tool, spec, SELF)}" for tool, spec in pack.tools.items()]
             parts.append("\n".join((f"class {PREFIX}{word}:", *methods, f"{word}: {PREFIX}{word}")))
         else:
-            parts.append(f"def {word}({_parameters(names.functions[word]).removeprefix(', ')}) -> Any: ...")
+            parts.append(_function(word, names.functions[word]))
     return "\n".join(parts)
 
 
-def _parameters(spec: ToolSpec) -> str:
+def _function(name: str, spec: ToolSpec, *first: str) -> str:
+    """Its value may be anything: what was inferred is told, and not insisted on, since the next one may have more."""
+    told = inferred(spec)
+    comment = f"  # returns {told}" if told else ""
+    return f"def {name}({', '.join((*first, *_parameters(spec)))}) -> Any: ...{comment}"
+
+
+def _parameters(spec: ToolSpec) -> Iterator[str]:
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
     required = spec.input_schema.get("required") or ()
-    parts = [
-        f"{spelled(name)}: {_type(properties[name])}" + ("" if name in required else " = ...") for name in spec.order
-    ]
-    return "".join(f", {part}" for part in (*parts, "**more: Any"))
+    for name in spec.order:
+        yield f"{spelled(name)}: {_type(properties[name])}" + ("" if name in required else " = ...")
+    yield MORE
 
 
 def _type(schema: Any) -> str:

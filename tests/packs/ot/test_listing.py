@@ -7,6 +7,7 @@ import pytest
 
 from onetool import App, ToolCall, ToolSpec
 from onetool.core.registry import Snapshot
+from onetool.core.seen import Seen
 from onetool.packs.ot.listing import SHORT, Listing
 from onetool.script.names import Names
 
@@ -129,6 +130,39 @@ def test_a_value_without_words_is_told_by_its_fields():
     ask, catalogue = listing(spec("a.b", output_schema=schema, examples=("a.b()", "a.b(1)")))
     [tool] = ask.tools(catalogue, info="full")
     assert (tool["returns"], tool["example"]) == ("{iso: str}", "a.b()")
+
+
+def test_what_was_inferred_of_a_value_is_told_as_inferred():
+    learnt, nothing, declared = Seen(), Seen(), Seen()
+    schema = {"type": "object", "properties": {"iso": {"type": "string"}}}
+    ask, catalogue = listing(
+        spec("a.learnt", seen=learnt),
+        spec("a.nothing", seen=nothing),
+        spec("a.declared", seen=declared, output_schema=schema),
+    )
+    for seen in (learnt, declared):
+        seen.note({"id": "7", "title": "x", "by": {"login": "ann"}})
+    told = {tool["name"]: tool.get("returns") for tool in ask.tools(catalogue, info="full")}
+    assert told == {
+        "a.learnt": "{id: str, title: str, by: {login: str}} (inferred from 1 result)",
+        "a.nothing": None,
+        "a.declared": "{iso?: str}",
+    }
+    learnt.note({"id": "8", "by": None})
+    [tool] = ask.tools(catalogue, pattern="learnt", info="full")
+    assert tool["returns"] == "{id: str, title?: str, by: {login: str} | None} (inferred from 2 results)"
+    assert tool["signature"] == "a.learnt()"  # which says what is declared, and no more
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [("x", "str"), ([1, 2.5], "list[float]"), ({"ann@example.com": 1}, "dict[str, int]"), ([], "list"), ({}, "dict")],
+)
+def test_what_has_no_fields_is_told_by_its_type(value, told):
+    seen = Seen()
+    seen.note(value)
+    ask, catalogue = listing(spec("a.b", seen=seen))
+    assert ask.tools(catalogue, info="full")[0]["returns"] == f"{told} (inferred from 1 result)"
 
 
 def test_ten_thousand_tools_are_listed_in_no_time(app):

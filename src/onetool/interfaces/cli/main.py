@@ -20,6 +20,7 @@ class LazyGroup(click.Group):
         "serve": "onetool.interfaces.cli.serve:serve",
         "tools": "onetool.interfaces.cli.tools:tools",
         "packs": "onetool.interfaces.cli.packs:packs",
+        "servers": "onetool.interfaces.cli.servers:servers",
         "auth": "onetool.interfaces.cli.auth:auth",
         "check": "onetool.interfaces.cli.check:check",
         "init": "onetool.interfaces.cli.init:init",

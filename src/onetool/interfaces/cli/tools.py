@@ -48,7 +48,7 @@ def info(ctx: click.Context, name: str, allowed: list[str] | None, as_json: bool
     if wants_json(as_json):
         print_json(facts)
         return
-    schemas = {key: facts.pop(key) for key in ("inputSchema", "outputSchema")}
+    schemas = {key: facts.pop(key) for key in ("inputSchema", "outputSchema", "inferredOutput") if key in facts}
     print_table(name, ("", ""), facts.items())
     print_json({key: schema for key, schema in schemas.items() if schema is not None}, as_json=False)
 

@@ -105,6 +105,8 @@ def _own(service: "Service", request: Request, uri: str) -> dict[str, Any] | Non
         if spec is None:
             raise _not_found(request, uri)
         told = {"signature": signature(spec), **spec.summary(), "outputSchema": spec.output_schema}
+        if spec.seen is not None:
+            told["inferredOutput"] = spec.seen.schema()
         return {"mimeType": "application/json", "text": as_json(told)}
     if uri.startswith(RESULTS):
         try:

@@ -8,10 +8,11 @@ import msgspec
 from onetool.core.context import current_call
 from onetool.core.failure import cut
 from onetool.core.registry import Snapshot
+from onetool.core.returns import returns
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.spelling import spelled
-from onetool.packs.ot.fields import fields
+from onetool.core.type_names import fields
 
 Info = Literal["list", "min", "full"]
 Words = Callable[[Snapshot], Mapping[str, str]]
@@ -91,7 +92,7 @@ def _in_full(one: Listed) -> dict[str, Any]:
     spec = one.spec
     known = {
         "args": [*_arguments(spec.input_schema, spec.order)],
-        "returns": _returns(spec.output_schema),
+        "returns": returns(spec),
         "example": next(iter(spec.examples), None),
     }
     return {
@@ -111,8 +112,3 @@ def _arguments(schema: Mapping[str, Any], order: Iterable[str]) -> Iterator[str]
         told = " ".join(filter(None, (str(words or "").strip(), fields(part, schema))))
         if told:
             yield f"{spelled(name)}: {told}"
-
-
-def _returns(schema: Mapping[str, Any] | None) -> str | None:
-    """What the author says of the value; where nothing is said, its fields."""
-    return None if schema is None else schema.get("description") or fields(schema, schema)

@@ -90,11 +90,18 @@ class Proxy:
             if after == before:
                 return False
             if after.tools != before.tools:
-                after = replace(after, unusable=unusable(self.name, self.settings, tools))
+                after = replace(after, unusable=unusable(self.name, self.settings, tools), seen=self._still_true(tools))
             self.memory = after
             self._shelf.write(after)
             self._make()
         return True
+
+    def _still_true(self, tools: list[Definition]) -> dict[str, Any]:
+        """What was seen of tools that are as they were."""
+        before = {tool.get("name"): tool for tool in self.memory.tools or ()}
+        same = {str(tool.get("name")) for tool in tools if before.get(tool.get("name")) == tool}
+        self._seen = {name: seen for name, seen in self._seen.items() if name in same}
+        return {name: kept for name, kept in self.memory.seen.items() if name in same}
 
     def approve(self) -> list[str]:
         """The tools as they are now are the ones to trust."""

@@ -22,6 +22,8 @@ def unusable(name: str, settings: Server, definitions: Iterable[Definition]) -> 
     found: dict[str, str] = {}
     for definition in definitions:
         try:
+            for schema in (definition.get("inputSchema"), definition.get("outputSchema")):
+                check_size(schema)  # before anything walks over all of it
             accept(spec_of(name, settings, definition, _nothing), {}, {})
         except DefinitionError as error:
             found[str(definition.get("name"))] = str(error)
@@ -33,8 +35,6 @@ def spec_of(name: str, settings: Server, definition: Definition, handler: Handle
     own = definition.get("name")
     if not isinstance(own, str) or not own.strip() or len(own) > LONGEST_NAME:
         raise DefinitionError(f"its name is not usable: {own!r:.100}")
-    for schema in (definition.get("inputSchema"), definition.get("outputSchema")):
-        check_size(schema)  # before it is copied
     hints: Mapping[str, Any] = definition.get("annotations") or {}
     return ToolSpec(
         name=f"{pack_name(name, settings)}.{own}",

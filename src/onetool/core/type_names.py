@@ -1,0 +1,134 @@
+"""A JSON Schema as the type hint that says about the same: `list[str] | None`; with its fields, where they are wanted.
+
+A signature says `dict`; whoever writes a call, or reads its value, needs the keys as well: `{path: str, size?: int}`.
+Schemas are strangers': references may go in circles and multiply, so that it is bounded how much of one is said.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from onetool.core.failure import cut
+
+LEVELS = 6  # of arrays, alternatives, objects and references inside of each other
+PARTS = 500  # of a schema that are looked at
+DEEPEST = 3  # objects inside of each other whose fields are told
+LONGEST = 400  # characters that fields may take
+MOST_VALUES, LONGEST_VALUES = 8, 200  # of an enumeration
+
+_TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+_VALUES: dict[Any, str] = {str: "str", int: "int", float: "float", bool: "bool", type(None): "None"}
+_REFERENCES = 4  # from one to the next
+
+
+def type_name(schema: Any, root: Mapping[str, Any] | None = None) -> str:
+    """The type hint. `root` has the definitions that the schema may refer to."""
+    return _Namer(root or {}).name(schema, LEVELS, 0)
+
+
+def fields(schema: Any, root: Mapping[str, Any]) -> str:
+    """The same with the fields of its objects, as deep as there is room; nothing where there are none to tell."""
+    text = ""
+    for objects in range(DEEPEST, 0, -1):
+        namer = _Namer(root)
+        text = namer.name(schema, LEVELS, objects)
+        if not namer.has_fields:
+            return ""
+        if len(text) <= LONGEST:
+            break
+    return cut(text, LONGEST)
+
+
+def resolved(schema: Any, root: Mapping[str, Any]) -> Any:
+    """What a reference to a definition means, with what is said beside it."""
+    for _ in range(_REFERENCES):
+        ref = cast(Mapping[str, Any], schema).get("$ref") if isinstance(schema, Mapping) else None
+        if not isinstance(ref, str) or not ref.startswith(("#/$defs/", "#/definitions/")):
+            break
+        _, home, name = ref.split("/", 2)
+        definitions = root.get(home)
+        found = cast(Mapping[str, Any], definitions).get(name) if isinstance(definitions, Mapping) else None
+        if not isinstance(found, Mapping):
+            break
+        beside = {key: value for key, value in cast(Mapping[str, Any], schema).items() if key != "$ref"}
+        schema = {**cast(Mapping[str, Any], found), **beside}
+    return cast(Any, schema)
+
+
+class _Namer:
+    """Names the types of one schema, and counts how much of it was looked at."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._left = PARTS
+        self.has_fields = False
+
+    def name(self, schema: Any, levels: int, objects: int) -> str:
+        self._left -= 1
+        schema = resolved(schema, self._root)
+        if not isinstance(schema, Mapping) or levels == 0 or self._left < 0:
+            return "Any"
+        parts = cast(Mapping[str, Any], schema)
+        if "const" in parts:
+            return _literal([parts["const"]])
+        if isinstance(values := parts.get("enum"), list):
+            return _literal(cast(list[Any], values))
+        for word in ("anyOf", "oneOf"):
+            if isinstance(arms := parts.get(word), list):
+                return self._arms(cast(list[Any], arms), levels, objects)
+        if isinstance(kinds := parts.get("type"), list):
+            return _union(self._kind(kind, parts, levels, objects) for kind in cast(list[Any], kinds))
+        return self._kind(kinds, parts, levels, objects)
+
+    def _arms(self, arms: list[Any], levels: int, objects: int) -> str:
+        """Constants among the alternatives are the values of an enumeration."""
+        constants: list[Any] = []
+        names: list[str] = []
+        for arm in arms:
+            if isinstance(arm, Mapping) and "const" in arm:
+                constants.append(cast(Mapping[str, Any], arm)["const"])
+            else:
+                names.append(self.name(arm, levels - 1, objects))
+        return _union([_literal(constants), *names] if constants else names)
+
+    def _kind(self, kind: Any, schema: Mapping[str, Any], levels: int, objects: int) -> str:
+        if kind == "array":
+            return f"list[{self.name(schema['items'], levels - 1, objects)}]" if schema.get("items") else "list"
+        # What is worth a definition of its own is an object, near enough.
+        if kind == "object" or (kind is None and ("properties" in schema or "$ref" in schema)):
+            return self._object(schema, levels, objects)
+        if kind is None and isinstance(alone := schema.get("allOf"), list) and len(cast(list[Any], alone)) == 1:
+            return self.name(alone[0], levels - 1, objects)
+        return _TYPES.get(str(kind), "Any")
+
+    def _object(self, schema: Mapping[str, Any], levels: int, objects: int) -> str:
+        properties, values = schema.get("properties"), schema.get("additionalProperties")
+        if objects == 0 or not (properties or values):
+            return "dict"
+        if not isinstance(properties, Mapping) or not properties:
+            return self._map(values, levels, objects)
+        self.has_fields = True
+        required = cast(Any, schema.get("required") or ())
+        parts = (
+            f"{name}{'' if name in required else '?'}: {self.name(part, levels - 1, objects - 1)}"
+            for name, part in cast(Mapping[str, Any], properties).items()
+        )
+        return f"{{{', '.join(parts)}}}"
+
+    def _map(self, values: Any, levels: int, objects: int) -> str:
+        name = self.name(values, levels - 1, objects)
+        if name == "Any":
+            return "dict"
+        self.has_fields = True
+        return f"dict[str, {name}]"
+
+
+def _literal(values: list[Any]) -> str:
+    text = ", ".join(map(repr, values[:MOST_VALUES]))
+    if len(values) <= MOST_VALUES and len(text) <= LONGEST_VALUES:
+        return f"Literal[{text}]"
+    return _union(_VALUES.get(type(value), "Any") for value in values)
+
+
+def _union(names: Iterable[str]) -> str:
+    unique = dict.fromkeys(names)
+    return "Any" if "Any" in unique else " | ".join(unique) or "Any"

@@ -1,0 +1,337 @@
+"""`onetool servers import`, `add` and `remove`: servers in the config file, without an editor. None is started here."""
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onetool.interfaces.cli.options import config_option, data_options
+from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
+
+if TYPE_CHECKING:
+    from onetool.interfaces.cli.importing.plan import Plan
+    from onetool.interfaces.cli.importing.reading import Found
+    from onetool.interfaces.cli.importing.writing import Target
+
+
+def complete_client(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from onetool.interfaces.cli.importing.places import PLACES
+
+    return [name for name in PLACES if name.startswith(incomplete)]
+
+
+def complete_server(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of servers, for the shell's completion."""
+    from onetool.config import find_config, load_config
+    from onetool.core.errors import OneToolError
+
+    try:
+        names = load_config(find_config(ctx.find_root().params.get("config"))).servers
+    except OneToolError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+@click.command("import")
+@click.argument("file", required=False)
+@click.option("--from", "client", metavar="CLIENT", shell_complete=complete_client, help="The files of this client.")
+@click.option("--only", multiple=True, metavar="NAME", help="Only this server; can be given again.")
+@click.option("--replace", is_flag=True, help="Replace servers of the same name instead of keeping them.")
+@click.option("--dry-run", is_flag=True, help="Print what would be added, and write nothing.")
+@data_options
+@click.pass_context
+def import_servers(
+    ctx: click.Context,
+    file: str | None,
+    client: str | None,
+    only: tuple[str, ...],
+    replace: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Take over the MCP servers of another client: from FILE (- is standard input), or from where CLIENT keeps them.
+
+    Without either: say what there is on this machine. Secrets go into the secrets file. No server is started.
+    """
+    if file and client:
+        raise click.UsageError("say FILE or --from CLIENT, not both.")
+    if not file and not client:
+        _list_clients(as_json)
+        return
+    from onetool.interfaces.cli.importing.plan import Planner
+    from onetool.interfaces.cli.importing.writing import Target
+
+    target = Target(ctx.find_root().obj)
+    planner = Planner(target, replace=replace, only=only, ask=_ask if not dry_run else lambda *_: None)
+    found = [_read_file(file)] if file else _read_client(client or "")
+    for one in found:
+        planner.add(one)
+    _check_only(only, found)
+    plan = planner.done()
+    if dry_run:
+        _print_draft(plan, as_json)
+    else:
+        _write(target, plan, as_json)
+    ctx.exit(1 if plan.failed and not plan.servers else 0)
+
+
+@click.command()
+@click.argument("name")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option("--url", help="Where it is, for a server that runs already.")
+@click.option("--sse", is_flag=True, help="With --url: it speaks the old transport, SSE.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="With --url: sent with every request.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable in its environment.")
+@click.option("--cwd", metavar="FOLDER", help="Where it is started.")
+@click.option("--replace", is_flag=True, help="Replace a server of the same name.")
+@click.option("--dry-run", is_flag=True, help="Print what would be added, and write nothing.")
+@data_options
+@click.pass_context
+def add(
+    ctx: click.Context,
+    name: str,
+    command: tuple[str, ...],
+    url: str | None,
+    sse: bool,
+    headers: tuple[str, ...],
+    env: tuple[str, ...],
+    cwd: str | None,
+    replace: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Add one MCP server to the config: onetool servers add NAME -- COMMAND ARGS…, or add NAME --url URL.
+
+    Secrets go into the secrets file. The server is not started.
+    """
+    if bool(command) == bool(url):
+        raise click.UsageError("say the command behind --, or --url URL.")
+    if (headers or sse) and not url:
+        raise click.UsageError("--header and --sse are for servers with --url.")
+    from onetool.interfaces.cli.importing.plan import Planner
+    from onetool.interfaces.cli.importing.reading import Found
+    from onetool.interfaces.cli.importing.writing import Target
+
+    block: dict[str, Any] = {"url": url, **({"type": "sse"} if sse else {})} if url else {"command": list(command)}
+    block |= {"headers": _pairs(headers, "--header"), "env": _pairs(env, "--env"), "cwd": cwd}
+    target = Target(ctx.find_root().obj)
+    if name in target.servers and not replace:
+        raise click.ClickException(f"there is a server {name} already; --replace replaces it.")
+    planner = Planner(target, replace=replace, ask=_ask if not dry_run else lambda *_: None)
+    planner.add(Found(file=Path("the command line"), folder=Path.cwd(), servers={name: block}))
+    plan = planner.done()
+    if plan.skipped:
+        raise click.ClickException(f"{name} was not added: {plan.skipped[name]}.")
+    if dry_run:
+        _print_draft(plan, as_json)
+    else:
+        _write(target, plan, as_json)
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_server)
+@config_option
+@click.pass_context
+def remove(ctx: click.Context, name: str) -> None:
+    """Take a server out of the config. Its secrets stay."""
+    from onetool.config.add_servers import drop_server
+    from onetool.interfaces.cli.importing.writing import Target
+
+    target = Target(ctx.find_root().obj)
+    if name not in target.servers:
+        raise unknown_server(name, target.servers)
+    if elsewhere := target.elsewhere(name):
+        raise click.ClickException(f"{name} stands in {elsewhere}, which the config includes: remove it there.")
+    target.write(partial(drop_server, name=name))
+    click.echo(f"Removed {name} from {_shown(target.file)}.")
+
+
+def unknown_server(name: str, known: Any) -> click.ClickException:
+    from onetool.core.nearest import or_rather
+
+    message = f"There is no server {printable(name)}{or_rather(name, known) or '; see: onetool servers list'}"
+    return click.ClickException(message)
+
+
+# What there is
+
+
+def _list_clients(as_json: bool) -> None:
+    """The clients of this machine, and what they know. A file that can't be read is told, and stops nothing."""
+    from onetool.config.find import user_home
+    from onetool.interfaces.cli.clients.json_text import Unreadable
+    from onetool.interfaces.cli.importing.places import PLACES, spots
+    from onetool.interfaces.cli.importing.reading import read_servers
+
+    rows: list[dict[str, Any]] = []
+    for spot in spots(Path.cwd(), user_home(os.environ), os.environ):
+        row = {"client": spot.client, "file": str(spot.file), "servers": [], "error": None}
+        try:
+            row["servers"] = list(read_servers(spot.file, Path.cwd()).servers)
+        except Unreadable as why:
+            row["error"] = str(why)
+        if row["servers"] or row["error"]:
+            rows.append(row)
+    if wants_json(as_json):
+        print_json(rows)
+        return
+    if not rows:
+        titles = ", ".join(place.title for place in PLACES.values())
+        echo(f"No servers of another client were found here. Looked for: {titles}.")
+        echo("From any other file: onetool servers import FILE")
+        return
+    cells = [(row["client"], row["error"] or ", ".join(row["servers"]), _shown(Path(row["file"]))) for row in rows]
+    print_table("Servers of other clients", ("client", "servers", "file"), cells)
+    names = list(dict.fromkeys(row["client"] for row in rows if row["servers"]))
+    for name in names:
+        echo(f"onetool servers import --from {name}")
+
+
+def _read_file(file: str) -> "Found":
+    if file == "-":
+        found = _standard_input()
+    else:
+        folder = Path(os.path.abspath(file)).parent
+        # .vscode/mcp.json speaks of the folder above
+        found = _read(Path(file), folder.parent if folder.name.startswith(".") else folder)
+    if not found.servers:
+        raise click.ClickException(f"nothing was imported from {file}: it has no servers.")
+    return found
+
+
+def _read(file: Path, folder: Path) -> "Found":
+    from onetool.interfaces.cli.clients.json_text import Unreadable
+    from onetool.interfaces.cli.importing.reading import read_servers
+
+    try:
+        return read_servers(file, folder)
+    except Unreadable as why:
+        raise click.ClickException(f"nothing was imported from {file}: {why}.") from None
+
+
+def _standard_input() -> "Found":
+    from onetool.interfaces.cli.clients.json_text import Unreadable
+    from onetool.interfaces.cli.importing.reading import MAX_BYTES, decoded, read_data, servers_in
+
+    try:
+        text = decoded(sys.stdin.buffer.read(MAX_BYTES + 1))
+        return servers_in(read_data(text, ""), Path("-"), Path.cwd())
+    except Unreadable as why:
+        raise click.ClickException(f"nothing was imported from standard input: {why}.") from None
+
+
+def _read_client(client: str) -> "list[Found]":
+    from onetool.config.find import user_home
+    from onetool.core.nearest import or_rather
+    from onetool.interfaces.cli.importing.places import PLACES, files_of
+
+    if client not in PLACES:
+        known = or_rather(client, PLACES) or f"; known are {', '.join(PLACES)}"
+        raise click.BadParameter(f"{client!r} is no client that OneTool knows{known}.", param_hint="--from")
+    files = files_of(client, Path.cwd(), user_home(os.environ), os.environ)
+    found = [_read(file, Path.cwd()) for file in files if file.exists()]
+    if not any(one.servers for one in found):
+        looked = ", ".join(_shown(file) for file in files)
+        raise click.ClickException(f"{PLACES[client].title} has no servers here; looked into {looked}.")
+    return found
+
+
+def _check_only(only: tuple[str, ...], found: "list[Found]") -> None:
+    names = [name for one in found for name in one.servers]
+    for name in only:
+        if name not in names:
+            from onetool.core.nearest import or_rather
+
+            known = or_rather(name, names) or f"; there are {', '.join(names)}"
+            raise click.BadParameter(printable(f"there is no server {name}{known}."), param_hint="--only")
+
+
+def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+    """NAME=VALUE; of what is written in another way nothing is repeated: it may be a secret."""
+    pairs = [one.partition("=") for one in given]
+    if any(not name or not equals for name, equals, _ in pairs):
+        raise click.BadParameter("write NAME=VALUE.", param_hint=option)
+    return {name: value for name, _, value in pairs}
+
+
+def _ask(server: str, secret: str) -> str | None:
+    """The person at the terminal, if there is one."""
+    if not sys.stdin.isatty() or not sys.stderr.isatty():
+        return None
+    question = printable(f"{server} needs the secret {secret} (nothing: leave the server out)")
+    value = click.prompt(question, hide_input=True, err=True, default="", show_default=False)
+    return value if value.strip() and value.isprintable() else None
+
+
+# What comes of it
+
+
+def _write(target: "Target", plan: "Plan", as_json: bool) -> None:
+    from onetool.config.add_servers import put_servers
+
+    if plan.servers:
+        target.write(partial(put_servers, servers=plan.servers), plan.secrets)
+    if as_json:
+        print_json({"file": str(target.file), **_facts(plan)})
+        return
+    if plan.servers:
+        echo(
+            printable(
+                f"Wrote {counted(len(plan.servers), 'server')} into {_shown(target.file)}: {_names(plan.servers)}."
+            )
+        )
+    else:
+        echo(f"{_shown(target.file)} stays as it is: there is nothing to add.")
+    if plan.secrets:
+        secrets = counted(len(plan.secrets), "secret")
+        echo(f"Kept {secrets} in {_shown(target.secrets.file or target.file)}: {_names(plan.secrets)}.")
+    _tell(plan, err=False)
+    if plan.servers:
+        echo("Next: onetool servers test")
+
+
+def _print_draft(plan: "Plan", as_json: bool) -> None:
+    """The YAML alone on standard output; everything about it goes to standard error."""
+    from onetool.config.add_servers import servers_yaml
+
+    if as_json:
+        print_json({"config": {"servers": plan.servers}, **_facts(plan)})
+        return
+    if plan.servers:
+        echo(servers_yaml(plan.servers).rstrip("\n"))
+    if plan.secrets:
+        click.echo(f"These would be kept as secrets: {_names(plan.secrets)}.", err=True)
+    _tell(plan, err=True)
+
+
+def _tell(plan: "Plan", *, err: bool) -> None:
+    lines = [f"Left out {name}: {why}." for name, why in plan.skipped.items()]
+    if plan.kept:
+        lines.append(f"There already, and kept as they are: {_names(plan.kept)} (--replace replaces them).")
+    for line in (*lines, *(f"Note: {note}." for note in plan.notes)):
+        click.echo(printable(line), err=True) if err else echo(printable(line))
+
+
+def _facts(plan: "Plan") -> dict[str, Any]:
+    return {
+        "servers": list(plan.servers),
+        "kept": plan.kept,
+        "skipped": plan.skipped,
+        "secrets": list(plan.secrets),
+        "notes": plan.notes,
+    }
+
+
+def _names(names: Any) -> str:
+    return ", ".join(names)
+
+
+def _shown(file: Path) -> str:
+    """From here, if it is below; else with ~ for the home."""
+    for start, sign in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if file.is_relative_to(start):
+            return sign + str(file.relative_to(start))
+    return str(file)
