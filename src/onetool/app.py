@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool")
 
 NONE: Mapping[str, Any] = freeze({})
+NO_SERVERS = freeze({"status": "ok", "server_count": 0, "servers": {}})
 FACTS = ("calls", "success_rate", "median_ms", "last_called")
 WORD = re.compile(r"[^\W\d]\w*")
 
@@ -66,6 +67,7 @@ class App:
         self._index: tuple[Snapshot, SearchIndex] | None = None
         self._listing = RLock()  # servers tell of their tools in a thread of their own
         self._listeners: list[Callable[[], None]] = []
+        self._stays = False
         self._load()
 
     @classmethod
@@ -129,7 +131,9 @@ class App:
                 "tool_count": len(self.registry),
                 "mistakes": [str(m) for m in self.mistakes],
             },
-            "proxy": {"status": "ok", "server_count": 0, "servers": {}} if self.servers is None else self.servers.health(),
+            "proxy": {"status": "ok", "server_count": 0, "servers": {}}
+            if self.servers is None
+            else self.servers.health(),
         }
 
     # What it does
@@ -164,9 +168,10 @@ class App:
         live: Callable[[str], None] | None = None,
     ) -> "RunResult":
         """Run code over all tools, in the sandbox. `live` is told what it prints, as it prints it."""
-        words = () if self.servers is None else set(WORD.findall(code))
+        words = () if self.servers is None else self._words_in(code)
         if words:
-            await self.listed(None if "ot" in words else words)  # with `ot` it may look for anything
+            looks_around = "ot" in words and not self._stays  # who stays will see them come
+            await self.listed(None if looks_around else words)
         result = await self.engine.run(
             code, self.registry.snapshot(), allowed=allowed, source=source, progress=progress, live=live
         )
@@ -219,6 +224,7 @@ class App:
 
     def connect(self) -> None:
         """Connect all MCP servers, in the background: for who stays. Others connect those that they call."""
+        self._stays = True
         if self.servers is not None:
             self.servers.start()
 
@@ -334,8 +340,8 @@ class App:
         return self.config.secrets.redact_data(value)
 
     async def _looked_after(self) -> dict[str, Any]:
-        """Health, once every server has been tried: else it would only be known how they were."""
-        if self.servers is not None:
+        """Health. Who has only just come tries every server first: else it would only be known how they were."""
+        if self.servers is not None and not self._stays:
             await self.servers.settled()
         return self.health()
 
@@ -400,6 +406,13 @@ class App:
         from onetool.script.names import Names
 
         return Names(catalogue).spellings()
+
+    def _words_in(self, code: str) -> set[str]:
+        """What code speaks of, also by aliases and snippets."""
+        words = set(WORD.findall(code))
+        words |= {target.partition(".")[0] for alias, target in self.config.aliases.items() if alias in words}
+        bodies = [snippet.body for name, snippet in self.config.snippets.items() if name in words]
+        return words.union(*map(WORD.findall, bodies))
 
     def _missing(self, words: Iterable[str]) -> ToolFailure | None:
         """Why a server is not there that code speaks of."""

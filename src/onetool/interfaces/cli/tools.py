@@ -120,7 +120,7 @@ def export(ctx: click.Context, provider: str, merge: bool, allowed: list[str] | 
     print_json(exported, as_json)
 
 
-def unknown_tool(name: str, known: Any, why: str | None = None) -> click.ClickException:
+def unknown_tool(name: str, known: Any, why: object = None) -> click.ClickException:
     from onetool.core.nearest import or_rather
 
     near = f"; {why}" if why else or_rather(name, known) or "; see: onetool tools list"

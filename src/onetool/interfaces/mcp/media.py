@@ -1,9 +1,9 @@
-"""Pictures, sounds and blobs that stand in a value as records with a handle, put back for a client that can show them."""
+"""Pictures, sounds and blobs that stand in a value as records with a handle: put back for a client to show them."""
 
 import asyncio
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from onetool.core.errors import ToolFailure
 
@@ -30,16 +30,16 @@ def media_in(text: str) -> tuple[str, str] | None:
     return None if found is None else (found[1], found[2])
 
 
-def _is_record(item: Any) -> bool:
+def _is_record(item: Any) -> TypeGuard[dict[str, Any]]:
     if not isinstance(item, dict) or item.get("type") not in KINDS:
         return False
     return isinstance(handle := item.get("handle"), str) and _HANDLE.fullmatch(handle) is not None
 
 
 def _block(item: Any, read: Read, as_text: Callable[[Any], str]) -> Block:
-    text: Block = {"type": "text", "text": item if isinstance(item, str) else as_text(item)}
     if not _is_record(item):
-        return text
+        return {"type": "text", "text": item if isinstance(item, str) else as_text(item)}
+    text: Block = {"type": "text", "text": as_text(item)}
     if item["type"] == "resource_link":
         return {key: part for key, part in item.items() if key != "handle"}
     try:

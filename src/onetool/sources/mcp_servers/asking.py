@@ -1,7 +1,7 @@
 """What a server asks or tells in the middle of a call goes to whoever made that call, if it can be told whose it is.
 
-A server's question is a stranger's: the person is told which server asks. Where our client can't answer, the server gets
-a refusal in words, and may go on without.
+A server's question is a stranger's: the person is told which server asks. Where our client can't answer, the server
+gets a refusal in words, and may go on without.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ class Asking:
         self._flights = flights
         self._journal = journal
 
-    async def elicit(self, _: Any, params: ElicitRequestParams) -> ElicitResult | ErrorData:
+    async def elicit(self, context: Any, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         """A form for the person."""
         if not isinstance(params, ElicitRequestFormParams):
             return _refused(f"{self._server} wants a page to be opened ({params.url}), which OneTool does not do")
@@ -49,7 +49,7 @@ class Asking:
             return _refused(str(error))
         return ElicitResult(action="accept", content=answer)
 
-    async def sample(self, _: Any, params: CreateMessageRequestParams) -> CreateMessageResult | ErrorData:
+    async def sample(self, context: Any, params: CreateMessageRequestParams) -> CreateMessageResult | ErrorData:
         """A prompt for the model behind the client."""
         if params.tools:
             return _refused("OneTool passes on no sampling with tools")

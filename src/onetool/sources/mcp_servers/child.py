@@ -2,8 +2,8 @@
 
     async with started(settings, journal, watch) as (incoming, outgoing): …
 
-The two are what the SDK's client takes as its streams. Lines are read and written right here, without tasks or queues in
-between. What is no message (a banner, a stray print) goes into the journal, and the conversation goes on.
+The two are what the SDK's client takes as its streams. Lines are read and written right here, without tasks in between.
+What is no message (a banner, a stray print) goes into the journal, and the conversation goes on.
 """
 
 import asyncio
@@ -43,9 +43,7 @@ def environment(settings: Server) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def started(
-    settings: Server, journal: Journal, watch: Watch
-) -> "AsyncGenerator[tuple[Incoming, Outgoing]]":
+async def started(settings: Server, journal: Journal, watch: Watch) -> "AsyncGenerator[tuple[Incoming, Outgoing]]":
     child = await _spawned(settings, journal)
     watch.over(child.pid)
     try:

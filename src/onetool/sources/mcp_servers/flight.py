@@ -1,4 +1,4 @@
-"""Calls under way on a connection: whose they are, so that what the server says or asks meanwhile reaches the right one.
+"""Calls under way on a connection: whose they are, so that what a server says or asks meanwhile reaches the right one.
 
 The protocol of old servers does not tell to which call a question, a progress or a message belongs. Where only one
 caller has calls under way it is clear; where several have, it is nobody's: no client sees what is another's.
@@ -43,11 +43,12 @@ class Flight:
         if limit is not None:
             limit.reschedule(None)
         try:
-            return await asyncio.wrap_future(self._context.copy().run(asyncio.run_coroutine_threadsafe, work, self._loop))
+            return await asyncio.wrap_future(
+                self._context.copy().run(asyncio.run_coroutine_threadsafe, work, self._loop)
+            )
         finally:
             if limit is not None and left is not None:
                 limit.reschedule(here.time() + left)
-
 
     def tell(self, say: Callable[..., None], *what: Any) -> None:
         """Say something as if the caller's own code did."""

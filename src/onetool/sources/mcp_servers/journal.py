@@ -78,7 +78,11 @@ class Journal:
 
     def _clean(self, text: str) -> str:
         text = self._redact(text)
-        return text if text.isprintable() else "".join(char if char.isprintable() or char == "\t" else "�" for char in text)
+        return (
+            text
+            if text.isprintable()
+            else "".join(char if char.isprintable() or char == "\t" else "�" for char in text)
+        )
 
     def _keep(self, lines: list[str]) -> None:
         if not lines:

@@ -40,6 +40,8 @@ US = Implementation(name="onetool", title="OneTool", version=__version__)
 MOST_PAGES, MOST_TOOLS = 200, 10_000
 OLD_WAYS = (400, 404, 405, 406, 415)  # what servers from before Streamable HTTP say to it
 LONGEST = 600
+CLOSED = (CONNECTION_CLOSED, "Connection closed")  # the SDK's own; servers use the code for all sorts of things
+FORGOTTEN = "Session terminated"  # what the SDK makes of a 404 where there was a session
 
 
 @asynccontextmanager
@@ -196,15 +198,14 @@ class Link:
 
     async def call(self, tool: str, args: Mapping[str, Any], flight: Flight) -> CallToolResult:
         current_flight.set(flight)
-        progress = flight.progress
 
-        async def told(done: float, total: float | None, message: str | None) -> None:
-            if progress is not None:  # it is not told then, but a type checker can't know
-                progress(done, total, message)
+        async def told(progress: float, total: float | None, message: str | None) -> None:
+            if flight.progress is not None:  # nothing is told then, but a type checker can't know
+                flight.progress(progress, total, message)
 
         with watching() as login:
             try:
-                return await self.client.call_tool(tool, dict(args), progress_callback=progress and told)
+                return await self.client.call_tool(tool, dict(args), progress_callback=flight.progress and told)
             except Exception:
                 if login.trouble is not None:
                     raise ToolFailure(str(login.trouble), reason="denied") from None
@@ -234,14 +235,22 @@ class Link:
         """Whether this is the end of the connection, and not an answer of the server."""
         if self.has_ended:
             return True
-        closed = isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and error.message == "Connection closed"
-        return closed or isinstance(error, anyio.ClosedResourceError | anyio.BrokenResourceError) or self.was_unheard(error)
+        closed = (
+            isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and error.message == "Connection closed"
+        )
+        return (
+            closed
+            or isinstance(error, anyio.ClosedResourceError | anyio.BrokenResourceError)
+            or self.was_unheard(error)
+        )
 
     def was_unheard(self, error: BaseException) -> bool:
         """Whether the server can't have done anything: it was not reached, or has forgotten who we are."""
         if self._trouble is None:
             return False
-        forgotten = isinstance(error, MCPError) and error.message == "Session terminated" and self._trouble.status == 404
+        forgotten = (
+            isinstance(error, MCPError) and error.message == "Session terminated" and self._trouble.status == 404
+        )
         return self._trouble.was_unheard or forgotten
 
     def give_up(self) -> None:

@@ -42,7 +42,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shelf:
-    """The file of one server. Whatever is wrong with it, it counts as empty; what can't be written is not remembered."""
+    """The file of one server. Whatever is wrong with it, it counts as empty; what can't be written is forgotten."""
 
     def __init__(self, folder: Path, name: str, settings: Server) -> None:
         self.file = folder / f"{file_name(name)}.json"

@@ -51,6 +51,10 @@ class Metadata(OAuthClientMetadata):
             value = union_scopes(self._ours or value, self._wanted)
         super().__setattr__(name, value)
 
+    @property
+    def wanted(self) -> str | None:
+        return self._wanted
+
     def want(self, ours: str | None, wanted: str | None) -> None:
         self._ours, self._wanted = ours, wanted
         self.scope = self.scope
@@ -140,14 +144,14 @@ class StoredAuth(OAuthClientProvider):
                 except (OAuthFlowError, ValidationError) as error:
                     raise AuthFailed(f"the server {self._name}: {self._words(error)}") from None
             async with self._store.locked():
-                self._save(wanted=None)
+                self._save()
             if self._insists:
                 self._insists = self._may_obtain = False  # once is enough
 
     async def _take(self, response: httpx2.Response) -> None:
         """The response to a refresh. Only what is told to be over is forgotten."""
         if response.status_code == httpx2.codes.OK and await self._handle_refresh_response(response):
-            self._save(wanted=self._kept.wanted)
+            self._save()
             return
         self._load()  # a response that could not be read has cleared what is still good
         fault = _error_code(await response.aread())
@@ -177,7 +181,7 @@ class StoredAuth(OAuthClientProvider):
         self._want(None)
         self._tell_secrets()
 
-    def _save(self, wanted: str | None) -> None:
+    def _save(self) -> None:
         """Within the store's lock."""
         context = self.context
         if context.current_tokens is not None and (context.current_tokens.expires_in or 0) <= 0:
@@ -189,7 +193,7 @@ class StoredAuth(OAuthClientProvider):
             expires_at=context.token_expiry_time,
             authorization_server=_plain(context.oauth_metadata),
             resource=_plain(context.protected_resource_metadata),
-            wanted=wanted,
+            wanted=self._metadata.wanted,
         )
         self._tell_secrets()
         self._store.write(self._kept)
@@ -207,11 +211,12 @@ class StoredAuth(OAuthClientProvider):
         scopes = extract_scope_from_www_auth(response) or ""
         reason = scopes or short(extract_field_from_www_auth(response, "error_description") or "it does not say which")
         note(NeedsLogin(self._name, f"wants a login with more rights ({reason})", scopes))
-        wanted = union_scopes(self._kept.wanted, scopes)
-        if scopes and wanted != self._kept.wanted:
-            async with self._store.locked():
-                self._load()
-                self._save(wanted=wanted)
+        if not set(scopes.split()) <= set((self._kept.wanted or "").split()):
+            with suppress(AuthFailed):  # then the next login will not ask for them; that is no reason to end a call
+                async with self._store.locked():
+                    self._load()
+                    self._want(scopes)
+                    self._save()
 
     def _why(self, response: httpx2.Response | None) -> str:
         if self._kept.client or self._kept.authorization_server:

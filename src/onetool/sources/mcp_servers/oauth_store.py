@@ -136,7 +136,7 @@ def _try_lock(lock: int) -> bool:
     except ImportError:  # not on this system: whoever writes last wins
         return True
     try:
-        pass
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

@@ -126,7 +126,7 @@ class Proxy:
         with self._lock:
             if self._has_seen:
                 self._has_seen = False
-                kept = {name: seen.dump() for name, seen in self._seen.items()}
+                kept = {name: seen.dump() for name, seen in self._seen.items() if seen.results}
                 self.memory = replace(self.memory, seen={**self.memory.seen, **kept})
                 self._shelf.write(self.memory)
 

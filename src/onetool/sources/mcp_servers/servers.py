@@ -1,11 +1,10 @@
 """Servers: all MCP servers of the config as one source of tools.
 
-What they offer is known from the last time, so listing starts nothing. The first call, or `start`, brings up a loop in a
-thread of its own, on which all connections live: callers come from many loops, a connection knows only one.
+What they offer is known from the last time, so listing starts nothing. The first call, or `start`, brings up a loop
+with the connections.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -21,15 +20,12 @@ from onetool.sources.mcp_servers.settings import Server, Transport
 from onetool.sources.mcp_servers.values import Keep
 
 if TYPE_CHECKING:
-    from onetool.core.background import Background
-    from onetool.sources.mcp_servers.upstream import Told, Upstream
+    from onetool.sources.mcp_servers.loop import Loop
+    from onetool.sources.mcp_servers.upstream import Told
 
 T = TypeVar("T")
 
 State = Literal["connected", "connecting", "disconnected", "idle", "disabled"]
-LONGEST_CLOSE = 10.0  # seconds; each server gets a few, side by side
-LOOK_AGAIN = 1.0  # seconds between two looks whether somebody has approved
-REMEMBER = 60  # of these, until what was learnt is written down
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,6 +219,8 @@ class Servers(Source):
     def _started_loop(self) -> "Loop":
         with self._lock:
             if self._loop is None:
+                from onetool.sources.mcp_servers.loop import Loop  # not for those who only list tools
+
                 self._loop = Loop(self)
             return self._loop
 
@@ -246,96 +244,6 @@ class Servers(Source):
 
     def look_again(self) -> None:
         """Whether somebody has approved, in another process, what is refused here."""
-        if any([proxy.look_again() for proxy in self._proxies.values() if proxy.is_refused]):
+        looked = [proxy.look_again() for proxy in self._proxies.values() if proxy.is_refused]
+        if any(looked):
             self._changed()
-
-
-class Loop:
-    """The loop in its thread, and the connections on it. All but its making and `close` happen over there."""
-
-    def __init__(self, servers: Servers) -> None:
-        from onetool.core.background import Background
-        from onetool.services.watch import Watch
-
-        self.background: Background = Background("onetool-servers")
-        self.upstreams: dict[str, Upstream] = {}
-        self._servers = servers
-        self._watch = Watch()
-        self._looking: Any = None
-        self.keeps_all = False  # not only those that somebody has needed
-
-    async def start(self, names: Iterable[str]) -> None:
-        for name in names:
-            self._upstream(name)
-
-    async def settled(self, names: Iterable[str], anew: bool) -> None:
-        import asyncio
-
-        await asyncio.gather(*(self._upstream(name).settled(anew) for name in names))
-
-    async def call(self, server: str, tool: str, args: Mapping[str, Any], idempotent: bool, flight: Any) -> Any:
-        return await self._upstream(server).call(tool, args, idempotent, flight)
-
-    def replace(self, gone: Iterable[str], proxies: Mapping[str, Proxy]) -> None:
-        """From any thread: end those that are gone or are others now, and start what was started before."""
-        self.background.submit(self._replaced(list(gone), proxies)).result(LONGEST_CLOSE)
-
-    async def _replaced(self, gone: list[str], proxies: Mapping[str, Proxy]) -> None:
-        import asyncio
-
-        ended = [upstream for name in gone if (upstream := self.upstreams.pop(name, None)) is not None]
-        await asyncio.gather(*(upstream.close() for upstream in ended))
-        if self.keeps_all:
-            await self.start(name for name, proxy in proxies.items() if proxy.settings.enabled)
-
-    def _upstream(self, name: str) -> "Upstream":
-        found = self.upstreams.get(name)
-        if found is None:
-            found = self.upstreams[name] = self._opened(name)
-        return found
-
-    def _opened(self, name: str) -> "Upstream":
-        import asyncio
-
-        from onetool.sources.mcp_servers.upstream import Upstream
-
-        proxy = self._servers.proxy(name)
-        if proxy is None:
-            raise ToolFailure(f"there is no MCP server {name} any more", reason="source_unavailable")
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._look())
-        return Upstream(
-            name,
-            proxy.settings,
-            proxy.journal,
-            self._watch,
-            self._servers.folder,
-            proxy.memory.way,
-            lambda said: self._servers.told(name, said),
-            self._servers.known,
-        )
-
-    async def _look(self) -> None:
-        import asyncio
-
-        turns = 0
-        while True:
-            await asyncio.sleep(LOOK_AGAIN)
-            self._servers.look_again()
-            turns += 1
-            if turns % REMEMBER == 0:
-                self._servers.remember()
-
-    def close(self) -> None:
-        with suppress(TimeoutError):
-            self.background.submit(self._closed()).result(LONGEST_CLOSE)
-        self.background.close()
-        self._watch.close()
-
-    async def _closed(self) -> None:
-        import asyncio
-
-        if self._looking is not None:
-            self._looking.cancel()
-        upstreams, self.upstreams = self.upstreams, {}
-        await asyncio.gather(*(upstream.close() for upstream in upstreams.values()))

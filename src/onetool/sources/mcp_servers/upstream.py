@@ -36,6 +36,7 @@ FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0  # seconds between two attempts
 STEADY = 10.0  # seconds after which a connection counts as a good one
 FRESH = 1.0  # seconds for which a failure answers for the next attempt, too
 LONGEST_ERROR = 600
+LONGEST_END = 4.0  # seconds; a process gets two before it is killed
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -109,8 +110,12 @@ class Upstream:
     async def close(self) -> None:
         self._stop.set()
         self._hurry.set()
-        with suppress(asyncio.CancelledError):
-            await self._life
+        if self.state != "connected":
+            self._life.cancel()
+        _, late = await asyncio.wait({self._life}, timeout=LONGEST_END)
+        if late:  # a web server that does not say good-bye, say
+            self._life.cancel()
+            await asyncio.wait({self._life}, timeout=LONGEST_END)
 
     # How it lives
 
@@ -146,7 +151,7 @@ class Upstream:
             try:
                 await self._once()
                 why = None if self._stop.is_set() else "the connection was lost"
-            except BaseException as error:  # noqa: BLE001 - a group of whatever went wrong in the SDK's tasks
+            except BaseException as error:  # a group of whatever went wrong in the SDK's tasks
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
                     raise
@@ -195,7 +200,10 @@ class Upstream:
     def _told(self, link: "Link") -> None:
         self.way = link.way
         self.journal.note(f"connected: {link.version or 'it does not say who it is'}, {len(link.tools)} tools")
-        self._tell(Told(link.tools, link.version, link.way))
+        try:
+            self._tell(Told(link.tools, link.version, link.way))
+        except Exception:  # our own fault, and no reason to lose the connection
+            log.exception("the tools of the server %s could not be listed", self.name)
 
     def _failed(self, why: str | None, was_connected: bool) -> None:
         self.error = why
@@ -240,5 +248,3 @@ class Upstream:
             reason="timeout",
             hints=[f"servers.{self.name}.timeout in the config gives it more"],
         )
-
-

@@ -50,16 +50,18 @@ async def reached(
     settings: Server, way: str, auth: httpx2.Auth | None, trouble: Trouble
 ) -> AsyncGenerator[tuple[Any, Any]]:
     url = str(settings.url)
-    timeout = httpx2.Timeout(settings.connect_timeout, read=STREAM_PATIENCE)
 
-    def client(**more: Any) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(transport=_Noting(trouble), **{"timeout": timeout, **more})
+    own = {name: str(value) for name, value in settings.headers.items()}
 
-    headers = {name: str(value) for name, value in settings.headers.items()}
+    def client(
+        headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
+    ) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(transport=_Noting(trouble), headers=headers, timeout=timeout, auth=auth)
+
     if way == "sse":
         async with sse_client(
             url,
-            headers=headers,
+            headers=own,
             timeout=settings.connect_timeout,
             sse_read_timeout=STREAM_PATIENCE,
             httpx_client_factory=client,
@@ -68,7 +70,7 @@ async def reached(
             yield streams
     else:
         async with (
-            client(headers=headers, auth=auth) as http,
+            client(own, httpx2.Timeout(settings.connect_timeout, read=STREAM_PATIENCE), auth) as http,
             streamable_http_client(url, http_client=http, max_sse_event_size=LARGEST) as streams,
         ):
             yield streams
@@ -88,7 +90,9 @@ class _Noting(httpx2.AsyncHTTPTransport):
             self._trouble.failed(error)
             raise
         self._trouble.answered(response)
-        if not response.headers.get("content-type", "").startswith("text/event-stream"):  # events are counted one by one
+        if not response.headers.get("content-type", "").startswith(
+            "text/event-stream"
+        ):  # events are counted one by one
             response.stream = _Bounded(response.stream)
         return response
 

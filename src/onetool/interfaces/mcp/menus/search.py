@@ -43,7 +43,6 @@ def _search(app: App, allowed: Collection[str] | None) -> Entry:
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
-        await app.listed()
         found = app.search(args["query"], args.get("limit", LIMIT), allowed)
         return {"content": [text_block(as_json([spec.summary() for spec, _ in found]))]}
 

@@ -1,0 +1,105 @@
+"""The loop of the servers, in a thread of its own: all connections live here.
+
+Callers come from many loops (a command's, a server's, a notebook's), and a connection knows only one. Calls are handed
+over; what they bring back is handed back.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from onetool.core.background import Background
+from onetool.core.errors import ToolFailure
+from onetool.services.watch import Watch
+from onetool.sources.mcp_servers.flight import Flight
+from onetool.sources.mcp_servers.proxy import Proxy
+from onetool.sources.mcp_servers.upstream import Upstream
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+
+    from onetool.sources.mcp_servers.servers import Servers
+
+LONGEST_CLOSE = 10.0  # seconds; each server gets a few, side by side
+LOOK_AGAIN = 1.0  # seconds between two looks whether somebody has approved
+REMEMBER = 60  # of these, until what was learnt is written down
+
+
+class Loop:
+    """The loop in its thread, and the connections on it. All but its making and `close` happen over there."""
+
+    def __init__(self, servers: "Servers") -> None:
+        self.background = Background("onetool-servers")
+        self.upstreams: dict[str, Upstream] = {}
+        self._servers = servers
+        self._watch = Watch()
+        self._looking: asyncio.Task[None] | None = None
+        self.keeps_all = False  # not only those that somebody has needed
+
+    async def start(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._upstream(name)
+
+    async def settled(self, names: Iterable[str], anew: bool) -> None:
+        await asyncio.gather(*(self._upstream(name).settled(anew) for name in names))
+
+    async def call(
+        self, server: str, tool: str, args: Mapping[str, Any], idempotent: bool, flight: Flight
+    ) -> "CallToolResult":
+        return await self._upstream(server).call(tool, args, idempotent, flight)
+
+    def replace(self, gone: Iterable[str], proxies: Mapping[str, Proxy]) -> None:
+        """From any thread: end those that are gone or are others now, and start what was started before."""
+        with suppress(TimeoutError):  # they end in their own time, and are not waited for
+            self.background.submit(self._replaced(list(gone), proxies)).result(LONGEST_CLOSE)
+
+    async def _replaced(self, gone: list[str], proxies: Mapping[str, Proxy]) -> None:
+        ended = [upstream for name in gone if (upstream := self.upstreams.pop(name, None)) is not None]
+        await asyncio.gather(*(upstream.close() for upstream in ended))
+        if self.keeps_all:
+            await self.start(name for name, proxy in proxies.items() if proxy.settings.enabled)
+
+    def _upstream(self, name: str) -> Upstream:
+        found = self.upstreams.get(name)
+        if found is None:
+            found = self.upstreams[name] = self._opened(name)
+        return found
+
+    def _opened(self, name: str) -> Upstream:
+        proxy = self._servers.proxy(name)
+        if proxy is None:
+            raise ToolFailure(f"there is no MCP server {name} any more", reason="source_unavailable")
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+        return Upstream(
+            name,
+            proxy.settings,
+            proxy.journal,
+            self._watch,
+            self._servers.folder,
+            proxy.memory.way,
+            lambda said: self._servers.told(name, said),
+            self._servers.known,
+        )
+
+    async def _look(self) -> None:
+        turns = 0
+        while True:
+            await asyncio.sleep(LOOK_AGAIN)
+            self._servers.look_again()
+            turns += 1
+            if turns % REMEMBER == 0:
+                self._servers.remember()
+
+    def close(self) -> None:
+        with suppress(TimeoutError):
+            self.background.submit(self._closed()).result(LONGEST_CLOSE)
+        self.background.close()
+        self._watch.close()
+
+    async def _closed(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+        upstreams, self.upstreams = self.upstreams, {}
+        await asyncio.gather(*(upstream.close() for upstream in upstreams.values()))
