@@ -103,10 +103,8 @@ def approval(memory: Memory, tools: Sequence[Definition], everything: bool) -> d
 
 def file_name(name: str) -> str:
     """A server may be called anything; a file may not."""
-    quoted = quote(name, safe=" ")
-    if len(quoted) > LONGEST_NAME or quoted.startswith("."):
-        return f"{quoted[:LONGEST_NAME].lstrip('.')}-{_digest(name)[:8]}"
-    return quoted
+    quoted = quote(name, safe=" ").replace(".", "%2E")  # what comes behind a dot tells our files apart
+    return quoted if len(quoted) <= LONGEST_NAME else f"{quoted[:LONGEST_NAME]}-{_digest(name)[:8]}"
 
 
 def _digest(value: Any) -> str:

@@ -16,7 +16,7 @@ from onetool.core.source import Catalogue, Source
 from onetool.core.spelling import spelled
 from onetool.sources.mcp_servers.journal import Redact
 from onetool.sources.mcp_servers.proxy import Proxy
-from onetool.sources.mcp_servers.settings import Server, Transport
+from onetool.sources.mcp_servers.settings import Server, Transport, secrets_in
 from onetool.sources.mcp_servers.values import Keep
 
 if TYPE_CHECKING:
@@ -72,8 +72,11 @@ class Servers(Source):
             name: kept.get(name) or Proxy(name, block, self.folder, self._redact, self, self._keep)
             for name, block in blocks.items()
         }
-        for proxy in kept.values():
-            proxy.look_again()
+        for name, proxy in self._proxies.items():
+            if name in kept:
+                proxy.look_again()
+            for secret in secrets_in(proxy.settings):
+                self.known(secret)
         if self._loop is not None:
             self._loop.replace(gone, self._proxies)
 

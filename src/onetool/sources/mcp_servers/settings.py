@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
+from onetool.core.secrecy import sounds_secret
 from onetool.services.secrets import Secret
 
 Seconds = Annotated[float, Meta(gt=0)]
@@ -29,7 +30,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     cwd: Path | None = None
     url: Name | None = None
     headers: dict[str, Secret] = {}
-    auth: dict[str, Secret] | Secret | None = None
+    auth: dict[str, Any] | Secret | None = None
     timeout: Seconds = 60.0  # for a call
     connect_timeout: Seconds = 30.0  # until it has started and told its tools
     enabled: bool = True
@@ -68,6 +69,13 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             from onetool.sources.mcp_servers.oauth_settings import problems
 
             yield from problems(self.auth)
+
+
+def secrets_in(settings: Server) -> Iterator[str]:
+    """What of a block must not be shown, though it stands there as it is: blocks are pasted with their tokens."""
+    for name, value in (*settings.env.items(), *settings.headers.items()):
+        if sounds_secret(name):
+            yield from {str(value), str(value).rpartition(" ")[2]}  # `Bearer abc`: and abc alone
 
 
 def pack_name(name: str, settings: Server) -> str:
