@@ -4,6 +4,7 @@ PYTHON  ?= python3
 VENV    := .venv
 BIN     := $(VENV)/bin
 PEERS   := .venv-bench
+NODE    := .node-servers
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
@@ -12,12 +13,12 @@ WORKERS ?= auto
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-setup: $(VENV)/.dev  ## make .venv with everything that development needs
+setup: $(VENV)/.dev $(NODE)/installed.json  ## make .venv with everything that development needs
 
 serve: $(VENV)/.run  ## set up and run the product
 	@$(BIN)/onetool serve $(ARGS)
 
-test: $(VENV)/.dev  ## set up and run all tests
+test: setup  ## set up and run all tests
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 lint: $(VENV)/.dev
@@ -45,7 +46,7 @@ lock: $(VENV)/.dev  ## resolve the dependencies anew (needs uv)
 	  --python-version 3.11 bench/peers.in -o bench/peers.lock
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) $(PEERS) .conformance .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PEERS) $(NODE) .conformance .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
@@ -70,3 +71,7 @@ $(PEERS)/.done: $(BIN)/python bench/peers.lock
 	$(BIN)/python -m venv --clear $(PEERS)
 	$(PEERS)/bin/python -m pip install -q --require-hashes -r bench/peers.lock
 	@touch $@
+
+# Best effort: where npm can't reach its registry, the tests of these servers are skipped and say why.
+$(NODE)/installed.json: tests/sources/mcp_servers/npm/package-lock.json | $(VENV)/.dev
+	@$(BIN)/python -m tests.npm $(<D) $(NODE)

@@ -5,11 +5,12 @@ calls        a lookup and a call, with few tools and with many
 packs        loading many packs; a tool that calls another
 run          code, beside FastMCP's code mode and smolagents
 mcp          the server over stdio and HTTP, beside FastMCP and the official SDK; takes three to four minutes
+servers      other people's servers behind us, beside the SDK's client and FastMCP's proxy; takes about three minutes
 """
 
 import sys
 
-from bench import calls, cold_start, mcp, packs, run
+from bench import calls, cold_start, mcp, packs, run, servers
 
 SUBJECTS = {
     "cold-start": cold_start.run,
@@ -17,6 +18,7 @@ SUBJECTS = {
     "packs": packs.run,
     "run": run.run,
     "mcp": mcp.run,
+    "servers": servers.run,
 }
 
 

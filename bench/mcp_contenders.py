@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
@@ -73,16 +74,15 @@ class Home:
         self._folder.cleanup()
 
 
-class Server:
+class Process:
     """A server in a process of its own, over one transport. `wire` is a client's way to it."""
 
-    def __init__(self, home: Home, name: str, transport: str, tools: int = 0, menu: str = "run") -> None:
-        """`menu` is what ours shows; a peer shows its tools, or what its code mode makes of them for `run`."""
+    def __init__(self, command: Sequence[str], folder: Path, env: Mapping[str, str], transport: str = "stdio") -> None:
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process lives
         self.process = subprocess.Popen(
-            _command(home, name, transport, tools, menu),
-            cwd=home.path,
-            env={"HOME": str(home.path), "PATH": "", "PYTHONPATH": "" if name == "onetool" else str(ROOT), **QUIET},
+            command,
+            cwd=folder,
+            env={"HOME": str(folder), "PATH": "", **env, **QUIET},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -138,6 +138,15 @@ class Server:
     def last_words(self) -> str:
         self._errors.seek(0)
         return self._errors.read()[-2000:].decode(errors="replace")
+
+
+class Server(Process):
+    """One of the contenders."""
+
+    def __init__(self, home: Home, name: str, transport: str, tools: int = 0, menu: str = "run") -> None:
+        """`menu` is what ours shows; a peer shows its tools, or what its code mode makes of them for `run`."""
+        env = {"PYTHONPATH": "" if name == "onetool" else str(ROOT)}
+        super().__init__(_command(home, name, transport, tools, menu), home.path, env, transport)
 
 
 def _command(home: Home, name: str, transport: str, tools: int, menu: str) -> list[str]:

@@ -444,10 +444,7 @@ class App:
         page_bytes = self.config.results.inline_bytes // 2
         own = Catalogue(tools=tuple(ot_tools(self.results, page_bytes, self._words, self._looked_after)))
         self._configured_servers()
-        mistakes: list[Mistake] = []
-        self.prompts = first({}, ((prompt.name, prompt) for prompt in packs.prompts), mistakes)
-        self.resources = first({}, ((resource.uri, resource) for resource in packs.resources), mistakes)
-        self._catalogues = (own, packs, declared, Catalogue(mistakes=tuple(mistakes)))
+        self._catalogues = (own, packs, declared)
         self._told: set[str] = set()
         self._list()
         for mistake in self.config.warnings:
@@ -456,9 +453,11 @@ class App:
     def _list(self) -> None:
         """All tools that there are now, under their names. Again whenever a server has others than before."""
         with self._listing:
-            servers = [] if self.servers is None else [self.servers.load()]
-            tools, mistakes = united([*self._catalogues, *servers])
+            offers = [*self._catalogues, *([] if self.servers is None else [self.servers.load()])]
+            tools, mistakes = united(offers)
             self.registry.replace(tools)
+            self.prompts = first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)
+            self.resources = first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
             self.mistakes = (*mistakes, *self._pointless_settings(), *self._useless_aliases())
             for mistake in mistakes:  # the rest is for `onetool check`
                 if str(mistake) not in self._told:

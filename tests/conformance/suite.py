@@ -60,7 +60,7 @@ def _outcome(what: str, results: Path) -> Outcome:
             outcome.fails(f"{scenario}: {_why_not_run(output, scenario)}")
             continue
         for check in checks:
-            _count(outcome, scenario, check)
+            count(outcome, scenario, check)
     return outcome
 
 
@@ -71,7 +71,8 @@ def _checks(results: Path, scenario: str) -> list[dict] | None:
     return None
 
 
-def _count(outcome: Outcome, scenario: str, check: dict) -> None:
+def count(outcome: Outcome, scenario: str, check: dict) -> None:
+    """One check of the suite's, as it stands in its files."""
     status = check["status"]
     said = check.get("errorMessage") or str(check.get("details"))
     why = f"{scenario}: {check['id']} ({check['name']}): {said}"

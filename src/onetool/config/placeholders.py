@@ -9,6 +9,9 @@ from onetool.config.node import BROKEN, Findings, Node
 from onetool.core.nearest import did_you_mean
 from onetool.services.secrets import Secret, Secrets
 
+# What misses a secret here can be left out, and the rest of the config works.
+SPARED = {"servers"}
+
 # Texts of these are for others to read, who have their own `${…}` or none at all.
 UNTOUCHED = {"tools", "snippets", "aliases", "prompts", "allowedHosts"}
 
@@ -18,15 +21,18 @@ _OTHER = re.compile(r"\$\{[^{}]{0,100}\}")  # bounded: a text of nothing but `${
 
 def fill(root: Node, secrets: Secrets | None, findings: Findings) -> Node:
     """The root with secrets filled in. None says that they could not be read, which was told already."""
-    filler = _Filler(secrets, findings)
-    values = {key: node if key in UNTOUCHED else filler.node(node) for key, node in root.value.items()}
+    values = {
+        key: node if key in UNTOUCHED else _Filler(secrets, findings, key in SPARED).node(node)
+        for key, node in root.value.items()
+    }
     return replace(root, value=values)
 
 
 class _Filler:
-    def __init__(self, secrets: Secrets | None, findings: Findings) -> None:
+    def __init__(self, secrets: Secrets | None, findings: Findings, spares: bool) -> None:
         self.secrets = secrets
         self.findings = findings
+        self.spares = spares
 
     def node(self, node: Node) -> Node:
         if isinstance(node.value, dict):
@@ -50,7 +56,7 @@ class _Filler:
             if values[name] is None:
                 self._missing(node, name, self.secrets)
         if None in values.values():
-            return replace(node, value=BROKEN)
+            return node if self.spares else replace(node, value=BROKEN)
         filled = _PLACEHOLDER.sub(lambda match: values[match[1]] or "", text)
         return replace(node, value=Secret(filled, shown=text), written=text)
 
@@ -60,4 +66,5 @@ class _Filler:
         )
         hint = f"run: onetool auth set {name}; or set the environment variable {name}, or {file}"
         near = did_you_mean(name, secrets.names())
-        self.findings.error(node, f"the secret {name} is not set", f"{near} Else {hint}" if near else hint)
+        tell = self.findings.warn if self.spares else self.findings.error
+        tell(node, f"the secret {name} is not set", f"{near} Else {hint}" if near else hint)

@@ -52,10 +52,11 @@ tools:
 #watch: false
 
 # MCP servers to borrow tools from: a command to start, or a url. Blocks of other clients can be pasted as they are
-# (`disabled: true` is understood). `tools` picks some, `prefix` goes before their names, `pin` tells when one changes.
+# (`disabled: true` is understood). `tools` picks some, `prefix` is the pack's name where it is not the server's, `pin`
+# refuses tools that are not as they were approved. More: onetool servers --help
 #servers:
 #  clock: {type: stdio, command: mcp-server-time, args: [], env: {TZ: UTC}, cwd: ., timeout: 10, enabled: true}
-#  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: {type: bearer, value: "${DOCS_TOKEN}"},
+#  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: "${DOCS_TOKEN}", connect_timeout: 30,
 #         tools: [find], prefix: docs, pin: true}
 
 # Instructions for packs, and files where ot.notify writes.

@@ -43,7 +43,7 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool) -> None:
         click.echo(f"{secret} is kept in the system's keyring.", err=True)
         return
     try:
-        put_secret(file, secret, value, partial(_check, secret, value))
+        put_secret(file, secret, value, partial(check, secret, value))
     except (OSError, ValueError) as error:
         raise click.ClickException(f"nothing was kept in {file}: {error}") from None
     click.echo(f"{secret} is kept in {file}.", err=True)
@@ -75,7 +75,7 @@ def remove(ctx: click.Context, name: str) -> None:
     """Forget a secret."""
     secret, file = _secret_name(name), _file(ctx)
     try:
-        gone = drop_secret(file, secret, partial(_check, secret, None)) | _drop_from_keyring(secret)
+        gone = drop_secret(file, secret, partial(check, secret, None)) | _drop_from_keyring(secret)
     except (OSError, ValueError) as error:
         raise click.ClickException(f"can't write {file}: {error}") from None
     if not gone:
@@ -110,7 +110,7 @@ def _value(secret: str) -> str:
     return value
 
 
-def _check(secret: str, value: str | None, draft: Path) -> None:
+def check(secret: str, value: str | None, draft: Path) -> None:
     """The file as it would be: it must still be one that can be read, and hold just this."""
     from onetool.config.source import Refused
     from onetool.config.yaml_nodes import read_yaml

@@ -34,7 +34,7 @@ for command in (import_servers, add, remove):
 @click.pass_context
 def list_servers(ctx: click.Context, no_connect: bool, as_json: bool) -> None:
     """List the servers: how each is doing, how many tools it has, and what has changed about them."""
-    app = _open(ctx)
+    app = open_app(ctx)
     if app.servers is None:
         _say_none(as_json)
         return
@@ -59,7 +59,7 @@ def list_servers(ctx: click.Context, no_connect: bool, as_json: bool) -> None:
 @click.pass_context
 def test(ctx: click.Context, name: str | None, as_json: bool) -> None:
     """Connect to one server, or to all, and show what it offers. Exit code 1 when one can't be reached."""
-    app = _open(ctx)
+    app = open_app(ctx)
     if app.servers is None:
         if name is not None:
             raise click.ClickException(f"There is no server {printable(name)}. {NONE}")
@@ -82,7 +82,7 @@ def test(ctx: click.Context, name: str | None, as_json: bool) -> None:
 @click.pass_context
 def logs(ctx: click.Context, name: str, lines: int, as_json: bool) -> None:
     """Show what a server said on standard error, and what happened to it."""
-    found = _named(_open(ctx), name).journal(name, lines)
+    found = _named(open_app(ctx), name).journal(name, lines)
     if wants_json(as_json):
         print_json(found)
         return
@@ -98,7 +98,7 @@ def logs(ctx: click.Context, name: str, lines: int, as_json: bool) -> None:
 @click.pass_context
 def approve(ctx: click.Context, name: str, as_json: bool) -> None:
     """Trust a server's tools as they are now, after one of them has changed."""
-    known = _named(_open(ctx), name)
+    known = _named(open_app(ctx), name)
     _run(known.settled([name]))  # as they are now, not as they were when it was last running
     status = _status(known, name)
     if status.state not in ("connected", "disabled") and not status.changed:
@@ -123,9 +123,10 @@ def approve(ctx: click.Context, name: str, as_json: bool) -> None:
 @click.pass_context
 def login(ctx: click.Context, name: str) -> None:
     """Log in to a server in the browser. What comes of it is kept for the next time."""
-    known = _named(_open(ctx), name)
-    _run(known.login(name, say=lambda text: click.echo(text, err=True)))
-    click.echo(f"Logged in to {name}. Next: onetool servers test {name}", err=True)
+    known = _named(open_app(ctx), name)
+    scopes = _run(known.login(name, say=lambda text: click.echo(text, err=True)))
+    rights = f", with {scopes}" if scopes else ""
+    click.echo(printable(f"Logged in to {name}{rights}. Next: onetool servers test {name}"), err=True)
 
 
 @servers.command()
@@ -134,16 +135,12 @@ def login(ctx: click.Context, name: str) -> None:
 @click.pass_context
 def logout(ctx: click.Context, name: str) -> None:
     """Forget the login to a server."""
-    if not _named(_open(ctx), name).logout(name):
+    if not _named(open_app(ctx), name).logout(name):
         raise click.ClickException(f"there is no login to {name}.")
     click.echo(f"The login to {name} is forgotten.", err=True)
 
 
 # How it is done
-
-
-def _open(ctx: click.Context) -> "App":
-    return open_app(ctx)
 
 
 def _run(work: Any) -> Any:

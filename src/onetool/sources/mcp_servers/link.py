@@ -14,6 +14,8 @@ from mcp_types import (
     CallToolResult,
     Implementation,
     PaginatedRequestParams,
+    PromptListChangedNotification,
+    ResourceListChangedNotification,
     ToolListChangedNotification,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -25,7 +27,7 @@ from onetool.core.failure import cut, text_of, words_for
 from onetool.sources.mcp_servers.asking import Asking
 from onetool.sources.mcp_servers.child import Incoming, started
 from onetool.sources.mcp_servers.flight import Flight, current_flight
-from onetool.sources.mcp_servers.memory import Definition
+from onetool.sources.mcp_servers.memory import Definition, Offers
 from onetool.sources.mcp_servers.oauth_trouble import trouble_in, watching
 
 if TYPE_CHECKING:
@@ -37,7 +39,8 @@ for noisy in ("mcp", "client", "httpx2", "httpcore2"):
     logging.getLogger(noisy).addHandler(logging.NullHandler())
 
 US = Implementation(name="onetool", title="OneTool", version=__version__)
-MOST_PAGES, MOST_TOOLS = 200, 10_000
+MOST_PAGES, MOST_LISTED = 200, 10_000
+CHANGED = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
 OLD_WAYS = (400, 404, 405, 406, 415)  # what servers from before Streamable HTTP say to it
 LONGEST = 600
 CLOSED = (CONNECTION_CLOSED, "Connection closed")  # the SDK's own; servers use the code for all sorts of things
@@ -133,7 +136,7 @@ async def _open(upstream: "Upstream", way: str) -> "AsyncGenerator[Link]":
         )
         try:
             link.client = await stack.enter_async_context(client)
-            await link.list_tools()
+            await link.list_all()
         except Exception as error:
             raise link.not_opened(error) from error
         listening = asyncio.create_task(link.listen())
@@ -157,6 +160,7 @@ class Link:
     def __init__(self, upstream: "Upstream", way: str, incoming: Incoming | None, trouble: "Trouble | None") -> None:
         self.way = way
         self.tools: list[Definition] = []
+        self.offers = Offers()
         self.changed = asyncio.Event()  # it has other tools than it told
         self._upstream = upstream
         self._incoming = incoming
@@ -179,22 +183,35 @@ class Link:
 
     # What is asked of it
 
-    async def list_tools(self) -> None:
-        """All pages of its list."""
-        if self.client.server_capabilities.tools is None:
-            self.tools = []
-            return
-        tools: list[Definition] = []
-        cursors: set[str] = set()
-        cursor: str | None = None
-        while len(cursors) < MOST_PAGES and len(tools) < MOST_TOOLS:
-            page = await self.client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
-            tools += [tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in page.tools]
-            cursor = page.next_cursor
-            if not cursor or cursor in cursors:
-                break
-            cursors.add(cursor)
-        self.tools = tools[:MOST_TOOLS]
+    async def list_all(self) -> None:
+        """Its tools; and its prompts and resources, which are no reason to do without the tools."""
+        has, session = self.client.server_capabilities, self.client.session
+        if has.tools is not None:
+            self.tools = await _pages(session.list_tools, "tools")
+        try:
+            self.offers = Offers(
+                prompts=tuple(await _pages(session.list_prompts, "prompts") if has.prompts else ()),
+                resources=tuple(await _pages(session.list_resources, "resources") if has.resources else ()),
+                templates=tuple(
+                    await _pages(session.list_resource_templates, "resource_templates") if has.resources else ()
+                ),
+            )
+        except (MCPError, ValidationError) as error:
+            self._upstream.journal.note(f"its prompts and resources can't be listed: {why(error)}")
+
+    async def prompt(self, name: str, args: Mapping[str, str], flight: Flight) -> list[Any]:
+        """Its messages, as plain data."""
+        current_flight.set(flight)
+        result = await self.client.get_prompt(name, dict(args))
+        return [_plain(message) for message in result.messages]
+
+    async def resource(self, uri: str, flight: Flight) -> dict[str, Any]:
+        """What it holds, as {"text": …}, {"blob": …}, or where it has several parts as {"data": […]}."""
+        current_flight.set(flight)
+        parts = [_plain(part) for part in (await self.client.read_resource(uri)).contents]
+        if len(parts) != 1:
+            return {"data": parts}
+        return {"blob": parts[0]["blob"]} if "blob" in parts[0] else {"text": parts[0].get("text", "")}
 
     async def call(self, tool: str, args: Mapping[str, Any], flight: Flight) -> CallToolResult:
         current_flight.set(flight)
@@ -212,17 +229,21 @@ class Link:
                 raise
 
     async def heard(self, message: Any) -> None:
-        if isinstance(message, ToolListChangedNotification):
+        if isinstance(message, CHANGED):
             self.changed.set()
 
     async def listen(self) -> None:
         """Servers of today tell of changes only to those who listen."""
-        tools = self.client.server_capabilities.tools
-        if self.client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
+        has = self.client.server_capabilities
+        tells = [part is not None and bool(part.list_changed) for part in (has.tools, has.prompts, has.resources)]
+        if self.client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not any(tells):
             return
+        tools, prompts, resources = tells
         while not self.has_ended:
             try:
-                async with self.client.listen(tools_list_changed=True) as events:
+                async with self.client.listen(
+                    tools_list_changed=tools, prompts_list_changed=prompts, resources_list_changed=resources
+                ) as events:
                     async for _ in events:
                         self.changed.set()
             except Exception as error:  # noqa: BLE001 - whatever goes wrong: calls go on, and later it may work
@@ -290,6 +311,25 @@ class Link:
         if isinstance(error, RuntimeError):  # the SDK's word for content that does not fit the tool's own schema
             return ToolFailure(cut(text_of(error).partition("\n")[0], LONGEST), reason="output_invalid")
         return ToolFailure(cut(why(error), LONGEST))
+
+
+async def _pages(list_page: Any, kind: str) -> list[Definition]:
+    """All pages of a list. One that turns in circles ends."""
+    listed: list[Definition] = []
+    cursors: set[str] = set()
+    cursor: str | None = None
+    while len(cursors) < MOST_PAGES and len(listed) < MOST_LISTED:
+        page = await list_page(params=PaginatedRequestParams(cursor=cursor))
+        listed += [_plain(one) for one in getattr(page, kind)]
+        cursor = page.next_cursor
+        if not cursor or cursor in cursors:
+            break
+        cursors.add(cursor)
+    return listed[:MOST_LISTED]
+
+
+def _plain(model: Any) -> dict[str, Any]:
+    return model.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 def why(error: BaseException) -> str:

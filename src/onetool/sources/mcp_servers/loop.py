@@ -7,19 +7,19 @@ over; what they bring back is handed back.
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from onetool.core.background import Background
 from onetool.core.errors import ToolFailure
 from onetool.services.watch import Watch
 from onetool.sources.mcp_servers.flight import Flight
 from onetool.sources.mcp_servers.proxy import Proxy
-from onetool.sources.mcp_servers.upstream import Upstream
+from onetool.sources.mcp_servers.upstream import Upstream, Work
 
 if TYPE_CHECKING:
-    from mcp_types import CallToolResult
-
     from onetool.sources.mcp_servers.servers import Servers
+
+T = TypeVar("T")
 
 LONGEST_CLOSE = 10.0  # seconds; each server gets a few, side by side
 LOOK_AGAIN = 1.0  # seconds between two looks whether somebody has approved
@@ -44,10 +44,8 @@ class Loop:
     async def settled(self, names: Iterable[str], anew: bool) -> None:
         await asyncio.gather(*(self._upstream(name).settled(anew) for name in names))
 
-    async def call(
-        self, server: str, tool: str, args: Mapping[str, Any], idempotent: bool, flight: Flight
-    ) -> "CallToolResult":
-        return await self._upstream(server).call(tool, args, idempotent, flight)
+    async def do(self, server: str, what: str, work: Work[T], again: bool, flight: Flight) -> T:
+        return await self._upstream(server).do(what, work, again, flight)
 
     def replace(self, gone: Iterable[str], proxies: Mapping[str, Proxy]) -> None:
         """From any thread: end those that are gone or are others now, and start what was started before."""
@@ -81,6 +79,7 @@ class Loop:
             proxy.memory.way,
             lambda said: self._servers.told(name, said),
             self._servers.known,
+            proxy.refusal,
         )
 
     async def _look(self) -> None:

@@ -29,6 +29,14 @@ PARTS = {  # what is pinned of a definition, and what it is called when it chang
 LONGEST_NAME = 100
 
 
+class Offers(msgspec.Struct, frozen=True, kw_only=True):
+    """What it has beside tools, as it lists that."""
+
+    prompts: tuple[Definition, ...] = ()
+    resources: tuple[Definition, ...] = ()
+    templates: tuple[Definition, ...] = ()
+
+
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
     """As it stands in the file."""
 
@@ -39,6 +47,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     unusable: dict[str, str] = {}  # tools that can't be ours, and why
     approved: dict[str, dict[str, str]] | None = None  # for each tool the digests of its parts
     seen: dict[str, Any] = {}  # what values looked like, for tools that do not say
+    offers: Offers = Offers()
 
 
 class Shelf:
@@ -46,7 +55,7 @@ class Shelf:
 
     def __init__(self, folder: Path, name: str, settings: Server) -> None:
         self.file = folder / f"{file_name(name)}.json"
-        self._server = _digest([settings.command, settings.args, str(settings.cwd), settings.url])
+        self._server = _digest([settings.target, str(settings.cwd)])  # as it is written, with ${…} for its secrets
 
     def read(self) -> Memory:
         try:

@@ -3,25 +3,31 @@
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from onetool.core.errors import Mistake
+from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.seen import Seen
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.sources.mcp_servers.journal import Journal, Redact
-from onetool.sources.mcp_servers.memory import Definition, Shelf, approval, changes, file_name
+from onetool.sources.mcp_servers.memory import Definition, Memory, Shelf, approval, changes, file_name
+from onetool.sources.mcp_servers.offers import prompts_of, resources_of
 from onetool.sources.mcp_servers.settings import Server, pack_name
 from onetool.sources.mcp_servers.specs import is_allowed, spec_of, unusable
 from onetool.sources.mcp_servers.values import Keep, is_light, value_of
+
+if TYPE_CHECKING:
+    from onetool.sources.mcp_servers.upstream import Told, Work
+
+T = TypeVar("T")
 
 
 class Calls(Protocol):
     """The way to the servers."""
 
-    async def call(self, server: str, tool: str, args: Mapping[str, Any], idempotent: bool) -> Any: ...
+    async def do(self, server: str, what: str, work: "Work[T]", again: bool) -> T: ...
 
 
 class Proxy:
@@ -56,13 +62,25 @@ class Proxy:
         if not self.settings.enabled:
             return Catalogue()
         mistakes = (*self._mistakes, *self._warnings())
-        return Catalogue(tools=() if self.is_refused else self._tools, mistakes=mistakes)
+        if self.is_refused:
+            return Catalogue(mistakes=mistakes)
+        offers = self.memory.offers
+        return Catalogue(
+            tools=self._tools,
+            prompts=tuple(prompts_of(self.name, self.pack, self.settings, offers.prompts, self)),
+            resources=tuple(resources_of(self.name, self.pack, self.settings, offers, self)),
+            mistakes=mistakes,
+        )
 
     def why_refused(self) -> str:
         return (
             f"tools of the server {self.name} are not as they were approved: {', '.join(self.changed())}; "
             f"look at them, then run: onetool servers approve {self.name}"
         )
+
+    def refusal(self) -> ToolFailure | None:
+        """What a call gets instead of an answer, where its tools are refused."""
+        return ToolFailure(self.why_refused(), reason="refused") if self.is_refused else None
 
     def changed(self) -> list[str]:
         return [f"{tool} ({', '.join(parts)})" for tool, parts in self.changes.items()]
@@ -79,15 +97,23 @@ class Proxy:
 
     # What it learns
 
-    def learn(self, tools: list[Definition], version: str | None, way: str) -> bool:
-        """The server has told its tools. True if that changes what it offers."""
+    def learn(self, told: "Told") -> bool:
+        """The server has told what it has. True if that changes what it offers."""
+        tools = list(told.tools)
         with self._lock:
-            before = self.memory
-            approved = before.approved
+            approved = self._newest().approved or self.memory.approved
+            before = replace(self.memory, approved=approved)
             if approved is None or not self.settings.pin:  # what is new is trusted; what changes later is noticed
                 approved = approval(before, tools, everything=approved is None)
-            after = replace(before, tools=tuple(tools), version=version, way=way, approved=approved)
-            if after == before:
+            after = replace(
+                before,
+                tools=tuple(tools),
+                offers=told.offers,
+                version=told.version,
+                way=told.way,
+                approved=approved,
+            )
+            if after == self.memory:
                 return False
             if after.tools != before.tools:
                 after = replace(after, unusable=unusable(self.name, self.settings, tools), seen=self._still_true(tools))
@@ -128,7 +154,12 @@ class Proxy:
                 self._has_seen = False
                 kept = {name: seen.dump() for name, seen in self._seen.items() if seen.results}
                 self.memory = replace(self.memory, seen={**self.memory.seen, **kept})
-                self._shelf.write(self.memory)
+                if self._newest().tools == self.memory.tools:
+                    self._shelf.write(replace(self._newest(), seen=self.memory.seen))
+
+    def _newest(self) -> Memory:
+        """What stands in the file, which another process may have written: what was approved there must stay."""
+        return self.memory if self._shelf.changed_at() == self._read_at else self._shelf.read()
 
     def _read(self) -> None:
         self._read_at = self._shelf.changed_at()
@@ -159,7 +190,7 @@ class Proxy:
         return spec_of(self.name, self.settings, definition, handler, seen=seen)
 
     async def call(self, tool: str, args: Mapping[str, Any], idempotent: bool, seen: Seen | None) -> Any:
-        result = await self._calls.call(self.name, tool, args, idempotent)
+        result = await self._calls.do(self.name, tool, lambda link, flight: link.call(tool, args, flight), idempotent)
         if is_light(result):
             value = value_of(result, self._keep)
         else:
@@ -169,6 +200,12 @@ class Proxy:
         if seen is not None and seen.note(value):
             self._has_seen = True
         return value
+
+    async def prompt(self, name: str, args: Mapping[str, str]) -> list[Any]:
+        return await self._calls.do(self.name, name, lambda link, flight: link.prompt(name, args, flight), True)
+
+    async def resource(self, uri: str) -> Any:
+        return await self._calls.do(self.name, uri, lambda link, flight: link.resource(uri, flight), True)
 
 
 class _Tool:

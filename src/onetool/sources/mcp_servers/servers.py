@@ -21,7 +21,7 @@ from onetool.sources.mcp_servers.values import Keep
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.loop import Loop
-    from onetool.sources.mcp_servers.upstream import Told
+    from onetool.sources.mcp_servers.upstream import Told, Work
 
 T = TypeVar("T")
 
@@ -84,6 +84,8 @@ class Servers(Source):
         offers = [proxy.catalogue() for proxy in self._proxies.values()]
         return Catalogue(
             tools=tuple(tool for offer in offers for tool in offer.tools),
+            prompts=tuple(prompt for offer in offers for prompt in offer.prompts),
+            resources=tuple(resource for offer in offers for resource in offer.resources),
             mistakes=tuple(mistake for offer in offers for mistake in offer.mistakes),
         )
 
@@ -147,8 +149,8 @@ class Servers(Source):
                 continue
             if not proxy.settings.enabled:
                 return ToolFailure(f"the MCP server {proxy.name} is switched off in the config", reason="denied")
-            if proxy.is_refused:
-                return ToolFailure(proxy.why_refused(), reason="refused")
+            if refusal := proxy.refusal():
+                return refusal
             if not proxy.is_listed and self._loop is not None and (upstream := self._loop.upstreams.get(proxy.name)):
                 return upstream.unavailable()
         return None
@@ -197,11 +199,12 @@ class Servers(Source):
         if wanted:
             self._run(self._started_loop().settled(wanted, False)).result()
 
-    async def call(self, server: str, tool: str, args: Mapping[str, Any], idempotent: bool) -> Any:
+    async def do(self, server: str, what: str, work: "Work[T]", again: bool) -> T:
+        """Something with the connection to a server, which is opened for it. `again`: it may be done twice."""
         from onetool.sources.mcp_servers.flight import Flight
 
         loop = self._started_loop()
-        return await self._over_there(loop.call(server, tool, args, idempotent, Flight()))
+        return await self._over_there(loop.do(server, what, work, again, Flight()))
 
     def close(self) -> None:
         """Everything that was started ends, and what was learnt is written down."""
@@ -242,7 +245,7 @@ class Servers(Source):
 
     def told(self, name: str, said: "Told") -> None:
         proxy = self._proxies.get(name)
-        if proxy is not None and proxy.learn(list(said.tools), said.version, said.way):
+        if proxy is not None and proxy.learn(said):
             self._changed()
 
     def look_again(self) -> None:

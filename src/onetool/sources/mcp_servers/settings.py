@@ -9,12 +9,13 @@ import msgspec
 from msgspec import Meta
 
 from onetool.core.secrecy import sounds_secret
-from onetool.services.secrets import Secret
+from onetool.services.secrets import MASK, Secret
 
 Seconds = Annotated[float, Meta(gt=0)]
 Name = Annotated[str, Meta(min_length=1)]
 Transport = Literal["stdio", "http", "sse"]
 
+PLACE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 SSE = ("sse",)  # what clients call the transport of old servers
 
 
@@ -69,6 +70,16 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             from onetool.sources.mcp_servers.oauth_settings import problems
 
             yield from problems(self.auth)
+
+
+def missing_secret(settings: Server) -> str | None:
+    """A secret that the block wants and that nobody has set: its place stands there as it was written."""
+    auth = settings.auth.values() if isinstance(settings.auth, dict) else (settings.auth,)
+    texts = (settings.url, settings.command, *settings.args, *settings.env.values(), *settings.headers.values(), *auth)
+    # A Secret that says how it was written was filled in, and may hold anything.
+    unfilled = (text for text in texts if isinstance(text, str) and getattr(text, "shown", MASK) == MASK)
+    found = (PLACE.search(text) for text in unfilled)
+    return next((match[1] for match in found if match), None)
 
 
 def secrets_in(settings: Server) -> Iterator[str]:

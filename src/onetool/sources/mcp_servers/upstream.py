@@ -7,11 +7,11 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
@@ -20,15 +20,17 @@ from onetool.core.failure import cut
 from onetool.services.watch import Watch
 from onetool.sources.mcp_servers.flight import Flight, Flights
 from onetool.sources.mcp_servers.journal import Journal
-from onetool.sources.mcp_servers.memory import Definition
-from onetool.sources.mcp_servers.settings import Server
+from onetool.sources.mcp_servers.memory import Definition, Offers
+from onetool.sources.mcp_servers.settings import Server, missing_secret
 
 if TYPE_CHECKING:
-    from mcp_types import CallToolResult
-
     from onetool.sources.mcp_servers.link import Link
 
 log = logging.getLogger("onetool.servers")
+
+T = TypeVar("T")
+Work = Callable[["Link", Flight], Awaitable[T]]
+"""Something to do with a connection."""
 
 State = Literal["connected", "connecting", "disconnected"]
 
@@ -43,6 +45,7 @@ class Told(msgspec.Struct, frozen=True):
     """What a server said of itself when it was connected."""
 
     tools: Sequence[Definition]
+    offers: Offers
     version: str | None
     way: str
 
@@ -60,6 +63,7 @@ class Upstream:
         way: str | None,
         tell: Callable[[Told], None],
         known: Callable[[str], None],
+        refusal: Callable[[], ToolFailure | None],
     ) -> None:
         self.name = name
         self.settings = settings
@@ -72,6 +76,7 @@ class Upstream:
         self.way = way
         self.known = known
         self._tell = tell
+        self._refusal = refusal
         self._link: Link | None = None
         self._failed_at = -math.inf
         self._hurry = asyncio.Event()
@@ -81,23 +86,25 @@ class Upstream:
 
     # For whoever wants something of it
 
-    async def call(self, tool: str, args: Mapping[str, Any], idempotent: bool, flight: Flight) -> "CallToolResult":
-        """The server's answer. Where the connection is lost meanwhile, only what may be done twice is."""
+    async def do(self, what: str, work: "Work[T]", again: bool, flight: Flight) -> T:
+        """The server's answer. Where the connection is lost meanwhile, only what may be done twice is done again."""
         while True:
             link = await self._connected()
+            if (refusal := self._refusal()) is not None:  # its tools were listed before it told them anew
+                raise refusal
             try:
                 with self.flights.under_way(flight):
                     async with flight.in_time(self.settings.timeout):
-                        return await link.call(tool, args, flight)
+                        return await work(link, flight)
             except TimeoutError:
-                raise self._too_slow(tool) from None
+                raise self._too_slow(what) from None
             except Exception as error:  # noqa: BLE001 - the SDK has many
-                if link.is_over(error) and (idempotent or link.was_unheard(error)) and not flight.tried_again:
+                if link.is_over(error) and (again or link.was_unheard(error)) and not flight.tried_again:
                     flight.tried_again = True
-                    self.journal.note(f"{tool}: the connection was lost; the call may be tried again, and is")
+                    self.journal.note(f"{what}: the connection was lost; the call may be tried again, and is")
                     self._drop(link)
                     continue
-                raise await self._failure(link, tool, error) from None
+                raise await self._failure(link, what, error) from None
 
     async def settled(self, anew: bool = False) -> None:
         """Until it has connected, or failed to; at most as long as connecting may take. `anew`: not only the once."""
@@ -116,6 +123,7 @@ class Upstream:
         if late:  # a web server that does not say good-bye, say
             self._life.cancel()
             await asyncio.wait({self._life}, timeout=LONGEST_END)
+        self._settle()  # nobody waits for it any more
 
     # How it lives
 
@@ -172,6 +180,8 @@ class Upstream:
 
     async def _once(self) -> None:
         """Connect, and stay until it is over."""
+        if (secret := missing_secret(self.settings)) is not None:
+            raise ToolFailure(f"the secret {secret} is not set; run: onetool auth set {secret}")
         from onetool.sources.mcp_servers.link import connected
 
         self.journal.words.clear()
@@ -192,7 +202,7 @@ class Upstream:
                         raise ToolFailure(link.why_ended())
                     if link.changed.is_set() and not stop.done():
                         link.changed.clear()
-                        await link.list_tools()
+                        await link.list_all()
                         self._told(link)
             finally:
                 stop.cancel()
@@ -201,7 +211,7 @@ class Upstream:
         self.way = link.way
         self.journal.note(f"connected: {link.version or 'it does not say who it is'}, {len(link.tools)} tools")
         try:
-            self._tell(Told(link.tools, link.version, link.way))
+            self._tell(Told(link.tools, link.offers, link.version, link.way))
         except Exception:  # our own fault, and no reason to lose the connection
             log.exception("the tools of the server %s could not be listed", self.name)
 
@@ -228,7 +238,7 @@ class Upstream:
         last = self.journal.last_words()
         return cut(f"{words}; it said: {last}" if last and last not in words else words, LONGEST_ERROR)
 
-    async def _failure(self, link: "Link", tool: str, error: BaseException) -> ToolFailure:
+    async def _failure(self, link: "Link", what: str, error: BaseException) -> ToolFailure:
         if not link.is_over(error):
             return link.failure(error)
         self._drop(link)
@@ -237,14 +247,14 @@ class Upstream:
         last = self.journal.last_words()
         said = f"; it said: {last}" if last else ""
         return ToolFailure(
-            cut(f"the MCP server {self.name} ended in the middle of {tool}: {link.why_ended()}{said}", LONGEST_ERROR),
+            cut(f"the MCP server {self.name} ended in the middle of {what}: {link.why_ended()}{said}", LONGEST_ERROR),
             reason="source_unavailable",
             hints=["whether the call had an effect is not known", f"onetool servers logs {self.name}"],
         )
 
-    def _too_slow(self, tool: str) -> ToolFailure:
+    def _too_slow(self, what: str) -> ToolFailure:
         return ToolFailure(
-            f"{self.name}.{tool} gave no answer within {self.settings.timeout:g} s",
+            f"{self.name}.{what} gave no answer within {self.settings.timeout:g} s",
             reason="timeout",
             hints=[f"servers.{self.name}.timeout in the config gives it more"],
         )

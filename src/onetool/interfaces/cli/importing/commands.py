@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onetool.interfaces.cli.importing.telling import print_draft, shown, write
 from onetool.interfaces.cli.options import config_option, data_options
-from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
+from onetool.interfaces.cli.output import echo, print_json, print_table, printable, wants_json
 
 if TYPE_CHECKING:
-    from onetool.interfaces.cli.importing.plan import Plan
     from onetool.interfaces.cli.importing.reading import Found
-    from onetool.interfaces.cli.importing.writing import Target
 
 
 def complete_client(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -72,9 +71,9 @@ def import_servers(
     _check_only(only, found)
     plan = planner.done()
     if dry_run:
-        _print_draft(plan, as_json)
+        print_draft(plan, as_json)
     else:
-        _write(target, plan, as_json)
+        write(target, plan, as_json)
     ctx.exit(1 if plan.failed and not plan.servers else 0)
 
 
@@ -126,9 +125,9 @@ def add(
     if plan.skipped:
         raise click.ClickException(f"{name} was not added: {plan.skipped[name]}.")
     if dry_run:
-        _print_draft(plan, as_json)
+        print_draft(plan, as_json)
     else:
-        _write(target, plan, as_json)
+        write(target, plan, as_json)
 
 
 @click.command()
@@ -146,7 +145,7 @@ def remove(ctx: click.Context, name: str) -> None:
     if elsewhere := target.elsewhere(name):
         raise click.ClickException(f"{name} stands in {elsewhere}, which the config includes: remove it there.")
     target.write(partial(drop_server, name=name))
-    click.echo(f"Removed {name} from {_shown(target.file)}.")
+    click.echo(f"Removed {name} from {shown(target.file)}.")
 
 
 def unknown_server(name: str, known: Any) -> click.ClickException:
@@ -183,7 +182,7 @@ def _list_clients(as_json: bool) -> None:
         echo(f"No servers of another client were found here. Looked for: {titles}.")
         echo("From any other file: onetool servers import FILE")
         return
-    cells = [(row["client"], row["error"] or ", ".join(row["servers"]), _shown(Path(row["file"]))) for row in rows]
+    cells = [(row["client"], row["error"] or ", ".join(row["servers"]), shown(Path(row["file"]))) for row in rows]
     print_table("Servers of other clients", ("client", "servers", "file"), cells)
     names = list(dict.fromkeys(row["client"] for row in rows if row["servers"]))
     for name in names:
@@ -234,7 +233,7 @@ def _read_client(client: str) -> "list[Found]":
     files = files_of(client, Path.cwd(), user_home(os.environ), os.environ)
     found = [_read(file, Path.cwd()) for file in files if file.exists()]
     if not any(one.servers for one in found):
-        looked = ", ".join(_shown(file) for file in files)
+        looked = ", ".join(shown(file) for file in files)
         raise click.ClickException(f"{PLACES[client].title} has no servers here; looked into {looked}.")
     return found
 
@@ -264,74 +263,3 @@ def _ask(server: str, secret: str) -> str | None:
     question = printable(f"{server} needs the secret {secret} (nothing: leave the server out)")
     value = click.prompt(question, hide_input=True, err=True, default="", show_default=False)
     return value if value.strip() and value.isprintable() else None
-
-
-# What comes of it
-
-
-def _write(target: "Target", plan: "Plan", as_json: bool) -> None:
-    from onetool.config.add_servers import put_servers
-
-    if plan.servers:
-        target.write(partial(put_servers, servers=plan.servers), plan.secrets)
-    if as_json:
-        print_json({"file": str(target.file), **_facts(plan)})
-        return
-    if plan.servers:
-        echo(
-            printable(
-                f"Wrote {counted(len(plan.servers), 'server')} into {_shown(target.file)}: {_names(plan.servers)}."
-            )
-        )
-    else:
-        echo(f"{_shown(target.file)} stays as it is: there is nothing to add.")
-    if plan.secrets:
-        secrets = counted(len(plan.secrets), "secret")
-        echo(f"Kept {secrets} in {_shown(target.secrets.file or target.file)}: {_names(plan.secrets)}.")
-    _tell(plan, err=False)
-    if plan.servers:
-        echo("Next: onetool servers test")
-
-
-def _print_draft(plan: "Plan", as_json: bool) -> None:
-    """The YAML alone on standard output; everything about it goes to standard error."""
-    from onetool.config.add_servers import servers_yaml
-
-    if as_json:
-        print_json({"config": {"servers": plan.servers}, **_facts(plan)})
-        return
-    if plan.servers:
-        echo(servers_yaml(plan.servers).rstrip("\n"))
-    if plan.secrets:
-        click.echo(f"These would be kept as secrets: {_names(plan.secrets)}.", err=True)
-    _tell(plan, err=True)
-
-
-def _tell(plan: "Plan", *, err: bool) -> None:
-    lines = [f"Left out {name}: {why}." for name, why in plan.skipped.items()]
-    if plan.kept:
-        lines.append(f"There already, and kept as they are: {_names(plan.kept)} (--replace replaces them).")
-    for line in (*lines, *(f"Note: {note}." for note in plan.notes)):
-        click.echo(printable(line), err=True) if err else echo(printable(line))
-
-
-def _facts(plan: "Plan") -> dict[str, Any]:
-    return {
-        "servers": list(plan.servers),
-        "kept": plan.kept,
-        "skipped": plan.skipped,
-        "secrets": list(plan.secrets),
-        "notes": plan.notes,
-    }
-
-
-def _names(names: Any) -> str:
-    return ", ".join(names)
-
-
-def _shown(file: Path) -> str:
-    """From here, if it is below; else with ~ for the home."""
-    for start, sign in ((Path.cwd(), ""), (Path.home(), "~/")):
-        if file.is_relative_to(start):
-            return sign + str(file.relative_to(start))
-    return str(file)

@@ -20,7 +20,7 @@ from onetool.config.node import Findings, Node
 from onetool.config.source import Refused as NotYaml
 from onetool.config.starter import starter_config
 from onetool.core.errors import ConfigError
-from onetool.interfaces.cli.auth import _check as holds  # pyright: ignore[reportPrivateUsage]
+from onetool.interfaces.cli.auth import check as holds
 from onetool.interfaces.cli.clients.put_file import put_file
 from onetool.interfaces.cli.clients.refused import Refused
 from onetool.interfaces.cli.init import IGNORED

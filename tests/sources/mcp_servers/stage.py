@@ -1,0 +1,84 @@
+"""A folder with a config, the servers in it, and every process that came of them, known by its id."""
+
+import asyncio
+import json
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+
+from helpers import cli
+
+from onetool import App, ToolCall
+
+SCRIPTS = Path(__file__).parent / "nasty"
+BIN = Path(sys.executable).parent
+PYTHON = [sys.executable, "-S", "-X", "utf8"]  # the scripts need nothing but the standard library
+
+
+class Stage:
+    def __init__(self, folder):
+        self.folder = folder
+        self._pids = folder / "pids"
+
+    def nasty(self, script, *args, env=None, **settings):
+        """The block of a server that is one of the scripts."""
+        command, *before = PYTHON
+        args = [*before, str(SCRIPTS / f"{script}.py"), *map(str, args)]
+        return {"command": command, "args": args, "env": {"PIDS": str(self._pids), **(env or {})}, **settings}
+
+    def config(self, servers, **more):
+        file = self.folder / "onetool.yaml"
+        file.write_text(json.dumps({"servers": servers, **more}))
+        return file
+
+    @contextmanager
+    def app(self, servers, **more):
+        """The app, and at its end a look around: whatever it started must be gone."""
+        with App.open(self.config(servers, **more)) as app:
+            yield app
+        assert self.left() == []
+
+    def started(self):
+        return [int(pid) for pid in self._pids.read_text().split()] if self._pids.exists() else []
+
+    def left(self, within=5.0):
+        """Process ids of servers that are still there, when they have had some time to go."""
+        return [pid for pid in self.started() if not is_gone(pid, within)]
+
+    def cli(self, *args, **options):
+        done = cli(*args, cwd=self.folder, env={"ONETOOL_CONFIG": str(self.folder / "onetool.yaml")}, **options)
+        assert "Traceback" not in done.stderr
+        return done
+
+
+def call(app, name, /, **args):
+    return asyncio.run(app.call(ToolCall(id="1", name=name, args=args, source="test")))
+
+
+def ran(app, code):
+    return asyncio.run(app.run(code))
+
+
+def settle(app, *names):
+    asyncio.run(app.servers.settled(names or None))
+    return {status.name: status for status in app.servers.statuses()}
+
+
+def is_gone(pid, within=5.0):
+    until = monotonic() + within
+    while _is_there(pid):
+        if monotonic() > until:
+            return False
+        sleep(0.02)
+    return True
+
+
+def _is_there(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # One that has ended and waits for init to notice is gone as far as we are concerned.
+    return "(zombie)" not in Path(f"/proc/{pid}/status").read_text() if Path(f"/proc/{pid}").exists() else True

@@ -1,0 +1,68 @@
+"""What `auth:` of a server may say."""
+
+import pytest
+
+from onetool.services.secrets import Secret
+from onetool.sources.mcp_servers.oauth_settings import Bearer, Credentials, Login, problems, read
+
+
+@pytest.mark.parametrize(
+    ("auth", "meant"),
+    [
+        (None, None),
+        ("abc", Bearer(token="abc")),
+        ("Bearer abc", Bearer(token="abc")),
+        (Secret("abc"), Bearer(token="abc")),
+        ({"type": "bearer", "token": "abc"}, Bearer(token="abc")),
+        ("oauth", Login()),
+        ({"type": "oauth"}, Login()),
+        ({"type": "oauth", "scopes": "a  b", "redirect_port": "8123"}, Login(scopes="a b", redirect_port=8123)),
+        ({"type": "oauth", "scopes": ["a", "b"], "redirect_port": 8123}, Login(scopes="a b", redirect_port=8123)),
+        ({"type": "oauth", "client_id": "me", "client_secret": None}, Login(client_id="me")),
+        (
+            {"type": "client_credentials", "client_id": "me", "client_secret": "s"},
+            Credentials(client_id="me", client_secret="s"),
+        ),
+    ],
+)
+def test_what_is_meant(auth, meant):
+    assert list(problems(auth)) == []
+    assert read(auth) == meant
+
+
+@pytest.mark.parametrize(
+    ("auth", "message"),
+    [
+        ("", "this is no token"),
+        ("two words", "this is no token"),
+        ("line\nbreak", "this is no token"),
+        ("é", "this is no token"),
+        (5, "expected a text or a mapping"),
+        (["a"], "expected a text or a mapping"),
+        ({}, "auth.type must be one of bearer, oauth, client_credentials"),
+        ({"type": "basic"}, "auth.type must be one of"),
+        ({"type": "bearer"}, "auth.token is missing"),
+        ({"type": "bearer", "token": None}, "auth.token must be a token: one word of ASCII"),
+        ({"type": "oauth", "scope": "a"}, "the key auth.scope is not known; did you mean scopes?"),
+        ({"type": "oauth", "scopes": ""}, "auth.scopes must be a text with blanks between the scopes"),
+        ({"type": "oauth", "scopes": [1]}, "auth.scopes must be a text with blanks between the scopes"),
+        ({"type": "oauth", "redirect_port": 0}, "auth.redirect_port must be a port: 1 to 65535"),
+        ({"type": "oauth", "redirect_port": True}, "auth.redirect_port must be a port: 1 to 65535"),
+        ({"type": "oauth", "client_metadata_url": "http://a/b"}, "auth.client_metadata_url must be the address"),
+        ({"type": "oauth", "client_secret": "s"}, "auth.client_secret needs auth.client_id"),
+        ({"type": "oauth", "issuer": "elsewhere"}, "auth.issuer must be the address of the authorization server"),
+        ({"type": "client_credentials", "client_id": "me"}, "auth.client_secret is missing"),
+    ],
+)
+def test_what_is_refused(auth, message):
+    [(key, text, hint)] = problems(auth)
+    assert key == "auth"
+    assert message in text
+    assert hint is None or "for " in hint or "write the token itself" in hint
+
+
+def test_no_complaint_repeats_a_value():
+    auth = {"type": "oauth", "client_secret": "hidden\x00value", "scopes": "hidden\x00scope", "redirect_port": "hidden"}
+    assert len(list(problems(auth))) == 4
+    assert "hidden" not in repr(list(problems(auth)))
+    assert "hidden" not in repr(read({"type": "bearer", "token": "hidden"}))
