@@ -50,7 +50,7 @@ def test_it_loads_with_every_comment_uncommented(load: Callable[..., Config], wr
     text = re.sub(r"^#(?=[^ ]|  )", "", starter_config(), flags=re.MULTILINE)
     config = load(text, {"ONETOOL_TOKEN": "sesame"})
     assert config.warnings == ()
-    assert (config.servers["docs"].auth, config.http.token) == ({"type": "bearer", "value": "abcdef"}, "sesame")
+    assert (config.servers["docs"].auth, config.http.token) == ("abcdef", "sesame")
     assert config.snippets["research"].params["count"].default == 5
     assert config.aliases == {"now": "time.now"}
 

@@ -1,5 +1,7 @@
 """2-ot-pack.md: one test for each scenario of `ot.result`, named after it."""
 
+from unittest.mock import AsyncMock
+
 import pytest
 from helpers import run
 
@@ -15,7 +17,7 @@ class Store:
         self.now = 1_700_000_000.0
         self.results = Results(folder, ttl_s=3600, max_total_mb=1, now=lambda: self.now)
         registry = Registry()
-        for spec in ot_tools(self.results, 8192, words=lambda _: {}):
+        for spec in ot_tools(self.results, 8192, words=lambda _: {}, look_after=AsyncMock()):
             registry.register(spec)
         self.executor = Executor(registry)
         self.spec = registry.get("ot.result")

@@ -61,9 +61,22 @@ def ran(app, code):
     return asyncio.run(app.run(code))
 
 
-def settle(app, *names):
-    asyncio.run(app.servers.settled(names or None))
+def settle(app, within=5.0):
+    """Every server's status, when each has connected or failed. One that is told to go gets some time for it."""
+    asyncio.run(app.servers.settled())
+    until = monotonic() + within
+    while any(status.state == "connecting" for status in app.servers.statuses()) and monotonic() < until:
+        sleep(0.02)
     return {status.name: status for status in app.servers.statuses()}
+
+
+def is_fine(app, server="good"):
+    """Whether a server that behaves still works."""
+    return call(app, f"{server}.echo", text="still there").data == "still there"
+
+
+def tools_of(app, server):
+    return {spec.name.partition(".")[2] for spec in app.tools() if spec.source == f"proxy:{server}"}
 
 
 def is_gone(pid, within=5.0):

@@ -1,4 +1,7 @@
-"""Pictures, sounds and blobs that stand in a value as records with a handle: put back for a client to show them."""
+"""What a server gave that is no data: put back as what it was, for a client to show it.
+
+Pictures, sounds and blobs stand in a value as records with a handle; an embedded text with the address that it has.
+"""
 
 import asyncio
 import re
@@ -8,6 +11,7 @@ from typing import Any, TypeGuard
 from onetool.core.errors import ToolFailure
 
 KINDS = ("image", "audio", "blob", "resource_link")
+EMBEDDED = {"type", "uri", "text", "mimeType", "_meta"}
 _HANDLE = re.compile(r"[0-9a-f]{32}")
 _DATA_URL = re.compile(r"data:([^;,]{1,200});base64,([A-Za-z0-9+/=]*)")
 
@@ -19,7 +23,7 @@ Read = Callable[[str], str]
 async def restored(value: Any, read: Read, as_text: Callable[[Any], str]) -> list[Block] | None:
     """A value that is, or lists, such records: as content. None for all others, which are most."""
     items = value if isinstance(value, list) else [value]
-    if not any(_is_record(item) for item in items):
+    if not any(_is_record(item) or _is_embedded(item) for item in items):
         return None
     return await asyncio.to_thread(lambda: [_block(item, read, as_text) for item in items])
 
@@ -36,7 +40,16 @@ def _is_record(item: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(handle := item.get("handle"), str) and _HANDLE.fullmatch(handle) is not None
 
 
+def _is_embedded(item: Any) -> TypeGuard[dict[str, Any]]:
+    """A text with an address, and nothing else: other data may be of a type that is called so, too."""
+    if not isinstance(item, dict) or item.get("type") != "resource" or not {"uri", "text"} <= item.keys() <= EMBEDDED:
+        return False
+    return all(isinstance(part, str) for key, part in item.items() if key != "_meta")
+
+
 def _block(item: Any, read: Read, as_text: Callable[[Any], str]) -> Block:
+    if _is_embedded(item):
+        return {"type": "resource", "resource": {key: part for key, part in item.items() if key != "type"}}
     if not _is_record(item):
         return {"type": "text", "text": item if isinstance(item, str) else as_text(item)}
     text: Block = {"type": "text", "text": as_text(item)}

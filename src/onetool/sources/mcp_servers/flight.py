@@ -15,6 +15,8 @@ from onetool.core.context import current_call
 
 T = TypeVar("T")
 
+LINGERS = 10.0  # seconds for which a call that was given up may still be meant
+
 
 class Flight:
     """One call, as the side that made it sees it. Made there; used on the loop of the servers."""
@@ -60,19 +62,24 @@ class Flights:
 
     def __init__(self) -> None:
         self._flights: list[Flight] = []
+        self._given_up: list[Flight] = []  # the server may go on with these all the same, and ask or tell
 
     @contextmanager
     def under_way(self, flight: Flight) -> Generator[None]:
         self._flights.append(flight)
         try:
             yield
+        except (asyncio.CancelledError, TimeoutError):
+            self._given_up.append(flight)
+            asyncio.get_running_loop().call_later(LINGERS, self._given_up.remove, flight)
+            raise
         finally:
             self._flights.remove(flight)
 
     def only(self) -> Flight | None:
         """The flight to which something without an address belongs."""
-        flights = self._flights
-        if not flights or any(flight.caller is not flights[0].caller for flight in flights):
+        flights = [*self._given_up, *self._flights]
+        if not self._flights or any(flight.caller is not flights[0].caller for flight in flights):
             return None
         return flights[-1]
 

@@ -76,6 +76,7 @@ def read(auth: AuthValue) -> Auth | None:
         return None
     if isinstance(auth, str):
         return Login() if auth == "oauth" else Bearer(token=_bare(auth))
+    auth = _of_one_name(auth)
     values = {key: _PARTS[key].read(value) for key, value in auth.items() if key != "type" and value is not None}
     return KINDS[auth["type"]](**values)
 
@@ -92,7 +93,14 @@ def problems(auth: AuthValue) -> Iterator[Problem]:
     elif auth.get("type") not in KINDS:
         yield KEY, f"auth.type must be one of {', '.join(KINDS)}", SHAPES
     else:
-        yield from _of_kind(auth["type"], auth)
+        yield from _of_kind(auth["type"], _of_one_name(auth))
+
+
+def _of_one_name(auth: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`{type: bearer, value: …}` is how HTTP tools say it: the same is meant."""
+    if auth["type"] != "bearer" or "token" in auth or "value" not in auth:
+        return auth
+    return {"token" if key == "value" else key: value for key, value in auth.items()}
 
 
 def _of_kind(kind: str, auth: Mapping[str, Any]) -> Iterator[Problem]:

@@ -61,11 +61,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             yield "url", "a server has a command or a url, not both", "remove one of them"
         if not self.command and not self.url:
             yield "", "a server needs a command or a url", "add command: … or url: …"
-        if self.url and not re.match(r"https?://[^/]", self.url, re.IGNORECASE):
+        elif self.url and not self.command and not re.match(r"https?://[^/]", self.url, re.IGNORECASE):
             yield "url", f"{_shown(self.url)!r} is no url of a server", "write http://host/path or https://host/path"
-        for key in ("headers", "auth"):
-            if getattr(self, key) and not self.url:
-                yield key, f"{key} are for servers with a url", "give a command its secrets with env: {NAME: ${SECRET}}"
         if self.url and self.auth is not None:
             from onetool.sources.mcp_servers.oauth_settings import problems
 

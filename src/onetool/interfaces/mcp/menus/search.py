@@ -35,7 +35,7 @@ def _search(app: App, allowed: Collection[str] | None) -> Entry:
     listing = {
         "name": "search",
         "title": "Search tools",
-        "description": search_description(dict.fromkeys(spec.pack for spec in app.tools(allowed))),
+        "description": search_description(_packs(app, allowed)),
         "inputSchema": SEARCH,
         "annotations": {"readOnlyHint": True},
     }
@@ -47,6 +47,12 @@ def _search(app: App, allowed: Collection[str] | None) -> Entry:
         return {"content": [text_block(as_json([spec.summary() for spec, _ in found]))]}
 
     return Entry(listing=listing, call=call)
+
+
+def _packs(app: App, allowed: Collection[str] | None) -> list[str]:
+    """Also of servers that are still starting."""
+    starting = [] if app.servers is None else app.servers.packs(allowed)
+    return [*dict.fromkeys([*(spec.pack for spec in app.tools(allowed)), *starting])]
 
 
 def _call(app: App, allowed: Collection[str] | None) -> Entry:
