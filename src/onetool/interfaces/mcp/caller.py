@@ -42,6 +42,10 @@ class ClientCaller:
     def owner(self) -> str:
         return self.client.owner
 
+    @property
+    def peer(self) -> object:
+        return self.client.peer
+
     def can(self, what: str) -> bool:
         return self.client.can(what)
 

@@ -26,6 +26,7 @@ class Client(msgspec.Struct, kw_only=True):
     log_level: Level | None = "info"
     owner: str = ""
     menu: str | None = None  # the one it chose, if it did
+    peer: object = msgspec.field(default_factory=object)  # the same for all that comes over one conversation
 
     @property
     def is_modern(self) -> bool:

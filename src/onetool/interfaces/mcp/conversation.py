@@ -107,6 +107,7 @@ class Conversation:
         meta, method = params.get("_meta"), message["method"]
         if is_modern(meta) or method == "server/discover":
             client = from_meta(meta, self.client.owner, self.client.menu)
+            client.peer = self.client.peer
         elif not self._introduced and method not in BEFORE:
             raise Fault(
                 INVALID_REQUEST, f"{method:.100} came before initialize, and without a protocol version in _meta"

@@ -8,6 +8,7 @@ What is no message (a banner, a stray print) goes into the journal, and the conv
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import sys
@@ -17,8 +18,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Self, cast
 
 import anyio
-import mcp_types
 from mcp.shared.message import SessionMessage
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from onetool.core.errors import ToolFailure
 from onetool.services.watch import Watch
@@ -29,6 +30,9 @@ LONGEST = 32 * 1024 * 1024  # bytes of one message
 MOST_WAITING = 256  # messages that were read and not yet taken; then the server has to wait
 PATIENCE = 1.0  # seconds to end by itself, and again when it is told to
 LAST_OUTPUT = 0.5  # seconds for the rest of what it wrote, when it has ended
+
+ANSWERS = re.compile(rb'^\{(?=.*"jsonrpc")(?!.*"method").*?"id"\s*:\s*(\d{1,18})\b', re.DOTALL)
+NEAR = 200  # bytes at its begin where an answer says what it answers, mostly
 
 KEPT = ("PATH", "HOME", "LANG", "LANGUAGE")
 if os.name == "nt":  # without these no program starts there
@@ -43,9 +47,13 @@ def environment(settings: Server) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def started(settings: Server, journal: Journal, watch: Watch) -> "AsyncGenerator[tuple[Incoming, Outgoing]]":
+async def started(
+    settings: Server, journal: Journal, watch: Watch, attend: "Callable[[Child], None]"
+) -> "AsyncGenerator[tuple[Incoming, Outgoing]]":
+    """The streams; `attend` gets the process itself."""
     child = await _spawned(settings, journal)
     watch.over(child.pid)
+    attend(child)
     try:
         yield child.incoming, Outgoing(child)
     finally:
@@ -95,7 +103,6 @@ class Child(asyncio.SubprocessProtocol):
         self._may_write.set()
         self._gone = asyncio.Event()
         self.incoming = Incoming(journal, self._pause)
-        self.incoming.code = lambda: self.code
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
@@ -129,6 +136,19 @@ class Child(asyncio.SubprocessProtocol):
     def code(self) -> int | None:
         return None if self._transport is None else self._transport.get_returncode()
 
+    async def exited(self, seconds: float) -> None:
+        """Until it has ended, or so long."""
+        with anyio.move_on_after(seconds):
+            await self._gone.wait()
+
+    def why_ended(self) -> str:
+        if self.incoming.too_long:
+            return f"it sent a line of more than {LONGEST // 1024**2} MB"
+        code = self.code
+        if code is None:
+            return "it closed its standard output"
+        return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
+
     async def write(self, data: bytes) -> None:
         pipe = self._pipe(0)
         if pipe is None or pipe.is_closing() or self._gone.is_set():
@@ -146,8 +166,9 @@ class Child(asyncio.SubprocessProtocol):
                 for signal_ in (None, signal.SIGTERM):
                     if signal_ is not None and not self._gone.is_set():
                         self._kill(signal_)
-                    with anyio.move_on_after(PATIENCE):
-                        await self._gone.wait()
+                    await self.exited(PATIENCE)
+                self._kill(signal.SIGKILL)
+                await self.exited(PATIENCE)  # else it would be told as one that was left running
         finally:
             self._kill(signal.SIGKILL)
             self._journal.heard_all()
@@ -184,9 +205,9 @@ class Incoming:
         self._paused = False
         self._wanted: asyncio.Future[None] | None = None
         self.ended = False
+        self.broke_off = False  # it has ended, and not because we wanted it
         self.too_long = False
         self.at_end: Callable[[], None] = _nothing  # told once
-        self.code: Callable[[], int | None] = lambda: None
 
     def feed(self, data: bytes) -> None:
         *lines, rest = data.split(b"\n")
@@ -205,28 +226,25 @@ class Incoming:
             self._pause(True)
 
     def end(self) -> None:
+        """There is no more to come."""
         if not self.ended:
-            self.ended = True
+            self.ended = self.broke_off = True
             self.at_end()
         self._wake()
-
-    def why_ended(self) -> str:
-        if self.too_long:
-            return f"it sent a line of more than {LONGEST // 1024**2} MB"
-        code = self.code()
-        if code is None:
-            return "it closed its standard output"
-        return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
 
     def _line(self, line: bytes) -> None:
         line = line.strip()
         if not line or self.ended:
             return
         try:
-            message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
             self._journal.aside(line)
-            return
+            if (number := ANSWERS.search(line[:NEAR])) is None:
+                return
+            # Whoever waits for this would wait in vain.
+            wrong = ErrorData(code=PARSE_ERROR, message="its answer can't be read")
+            message = JSONRPCError(jsonrpc="2.0", id=int(number[1]), error=wrong)
         self._waiting.append(SessionMessage(message))
         self._wake()
 
@@ -249,7 +267,8 @@ class Incoming:
         return self._waiting.popleft()
 
     async def aclose(self) -> None:
-        self.end()
+        self.ended = True
+        self._wake()
 
     def __aiter__(self) -> Self:
         return self

@@ -27,6 +27,7 @@ class Flight:
         self._limit: asyncio.Timeout | None = None
         call = current_call.get()
         self.caller: Caller | None = current_caller.get()
+        self.peer: object = getattr(self.caller, "peer", self.caller)  # where it calls from, where that is known
         self.progress = None if call is None else call.progress
         self.tried_again = False
 
@@ -78,8 +79,10 @@ class Flights:
 
     def only(self) -> Flight | None:
         """The flight to which something without an address belongs."""
-        flights = [*self._given_up, *self._flights]
-        if not self._flights or any(flight.caller is not flights[0].caller for flight in flights):
+        flights = self._flights
+        if not flights or any(flight.caller is not flights[0].caller for flight in flights):
+            return None
+        if any(flight.peer is not flights[0].peer for flight in self._given_up):
             return None
         return flights[-1]
 

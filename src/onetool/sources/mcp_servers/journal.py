@@ -12,14 +12,17 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from time import strftime
+from typing import Any
 
 log = logging.getLogger("onetool.servers")
 
 LONGEST = 2_000  # characters of a line
+SHORT = 200  # bytes of one that is in the wrong place
 MOST_BYTES = 256 * 1024  # of the file, which then goes on in a new one; one old one is kept
 IN_MEMORY = 50  # lines
 
-Redact = Callable[[str], str]
+Redact = Callable[[Any], Any]
+"""Text or data, without secrets."""
 
 
 class Journal:
@@ -53,7 +56,7 @@ class Journal:
 
     def aside(self, line: bytes) -> None:
         """A line of its standard output that is no message."""
-        self._heard([b"(on standard output) " + line])
+        self._heard([b"(on standard output) " + line[:SHORT]])
 
     def _heard(self, lines: list[bytes]) -> None:
         texts = [self._clean(line[:LONGEST].decode(errors="replace").rstrip()) for line in lines if line.strip()]

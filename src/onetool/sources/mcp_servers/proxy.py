@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from msgspec.structs import replace
 
 from onetool.core.errors import Mistake, ToolFailure
+from onetool.core.failure import cut
 from onetool.core.seen import Seen
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
@@ -174,7 +175,7 @@ class Proxy:
             if is_allowed(self.settings, name := str(tool.get("name"))) and name not in bad:
                 kept.setdefault(name, tool)  # one that is listed twice is there once
         self._mistakes = [
-            Mistake(message=why, key=f"servers.{self.name} ({self.pack}.{name:.100})") for name, why in bad.items()
+            Mistake(message=why, key=f"servers.{self.name} ({self.pack}.{_shown(name)})") for name, why in bad.items()
         ]
         self.changes = changes(self.memory, [*kept.values()], strict=self.settings.pin)
         self._tools = tuple(self._tool(definition) for definition in kept.values())
@@ -206,6 +207,11 @@ class Proxy:
 
     async def resource(self, uri: str) -> Any:
         return await self._calls.do(self.name, uri, lambda link, flight: link.resource(uri, flight), True)
+
+
+def _shown(name: str) -> str:
+    """A name that may be anything, on a terminal."""
+    return cut(name if name.isprintable() else ascii(name), 100)
 
 
 class _Tool:

@@ -10,6 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from onetool.core.errors import ToolFailure
 from onetool.core.source import Catalogue, Source
@@ -245,6 +246,7 @@ class Servers(Source):
 
     def told(self, name: str, said: "Told") -> None:
         proxy = self._proxies.get(name)
+        said = replace(said, tools=self._redact(said.tools))  # one may say a secret anywhere
         if proxy is not None and proxy.learn(said):
             self._changed()
 

@@ -99,10 +99,11 @@ class Upstream:
             except TimeoutError:
                 raise self._too_slow(what) from None
             except Exception as error:  # noqa: BLE001 - the SDK has many
-                if link.is_over(error) and (again or link.was_unheard(error)) and not flight.tried_again:
+                if link.is_over(error):
+                    self._drop(link)
+                if link.was_cut(error) and (again or link.was_unheard(error)) and not flight.tried_again:
                     flight.tried_again = True
                     self.journal.note(f"{what}: the connection was lost; the call may be tried again, and is")
-                    self._drop(link)
                     continue
                 raise await self._failure(link, what, error) from None
 
@@ -182,12 +183,12 @@ class Upstream:
         """Connect, and stay until it is over."""
         if (secret := missing_secret(self.settings)) is not None:
             raise ToolFailure(f"the secret {secret} is not set; run: onetool auth set {secret}")
-        from onetool.sources.mcp_servers.link import connected
+        from onetool.sources.mcp_servers.opening import connected
 
         self.journal.words.clear()
         async with connected(self) as link:
+            self._told(link)  # first: who sees that it is connected may look for its tools
             self._link, self.state, self.error = link, "connected", None
-            self._told(link)
             self._settle()
             stop = asyncio.create_task(self._stop.wait())
             try:
@@ -232,18 +233,17 @@ class Upstream:
 
     def _words(self, error: BaseException) -> str:
         """Why it could not be connected, or was lost: the first cause in a group, in words."""
-        from onetool.sources.mcp_servers.link import why
+        from onetool.sources.mcp_servers.faults import why
 
         words = why(error)
         last = self.journal.last_words()
         return cut(f"{words}; it said: {last}" if last and last not in words else words, LONGEST_ERROR)
 
     async def _failure(self, link: "Link", what: str, error: BaseException) -> ToolFailure:
-        if not link.is_over(error):
+        if not link.was_cut(error):
             return link.failure(error)
-        self._drop(link)
-        with suppress(TimeoutError):  # the end of the process comes a moment after the end of its words
-            await asyncio.wait_for(link.ended(), 1.0)
+        if link.has_ended:
+            await link.ended()
         last = self.journal.last_words()
         said = f"; it said: {last}" if last else ""
         return ToolFailure(
