@@ -389,7 +389,9 @@ class App:
         from onetool.core.nearest import did_you_mean
         from onetool.script.names import Names
 
-        file, targets = str(self.config.path), self.config.aliases
+        file = str(self.config.path)
+        waiting = set() if self.servers is None else set(self.servers.packs())  # their tools are not known yet
+        targets = {name: to for name, to in self.config.aliases.items() if to.partition(".")[0] not in waiting}
         return [
             Mistake(
                 message=why,

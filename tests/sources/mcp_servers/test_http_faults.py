@@ -15,12 +15,7 @@ REFUSED = {
 }
 
 
-BUGS = {
-    "nowhere": [pytest.mark.xfail(strict=True, reason="bug: it says ConnectError, not that it can not be reached")],
-}
-
-
-@pytest.mark.parametrize("way", [pytest.param(way, marks=BUGS.get(way, [])) for way in REFUSED])
+@pytest.mark.parametrize("way", REFUSED)
 def test_one_that_can_not_be_used_says_why_and_the_others_work(stage, http, way):
     bad = "http://127.0.0.1:9/mcp" if way == "nowhere" else http.url(way)
     blocks = {"bad": {"url": bad, "connect_timeout": 5}, "good": {"url": http.url("ok")}}
@@ -63,7 +58,6 @@ def test_a_server_that_is_not_there_yet(stage, http):
         assert call(app, "later.echo", text="hello").data == "hello"
 
 
-@pytest.mark.xfail(strict=True, reason="bug: no reason, and nothing that says which server it was")
 def test_a_connection_that_is_dropped_in_mid_call(stage, http):
     with stage.app({"there": {"url": http.url("drops"), "timeout": 5}}) as app:
         settle(app)
@@ -73,7 +67,6 @@ def test_a_connection_that_is_dropped_in_mid_call(stage, http):
         assert call(app, "there.echo", text="hello").data == "hello"
 
 
-@pytest.mark.xfail(strict=True, reason="bug: a 404 with a message of its own is not taken for a lost session")
 def test_a_session_that_was_forgotten_is_opened_anew(stage, http):
     with stage.app({"there": {"url": http.url("forgets"), "timeout": 5}}) as app:
         settle(app)

@@ -83,7 +83,6 @@ def test_hostile_schemas_spoil_only_their_own_tool(stage, took):
         assert all(f"bad.{name}" in told for name in ("remote", "huge", "loop", "bad_output"))
 
 
-@pytest.mark.xfail(strict=True, reason="bug: one definition that MCP does not allow, and the whole list is refused")
 def test_definitions_of_the_wrong_shape_spoil_only_themselves(stage):
     with stage.app({"bad": stage.nasty("wrong_protocol", "shapes")}) as app:
         assert settle(app)["bad"].state == "connected"
@@ -95,7 +94,7 @@ def test_a_list_that_is_too_deep_to_be_read(stage):
     with stage.app(
         {"bad": stage.nasty("wrong_protocol", "too_deep", connect_timeout=2), "good": stage.nasty("ok")}
     ) as app:
-        assert "no answer within 2 s" in settle(app)["bad"].error
+        assert "its answer can't be read" in settle(app)["bad"].error
         assert is_fine(app)
 
 
@@ -109,9 +108,6 @@ def test_odd_names(stage):
         assert ran(app, "[bad.with_dash(), bad.größe(), bad.twice()]").data == ["fine"] * 3
 
 
-@pytest.mark.xfail(
-    strict=True, reason="bug: names with control characters stand in mistakes, and in the log, as they are"
-)
 def test_odd_names_do_nothing_to_a_terminal(stage):
     with stage.app({"bad": stage.nasty("wrong_protocol", "names")}) as app:
         settle(app)
@@ -129,7 +125,6 @@ def test_a_flood_on_stderr_blocks_nobody_and_its_end_is_kept(stage, took):
         assert is_fine(app)
 
 
-@pytest.mark.xfail(strict=True, reason="bug: descriptions are neither masked nor kept without secrets")
 def test_secrets_of_a_server_are_masked_wherever_it_tells_them(stage):
     secret = "s3cr3t-of-the-server"
     block = stage.nasty("tells_secrets", env={"API_KEY": "${KEY}"})

@@ -119,7 +119,7 @@ def test_from_the_command_line(stage):
     done = stage.cli("run", "clock.get_current_time(timezone='UTC')['timezone']")
     assert (done.stdout.strip(), done.returncode) == ("UTC", 0)
     done = stage.cli("tools", "invoke", "clock.get_current_time", "--args", '{"timezone": "UTC"}')
-    assert (json.loads(done.stdout)["timezone"], done.returncode) == ("UTC", 0)
+    assert (json.loads(done.stdout)["result"]["data"]["timezone"], done.returncode) == ("UTC", 0)
     listed = json.loads(stage.cli("tools", "list").stdout)
     assert {"clock.get_current_time", "clock.convert_time"} <= {tool["name"] for tool in listed}
 

@@ -1,25 +1,22 @@
 """A server that is a process of ours: started without a shell, spoken to by lines, ended with all that it started.
 
-    async with started(settings, journal, watch) as (incoming, outgoing): …
+    child = await spawned(settings, journal, watch)
+    await child.write(b"…"); line = await child.lines.next()
+    await child.end()
 
-The two are what the SDK's client takes as its streams. Lines are read and written right here, without tasks in between.
-What is no message (a banner, a stray print) goes into the journal, and the conversation goes on.
+The SDK takes a second to import, and most servers take as long to start: this comes without it, so that both go on at
+once.
 """
 
 import asyncio
 import os
-import re
 import shutil
 import signal
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
-from typing import Any, Self, cast
-
-import anyio
-from mcp.shared.message import SessionMessage
-from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, cast
 
 from onetool.core.errors import ToolFailure
 from onetool.services.watch import Watch
@@ -27,12 +24,9 @@ from onetool.sources.mcp_servers.journal import Journal
 from onetool.sources.mcp_servers.settings import Server
 
 LONGEST = 32 * 1024 * 1024  # bytes of one message
-MOST_WAITING = 256  # messages that were read and not yet taken; then the server has to wait
+MOST_WAITING = 256  # lines that were read and not yet taken; then the server has to wait
 PATIENCE = 1.0  # seconds to end by itself, and again when it is told to
 LAST_OUTPUT = 0.5  # seconds for the rest of what it wrote, when it has ended
-
-ANSWERS = re.compile(rb'^\{(?=.*"jsonrpc")(?!.*"method").*?"id"\s*:\s*(\d{1,18})\b', re.DOTALL)
-NEAR = 200  # bytes at its begin where an answer says what it answers, mostly
 
 KEPT = ("PATH", "HOME", "LANG", "LANGUAGE")
 if os.name == "nt":  # without these no program starts there
@@ -46,22 +40,7 @@ def environment(settings: Server) -> dict[str, str]:
     return {**ours, **own}
 
 
-@asynccontextmanager
-async def started(
-    settings: Server, journal: Journal, watch: Watch, attend: "Callable[[Child], None]"
-) -> "AsyncGenerator[tuple[Incoming, Outgoing]]":
-    """The streams; `attend` gets the process itself."""
-    child = await _spawned(settings, journal)
-    watch.over(child.pid)
-    attend(child)
-    try:
-        yield child.incoming, Outgoing(child)
-    finally:
-        await child.end()
-        watch.forget(child.pid)
-
-
-async def _spawned(settings: Server, journal: Journal) -> "Child":
+async def spawned(settings: Server, journal: Journal, watch: Watch) -> "Child":
     env = environment(settings)
     command = _found(str(settings.command), env)
     if settings.cwd is not None and not settings.cwd.is_dir():
@@ -69,7 +48,7 @@ async def _spawned(settings: Server, journal: Journal) -> "Child":
     loop = asyncio.get_running_loop()
     try:
         _, child = await loop.subprocess_exec(
-            lambda: Child(loop, journal),
+            lambda: Child(loop, journal, watch),
             command,
             *map(str, settings.args),
             env=env,
@@ -78,6 +57,8 @@ async def _spawned(settings: Server, journal: Journal) -> "Child":
         )
     except (OSError, ValueError) as error:
         raise ToolFailure(f"it can't be started: {command}: {getattr(error, 'strerror', None) or error}") from None
+    watch.over(child.pid)
+    journal.note(f"started as process {child.pid}: {settings.target}")
     return child
 
 
@@ -95,14 +76,15 @@ def _found(command: str, env: dict[str, str]) -> str:
 class Child(asyncio.SubprocessProtocol):
     """The process, as the loop tells us about it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, journal: Journal) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, journal: Journal, watch: Watch) -> None:
         self._loop = loop
         self._journal = journal
+        self._watch = watch
         self._transport: asyncio.SubprocessTransport | None = None
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._gone = asyncio.Event()
-        self.incoming = Incoming(journal, self._pause)
+        self.lines = Lines(self._pause)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
@@ -110,13 +92,13 @@ class Child(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 1:
-            self.incoming.feed(data)
+            self.lines.feed(data)
         else:
             self._journal.hear(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == 1:
-            self.incoming.end()
+            self.lines.end()
         elif fd == 2:
             self._journal.heard_all()
 
@@ -124,7 +106,7 @@ class Child(asyncio.SubprocessProtocol):
         self._gone.set()
         self._may_write.set()
         # One that it started may hold the other end of the pipe open: the conversation is over nevertheless.
-        self._loop.call_later(LAST_OUTPUT, self.incoming.end)
+        self._loop.call_later(LAST_OUTPUT, self.lines.end)
 
     def pause_writing(self) -> None:
         self._may_write.clear()
@@ -138,11 +120,12 @@ class Child(asyncio.SubprocessProtocol):
 
     async def exited(self, seconds: float) -> None:
         """Until it has ended, or so long."""
-        with anyio.move_on_after(seconds):
-            await self._gone.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._gone.wait()
 
     def why_ended(self) -> str:
-        if self.incoming.too_long:
+        if self.lines.too_long:
             return f"it sent a line of more than {LONGEST // 1024**2} MB"
         code = self.code
         if code is None:
@@ -152,17 +135,21 @@ class Child(asyncio.SubprocessProtocol):
     async def write(self, data: bytes) -> None:
         pipe = self._pipe(0)
         if pipe is None or pipe.is_closing() or self._gone.is_set():
-            raise anyio.BrokenResourceError
+            from anyio import BrokenResourceError
+
+            raise BrokenResourceError
         pipe.write(data)
         if not self._may_write.is_set():
             await self._may_write.wait()
 
     async def end(self) -> None:
         """Close its standard input, and wait; then tell it to end; then end it, and whatever it has started."""
+        from anyio import CancelScope
+
         try:
             if (pipe := self._pipe(0)) is not None:
                 pipe.close()
-            with anyio.CancelScope(shield=True):  # whoever is in a hurry: it must not stay behind
+            with CancelScope(shield=True):  # whoever is in a hurry: it must not stay behind
                 for signal_ in (None, signal.SIGTERM):
                     if signal_ is not None and not self._gone.is_set():
                         self._kill(signal_)
@@ -175,6 +162,7 @@ class Child(asyncio.SubprocessProtocol):
             if self._transport is not None:
                 with suppress(PermissionError):
                     self._transport.close()
+            self._watch.forget(self.pid)
 
     def _kill(self, signal_: signal.Signals) -> None:
         """With its group: it leads one of its own."""
@@ -193,18 +181,17 @@ class Child(asyncio.SubprocessProtocol):
         return None if self._transport is None else cast(asyncio.WriteTransport, self._transport.get_pipe_transport(fd))
 
 
-class Incoming:
-    """Its messages, one after the other, until there are no more. The SDK's ReadStream."""
+class Lines:
+    """What it says, line by line. Read and handed on right here, without tasks in between."""
 
-    def __init__(self, journal: Journal, pause: Callable[[bool], None]) -> None:
-        self._journal = journal
+    def __init__(self, pause: Callable[[bool], None]) -> None:
         self._pause = pause
         self._parts: list[bytes] = []  # of a line that has no end yet
         self._size = 0
-        self._waiting: deque[SessionMessage] = deque()
+        self._waiting: deque[bytes] = deque()
         self._paused = False
         self._wanted: asyncio.Future[None] | None = None
-        self.ended = False
+        self._closed = False
         self.broke_off = False  # it has ended, and not because we wanted it
         self.too_long = False
         self.at_end: Callable[[], None] = _nothing  # told once
@@ -212,50 +199,37 @@ class Incoming:
     def feed(self, data: bytes) -> None:
         *lines, rest = data.split(b"\n")
         for line in lines:
-            self._line(b"".join((*self._parts, line)) if self._parts else line)
+            self._waiting.append(b"".join((*self._parts, line)) if self._parts else line)
             self._parts, self._size = [], 0
         if rest:
             self._parts.append(rest)
             self._size += len(rest)
-            if self._size > LONGEST:
-                self.too_long = True
-                self._parts, self._size = [], 0
-                self.end()
+        if self._size > LONGEST:
+            self.too_long = True
+            self._parts, self._size = [], 0
+            self.end()
         if len(self._waiting) > MOST_WAITING and not self._paused:
             self._paused = True
             self._pause(True)
+        self._wake()
 
     def end(self) -> None:
         """There is no more to come."""
-        if not self.ended:
-            self.ended = self.broke_off = True
+        if not self.broke_off and not self._closed:
+            self.broke_off = True
             self.at_end()
         self._wake()
 
-    def _line(self, line: bytes) -> None:
-        line = line.strip()
-        if not line or self.ended:
-            return
-        try:
-            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-        except ValueError:
-            self._journal.aside(line)
-            if (number := ANSWERS.search(line[:NEAR])) is None:
-                return
-            # Whoever waits for this would wait in vain.
-            wrong = ErrorData(code=PARSE_ERROR, message="its answer can't be read")
-            message = JSONRPCError(jsonrpc="2.0", id=int(number[1]), error=wrong)
-        self._waiting.append(SessionMessage(message))
+    def close(self) -> None:
+        """Nobody wants to hear more."""
+        self._closed = True
         self._wake()
 
-    def _wake(self) -> None:
-        if self._wanted is not None and not self._wanted.done():
-            self._wanted.set_result(None)
-
-    async def receive(self) -> SessionMessage:
+    async def next(self) -> bytes | None:
+        """The next line; None when there are no more."""
         while not self._waiting:
-            if self.ended:
-                raise anyio.EndOfStream
+            if self.broke_off or self._closed:
+                return None
             self._wanted = asyncio.get_running_loop().create_future()
             try:
                 await self._wanted
@@ -266,45 +240,10 @@ class Incoming:
             self._pause(False)
         return self._waiting.popleft()
 
-    async def aclose(self) -> None:
-        self.ended = True
-        self._wake()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+    def _wake(self) -> None:
+        if self._wanted is not None and not self._wanted.done():
+            self._wanted.set_result(None)
 
 
 def _nothing() -> None:
     """Nobody wants to know."""
-
-
-class Outgoing:
-    """What is said to it. The SDK's WriteStream."""
-
-    def __init__(self, child: Child) -> None:
-        self._child = child
-
-    async def send(self, item: SessionMessage, /) -> None:
-        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-        await self._child.write(text.encode() + b"\n")
-
-    async def aclose(self) -> None:
-        """Its input is closed when it is ended."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        return None

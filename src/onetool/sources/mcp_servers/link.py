@@ -49,7 +49,7 @@ class Link:
     def attend(self, child: Child) -> None:
         """The process is there; when it says no more, this is over."""
         self._child = child
-        child.incoming.at_end = self._over.set
+        child.lines.at_end = self._over.set
 
     @property
     def version(self) -> str | None:
@@ -162,7 +162,7 @@ class Link:
             refused = Refused(self.trouble.words + advice(self.trouble.status))
             refused.status = self.trouble.status
             return refused
-        if self._child is not None and self._child.incoming.broke_off:
+        if self._child is not None and self._child.lines.broke_off:
             return Ended(self._child.why_ended())
         return error
 

@@ -16,9 +16,9 @@ from mcp_types import Implementation
 from onetool import __version__
 from onetool.core.errors import ToolFailure
 from onetool.sources.mcp_servers.asking import Asking
-from onetool.sources.mcp_servers.child import started
 from onetool.sources.mcp_servers.faults import Ended, Refused, cause, why
 from onetool.sources.mcp_servers.link import Link
+from onetool.sources.mcp_servers.streams import Incoming, Outgoing
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.upstream import Upstream
@@ -93,13 +93,23 @@ async def _open(upstream: "Upstream", way: str) -> AsyncGenerator[Link]:
 def _transport(upstream: "Upstream", link: Link) -> Any:
     settings = upstream.settings
     if settings.transport == "stdio":
-        return started(settings, upstream.journal, upstream.watch, link.attend)
+        return _process(upstream, link)
     from onetool.sources.mcp_servers.oauth import http_auth
     from onetool.sources.mcp_servers.web import Trouble, reached
 
     link.trouble = Trouble()
     auth = http_auth(upstream.name, str(settings.url), settings.auth, upstream.folder, known=upstream.known)
     return reached(settings, link.way, auth, link.trouble)
+
+
+@asynccontextmanager
+async def _process(upstream: "Upstream", link: Link) -> AsyncGenerator[tuple[Incoming, Outgoing]]:
+    child = await upstream.process()
+    link.attend(child)
+    try:
+        yield Incoming(child.lines, upstream.journal), Outgoing(child)
+    finally:
+        await child.end()
 
 
 def _client(upstream: "Upstream", link: Link, streams: Any) -> Client:

@@ -8,7 +8,8 @@ import logging
 import math
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
+from importlib import import_module
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -18,6 +19,7 @@ import msgspec
 from onetool.core.errors import ToolFailure
 from onetool.core.failure import cut
 from onetool.services.watch import Watch
+from onetool.sources.mcp_servers.child import Child, spawned
 from onetool.sources.mcp_servers.flight import Flight, Flights
 from onetool.sources.mcp_servers.journal import Journal
 from onetool.sources.mcp_servers.memory import Definition, Offers
@@ -79,6 +81,7 @@ class Upstream:
         self._refusal = refusal
         self._link: Link | None = None
         self._failed_at = -math.inf
+        self._started: Child | None = None
         self._hurry = asyncio.Event()
         self._stop = asyncio.Event()
         self._attempt: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -183,9 +186,24 @@ class Upstream:
         """Connect, and stay until it is over."""
         if (secret := missing_secret(self.settings)) is not None:
             raise ToolFailure(f"the secret {secret} is not set; run: onetool auth set {secret}")
-        from onetool.sources.mcp_servers.opening import connected
-
         self.journal.words.clear()
+        if self.settings.transport == "stdio":
+            self._started = await self.process()
+        try:
+            # Beside the process that starts, and beside those of other servers: it takes a second.
+            opening = await asyncio.to_thread(import_module, "onetool.sources.mcp_servers.opening")
+            await self._stay(opening.connected)
+        finally:
+            if self._started is not None:
+                await self._started.end()
+                self._started = None
+
+    async def process(self) -> Child:
+        """The one that was started already, or a new one."""
+        started, self._started = self._started, None
+        return started or await spawned(self.settings, self.journal, self.watch)
+
+    async def _stay(self, connected: "Callable[[Upstream], AbstractAsyncContextManager[Link]]") -> None:
         async with connected(self) as link:
             self._told(link)  # first: who sees that it is connected may look for its tools
             self._link, self.state, self.error = link, "connected", None

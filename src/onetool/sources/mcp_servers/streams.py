@@ -1,0 +1,81 @@
+"""The lines of a process as the streams that the SDK's client takes.
+
+What is no message (a banner, a stray print) goes into the journal, and the conversation goes on.
+"""
+
+import re
+from typing import Self
+
+from anyio import EndOfStream
+from mcp.shared.message import SessionMessage
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+
+from onetool.sources.mcp_servers.child import Child, Lines
+from onetool.sources.mcp_servers.journal import Journal
+
+ANSWERS = re.compile(rb'^\{(?=.*"jsonrpc")(?!.*"method").*?"id"\s*:\s*(\d{1,18})\b', re.DOTALL)
+NEAR = 200  # bytes at its begin where an answer says what it answers, mostly
+
+
+class Incoming:
+    """Its messages, one after the other, until there are no more. The SDK's ReadStream."""
+
+    def __init__(self, lines: Lines, journal: Journal) -> None:
+        self._lines = lines
+        self._journal = journal
+
+    async def receive(self) -> SessionMessage:
+        while (line := await self._lines.next()) is not None:
+            if (line := line.strip()) and (message := self._message(line)) is not None:
+                return message
+        raise EndOfStream
+
+    def _message(self, line: bytes) -> SessionMessage | None:
+        try:
+            return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+        except ValueError:
+            self._journal.aside(line)
+        number = ANSWERS.search(line[:NEAR])
+        if number is None:
+            return None
+        # Whoever waits for this would wait in vain.
+        wrong = ErrorData(code=PARSE_ERROR, message="its answer can't be read")
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=int(number[1]), error=wrong))
+
+    async def aclose(self) -> None:
+        self._lines.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        try:
+            return await self.receive()
+        except EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class Outgoing:
+    """What is said to it. The SDK's WriteStream."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+
+    async def send(self, item: SessionMessage, /) -> None:
+        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        await self._child.write(text.encode() + b"\n")
+
+    async def aclose(self) -> None:
+        """Its input is closed when it is ended."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
