@@ -94,7 +94,7 @@ async def onetool(blocks: Blocks) -> AsyncIterator[Call]:
 
             async def call() -> Any:
                 result = await app.call(ToolCall("1", name, ARGS, "bench"))
-                return result.value if result.error is None else result.error
+                return result.data if result.ok else result.error
 
             yield call
 

@@ -1,4 +1,4 @@
-"""Draws the pictures of the docs: `python docs/pictures/make.py`. What is in them is what the command line prints."""
+"""Draws the pictures of the docs: `python docs/pictures/make.py [NAME…]`. They show what the command line prints."""
 
 import os
 import pty
@@ -19,6 +19,15 @@ CODE = """import asyncio
 names = shop.find(kind="food")
 prices = await asyncio.gather(*[shop.price(name=name) for name in names])
 dict(zip(names, prices))"""
+SERVERS = """\
+servers:
+  time: {command: mcp-server-time}
+  git: {command: mcp-server-git, pin: true}
+  fetch: {command: mcp-server-fetch, disabled: true}
+  notes: {command: notes-server}
+  wiki: {url: "http://127.0.0.1:9/mcp"}
+"""
+CONFIGS = {"servers": SERVERS}  # for pictures that would have nothing to show without
 # Each picture shows some commands, one after the other.
 PICTURES = {
     "tools-list": [["tools", "list"]],
@@ -29,15 +38,20 @@ PICTURES = {
         [*SHOP, "$bill kind=drink count=2"],
     ],
     "serve": [["serve"]],
+    "servers": [["servers", "list"]],
 }
 SERVES = 2.0  # seconds, after which a server has said what it has to say
 
 
-def printed(args: list[str]) -> str:
+def printed(args: list[str], config: str | None = None) -> str:
     """What a command shows on a terminal."""
     leader, follower = pty.openpty()
     with tempfile.TemporaryDirectory() as folder:
         env = {"HOME": folder, "TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "PATH": os.environ["PATH"]}
+        if config is not None:
+            place = Path(folder, ".onetool", "onetool.yaml")
+            place.parent.mkdir()
+            place.write_text(config)
         command = [sys.executable, "-m", "onetool", *args]
         process = subprocess.Popen(command, cwd=folder, env=env, stdout=follower, stderr=follower)
         os.close(follower)
@@ -64,7 +78,7 @@ def draw(name: str, commands: list[list[str]]) -> None:
             shown = args[2:] if args[0] == "--config" else args  # where the example lies is not the point
             words = " ".join(f"'{arg}'" if {"{", "\n", "$"} & set(arg) else arg for arg in shown)
             console.print(Text(f"$ onetool {words}", style="bold"))
-            console.print(Text.from_ansi(printed(args)))
+            console.print(Text.from_ansi(printed(args, CONFIGS.get(name))))
         picture = console.export_svg(title="onetool", unique_id=name)
     # The fonts would be fetched from a network; any fixed-width font does.
     picture = re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL)
@@ -72,5 +86,5 @@ def draw(name: str, commands: list[list[str]]) -> None:
     (HERE / f"{name}.svg").write_text(picture)
 
 
-for picture_name, picture_commands in PICTURES.items():
-    draw(picture_name, picture_commands)
+for picture_name in sys.argv[1:] or PICTURES:
+    draw(picture_name, PICTURES[picture_name])

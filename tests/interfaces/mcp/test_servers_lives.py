@@ -1,9 +1,9 @@
 """Processes behind ours: what a reload does to them, what they get to see, and that none outlives us."""
 
-import os
 import signal
 
 import pytest
+from interfaces.mcp.peers import StdioPeer
 from interfaces.mcp.servers import until
 from interfaces.mcp.upstreams import Site, listen, names, said, up
 from sources.mcp_servers.nasty.http_server import HttpServer
@@ -60,38 +60,27 @@ def test_reload_touches_only_what_has_changed(site, way):
 def test_the_first_servers_may_come_with_a_reload_and_the_last_may_go(site):
     site.config({})
     peer = site.peer("stdio-old")
-    listen(peer)
     assert "late__echo" not in names(peer)
-    site.config({"late": site.upstream()})
+    site.config({"late": site.upstream(), "slow": site.upstream(env={"GATE": str(site.file("never"))})})
     peer.reload()
     peer.hear("notifications/tools/list_changed")
     up(peer, "late")
     number = pid(peer, "late")
+
+    (site.folder / "onetool.yaml").write_text("servers: [")
+    peer.reload()
+    until(lambda: "not reloaded" in peer.log())
+    assert pid(peer, "late") == number
+
+    site.config({"late": site.upstream()})  # one that is still starting can be dropped
+    peer.reload()
+    until(lambda: '"slow"' not in peer.text("ot__health"))
+    assert pid(peer, "late") == number
+
     site.config({})
     peer.reload()
     until(lambda: "late__echo" not in names(peer))
     assert is_gone(number)
-
-
-def test_a_config_that_can_not_be_used_leaves_the_servers_as_they_are(site):
-    site.config({"kept": site.upstream()})
-    peer = site.peer("stdio-new")
-    up(peer, "kept")
-    number = pid(peer, "kept")
-    (site.folder / "onetool.yaml").write_text("servers: [")
-    peer.reload()
-    until(lambda: "not reloaded" in peer.log())
-    assert pid(peer, "kept") == number
-
-
-def test_one_that_is_still_starting_can_be_dropped(site):
-    site.config({"slow": site.upstream(env={"GATE": str(site.file("never"))}), "kept": site.upstream()})
-    peer = site.peer("stdio-new")
-    up(peer, "kept")
-    site.config({"kept": site.upstream(), "added": site.upstream()})
-    peer.reload()
-    up(peer, "added")
-    assert "slow" not in peer.text("ot__health").partition("servers")[2]
 
 
 # What they see of us
@@ -124,40 +113,27 @@ def test_nothing_of_a_client_reaches_the_servers(site):
 # No orphan
 
 
-@pytest.mark.parametrize("way", ["stdio-new", "http-old"])
-@pytest.mark.parametrize("how", ["goodbye", "SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize(("way", "how"), [("stdio-new", "goodbye"), ("http-old", "SIGTERM"), ("stdio-old", "SIGKILL")])
 def test_nobody_is_left_behind(site, way, how):
-    site.config({"bad": site.upstream(env={"STUBBORN": "yes"})})
+    """Neither of servers that heed nothing, nor of those that are starting or have failed to; nor whom they started."""
+    slow = site.upstream(env={"STUBBORN": "yes", "GATE": str(site.file("never"))})
+    site.config({"up": site.upstream(env={"STUBBORN": "yes"}), "slow": slow, "fails": _fails(site)})
     peer = site.peer(way)
-    up(peer, "bad")
-    assert len(site.started()) == 2  # with the one that it started
-    process = peer.process if way.startswith("stdio") else site.server.process
+    up(peer, "up")
+    until(lambda: "no license key" in peer.text("ot__health"))
+    assert len(set(site.started())) == 4
+    (failed, *_) = map(int, (site.folder / "failed").read_text().split())
+    assert is_gone(failed)  # though it is tried again
     if how == "goodbye":
         assert peer.close() == 0
-        if way.startswith("http"):
-            return  # it is one of many clients; the server goes on until the end of the test
     else:
+        process = peer.process if isinstance(peer, StdioPeer) else site.server.process
         process.send_signal(getattr(signal, how))
         process.wait(20)
     assert site.left(within=10) == []
+    assert all(map(is_gone, map(int, (site.folder / "failed").read_text().split())))
 
 
-def test_one_that_fails_to_start_leaves_nobody_behind(site):
-    site.config({"bad": site.upstream(env={"STUBBORN": "start"})})
-    peer = site.peer("stdio-new")
-    until(lambda: site.started())
-    until(lambda: "no license key" in peer.text("ot__health"))
-    first = site.started()[0]
-    assert is_gone(first)  # though it will be tried again
-    assert peer.close() == 0
-    assert site.left(within=10) == []
-
-
-def test_killed_while_a_server_is_starting(site):
-    gate = site.file("never")
-    site.config({"bad": site.upstream(env={"STUBBORN": "yes", "GATE": str(gate)})})
-    peer = site.peer("stdio-new")
-    until(lambda: site.started())
-    os.kill(peer.process.pid, signal.SIGKILL)
-    peer.process.wait(20)
-    assert site.left(within=10) == []
+def _fails(site):
+    """Its child is noted in a place of its own."""
+    return site.upstream(env={"STUBBORN": "start", "PIDS": str(site.folder / "failed")})

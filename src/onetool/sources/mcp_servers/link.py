@@ -99,7 +99,7 @@ class Link:
         """Servers of today tell of changes only to those who listen."""
         has = self.client.server_capabilities
         tells = [part is not None and bool(part.list_changed) for part in (has.tools, has.prompts, has.resources)]
-        if not self._is_modern or not any(tells):
+        if not self.is_modern or not any(tells):
             return
         tools, prompts, resources = tells
         while not self.has_ended:
@@ -114,8 +114,10 @@ class Link:
             await asyncio.sleep(self._upstream.settings.connect_timeout)
 
     @property
-    def _is_modern(self) -> bool:
-        return self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
+    def is_modern(self) -> bool:
+        """Whether it has agreed on a revision of today. Not before it is open."""
+        client = self.__dict__.get("client")
+        return client is not None and client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     # Its end
 
@@ -146,7 +148,7 @@ class Link:
         if self.trouble is None:
             return False
         # Servers of today have no sessions: theirs is a 404 for something else.
-        forgotten = isinstance(error, MCPError) and self.trouble.status == 404 and not self._is_modern
+        forgotten = isinstance(error, MCPError) and self.trouble.status == 404 and not self.is_modern
         return self.trouble.was_unheard or forgotten
 
     def why_ended(self) -> str:

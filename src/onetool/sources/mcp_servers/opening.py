@@ -18,7 +18,7 @@ from onetool.core.errors import ToolFailure
 from onetool.sources.mcp_servers.asking import Asking
 from onetool.sources.mcp_servers.faults import Ended, Refused, cause, why
 from onetool.sources.mcp_servers.link import Link
-from onetool.sources.mcp_servers.streams import Incoming, Outgoing
+from onetool.sources.mcp_servers.streams import Completed, Incoming, Outgoing
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.upstream import Upstream
@@ -56,6 +56,7 @@ async def _first(upstream: "Upstream", stack: AsyncExitStack) -> Link:
             if way == ways[-1] or not _is_worth_another(error, way):
                 raise
             upstream.journal.note(f"{why(error)}; trying the older way")
+            upstream.journal.words.clear()
     raise AssertionError("there is always a way")
 
 
@@ -115,7 +116,7 @@ async def _process(upstream: "Upstream", link: Link) -> AsyncGenerator[tuple[Inc
 def _client(upstream: "Upstream", link: Link, streams: Any) -> Client:
     asking = Asking(upstream.name, upstream.flights, upstream.journal)
     return Client(
-        _there(streams),
+        _there(Completed(streams[0], lambda: link.is_modern), streams[1]),
         mode="legacy" if link.way == "sse" else link.way,
         client_info=US,
         cache=None,
@@ -128,6 +129,6 @@ def _client(upstream: "Upstream", link: Link, streams: Any) -> Client:
 
 
 @asynccontextmanager
-async def _there(streams: Any) -> AsyncGenerator[Any]:
+async def _there(*streams: Any) -> AsyncGenerator[Any]:
     """The client opens its transport; ours is open, since it must outlast the client."""
     yield streams

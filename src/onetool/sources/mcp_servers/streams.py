@@ -1,14 +1,15 @@
-"""The lines of a process as the streams that the SDK's client takes.
+"""The streams that the SDK's client takes: the lines of a process, and what some servers leave out.
 
 What is no message (a banner, a stray print) goes into the journal, and the conversation goes on.
 """
 
 import re
-from typing import Self
+from collections.abc import Callable
+from typing import Any, Self
 
 from anyio import EndOfStream
 from mcp.shared.message import SessionMessage
-from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 
 from onetool.sources.mcp_servers.child import Child, Lines
 from onetool.sources.mcp_servers.journal import Journal
@@ -59,6 +60,44 @@ class Incoming:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+class Completed:
+    """Messages of any transport, with what a server of today may leave out and the SDK insists on."""
+
+    def __init__(self, stream: Any, is_modern: Callable[[], bool]) -> None:
+        self._stream = stream
+        self._is_modern = is_modern
+
+    @property
+    def last_context(self) -> Any:
+        """In which context the message was sent, where the transport knows."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> Any:
+        return self._completed(await self._stream.receive())
+
+    def _completed(self, item: Any) -> Any:
+        message = getattr(item, "message", None)
+        if isinstance(message, JSONRPCResponse) and "resultType" not in message.result and self._is_modern():
+            message.result["resultType"] = "complete"
+        return item
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        return self._completed(await self._stream.__anext__())
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *what: Any) -> None:
+        await self._stream.__aexit__(*what)
 
 
 class Outgoing:

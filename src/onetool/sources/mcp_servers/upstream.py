@@ -39,6 +39,7 @@ State = Literal["connected", "connecting", "disconnected"]
 FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0  # seconds between two attempts
 STEADY = 10.0  # seconds after which a connection counts as a good one
 FRESH = 1.0  # seconds for which a failure answers for the next attempt, too
+PAUSE = 0.1  # seconds; one that changes all the time must not keep us busy
 LONGEST_ERROR = 600
 LONGEST_END = 4.0  # seconds; a process gets two before it is killed
 
@@ -220,6 +221,7 @@ class Upstream:
                     if is_over:
                         raise ToolFailure(link.why_ended())
                     if link.changed.is_set() and not stop.done():
+                        await asyncio.sleep(PAUSE)
                         link.changed.clear()
                         await link.list_all()
                         self._told(link)
@@ -251,9 +253,12 @@ class Upstream:
 
     def _words(self, error: BaseException) -> str:
         """Why it could not be connected, or was lost: the first cause in a group, in words."""
-        from onetool.sources.mcp_servers.faults import why
+        if isinstance(error, ToolFailure):
+            words = str(error)
+        else:
+            from onetool.sources.mcp_servers.faults import why  # brings the SDK with it
 
-        words = why(error)
+            words = why(error)
         last = self.journal.last_words()
         return cut(f"{words}; it said: {last}" if last and last not in words else words, LONGEST_ERROR)
 

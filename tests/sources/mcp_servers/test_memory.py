@@ -1,0 +1,101 @@
+"""The file that remembers a server: what counts as a change, names of files, and files that are not as they should be."""
+
+import os
+import stat
+
+import msgspec
+import pytest
+
+from onetool.sources.mcp_servers.memory import Memory, Shelf, approval, changes, file_name, pin
+from onetool.sources.mcp_servers.settings import Server
+
+TOOL = {"name": "a", "description": "Does a.", "inputSchema": {"type": "object"}}
+COMMAND = Server(command="x", args=("y",))
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    return Shelf(tmp_path / "servers", "one", COMMAND)
+
+
+def test_what_is_written_is_read(shelf, tmp_path):
+    assert shelf.read().tools is None
+    assert shelf.changed_at() == 0
+    memory = msgspec.structs.replace(shelf.read(), tools=(TOOL,), version="x 1", approved={"a": pin(TOOL)})
+    shelf.write(memory)
+    assert shelf.read() == memory
+    assert shelf.changed_at() > 0
+    assert [file.name for file in (tmp_path / "servers").iterdir()] == ["one.json"]
+    if os.name == "posix":
+        assert stat.S_IMODE(shelf.file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(shelf.file.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"tools": 1}', b"\xff\xfe", b"[" * 100_000, b'{"approved": []}'])
+def test_a_file_that_makes_no_sense_counts_as_none(shelf, text):
+    empty = shelf.read()
+    shelf.file.parent.mkdir()
+    shelf.file.write_bytes(text)
+    assert shelf.read() == empty
+    shelf.write(msgspec.structs.replace(empty, tools=(TOOL,)))
+    assert shelf.read().tools == (TOOL,)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [Server(command="z", args=("y",)), Server(command="x", args=("z",)), Server(url="http://x/"), Server(command="x")],
+)
+def test_another_command_or_url_has_nothing_to_do_with_it(shelf, tmp_path, other):
+    shelf.write(msgspec.structs.replace(shelf.read(), tools=(TOOL,)))
+    assert Shelf(tmp_path / "servers", "one", other).read().tools is None
+
+
+def test_other_settings_are_no_other_server(shelf, tmp_path):
+    shelf.write(msgspec.structs.replace(shelf.read(), tools=(TOOL,)))
+    same = Server(command="x", args=("y",), timeout=3, pin=True, tools=("a",), env={"A": "b"})
+    assert Shelf(tmp_path / "servers", "one", same).read().tools == (TOOL,)
+
+
+def test_what_can_not_be_written_is_not_remembered(tmp_path):
+    (tmp_path / "servers").write_text("a file where a folder should be")
+    shelf = Shelf(tmp_path / "servers", "one", COMMAND)
+    shelf.write(shelf.read())
+    assert shelf.read().tools is None
+
+
+def test_names_of_servers_as_names_of_files():
+    names = ["one", "One Two", "../up", ".hidden", "a/b", "a%2Fb", "a:b", "größe", "x" * 300, "x" * 301, "..", "con\n"]
+    files = [file_name(name) for name in names]
+    assert len(set(files)) == len(names)
+    assert file_name("one") == "one"
+    for file in files:
+        assert "/" not in file
+        assert not file.startswith(".")
+        assert len(file.encode()) < 200
+
+
+def test_a_definition_is_the_same_however_it_is_written():
+    again = {"inputSchema": {"type": "object"}, "description": "Does a.", "name": "a", "_meta": {"x": 1}}
+    assert pin(TOOL) == pin(again)
+    schema = {"type": "object", "properties": {"a": {}, "b": {}}}
+    turned = {"properties": {"b": {}, "a": {}}, "type": "object"}
+    assert pin({**TOOL, "inputSchema": schema}) == pin({**TOOL, "inputSchema": turned})
+
+
+def test_changes_are_told_by_part():
+    memory = Memory(approved=approval(Memory(), [TOOL], everything=True))
+    other = {**TOOL, "description": "Does b.", "inputSchema": {"type": "object", "required": []}}
+    assert changes(memory, [TOOL], strict=True) == {}
+    assert changes(memory, [other], strict=False) == {"a": ["description", "parameters"]}
+    new = {**TOOL, "name": "b"}
+    assert changes(memory, [TOOL, new], strict=False) == {}
+    assert changes(memory, [TOOL, new], strict=True) == {"b": ["new"]}
+    assert changes(Memory(), [other, new], strict=True) == {}  # the first time all are trusted
+
+
+def test_approving_keeps_what_is_not_there_now():
+    memory = Memory(approved=approval(Memory(), [TOOL], everything=True))
+    other, new = {**TOOL, "description": "Does b."}, {**TOOL, "name": "b"}
+    assert approval(memory, [other, new], everything=False) == {"a": pin(TOOL), "b": pin(new)}
+    assert approval(memory, [other], everything=True) == {"a": pin(other)}
+    assert approval(memory, [new], everything=True) == {"a": pin(TOOL), "b": pin(new)}

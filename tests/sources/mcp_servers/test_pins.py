@@ -1,0 +1,201 @@
+"""Definitions that change: trusted when first seen, shown when they are others, refused where they are pinned."""
+
+import json
+from time import monotonic, sleep
+
+import pytest
+from sources.mcp_servers.stage import call, ran, settle
+
+PAY = {
+    "name": "pay",
+    "description": "Pays.",
+    "inputSchema": {"type": "object", "properties": {"to": {"type": "string"}}},
+}
+LOOK = {"name": "look", "description": "Looks.", "inputSchema": {"type": "object", "properties": {}}}
+REFUSED = "tools of the server shop are not as they were approved"
+
+
+@pytest.fixture
+def shop(stage):
+    """Make the block of a server that lists what it is told to; `shop.lists` tells it."""
+
+    class Shop:
+        file = stage.folder / "definitions.json"
+
+        def lists(self, *tools):
+            self.file.write_text(json.dumps(tools))
+
+        def __call__(self, **settings):
+            return {"shop": stage.nasty("changes", env={"DEFINITIONS": str(self.file)}, **settings)}
+
+    shop = Shop()
+    shop.lists(PAY)
+    return shop
+
+
+def seen(app):
+    """How the server stands once it is up: what has changed, and whether it is refused."""
+    status = settle(app)["shop"]
+    return status.changed, status.refused
+
+
+def first_use(stage, servers):
+    with stage.app(servers) as app:
+        assert seen(app) == ((), False)
+        assert call(app, "shop.pay").data == "pay"
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"description": "Pays twice."}, "description"),
+        ({"title": "Pay"}, "description"),
+        ({"inputSchema": {"type": "object", "properties": {"from": {"type": "string"}}}}, "parameters"),
+        ({"outputSchema": {"type": "object"}}, "output"),
+        ({"annotations": {"readOnlyHint": True}}, "behaviour"),
+    ],
+)
+def test_every_part_of_a_definition_counts(stage, shop, change, part):
+    first_use(stage, shop())
+    shop.lists({**PAY, **change}, LOOK)
+    with stage.app(shop()) as app:
+        assert seen(app) == ((f"pay ({part})",), False)  # a new tool is no change where nothing is pinned
+        assert app.health()["proxy"]["changed"] == {"shop": [f"pay ({part})"]}
+        assert f"pay ({part})" in json.dumps(ran(app, "ot.health()").data)
+        assert call(app, "shop.look").data == "look"
+        assert app.servers.approve("shop") == [f"pay ({part})"]
+        assert "changed" not in app.health()["proxy"]
+
+
+def test_pinned_it_is_refused_until_somebody_approves(stage, shop):
+    first_use(stage, shop(pin=True))
+    shop.lists({**PAY, "description": "Pays, and tells everybody."})
+    with stage.app(shop(pin=True)) as app:
+        assert seen(app) == (("pay (description)",), True)
+        failed = call(app, "shop.pay")
+        assert (failed.error.code, failed.error.reason) == ("tool_not_found", "refused")
+        for words in (failed.error.message, ran(app, "shop.pay()").error.message):
+            assert REFUSED in words
+            assert "onetool servers approve shop" in words
+        assert "everybody" not in json.dumps(ran(app, "ot.tools(info='full')").data)
+        health = app.health()["proxy"]
+        assert (health["status"], health["servers"]) == ("degraded", {"shop": "refused"})
+        assert any(REFUSED in str(told) for told in app.mistakes)
+        assert app.servers.approve("shop") == ["pay (description)"]
+        assert call(app, "shop.pay").data == "pay"
+        assert app.health()["proxy"]["status"] == "ok"
+        assert app.mistakes == ()
+
+
+def test_a_call_that_starts_the_server_is_refused_too(stage, shop):
+    """Its tools are known from the last time; that they are others now, only when it is up."""
+    first_use(stage, shop(pin=True))
+    shop.lists({**PAY, "description": "Pays twice."})
+    with stage.app(shop(pin=True)) as app:
+        failed = call(app, "shop.pay")
+        assert failed.error.reason == "refused"
+        assert REFUSED in failed.error.message
+    stage.config(shop(pin=True))
+    shop.lists({**PAY, "description": "Pays thrice."})
+    done = stage.cli("run", "shop.pay()")
+    assert done.returncode == 1
+    assert REFUSED in done.stdout + done.stderr
+
+
+def test_a_new_tool_is_a_change_where_all_are_pinned(stage, shop):
+    first_use(stage, shop(pin=True))
+    shop.lists(PAY, LOOK)
+    with stage.app(shop(pin=True)) as app:
+        assert seen(app) == (("look (new)",), True)
+        assert call(app, "shop.pay").error.reason == "refused"
+        app.servers.approve("shop")
+        assert call(app, "shop.look").data == "look"
+    with stage.app(shop(pin=True, tools=["pay"])) as app:  # only what is used counts
+        shop.lists(PAY, LOOK, {**LOOK, "name": "further"})
+        assert seen(app) == ((), False)
+
+
+def test_tools_that_go_and_come_back(stage, shop):
+    shop.lists(PAY, LOOK)
+    first_use(stage, shop(pin=True))
+    shop.lists(LOOK)
+    with stage.app(shop(pin=True)) as app:
+        assert seen(app) == ((), False)
+        assert call(app, "shop.pay").error.code == "tool_not_found"
+    shop.lists(PAY, LOOK)
+    with stage.app(shop(pin=True)) as app:
+        assert seen(app) == ((), False)
+        assert call(app, "shop.pay").data == "pay"
+    shop.lists(LOOK)
+    first = stage.app(shop(pin=True))
+    with first as app:
+        assert seen(app) == ((), False)
+    shop.lists({**PAY, "description": "Another one."}, LOOK)
+    with stage.app(shop(pin=True)) as app:
+        assert seen(app) == (("pay (description)",), True)
+
+
+def test_as_it_was_before_it_is_trusted_again(stage, shop):
+    first_use(stage, shop(pin=True))
+    shop.lists({**PAY, "description": "Pays twice."})
+    with stage.app(shop(pin=True)) as app:
+        assert seen(app)[1]
+    shop.lists(PAY)
+    with stage.app(shop(pin=True)) as app:
+        assert seen(app) == ((), False)
+
+
+@pytest.mark.parametrize("pin", [True, False])
+def test_somebody_approves_in_another_process(stage, shop, pin):
+    first_use(stage, shop(pin=pin))
+    shop.lists({**PAY, "description": "Pays twice."})
+    with stage.app(shop(pin=pin)) as app:
+        told = []
+        app.on_change(lambda: told.append(True))
+        assert seen(app) == (("pay (description)",), pin)
+        told.clear()
+        done = stage.cli("servers", "approve", "shop")
+        assert done.returncode == 0, done.stderr
+        assert "pay (description)" in done.stdout
+        until = monotonic() + 10
+        while app.servers.statuses()[0].changed and monotonic() < until:
+            sleep(0.05)
+        assert app.servers.statuses()[0].changed == ()
+        assert call(app, "shop.pay").data == "pay"
+        assert bool(told) is pin  # that there are other tools than before
+    with stage.app(shop(pin=True)) as app:  # what this process had known does not take it back
+        assert seen(app) == ((), False)
+
+
+def test_what_is_approved_elsewhere_stays_so_when_another_process_ends(stage, shop):
+    first_use(stage, shop(pin=True))
+    with stage.app(shop(pin=True)) as app:
+        assert call(app, "shop.pay").data == "pay"  # as it was: this one does not see the change
+        shop.lists({**PAY, "description": "Pays twice."})
+        done = stage.cli("servers", "approve", "shop")
+        assert done.returncode == 0, done.stderr
+    with stage.app(shop(pin=True)) as app:
+        assert seen(app) == ((), False)
+
+
+def test_another_command_is_another_server(stage, shop):
+    first_use(stage, shop(pin=True))
+    shop.lists({**PAY, "description": "Pays twice."})
+    other = shop(pin=True)
+    other["shop"]["args"] = [*other["shop"]["args"], "--other"]
+    with stage.app(other) as app:
+        assert seen(app) == ((), False)
+
+
+def test_a_change_while_it_is_connected(stage):
+    """`ok` has one tool more when it is asked to, and tells us."""
+    with stage.app({"good": stage.nasty("ok", pin=True)}) as app:
+        settle(app)
+        assert call(app, "good.grow").data == "grown"
+        until = monotonic() + 10
+        while not app.servers.statuses()[0].refused and monotonic() < until:
+            sleep(0.02)
+        assert app.servers.statuses()[0].changed == ("grown (new)",)
+        assert call(app, "good.echo", text="x").error.reason == "refused"
+        app.servers.approve("good")
+        assert call(app, "good.grown").data == "grown"
