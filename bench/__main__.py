@@ -5,7 +5,7 @@ calls        a lookup and a call, with few tools and with many
 packs        loading many packs; a tool that calls another
 run          code, beside FastMCP's code mode and smolagents
 mcp          the server over stdio and HTTP, beside FastMCP and the official SDK; takes three to four minutes
-servers      other people's servers behind us, beside the SDK's client and FastMCP's proxy; takes about three minutes
+servers      other people's servers behind us, beside the SDK's client and FastMCP's proxy; takes about five minutes
 """
 
 import sys

@@ -177,7 +177,9 @@ class App:
         )
         if result.error is None or not (why := self._missing(words)):
             return result
-        message = f"{result.error.message}; {text_of(why)}"
+        message = result.error.message
+        if text_of(why) not in message:
+            message = f"{message}; {text_of(why)}"
         return replace(result, error=replace(result.error, message=message, reason=why.reason))
 
     def reply(self, result: "RunResult", whole: bool = False) -> "Reply":

@@ -46,11 +46,6 @@ tools:
 #http: {host: 127.0.0.1, port: 8765, token: "${ONETOOL_TOKEN}", hosts: [tools.example.com],
 #       origins: ["https://app.example.com"], max_body_mb: 4, access_log: true}
 
-# From here on: understood and checked, but for parts that are still to come. `onetool check` tells when one is set.
-
-# Reload when files change.
-#watch: false
-
 # MCP servers to borrow tools from: a command to start, or a url. Blocks of other clients can be pasted as they are
 # (`disabled: true` is understood). `tools` picks some, `prefix` is the pack's name where it is not the server's, `pin`
 # refuses tools that are not as they were approved. More: onetool servers --help
@@ -58,6 +53,11 @@ tools:
 #  clock: {type: stdio, command: mcp-server-time, args: [], env: {TZ: UTC}, cwd: ., timeout: 10, enabled: true}
 #  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: "${DOCS_TOKEN}", connect_timeout: 30,
 #         tools: [find], prefix: docs, pin: true}
+
+# From here on: understood and checked, but for parts that are still to come. `onetool check` tells when one is set.
+
+# Reload when files change.
+#watch: false
 
 # Instructions for packs, and files where ot.notify writes.
 #prompts: prompts.yaml

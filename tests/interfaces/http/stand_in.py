@@ -72,6 +72,9 @@ class StandIn:
                 continue
         await send({"type": "http.response.body", "body": b"data: end\n\n"})
 
+    def start(self):
+        """There is nothing to start."""
+
     async def stop(self):
         self.stopping.set()
 

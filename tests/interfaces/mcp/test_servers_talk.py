@@ -73,7 +73,7 @@ def loud(peer):
 @pytest.mark.parametrize("era", ERAS)
 def test_progress_and_messages_come_while_the_call_runs(peer, era):
     more = {"meta": {"progressToken": "p", **loud(peer).get("meta", {})}}
-    pending = begin(peer, f"{era}__slow", {"seconds": 0.5}, **more)
+    pending = begin(peer, f"{era}__slow", {"seconds": 0.3}, **more)
     assert peer.hear(PROGRESS) == {"progressToken": "p", "progress": 1, "total": 10, "message": "step 1"}
     assert not pending.is_answered
     assert answered(pending) == "done"
@@ -132,7 +132,10 @@ def test_the_server_is_told_that_the_person_said_no(peer, action):
     assert said(peer, "old__asks")["result"]["action"] == action
 
 
-def test_the_time_that_an_answer_takes_is_not_the_servers(peer):
+@pytest.mark.parametrize("way", ["http-old", "stdio-new"])
+def test_the_time_that_an_answer_takes_is_not_the_servers(peers, way):
+    peer = peers(way)
+
     def slowly(params):
         time.sleep(1)
         return {"action": "accept", "content": {"name": "Ada"}}

@@ -1,4 +1,4 @@
-"""The file that remembers a server: what counts as a change, names of files, and files that are not as they should be."""
+"""What is remembered of a server: what counts as a change, names of files, and files that are not as they should be."""
 
 import os
 import stat

@@ -58,7 +58,7 @@ def test_structured_content_is_the_value(keep, kept, data):
         ("\ufeff{}", "\ufeff{}"),
         ("[" * 100_000, "[" * 100_000),
         ('["\\ud800"]', '["\\ud800"]'),
-        ('{"big": 123456789012345678901234567890}', {"big": 1.2345678901234568e29}),
+        ('{"big": 123456789012345678901234567890}', {"big": 123456789012345678901234567890}),
     ],
 )
 def test_json_in_text_counts_for_objects_and_lists_only(keep, words, value):

@@ -96,21 +96,33 @@ def logs(ctx: click.Context, name: str, lines: int, as_json: bool) -> None:
 @click.argument("name", shell_complete=complete_server)
 @data_options
 @click.pass_context
+def changes(ctx: click.Context, name: str, as_json: bool) -> None:
+    """Show what is other about a server's tools than when they were approved."""
+    known = _connected_now(ctx, name)
+    differences = known.differences(name)
+    if wants_json(as_json):
+        print_json([{"tool": tool, "lines": lines} for tool, lines in differences.items()])
+        return
+    _print_differences(differences)
+    if differences:
+        echo(f"To trust them as they are now: onetool servers approve {name}")
+    else:
+        echo(f"Nothing has changed about {name}.")
+
+
+@servers.command()
+@click.argument("name", shell_complete=complete_server)
+@data_options
+@click.pass_context
 def approve(ctx: click.Context, name: str, as_json: bool) -> None:
     """Trust a server's tools as they are now, after one of them has changed."""
-    known = _named(open_app(ctx), name)
-    _run(known.settled([name]))  # as they are now, not as they were when it was last running
-    status = _status(known, name)
-    if status.state not in ("connected", "disabled") and not status.changed:
-        raise click.ClickException(
-            printable(f"{name} can't be reached, so there is nothing to look at: {status.error}")
-        )
+    known = _connected_now(ctx, name)
+    differences = known.differences(name)
     told = known.approve(name)
     if wants_json(as_json):
         print_json(told)
         return
-    for line in told:
-        echo(f"  {printable(line)}")
+    _print_differences(differences)
     tools = counted(_status(known, name).tools, "tool")
     echo(
         f"Approved: {name} as it is now, with {tools}." if told else f"Nothing has changed about {name}, with {tools}."
@@ -141,6 +153,26 @@ def logout(ctx: click.Context, name: str) -> None:
 
 
 # How it is done
+
+
+def _connected_now(ctx: click.Context, name: str) -> "Servers":
+    """With its tools as they are now, not as they were when it was last running."""
+    known = _named(open_app(ctx), name)
+    _run(known.settled([name]))
+    status = _status(known, name)
+    if status.state not in ("connected", "disabled") and not status.changed:
+        raise click.ClickException(
+            printable(f"{name} can't be reached, so there is nothing to look at: {status.error}")
+        )
+    return known
+
+
+def _print_differences(differences: dict[str, list[str]]) -> None:
+    for tool, lines in differences.items():
+        echo(click.style(printable(tool), bold=True))
+        for line in lines:
+            colour = {"-": "red", "+": "green"}.get(line[:1])
+            echo(click.style(f"  {printable(line)}", fg=colour))
 
 
 def _run(work: Any) -> Any:

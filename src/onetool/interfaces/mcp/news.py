@@ -17,7 +17,8 @@ from onetool.interfaces.mcp.wire import INVALID_PARAMS, Fault, encode
 
 log = logging.getLogger("onetool.mcp")
 
-SOON = 0.1  # seconds
+QUIET = 0.15  # seconds without a further change, after which a change is told
+SOON = 1.0  # seconds after which it is told in any case
 LATER = 0.2  # seconds: what the client wants first comes first
 
 
@@ -41,21 +42,38 @@ async def reload(service: Service) -> None:
 def follow(service: Service) -> None:
     """Connect the servers of the app, and tell clients whenever these have other tools than before."""
     loop = asyncio.get_running_loop()
-    due: list[asyncio.TimerHandle] = []
-
-    def soon() -> None:
-        # Many start at once, and each would be told on its own.
-        if not due or due[0].cancelled() or due[0].when() <= loop.time():
-            due[:] = [loop.call_later(SOON, tell, service)]
+    news = _News(loop, service)
 
     def changed() -> None:
         with suppress(RuntimeError):  # the loop has just ended
-            loop.call_soon_threadsafe(soon)
+            loop.call_soon_threadsafe(news.come)
 
     service.unfollow = service.app.on_change(changed)
     if service.app.servers is not None:
         service.told = _state(service)
         loop.call_later(LATER, service.app.connect)
+
+
+class _News:
+    """Many servers start at once, and each would be told on its own: so they are told together."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, service: Service) -> None:
+        self._loop = loop
+        self._service = service
+        self._timer: asyncio.TimerHandle | None = None
+        self._latest = 0.0
+
+    def come(self) -> None:
+        now = self._loop.time()
+        if self._timer is None:
+            self._latest = now + SOON
+        else:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(min(now + QUIET, self._latest), self._tell)
+
+    def _tell(self) -> None:
+        self._timer = None
+        tell(self._service)
 
 
 def tell(service: Service) -> None:

@@ -46,6 +46,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[Definition, ...] | None = None  # None: it has never told
     unusable: dict[str, str] = {}  # tools that can't be ours, and why
     approved: dict[str, dict[str, str]] | None = None  # for each tool the digests of its parts
+    former: dict[str, Definition] = {}  # tools that have changed, as they were before
     seen: dict[str, Any] = {}  # what values looked like, for tools that do not say
     offers: Offers = Offers()
 
@@ -108,6 +109,27 @@ def approval(memory: Memory, tools: Sequence[Definition], everything: bool) -> d
     """What counts as approved from now on: what did before, and what has come anew; or everything as it is now."""
     known = memory.approved or {}
     return {**known, **{tool["name"]: pin(tool) for tool in tools if everything or tool["name"] not in known}}
+
+
+def former(memory: Memory, changed: Mapping[str, Any]) -> dict[str, Definition]:
+    """Of tools that have changed: how they were when that was still right."""
+    before = {str(tool.get("name")): tool for tool in memory.tools or ()}
+    kept = {name: memory.former.get(name) or before.get(name) for name in changed}
+    return {name: tool for name, tool in kept.items() if tool is not None}
+
+
+def difference(before: Definition | None, now: Definition) -> list[str]:
+    """In lines that begin with - or +, as programmers read it."""
+    from difflib import unified_diff
+
+    old, new = ([] if tool is None else _written(tool) for tool in (before, now))
+    return list(unified_diff(old, new, lineterm="", n=2))[2:]
+
+
+def _written(definition: Definition) -> list[str]:
+    lines = str(definition.get("description") or "").splitlines()
+    rest = {key: definition[key] for key in ("title", "inputSchema", "outputSchema", "annotations") if key in definition}
+    return [*lines, *msgspec.json.format(msgspec.json.encode(rest), indent=2).decode().splitlines()]
 
 
 def file_name(name: str) -> str:

@@ -13,7 +13,7 @@ from onetool.core.seen import Seen
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.sources.mcp_servers.journal import Journal, Redact
-from onetool.sources.mcp_servers.memory import Definition, Memory, Shelf, approval, changes, file_name
+from onetool.sources.mcp_servers.memory import Definition, Memory, Shelf, approval, changes, difference, file_name, former
 from onetool.sources.mcp_servers.offers import prompts_of, resources_of
 from onetool.sources.mcp_servers.settings import Server, pack_name
 from onetool.sources.mcp_servers.specs import is_allowed, spec_of, unusable
@@ -76,7 +76,7 @@ class Proxy:
     def why_refused(self) -> str:
         return (
             f"tools of the server {self.name} are not as they were approved: {', '.join(self.changed())}; "
-            f"look at them, then run: onetool servers approve {self.name}"
+            f"look at them (onetool servers changes {self.name}), then: onetool servers approve {self.name}"
         )
 
     def refusal(self) -> ToolFailure | None:
@@ -85,6 +85,11 @@ class Proxy:
 
     def changed(self) -> list[str]:
         return [f"{tool} ({', '.join(parts)})" for tool, parts in self.changes.items()]
+
+    def differences(self) -> dict[str, list[str]]:
+        """Of every tool that is not as it was approved: what is other about it, line by line."""
+        now = {str(tool.get("name")): tool for tool in self.memory.tools or ()}
+        return {name: difference(self.memory.former.get(name), now[name]) for name in self.changes}
 
     def _warnings(self) -> list[Mistake]:
         key = f"servers.{self.name}"
@@ -117,7 +122,12 @@ class Proxy:
             if after == self.memory:
                 return False
             if after.tools != before.tools:
-                after = replace(after, unusable=unusable(self.name, self.settings, tools), seen=self._still_true(tools))
+                after = replace(
+                    after,
+                    unusable=unusable(self.name, self.settings, tools),
+                    former=former(before, changes(after, tools, self.settings.pin)),
+                    seen=self._still_true(tools),
+                )
             self.memory = after
             self._shelf.write(after)
             self._make()
@@ -134,7 +144,8 @@ class Proxy:
         """The tools as they are now are the ones to trust."""
         with self._lock:
             told = self.changed()
-            self.memory = replace(self.memory, approved=approval(self.memory, self.memory.tools or (), everything=True))
+            approved = approval(self.memory, self.memory.tools or (), everything=True)
+            self.memory = replace(self.memory, approved=approved, former={})
             self._shelf.write(self.memory)
             self._make()
         return told

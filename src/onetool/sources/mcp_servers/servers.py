@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onetool.core.errors import ToolFailure
+from onetool.core.offer import Resource
 from onetool.core.source import Catalogue, Source
 from onetool.core.spelling import spelled
 from onetool.sources.mcp_servers.journal import Redact
@@ -83,10 +84,13 @@ class Servers(Source):
 
     def load(self) -> Catalogue:
         offers = [proxy.catalogue() for proxy in self._proxies.values()]
+        resources: dict[str, Resource] = {}
+        for resource in (resource for offer in offers for resource in offer.resources):
+            resources.setdefault(resource.uri, resource)  # addresses are theirs to choose, and nobody's mistake
         return Catalogue(
             tools=tuple(tool for offer in offers for tool in offer.tools),
             prompts=tuple(prompt for offer in offers for prompt in offer.prompts),
-            resources=tuple(resource for offer in offers for resource in offer.resources),
+            resources=tuple(resources.values()),
             mistakes=tuple(mistake for offer in offers for mistake in offer.mistakes),
         )
 
@@ -158,6 +162,10 @@ class Servers(Source):
 
     def journal(self, name: str, lines: int) -> list[str]:
         return self._proxies[name].journal.lines(lines)
+
+    def differences(self, name: str) -> dict[str, list[str]]:
+        """Of its tools that are not as they were approved: what is other about each, line by line."""
+        return self._proxies[name].differences()
 
     def approve(self, name: str) -> list[str]:
         """The tools of that server as they are now; what was not as before, in words."""
@@ -251,7 +259,7 @@ class Servers(Source):
             self._changed()
 
     def look_again(self) -> None:
-        """Whether somebody has approved, in another process, what is refused here."""
-        looked = [proxy.look_again() for proxy in self._proxies.values() if proxy.is_refused]
+        """Whether somebody has approved, in another process, what has changed here."""
+        looked = [proxy.look_again() for proxy in self._proxies.values() if proxy.changes]
         if any(looked):
             self._changed()

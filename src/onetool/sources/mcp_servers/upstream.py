@@ -230,7 +230,8 @@ class Upstream:
 
     def _told(self, link: "Link") -> None:
         self.way = link.way
-        self.journal.note(f"connected: {link.version or 'it does not say who it is'}, {len(link.tools)} tools")
+        tools = f"{len(link.tools)} {'tool' if len(link.tools) == 1 else 'tools'}"
+        self.journal.note(f"connected: {link.version or 'it does not say who it is'}, {tools}")
         try:
             self._tell(Told(link.tools, link.offers, link.version, link.way))
         except Exception:  # our own fault, and no reason to lose the connection
