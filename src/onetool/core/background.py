@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
@@ -42,6 +43,37 @@ class Background:
     def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         """Run it over there, and go on here."""
         return asyncio.run_coroutine_threadsafe(work, self._started())
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it over there, and wait for it here, on another loop. Cancelled here, it is cancelled there."""
+        here, there = asyncio.get_running_loop(), self._started()
+        done: asyncio.Future[T] = here.create_future()
+        tasks: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            tasks.append(there.create_task(work))
+            tasks[0].add_done_callback(ended)
+
+        def ended(task: "asyncio.Task[T]") -> None:
+            with suppress(RuntimeError):  # whoever waited is gone, and their loop with them
+                here.call_soon_threadsafe(settle, task)
+
+        def settle(task: "asyncio.Task[T]") -> None:
+            if task.cancelled():
+                done.cancel()
+            elif (error := task.exception()) is not None:
+                _ = done.done() or done.set_exception(error)
+            elif not done.done():
+                done.set_result(task.result())
+
+        # Leaner than run_coroutine_threadsafe with wrap_future, which takes two futures and their locks.
+        there.call_soon_threadsafe(begin)
+        try:
+            return await done
+        except asyncio.CancelledError:
+            with suppress(RuntimeError):
+                there.call_soon_threadsafe(lambda: tasks[0].cancel())
+            raise
 
     def close(self) -> None:
         """Cancel what is under way, so that nobody waits for ever, and end the loop."""

@@ -18,13 +18,17 @@ def result(data=None, **error):
     return ToolResult(ok=not error, data=data, error=ToolError(**error) if error else None, meta={})
 
 
+def no_media(handle):
+    raise ToolFailure(f"there is nothing behind {handle}")
+
+
 def given_to_client(value, inline=100, structured=False, stored=None):
     def store(words):
         if stored is None:
             raise ToolFailure("the disk is full")
         return stored
 
-    return asyncio.run(from_result(value, inline, store, "read {} from {}".format, structured))
+    return asyncio.run(from_result(value, inline, store, no_media, "read {} from {}".format, structured))
 
 
 @pytest.mark.parametrize("block", EVERY, ids=lambda block: block["type"])

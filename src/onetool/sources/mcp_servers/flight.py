@@ -80,9 +80,7 @@ class Flights:
     def only(self) -> Flight | None:
         """The flight to which something without an address belongs."""
         flights = self._flights
-        if not flights or any(flight.caller is not flights[0].caller for flight in flights):
-            return None
-        if any(flight.peer is not flights[0].peer for flight in self._given_up):
+        if not flights or any(flight.peer is not flights[0].peer for flight in (*flights, *self._given_up)):
             return None
         return flights[-1]
 

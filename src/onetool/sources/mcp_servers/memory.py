@@ -128,7 +128,9 @@ def difference(before: Definition | None, now: Definition) -> list[str]:
 
 def _written(definition: Definition) -> list[str]:
     lines = str(definition.get("description") or "").splitlines()
-    rest = {key: definition[key] for key in ("title", "inputSchema", "outputSchema", "annotations") if key in definition}
+    rest = {
+        key: definition[key] for key in ("title", "inputSchema", "outputSchema", "annotations") if key in definition
+    }
     return [*lines, *msgspec.json.format(msgspec.json.encode(rest), indent=2).decode().splitlines()]
 
 

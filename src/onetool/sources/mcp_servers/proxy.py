@@ -13,7 +13,16 @@ from onetool.core.seen import Seen
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.sources.mcp_servers.journal import Journal, Redact
-from onetool.sources.mcp_servers.memory import Definition, Memory, Shelf, approval, changes, difference, file_name, former
+from onetool.sources.mcp_servers.memory import (
+    Definition,
+    Memory,
+    Shelf,
+    approval,
+    changes,
+    difference,
+    file_name,
+    former,
+)
 from onetool.sources.mcp_servers.offers import prompts_of, resources_of
 from onetool.sources.mcp_servers.settings import Server, pack_name
 from onetool.sources.mcp_servers.specs import is_allowed, spec_of, unusable

@@ -133,17 +133,17 @@ class Servers(Source):
     def packs(self, allowed: Iterable[str] | None = None) -> list[str]:
         """Of those whose tools are not known yet: what code says to reach them. With an allow-list only its."""
         wanted = None if allowed is None else {name.partition(".")[0] for name in allowed}
-        packs = [self._proxies[name].pack for name in self.unlisted()]
+        packs = [self._proxies[name].pack for name in self.unlisted() if not self._proxies[name].is_listed]
         return [pack for pack in packs if wanted is None or pack in wanted]
 
     def unlisted(self, words: Iterable[str] | None = None) -> list[str]:
-        """Servers whose tools are not known yet; of those that some words speak of, where words are given."""
+        """Servers whose tools are not known, or not as approved the last time; of those that some words speak of."""
         spoken = None if words is None else set(words)
         return [
             name
             for name, proxy in self._proxies.items()
             if proxy.settings.enabled
-            and not proxy.is_listed
+            and (not proxy.is_listed or proxy.is_refused)
             and (spoken is None or proxy.pack in spoken or spelled(proxy.pack) in spoken)
         ]
 
@@ -200,7 +200,8 @@ class Servers(Source):
         """Connect those, or all, and wait until each has connected or failed. `anew`: also where one has failed."""
         wanted = [name for name in self._enabled() if names is None or name in set(names)]
         if wanted:
-            await self._over_there(self._started_loop().settled(wanted, anew))
+            loop = self._started_loop()
+            await loop.background.run(loop.settled(wanted, anew))
 
     def settle(self, names: Iterable[str] | None = None) -> None:
         """The same for who is not async."""
@@ -213,7 +214,7 @@ class Servers(Source):
         from onetool.sources.mcp_servers.flight import Flight
 
         loop = self._started_loop()
-        return await self._over_there(loop.do(server, what, work, again, Flight()))
+        return await loop.background.run(loop.do(server, what, work, again, Flight()))
 
     def close(self) -> None:
         """Everything that was started ends, and what was learnt is written down."""
@@ -241,11 +242,6 @@ class Servers(Source):
 
     def _run(self, work: Coroutine[Any, Any, T]) -> Any:
         return self._started_loop().background.submit(work)
-
-    async def _over_there(self, work: Coroutine[Any, Any, T]) -> T:
-        import asyncio
-
-        return await asyncio.wrap_future(self._run(work))
 
     # For the connections
 
