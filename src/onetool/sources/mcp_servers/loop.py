@@ -26,11 +26,20 @@ LOOK_AGAIN = 1.0  # seconds between two looks whether somebody has approved
 REMEMBER = 60  # of these, until what was learnt is written down
 
 
+def _fast_loop() -> asyncio.AbstractEventLoop:
+    """Where there is a faster one: calls over HTTP take a tenth less with it."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
 class Loop:
     """The loop in its thread, and the connections on it. All but its making and `close` happen over there."""
 
     def __init__(self, servers: "Servers") -> None:
-        self.background = Background("onetool-servers")
+        self.background = Background("onetool-servers", _fast_loop)
         self.upstreams: dict[str, Upstream] = {}
         self._servers = servers
         self._watch = Watch()

@@ -260,6 +260,6 @@ def _ask(server: str, secret: str) -> str | None:
     """The person at the terminal, if there is one."""
     if not sys.stdin.isatty() or not sys.stderr.isatty():
         return None
-    question = printable(f"{server} needs the secret {secret} (nothing: leave the server out)")
+    question = printable(f"{server} needs the secret {secret} (nothing: set it later)")
     value = click.prompt(question, hide_input=True, err=True, default="", show_default=False)
     return value if value.strip() and value.isprintable() else None

@@ -81,17 +81,18 @@ class Planner:
             raise Itself("it is OneTool itself")
         block = without_secrets(name, block, self.vault)
         for secret in placeholders(block):
-            if not self.vault.has(secret):
-                self._want(name, secret)
+            if not self.vault.has(secret) and not self._given(name, secret):
+                notes.append(f"it can't be connected until its secret is set: onetool auth set {secret}")
             elif self.vault.is_borrowed(secret):
                 notes.append(f"{secret} comes from the environment; to have it always: onetool auth set {secret}")
         return block, notes
 
-    def _want(self, server: str, secret: str) -> None:
+    def _given(self, server: str, secret: str) -> bool:
+        """Whether a person has given it, where there is one to ask."""
         value = self.ask(server, secret)
-        if not value:  # a config with a secret that is not set could not be loaded any more
-            raise Skipped(f"it needs the secret {secret}: onetool auth set {secret}, then import it again")
-        self.vault.put(secret, value)
+        if value:
+            self.vault.put(secret, value)
+        return bool(value)
 
 
 class Itself(Skipped):
