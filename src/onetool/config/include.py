@@ -15,6 +15,7 @@ from onetool.config.yaml_nodes import read_yaml
 from onetool.core.errors import Mistake
 
 MAX_DEPTH = 10
+ALSO = {"mcpServers": "servers"}  # the word of other clients: what is pasted from them works as it is
 
 Unite = Callable[[list[Node], Any, Findings], Node]
 
@@ -81,7 +82,8 @@ def unite(roots: list[Node], file: str, findings: Findings) -> Node:
     fields = fields_of(Keys)
     found: dict[str, list[Node]] = {}
     for root in roots:
-        for key, node in root.value.items():
+        for written, node in root.value.items():
+            key = ALSO.get(written, written)
             if key not in fields:
                 unknown_key(node, key, Keys, findings)
             elif key != "include":
@@ -115,7 +117,8 @@ def _only_one(nodes: list[Node], _: Any, findings: Findings) -> Node:
     for node in nodes[1:]:
         if node is not first:
             both = f"{first.file}:{first.line} and {node.file}:{node.line}"
-            findings.error(node, f"set in two files, {both}", "remove one of them")
+            where = "two files" if first.file != node.file else "two places"
+            findings.error(node, f"set in {where}, {both}", "remove one of them")
     return first
 
 
