@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 WITHIN = 600  # seconds, where the packages are needed
-AT_MOST = 120  # where they are not
+AT_MOST = 60  # where they are not
 # No package's scripts run: none that we use needs one.
 QUIET = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error")
 IMPATIENT = ("--fetch-retries=0", "--fetch-timeout=30000")
