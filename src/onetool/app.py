@@ -35,7 +35,7 @@ from onetool.sources.united import first, united
 
 if TYPE_CHECKING:
     from onetool.core.background import Background
-    from onetool.core.call import ToolCall, ToolResult
+    from onetool.core.call import ToolCall, ToolError, ToolResult
     from onetool.core.context import Progress
     from onetool.core.executor import Executor
     from onetool.script.engine import Engine
@@ -50,8 +50,10 @@ log = logging.getLogger("onetool")
 
 NONE: Mapping[str, Any] = freeze({})
 NO_SERVERS = freeze({"status": "ok", "server_count": 0, "servers": {}})
+PATIENCE = 10.0  # seconds that who only wants to know what there is waits for a server
 FACTS = ("calls", "success_rate", "median_ms", "last_called")
 WORD = re.compile(r"[^\W\d]\w*")
+GUESS = re.compile(r"; did you mean [^;]*\?")
 
 
 class App:
@@ -68,6 +70,7 @@ class App:
         self._listing = RLock()  # servers tell of their tools in a thread of their own
         self._listeners: list[Callable[[], None]] = []
         self._stays = False
+        self._known_secrets: set[str] = set()
         self._load()
 
     @classmethod
@@ -131,9 +134,7 @@ class App:
                 "tool_count": len(self.registry),
                 "mistakes": [str(m) for m in self.mistakes],
             },
-            "proxy": {"status": "ok", "server_count": 0, "servers": {}}
-            if self.servers is None
-            else self.servers.health(),
+            "proxy": NO_SERVERS if self.servers is None else self.servers.health(),
         }
 
     # What it does
@@ -147,8 +148,7 @@ class App:
         result = await self.executor.execute(call, allowed, progress)
         if result.error is None or call.name in self.registry or not (why := self.why_missing(call.name)):
             return result
-        error = replace(result.error, message=f"{result.error.message}; {text_of(why)}", reason=why.reason)
-        return replace(result, error=error)
+        return replace(result, error=_explained(result.error, why))
 
     async def offer(
         self, spec: ToolSpec, args: Mapping[str, Any], source: str, allowed: Collection[str] | None = None
@@ -175,12 +175,9 @@ class App:
         result = await self.engine.run(
             code, self.registry.snapshot(), allowed=allowed, source=source, progress=progress, live=live
         )
-        if result.error is None or not (why := self._missing(words)):
+        if result.error is None or not (why := self._missing(words, result.error.message)):
             return result
-        message = result.error.message
-        if text_of(why) not in message:
-            message = f"{message}; {text_of(why)}"
-        return replace(result, error=replace(result.error, message=message, reason=why.reason))
+        return replace(result, error=_explained(result.error, why))
 
     def reply(self, result: "RunResult", whole: bool = False) -> "Reply":
         """What a run's caller gets to read. A large result is stored, unless it is wanted whole."""
@@ -233,12 +230,12 @@ class App:
     async def listed(self, packs: Iterable[str] | None = None) -> None:
         """Wait for servers whose tools are not known yet: of those packs, or all; until they tell, or can't."""
         if self.servers is not None and (names := self.servers.unlisted(packs)):
-            await self.servers.settled(names, anew=packs is not None)
+            await self.servers.settled(names, anew=packs is not None, patience=PATIENCE if packs is None else None)
 
     def list_now(self, packs: Iterable[str] | None = None) -> None:
         """The same for who is not async."""
         if self.servers is not None and (names := self.servers.unlisted(packs)):
-            self.servers.settle(names)
+            self.servers.settle(names, PATIENCE if packs is None else None)
 
     def on_change(self, tell: Callable[[], None]) -> Callable[[], None]:
         """Have somebody told, in some thread, when there are other tools; what comes back ends that."""
@@ -414,19 +411,23 @@ class App:
     def _words_in(self, code: str) -> set[str]:
         """What code speaks of, also by aliases and snippets."""
         words = set(WORD.findall(code))
+        if self.servers is not None and self.servers.unlisted(words):  # else it does not matter what they mean there
+            words = _used_in(code) or words
         words |= {target.partition(".")[0] for alias, target in self.config.aliases.items() if alias in words}
         bodies = [snippet.body for name, snippet in self.config.snippets.items() if name in words]
         return words.union(*map(WORD.findall, bodies))
 
-    def _missing(self, words: Iterable[str]) -> ToolFailure | None:
-        """Why a server is not there that code speaks of."""
+    def _missing(self, words: Iterable[str], message: str) -> ToolFailure | None:
+        """Why a server is not there that code speaks of, and its error, too."""
         if self.servers is None:
             return None
-        whys = (self.servers.missing(word) for word in words if word not in self.registry.packs())
+        told = set(WORD.findall(message))
+        whys = (self.servers.missing(word) for word in words if word in told and word not in self.registry.packs())
         return next((why for why in whys if why), None)
 
     def _know(self, secret: str) -> None:
-        """One more to mask: servers get theirs while they are connected."""
+        """One more to mask: servers get theirs while they are connected. Another config must know them, too."""
+        self._known_secrets.add(secret)
         self.config.secrets.know(secret)
 
     def _configured_servers(self) -> "Servers | None":
@@ -447,6 +448,8 @@ class App:
         # A page of a stored result must not be stored in its turn; as a value it takes more room than its lines.
         page_bytes = self.config.results.inline_bytes // 2
         own = Catalogue(tools=tuple(ot_tools(self.results, page_bytes, self._words, self._looked_after)))
+        for secret in self._known_secrets:
+            self.config.secrets.know(secret)
         self._configured_servers()
         self._catalogues = (own, packs, declared)
         self._told: set[str] = set()
@@ -469,6 +472,36 @@ class App:
                     log.log(logging.ERROR if mistake.severity == "error" else logging.WARNING, "%s", mistake)
         for tell in list(self._listeners):
             tell()
+
+
+def _used_in(code: str) -> set[str] | None:
+    """The names that code uses and does not make itself, and those in its texts; None where it can't be told."""
+    import ast
+
+    from onetool.script.reading import ScriptError, parse, read
+
+    try:
+        tree = parse(read(code))
+    except ScriptError:
+        return None
+    if tree is None:
+        return None
+    nodes = list(ast.walk(tree))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    made = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    imported = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    said = {text.partition(".")[0] for text in (*texts, *imported, *modules)}
+    return said | {node.id for node in names if node.id not in made}
+
+
+def _explained(error: "ToolError", why: ToolFailure) -> "ToolError":
+    """With the reason behind it, and without a guess at what else may have been meant."""
+    if text_of(why) in error.message:
+        return error
+    message = GUESS.sub("", error.message)
+    return replace(error, message=f"{message}; {text_of(why)}", reason=why.reason)
 
 
 def _rest(parts: Mapping[str, Any]) -> None:

@@ -83,7 +83,7 @@ def unite(roots: list[Node], file: str, findings: Findings) -> Node:
     found: dict[str, list[Node]] = {}
     for root in roots:
         for written, node in root.value.items():
-            key = ALSO.get(written, written)
+            key = ALSO.get(written) or written
             if key not in fields:
                 unknown_key(node, key, Keys, findings)
             elif key != "include":

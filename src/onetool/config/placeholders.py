@@ -65,6 +65,7 @@ class _Filler:
             f"add it to {secrets.file}" if secrets.file else "name a file with `secrets: secrets.yaml` and add it there"
         )
         hint = f"run: onetool auth set {name}; or set the environment variable {name}, or {file}"
-        near = did_you_mean(name, secrets.names())
+        # For a server another name would be another service's token, and go to the wrong party.
+        near = None if self.spares else did_you_mean(name, secrets.names())
         tell = self.findings.warn if self.spares else self.findings.error
         tell(node, f"the secret {name} is not set", f"{near} Else {hint}" if near else hint)

@@ -1,7 +1,7 @@
 """An event loop in a thread of its own, for callers that have none they could wait on: a notebook runs one already."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from threading import Lock, Thread
@@ -24,11 +24,8 @@ async def _all_cancelled() -> None:
 class Background:
     """`background.call(coroutine)` runs it over there and waits for its value here. The loop starts when first used."""
 
-    def __init__(
-        self, name: str = "onetool-loop", make: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
-    ) -> None:
+    def __init__(self, name: str = "onetool-loop") -> None:
         self._name = name
-        self._make = make
         self._lock = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -70,7 +67,11 @@ class Background:
                 done.set_result(task.result())
 
         # Leaner than run_coroutine_threadsafe with wrap_future, which takes two futures and their locks.
-        there.call_soon_threadsafe(begin)
+        try:
+            there.call_soon_threadsafe(begin)
+        except RuntimeError:  # it has just ended
+            work.close()
+            raise
         try:
             return await done
         except asyncio.CancelledError:
@@ -89,7 +90,7 @@ class Background:
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = self._make()
+                self._loop = asyncio.new_event_loop()
                 Thread(target=self._serve, args=(self._loop,), name=self._name, daemon=True).start()
             return self._loop
 

@@ -188,8 +188,6 @@ async def _awaited(value: Awaitable[Any], context: CallContext) -> Outcome:
 
 def _too_late(context: CallContext) -> Outcome:
     message = f"{context.spec.name} gave no answer within {context.seconds:g} s"
-    return None, ToolFailure(
-        message,
-        reason="timeout",
-        hints=["who defines it can give it more: @tool(timeout=…), or timeout in its definition"],
-    )
+    # Whoever set the limit for this call knows what to do about it.
+    more = "who defines it can give it more: @tool(timeout=…), or timeout in its definition"
+    return None, ToolFailure(message, reason="timeout", hints=[] if context.call.timeout is not None else [more])

@@ -37,4 +37,6 @@ def _twice(name: str, there: Any, one: ToolSpec | Prompt | Resource) -> Mistake:
         spec, message = one.spec, duplicate(there.spec, one.spec, f"{kind} {name!r}")
     file, _, line = (spec.defined_in or "").rpartition(":")
     place = {"file": file, "line": int(line)} if file else {}
-    return Mistake(message=message, key=name, **place)
+    kind, _, server = spec.source.partition(":")
+    hint = f"servers.{server}.prefix gives its tools another name" if kind == "proxy" else None
+    return Mistake(message=message, key=name, hint=hint, **place)

@@ -94,4 +94,7 @@ def _is_there(pid):
     except ProcessLookupError:
         return False
     # One that has ended and waits for init to notice is gone as far as we are concerned.
-    return "(zombie)" not in Path(f"/proc/{pid}/status").read_text() if Path(f"/proc/{pid}").exists() else True
+    try:
+        return "(zombie)" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # it went between two looks, or there is no /proc
+        return not Path("/proc").is_dir()

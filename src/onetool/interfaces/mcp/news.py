@@ -25,7 +25,7 @@ LATER = 0.2  # seconds: what the client wants first comes first
 async def reload(service: Service) -> None:
     """Read the config and all tools again, one reload at a time. One that can't be used leaves everything as it is."""
     async with service.reloading:
-        service.told = _state(service)
+        service.told = service.told or _state(service)  # a change that is due must not be forgotten over this
         try:
             await asyncio.to_thread(service.app.reload)
         except ConfigError as error:

@@ -23,6 +23,7 @@ from onetool.core.errors import OneToolError
 from onetool.sdk.asking import ask_model, ask_person, log_message
 from onetool.sources.mcp_servers.flight import Flight, Flights, current_flight
 from onetool.sources.mcp_servers.journal import Journal
+from onetool.sources.mcp_servers.listing import plain
 
 
 class Asking:
@@ -42,7 +43,7 @@ class Asking:
             return self._nobody("a person")
         schema = dict(params.requested_schema)
         try:
-            answer = await flight.of_caller(ask_person(f"{self._server} asks: {params.message}", schema))
+            answer = await flight.of_caller(lambda: ask_person(f"{self._server} asks: {params.message}", schema))
         except Declined as declined:
             return ElicitResult(action="decline" if declined.action == "decline" else "cancel")
         except OneToolError as error:
@@ -56,10 +57,11 @@ class Asking:
         flight = self._flight()
         if flight is None:
             return self._nobody("a model")
-        messages = [one.model_dump(by_alias=True, mode="json", exclude_none=True) for one in params.messages]
-        asked = ask_model(messages, max_tokens=params.max_tokens, system=params.system_prompt)
+        messages = [plain(one) for one in params.messages]
         try:
-            text = await flight.of_caller(asked)
+            text = await flight.of_caller(
+                lambda: ask_model(messages, max_tokens=params.max_tokens, system=params.system_prompt)
+            )
         except OneToolError as error:
             return _refused(str(error))
         return CreateMessageResult(role="assistant", content=TextContent(type="text", text=text), model="unknown")

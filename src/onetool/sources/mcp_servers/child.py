@@ -68,6 +68,10 @@ def _found(command: str, env: dict[str, str]) -> str:
         return os.path.expanduser(command)
     beside = os.path.dirname(sys.executable)
     found = shutil.which(command, path=env.get("PATH", os.defpath)) or shutil.which(command, path=beside)
+    if found is None and " " in command.strip():
+        raise ToolFailure(
+            f"command not found: {command} (the command is the program alone: what follows goes into args)"
+        )
     if found is None:
         raise ToolFailure(f"command not found: {command} (install it, or write its whole path)")
     return found
@@ -84,6 +88,7 @@ class Child(asyncio.SubprocessProtocol):
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._gone = asyncio.Event()
+        self._is_deaf = False  # it has closed its standard input, or is about to be gone
         self.lines = Lines(self._pause)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -97,9 +102,11 @@ class Child(asyncio.SubprocessProtocol):
             self._journal.hear(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd == 1:
+        if fd == 0:
+            self._is_deaf = True
+        elif fd == 1:
             self.lines.end()
-        elif fd == 2:
+        else:
             self._journal.heard_all()
 
     def process_exited(self) -> None:
@@ -130,7 +137,7 @@ class Child(asyncio.SubprocessProtocol):
         code = self.code
         if code is None:
             return "it closed its standard output"
-        return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
+        return f"it was ended by {_named(-code)}" if code < 0 else f"it ended with exit code {code}"
 
     async def write(self, data: bytes) -> None:
         pipe = self._pipe(0)
@@ -146,6 +153,10 @@ class Child(asyncio.SubprocessProtocol):
         """Close its standard input, and wait; then tell it to end; then end it, and whatever it has started."""
         from anyio import CancelScope
 
+        if self._is_deaf and not self._gone.is_set():
+            await self.exited(LAST_OUTPUT)
+        if self._gone.is_set():
+            self.lines.broke_off = True  # by itself, though nobody may have noticed yet
         try:
             if (pipe := self._pipe(0)) is not None:
                 pipe.close()
@@ -179,6 +190,12 @@ class Child(asyncio.SubprocessProtocol):
 
     def _pipe(self, fd: int) -> asyncio.WriteTransport | None:
         return None if self._transport is None else cast(asyncio.WriteTransport, self._transport.get_pipe_transport(fd))
+
+
+def _named(number: int) -> str:
+    with suppress(ValueError):  # those between the two that have a name
+        return signal.Signals(number).name
+    return f"signal {number}"
 
 
 class Lines:

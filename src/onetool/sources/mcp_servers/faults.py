@@ -64,8 +64,6 @@ def failure(error: BaseException, on_the_way: str | None) -> ToolFailure:
         return ToolFailure(cut(f"{words} ({on_the_way})" if on_the_way else words, LONGEST))
     if isinstance(error, ValidationError):
         return ToolFailure(f"its answer is not what MCP allows: {_first_fault(error)}", reason="output_invalid")
-    if isinstance(error, RuntimeError):  # the SDK's word for content that does not fit the tool's own schema
-        return ToolFailure(cut(text_of(error).partition("\n")[0], LONGEST), reason="output_invalid")
     return ToolFailure(cut(why(error), LONGEST))
 
 

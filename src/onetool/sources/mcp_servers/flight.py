@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 from onetool.core.caller import Caller, current_caller
 from onetool.core.context import current_call
+from onetool.core.errors import ToolFailure
+from onetool.sources.mcp_servers.trouble import Trouble
 
 T = TypeVar("T")
 
@@ -30,28 +32,40 @@ class Flight:
         self.peer: object = getattr(self.caller, "peer", self.caller)  # where it calls from, where that is known
         self.progress = None if call is None else call.progress
         self.tried_again = False
+        self.trouble = Trouble()
+        self._questions = 0  # that wait for an answer
+        self._left = 0.0  # seconds, while the clock stands still
 
     @asynccontextmanager
     async def in_time(self, seconds: float) -> AsyncGenerator[None]:
         """TimeoutError when the server takes longer; the time that its caller takes to answer does not count."""
         async with asyncio.timeout(seconds) as self._limit:
-            yield
+            try:
+                yield
+            finally:
+                self._limit = None
 
-    async def of_caller(self, work: Coroutine[Any, Any, T]) -> T:
-        """Done where the caller is; the clock stands still meanwhile."""
+    async def of_caller(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Done where the caller is; the clock stands still as long as there is a question."""
+        if self._limit is None:
+            raise ToolFailure("the call is over, and nobody is there to be asked")
+        with self._clock_stopped():
+            done = self._context.copy().run(asyncio.run_coroutine_threadsafe, ask(), self._loop)
+            return await asyncio.wrap_future(done)
+
+    @contextmanager
+    def _clock_stopped(self) -> Generator[None]:
         here = asyncio.get_running_loop()
-        limit = self._limit
-        until = None if limit is None else limit.when()
-        left = None if until is None else until - here.time()
-        if limit is not None:
-            limit.reschedule(None)
+        if self._questions == 0 and self._limit is not None and (until := self._limit.when()) is not None:
+            self._left = until - here.time()
+            self._limit.reschedule(None)
+        self._questions += 1
         try:
-            return await asyncio.wrap_future(
-                self._context.copy().run(asyncio.run_coroutine_threadsafe, work, self._loop)
-            )
+            yield
         finally:
-            if limit is not None and left is not None:
-                limit.reschedule(here.time() + left)
+            self._questions -= 1
+            if self._questions == 0 and self._limit is not None:  # else the call has ended meanwhile
+                self._limit.reschedule(here.time() + self._left)
 
     def tell(self, say: Callable[..., None], *what: Any) -> None:
         """Say something as if the caller's own code did."""
@@ -76,6 +90,10 @@ class Flights:
             raise
         finally:
             self._flights.remove(flight)
+
+    def are_none(self) -> bool:
+        """Whether no call is under way."""
+        return not self._flights
 
     def only(self) -> Flight | None:
         """The flight to which something without an address belongs."""

@@ -24,8 +24,8 @@ from onetool.sources.mcp_servers.memory import Definition, Offers
 from onetool.sources.mcp_servers.oauth_trouble import trouble_in, watching
 
 if TYPE_CHECKING:
+    from onetool.sources.mcp_servers.trouble import Trouble
     from onetool.sources.mcp_servers.upstream import Upstream
-    from onetool.sources.mcp_servers.web import Trouble
 
 CHANGED = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
 LAST_WORDS = 0.5  # seconds: the end of a process comes a moment after the end of what it says
@@ -116,8 +116,7 @@ class Link:
     @property
     def is_modern(self) -> bool:
         """Whether it has agreed on a revision of today. Not before it is open."""
-        client = self.__dict__.get("client")
-        return client is not None and client.protocol_version in MODERN_PROTOCOL_VERSIONS
+        return hasattr(self, "client") and self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     # Its end
 
@@ -135,26 +134,27 @@ class Link:
         """It is of no use any more: the next call gets another one."""
         self._over.set()
 
-    def is_over(self, error: BaseException) -> bool:
+    def is_over(self, error: BaseException, flight: Flight) -> bool:
         """Whether this is the end of the connection, and not an answer of the server."""
-        return self.has_ended or is_closed(error) or self.was_unheard(error)
+        return self.has_ended or is_closed(error) or self._is_forgotten(error, flight)
 
-    def was_cut(self, error: BaseException) -> bool:
+    def was_cut(self, error: BaseException, flight: Flight) -> bool:
         """Whether there will be no answer to this call; others may get theirs."""
-        return self.is_over(error) or is_cut_short(error)
+        return self.is_over(error, flight) or is_cut_short(error) or flight.trouble.was_unheard
 
-    def was_unheard(self, error: BaseException) -> bool:
+    def was_unheard(self, error: BaseException, flight: Flight) -> bool:
         """Whether the server can't have done anything: it was not reached, or has forgotten who we are."""
-        if self.trouble is None:
-            return False
-        # Servers of today have no sessions: theirs is a 404 for something else.
-        forgotten = isinstance(error, MCPError) and self.trouble.status == 404 and not self.is_modern
-        return self.trouble.was_unheard or forgotten
+        return flight.trouble.was_unheard or self._is_forgotten(error, flight)
 
-    def why_ended(self) -> str:
-        if self.trouble is not None:
-            return self.trouble.words or "the connection was closed"
-        return "the connection was closed" if self._child is None else self._child.why_ended()
+    def _is_forgotten(self, error: BaseException, flight: Flight) -> bool:
+        # Servers of today have no sessions: theirs is a 404 for something else.
+        return isinstance(error, MCPError) and flight.trouble.status == 404 and not self.is_modern
+
+    def why_ended(self, flight: Flight | None = None) -> str:
+        if self._child is not None:
+            return self._child.why_ended()
+        of_call = None if flight is None else flight.trouble.words
+        return of_call or (self.trouble and self.trouble.words) or "the connection was closed"
 
     def told(self, error: BaseException) -> BaseException:
         """Why it could not be opened, or was lost, in words that tell what to do about it."""
@@ -168,6 +168,6 @@ class Link:
             return Ended(self._child.why_ended())
         return error
 
-    def failure(self, error: BaseException) -> ToolFailure:
+    def failure(self, error: BaseException, flight: Flight) -> ToolFailure:
         """Of a call that got an answer, though not the one that was wanted."""
-        return failure(error, self.trouble.words if self.trouble is not None and self.trouble.status else None)
+        return failure(error, flight.trouble.words)

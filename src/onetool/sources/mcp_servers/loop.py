@@ -5,6 +5,7 @@ over; what they bring back is handed back.
 """
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
@@ -21,25 +22,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+log = logging.getLogger("onetool.servers")
+
 LONGEST_CLOSE = 10.0  # seconds; each server gets a few, side by side
 LOOK_AGAIN = 1.0  # seconds between two looks whether somebody has approved
 REMEMBER = 60  # of these, until what was learnt is written down
-
-
-def _fast_loop() -> asyncio.AbstractEventLoop:
-    """Where there is a faster one: calls over HTTP take a tenth less with it."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 class Loop:
     """The loop in its thread, and the connections on it. All but its making and `close` happen over there."""
 
     def __init__(self, servers: "Servers") -> None:
-        self.background = Background("onetool-servers", _fast_loop)
+        self.background = Background("onetool-servers")
         self.upstreams: dict[str, Upstream] = {}
         self._servers = servers
         self._watch = Watch()
@@ -48,10 +42,17 @@ class Loop:
 
     async def start(self, names: Iterable[str]) -> None:
         for name in names:
-            self._upstream(name)
+            with suppress(ToolFailure):  # it may be gone by now
+                self._upstream(name)
 
-    async def settled(self, names: Iterable[str], anew: bool) -> None:
-        await asyncio.gather(*(self._upstream(name).settled(anew) for name in names))
+    async def settled(self, names: list[str], anew: bool, patience: float | None) -> None:
+        waiting = [asyncio.create_task(self._upstream(name).settled(anew)) for name in names]
+        _, late = await asyncio.wait(waiting, timeout=patience)
+        for task in late:
+            task.cancel()
+        for name in names:
+            if self.upstreams[name].state != "connected" and (proxy := self._servers.proxy(name)) is not None:
+                proxy.failed()
 
     async def do(self, server: str, what: str, work: Work[T], again: bool, flight: Flight) -> T:
         return await self._upstream(server).do(what, work, again, flight)
@@ -86,19 +87,23 @@ class Loop:
             self._watch,
             self._servers.folder,
             proxy.memory.way,
-            lambda said: self._servers.told(name, said),
+            lambda said: self._servers.told(proxy, said),
             self._servers.known,
             proxy.refusal,
+            loud=self.keeps_all,
         )
 
     async def _look(self) -> None:
         turns = 0
         while True:
             await asyncio.sleep(LOOK_AGAIN)
-            self._servers.look_again()
             turns += 1
-            if turns % REMEMBER == 0:
-                self._servers.remember()
+            try:
+                self._servers.look_again()
+                if turns % REMEMBER == 0:
+                    self._servers.remember()
+            except Exception:  # or nobody would look any more
+                log.exception("what is remembered of the servers could not be looked at")
 
     def close(self) -> None:
         with suppress(TimeoutError):

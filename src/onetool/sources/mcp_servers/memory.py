@@ -46,6 +46,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[Definition, ...] | None = None  # None: it has never told
     unusable: dict[str, str] = {}  # tools that can't be ours, and why
     approved: dict[str, dict[str, str]] | None = None  # for each tool the digests of its parts
+    failed: float = 0.0  # when it could not be connected, and had never told its tools
     former: dict[str, Definition] = {}  # tools that have changed, as they were before
     seen: dict[str, Any] = {}  # what values looked like, for tools that do not say
     offers: Offers = Offers()
@@ -58,24 +59,31 @@ class Shelf:
         self.file = folder / f"{file_name(name)}.json"
         self._server = _digest([settings.target, str(settings.cwd)])  # as it is written, with ${…} for its secrets
 
+    def nothing(self) -> Memory:
+        """What is remembered of one that was never seen."""
+        return Memory(server=self._server)
+
     def read(self) -> Memory:
         try:
             memory = msgspec.json.decode(self.file.read_bytes(), type=Memory)
         except (OSError, msgspec.MsgspecError, RecursionError):
-            return Memory(server=self._server)
-        return memory if memory.server == self._server else Memory(server=self._server)
+            return self.nothing()
+        return memory if memory.server == self._server else self.nothing()
 
-    def write(self, memory: Memory) -> None:
-        """As a whole or not at all."""
+    def write(self, memory: Memory) -> int:
+        """As a whole or not at all. Gives what `changed_at` says of it."""
         draft = self.file.with_name(f".{self.file.name}.{new_id()}")
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
                 stream.write(msgspec.json.format(msgspec.json.encode(memory), indent=1))
+            written = draft.stat().st_mtime_ns
             os.replace(draft, self.file)
         except OSError:
             with suppress(OSError):
                 draft.unlink()
+            return self.changed_at()
+        return written
 
     def changed_at(self) -> int:
         """A number that is another one when another process has written the file."""

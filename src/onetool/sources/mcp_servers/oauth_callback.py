@@ -56,7 +56,10 @@ class Callback:
 
     def _reply(self, line: str) -> bytes:
         method, _, rest = line.partition(" ")
-        target = urlsplit(rest.partition(" ")[0])
+        try:
+            target = urlsplit(rest.partition(" ")[0])
+        except ValueError:
+            target = urlsplit("")
         if target.path != PATH or method != "GET":
             return _page(HTTPStatus.NOT_FOUND, "Nothing here", "This address is for the end of a login only.")
         return self._take({key: values[0] for key, values in parse_qs(target.query).items()})

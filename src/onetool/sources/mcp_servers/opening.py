@@ -98,7 +98,8 @@ def _transport(upstream: "Upstream", link: Link) -> Any:
     if settings.transport == "stdio":
         return _process(upstream, link)
     from onetool.sources.mcp_servers.oauth import http_auth
-    from onetool.sources.mcp_servers.web import Trouble, reached
+    from onetool.sources.mcp_servers.trouble import Trouble
+    from onetool.sources.mcp_servers.web import reached
 
     link.trouble = Trouble()
     auth = http_auth(upstream.name, str(settings.url), settings.auth, upstream.folder, known=upstream.known)

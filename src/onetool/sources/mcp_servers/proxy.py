@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
+from time import time
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from onetool.core.errors import Mistake, ToolFailure
@@ -33,11 +35,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LATELY = 600.0  # seconds
+
 
 class Calls(Protocol):
     """The way to the servers."""
 
     async def do(self, server: str, what: str, work: "Work[T]", again: bool) -> T: ...
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """All that is known of it at one moment: who reads one part of it reads the others of the same moment."""
+
+    memory: Memory
+    changes: Mapping[str, list[str]]
+    offered: Catalogue
 
 
 class Proxy:
@@ -54,10 +66,18 @@ class Proxy:
         self._lock = Lock()
         self._seen: dict[str, Seen] = {}
         self._has_seen = False
-        self._mistakes: list[Mistake] = []
         self._read()
 
     # What it offers
+
+    @property
+    def memory(self) -> Memory:
+        return self._now.memory
+
+    @property
+    def changes(self) -> Mapping[str, list[str]]:
+        """Tools that are not as they were approved, and in what."""
+        return self._now.changes
 
     @property
     def is_listed(self) -> bool:
@@ -71,16 +91,11 @@ class Proxy:
     def catalogue(self) -> Catalogue:
         if not self.settings.enabled:
             return Catalogue()
-        mistakes = (*self._mistakes, *self._warnings())
-        if self.is_refused:
+        now = self._now
+        mistakes = (*now.offered.mistakes, *self._warnings())
+        if self.settings.pin and now.changes:
             return Catalogue(mistakes=mistakes)
-        offers = self.memory.offers
-        return Catalogue(
-            tools=self._tools,
-            prompts=tuple(prompts_of(self.name, self.pack, self.settings, offers.prompts, self)),
-            resources=tuple(resources_of(self.name, self.pack, self.settings, offers, self)),
-            mistakes=mistakes,
-        )
+        return replace(now.offered, mistakes=mistakes)
 
     def why_refused(self) -> str:
         return (
@@ -97,8 +112,9 @@ class Proxy:
 
     def differences(self) -> dict[str, list[str]]:
         """Of every tool that is not as it was approved: what is other about it, line by line."""
-        now = {str(tool.get("name")): tool for tool in self.memory.tools or ()}
-        return {name: difference(self.memory.former.get(name), now[name]) for name in self.changes}
+        memory, changed = self._now.memory, self._now.changes
+        tools = {str(tool.get("name")): tool for tool in memory.tools or ()}
+        return {name: difference(memory.former.get(name), tools[name]) for name in changed}
 
     def _warnings(self) -> list[Mistake]:
         key = f"servers.{self.name}"
@@ -127,6 +143,7 @@ class Proxy:
                 version=told.version,
                 way=told.way,
                 approved=approved,
+                failed=0.0,
             )
             if after == self.memory:
                 return False
@@ -137,10 +154,18 @@ class Proxy:
                     former=former(before, changes(after, tools, self.settings.pin)),
                     seen=self._still_true(tools),
                 )
-            self.memory = after
-            self._shelf.write(after)
-            self._make()
+            self._keep_in_mind(after)
         return True
+
+    def failed(self) -> None:
+        """It could not be connected, and so it is not known what it has: who only lists need not wait for it again."""
+        with self._lock:
+            if not self.is_listed:
+                self._keep_in_mind(replace(self.memory, failed=time()))
+
+    @property
+    def has_failed_lately(self) -> bool:
+        return 0 <= time() - self.memory.failed < LATELY
 
     def _still_true(self, tools: list[Definition]) -> dict[str, Any]:
         """What was seen of tools that are as they were."""
@@ -154,9 +179,7 @@ class Proxy:
         with self._lock:
             told = self.changed()
             approved = approval(self.memory, self.memory.tools or (), everything=True)
-            self.memory = replace(self.memory, approved=approved, former={})
-            self._shelf.write(self.memory)
-            self._make()
+            self._keep_in_mind(replace(self.memory, approved=approved, former={}))
         return told
 
     def look_again(self) -> bool:
@@ -174,9 +197,9 @@ class Proxy:
             if self._has_seen:
                 self._has_seen = False
                 kept = {name: seen.dump() for name, seen in self._seen.items() if seen.results}
-                self.memory = replace(self.memory, seen={**self.memory.seen, **kept})
-                if self._newest().tools == self.memory.tools:
-                    self._shelf.write(replace(self._newest(), seen=self.memory.seen))
+                newest = self._newest()
+                if newest.tools == self.memory.tools:  # else they are of other tools
+                    self._keep_in_mind(replace(newest, seen={**self.memory.seen, **kept}))
 
     def _newest(self) -> Memory:
         """What stands in the file, which another process may have written: what was approved there must stay."""
@@ -184,26 +207,39 @@ class Proxy:
 
     def _read(self) -> None:
         self._read_at = self._shelf.changed_at()
-        self.memory = self._shelf.read()
-        self._make()
+        memory = self._shelf.read()
+        try:
+            self._now = self._made(memory)
+        except Exception as error:  # noqa: BLE001 - it is a file, and anybody may have written into it
+            self.journal.note(f"what was remembered of it can't be used, and is forgotten: {error!r:.200}")
+            self._now = self._made(self._shelf.nothing())
 
-    def _make(self) -> None:
-        """The tools, from what is remembered. Those that can't be used are told."""
-        self._read_at = self._shelf.changed_at()
-        bad, kept = self.memory.unusable, dict[str, Definition]()
-        for tool in self.memory.tools or ():
+    def _keep_in_mind(self, memory: Memory) -> None:
+        """From here on, and for the next time."""
+        self._now = self._made(memory)
+        self._read_at = self._shelf.write(memory)
+
+    def _made(self, memory: Memory) -> "_Known":
+        """What there is, from what is remembered. Tools that can't be used are told."""
+        bad, kept = memory.unusable, dict[str, Definition]()
+        for tool in memory.tools or ():
             if is_allowed(self.settings, name := str(tool.get("name"))) and name not in bad:
                 kept.setdefault(name, tool)  # one that is listed twice is there once
-        self._mistakes = [
-            Mistake(message=why, key=f"servers.{self.name} ({self.pack}.{_shown(name)})") for name, why in bad.items()
-        ]
-        self.changes = changes(self.memory, [*kept.values()], strict=self.settings.pin)
-        self._tools = tuple(self._tool(definition) for definition in kept.values())
+        offered = Catalogue(
+            tools=tuple(self._tool(definition, memory) for definition in kept.values()),
+            prompts=tuple(prompts_of(self.name, self.pack, self.settings, memory.offers.prompts, self)),
+            resources=tuple(resources_of(self.name, self.pack, self.settings, memory.offers, self)),
+            mistakes=tuple(
+                Mistake(message=why, key=f"servers.{self.name} ({self.pack}.{_shown(name)})")
+                for name, why in bad.items()
+            ),
+        )
+        return _Known(memory, changes(memory, [*kept.values()], strict=self.settings.pin), offered)
 
-    def _tool(self, definition: Definition) -> ToolSpec:
+    def _tool(self, definition: Definition, memory: Memory) -> ToolSpec:
         name = str(definition["name"])
         if definition.get("outputSchema") is None:
-            seen = self._seen.setdefault(name, Seen.load(self.memory.seen.get(name)))
+            seen = self._seen.setdefault(name, Seen.load(memory.seen.get(name)))
         else:
             seen = None
         hints = definition.get("annotations") or {}

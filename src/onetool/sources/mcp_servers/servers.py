@@ -17,6 +17,7 @@ from onetool.core.offer import Resource
 from onetool.core.source import Catalogue, Source
 from onetool.core.spelling import spelled
 from onetool.sources.mcp_servers.journal import Redact
+from onetool.sources.mcp_servers.memory import Offers
 from onetool.sources.mcp_servers.proxy import Proxy
 from onetool.sources.mcp_servers.settings import Server, Transport, secrets_in
 from onetool.sources.mcp_servers.values import Keep
@@ -65,6 +66,7 @@ class Servers(Source):
         self._lock = Lock()
         self._proxies: dict[str, Proxy] = {}
         self._loop: Loop | None = None
+        self._is_closed = False
 
     def configure(self, blocks: Mapping[str, Server]) -> None:
         """These are the servers from now on. Those that are as they were are not touched."""
@@ -105,6 +107,8 @@ class Servers(Source):
     def _status(self, proxy: Proxy) -> ServerStatus:
         upstream = None if self._loop is None else self._loop.upstreams.get(proxy.name)
         state: State = "disabled" if not proxy.settings.enabled else "idle" if upstream is None else upstream.state
+        if state == "connecting" and upstream is not None and upstream.error:
+            state = "disconnected"  # and it is being tried again
         return ServerStatus(
             name=proxy.name,
             state=state,
@@ -144,6 +148,7 @@ class Servers(Source):
             for name, proxy in self._proxies.items()
             if proxy.settings.enabled
             and (not proxy.is_listed or proxy.is_refused)
+            and not (spoken is None and proxy.has_failed_lately)
             and (spoken is None or proxy.pack in spoken or spelled(proxy.pack) in spoken)
         ]
 
@@ -196,18 +201,21 @@ class Servers(Source):
         loop.keeps_all = True
         self._run(loop.start(self._enabled()))
 
-    async def settled(self, names: Iterable[str] | None = None, anew: bool = False) -> None:
-        """Connect those, or all, and wait until each has connected or failed. `anew`: also where one has failed."""
-        wanted = [name for name in self._enabled() if names is None or name in set(names)]
-        if wanted:
-            loop = self._started_loop()
-            await loop.background.run(loop.settled(wanted, anew))
+    async def settled(
+        self, names: Iterable[str] | None = None, anew: bool = False, patience: float | None = None
+    ) -> None:
+        """Connect those, or all, and wait until each has connected or failed. `anew`: also where one has failed.
 
-    def settle(self, names: Iterable[str] | None = None) -> None:
+        `patience` are seconds after which a slow one is not waited for any longer.
+        """
+        if wanted := self._enabled(names):
+            loop = self._started_loop()
+            await loop.background.run(loop.settled(wanted, anew, patience))
+
+    def settle(self, names: Iterable[str] | None = None, patience: float | None = None) -> None:
         """The same for who is not async."""
-        wanted = [name for name in self._enabled() if names is None or name in set(names)]
-        if wanted:
-            self._run(self._started_loop().settled(wanted, False)).result()
+        if wanted := self._enabled(names):
+            self._run(self._started_loop().settled(wanted, False, patience)).result()
 
     async def do(self, server: str, what: str, work: "Work[T]", again: bool) -> T:
         """Something with the connection to a server, which is opened for it. `again`: it may be done twice."""
@@ -219,6 +227,7 @@ class Servers(Source):
     def close(self) -> None:
         """Everything that was started ends, and what was learnt is written down."""
         with self._lock:
+            self._is_closed = True
             loop, self._loop = self._loop, None
         if loop is not None:
             loop.close()
@@ -229,11 +238,15 @@ class Servers(Source):
         for proxy in self._proxies.values():
             proxy.remember()
 
-    def _enabled(self) -> list[str]:
-        return [name for name, proxy in self._proxies.items() if proxy.settings.enabled]
+    def _enabled(self, among: Iterable[str] | None = None) -> list[str]:
+        names = None if among is None else set(among)
+        proxies = self._proxies.items()
+        return [name for name, proxy in proxies if proxy.settings.enabled and (names is None or name in names)]
 
     def _started_loop(self) -> "Loop":
         with self._lock:
+            if self._is_closed:
+                raise ToolFailure("OneTool is closing, and its MCP servers with it", reason="source_unavailable")
             if self._loop is None:
                 from onetool.sources.mcp_servers.loop import Loop  # not for those who only list tools
 
@@ -248,10 +261,14 @@ class Servers(Source):
     def proxy(self, name: str) -> Proxy | None:
         return self._proxies.get(name)
 
-    def told(self, name: str, said: "Told") -> None:
-        proxy = self._proxies.get(name)
-        said = replace(said, tools=self._redact(said.tools))  # one may say a secret anywhere
-        if proxy is not None and proxy.learn(said):
+    def told(self, proxy: Proxy, said: "Told") -> None:
+        if self._proxies.get(proxy.name) is not proxy:  # it was replaced meanwhile, and speaks for itself no more
+            return
+        offers = {kind: tuple(self._redact(listed)) for kind, listed in msgspec.structs.asdict(said.offers).items()}
+        clean = replace(  # one may say a secret anywhere
+            said, tools=self._redact(said.tools), offers=Offers(**offers), version=self._redact(said.version)
+        )
+        if proxy.learn(clean):
             self._changed()
 
     def look_again(self) -> None:

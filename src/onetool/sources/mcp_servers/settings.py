@@ -16,6 +16,7 @@ Name = Annotated[str, Meta(min_length=1)]
 Transport = Literal["stdio", "http", "sse"]
 
 PLACE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+SHORTEST_SECRET = 8
 SSE = ("sse",)  # what clients call the transport of old servers
 
 
@@ -83,7 +84,12 @@ def secrets_in(settings: Server) -> Iterator[str]:
     """What of a block must not be shown, though it stands there as it is: blocks are pasted with their tokens."""
     for name, value in (*settings.env.items(), *settings.headers.items()):
         if sounds_secret(name):
-            yield from {str(value), str(value).rpartition(" ")[2]}  # `Bearer abc`: and abc alone
+            yield from (text for text in {str(value), str(value).rpartition(" ")[2]} if _is_no_word(text))
+
+
+def _is_no_word(text: str) -> bool:
+    """Whether it can be masked wherever it appears: `true`, `test` and `postgres` would spoil half of all results."""
+    return len(text) >= SHORTEST_SECRET and any(map(str.isalpha, text)) and not text.isalpha()
 
 
 def pack_name(name: str, settings: Server) -> str:

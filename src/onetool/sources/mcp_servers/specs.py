@@ -1,6 +1,6 @@
 """A server's definition of a tool -> ToolSpec. One that can't be used is told, and spoils only itself."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -13,8 +13,6 @@ from onetool.sources.mcp_servers.memory import Definition
 from onetool.sources.mcp_servers.settings import Server, pack_name
 
 LONGEST_NAME = 200
-
-HandlerOf = Callable[[Definition], Handler]
 
 
 def unusable(name: str, settings: Server, definitions: Iterable[Definition]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, jso
 from onetool.sources.mcp_servers.child import Child, Lines
 from onetool.sources.mcp_servers.journal import Journal
 
-ANSWERS = re.compile(rb'^\{(?=.*"jsonrpc")(?!.*"method").*?"id"\s*:\s*(\d{1,18})\b', re.DOTALL)
+ANSWERS = re.compile(rb'^\{(?:(?!"(?:result|error|method|params)").)*?"id"\s*:\s*(\d{1,18})\b', re.DOTALL)
 NEAR = 200  # bytes at its begin where an answer says what it answers, mostly
 
 

@@ -39,6 +39,7 @@ State = Literal["connected", "connecting", "disconnected"]
 FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0  # seconds between two attempts
 STEADY = 10.0  # seconds after which a connection counts as a good one
 FRESH = 1.0  # seconds for which a failure answers for the next attempt, too
+GRACE = 2.0  # seconds, so that it is told why a connection took too long
 PAUSE = 0.1  # seconds; one that changes all the time must not keep us busy
 LONGEST_ERROR = 600
 LONGEST_END = 4.0  # seconds; a process gets two before it is killed
@@ -67,6 +68,7 @@ class Upstream:
         tell: Callable[[Told], None],
         known: Callable[[str], None],
         refusal: Callable[[], ToolFailure | None],
+        loud: bool = False,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -80,6 +82,7 @@ class Upstream:
         self.known = known
         self._tell = tell
         self._refusal = refusal
+        self._loud = loud
         self._link: Link | None = None
         self._failed_at = -math.inf
         self._started: Child | None = None
@@ -103,13 +106,15 @@ class Upstream:
             except TimeoutError:
                 raise self._too_slow(what) from None
             except Exception as error:  # noqa: BLE001 - the SDK has many
-                if link.is_over(error):
+                alone = self.flights.are_none()
+                if link.is_over(error, flight) or (alone and link.was_unheard(error, flight)):
                     self._drop(link)
-                if link.was_cut(error) and (again or link.was_unheard(error)) and not flight.tried_again:
+                may_again = again or link.was_unheard(error, flight)
+                if link.was_cut(error, flight) and may_again and not flight.tried_again:
                     flight.tried_again = True
                     self.journal.note(f"{what}: the connection was lost; the call may be tried again, and is")
                     continue
-                raise await self._failure(link, what, error) from None
+                raise await self._failure(link, what, error, flight) from None
 
     async def settled(self, anew: bool = False) -> None:
         """Until it has connected, or failed to; at most as long as connecting may take. `anew`: not only the once."""
@@ -117,7 +122,7 @@ class Upstream:
             return
         self._hurry.set()
         with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self._attempt), self.settings.connect_timeout)
+            await asyncio.wait_for(asyncio.shield(self._attempt), self.settings.connect_timeout + GRACE)
 
     async def close(self) -> None:
         self._stop.set()
@@ -134,8 +139,10 @@ class Upstream:
 
     async def _connected(self) -> "Link":
         """The connection, now or when it is there: whoever calls has it tried at once."""
-        if self._link is not None and not self._link.has_ended:
-            return self._link
+        if self._link is not None:
+            if not self._link.has_ended:
+                return self._link
+            self._drop(self._link)
         await self.settled(anew=True)
         if self._link is None:
             raise self.unavailable()
@@ -186,7 +193,9 @@ class Upstream:
     async def _once(self) -> None:
         """Connect, and stay until it is over."""
         if (secret := missing_secret(self.settings)) is not None:
-            raise ToolFailure(f"the secret {secret} is not set; run: onetool auth set {secret}")
+            raise ToolFailure(
+                f"the secret {secret} is not set; run: onetool auth set {secret} (what is running then needs a reload)"
+            )
         self.journal.words.clear()
         if self.settings.transport == "stdio":
             self._started = await self.process()
@@ -209,26 +218,34 @@ class Upstream:
             self._told(link)  # first: who sees that it is connected may look for its tools
             self._link, self.state, self.error = link, "connected", None
             self._settle()
-            stop = asyncio.create_task(self._stop.wait())
+            stopped, ended, listing = map(
+                asyncio.create_task, (self._stop.wait(), link.ended(), self._list_again_and_again(link))
+            )
             try:
-                while not stop.done():
-                    changed = asyncio.create_task(link.changed.wait())
-                    ended = asyncio.create_task(link.ended())
-                    await asyncio.wait({stop, changed, ended}, return_when=asyncio.FIRST_COMPLETED)
-                    is_over = ended.done()
-                    changed.cancel()
-                    ended.cancel()
-                    if is_over:
-                        raise ToolFailure(link.why_ended())
-                    if link.changed.is_set() and not stop.done():
-                        await asyncio.sleep(PAUSE)
-                        link.changed.clear()
-                        await link.list_all()
-                        self._told(link)
+                await asyncio.wait({stopped, ended}, return_when=asyncio.FIRST_COMPLETED)
+                if ended.done() and not self._stop.is_set():
+                    raise ToolFailure(link.why_ended())
             finally:
-                stop.cancel()
+                for task in (stopped, ended, listing):
+                    task.cancel()
+
+    async def _list_again_and_again(self, link: "Link") -> None:
+        """Whenever it says that it has others than before. That it can't tell which is no reason to lose it."""
+        while True:
+            await link.changed.wait()
+            await asyncio.sleep(PAUSE)
+            link.changed.clear()
+            try:
+                async with asyncio.timeout(self.settings.connect_timeout):
+                    await link.list_all()
+            except Exception as error:  # noqa: BLE001 - the SDK has many
+                self.journal.note(f"it has other tools than before, and does not tell which: {error!r:.200}")
+            else:
+                self._told(link)
 
     def _told(self, link: "Link") -> None:
+        if self._stop.is_set():
+            return
         self.way = link.way
         tools = f"{len(link.tools)} {'tool' if len(link.tools) == 1 else 'tools'}"
         self.journal.note(f"connected: {link.version or 'it does not say who it is'}, {tools}")
@@ -238,6 +255,8 @@ class Upstream:
             log.exception("the tools of the server %s could not be listed", self.name)
 
     def _failed(self, why: str | None, was_connected: bool) -> None:
+        if self._loud and (was_connected or self.error is None):  # once, not with every attempt
+            log.warning("the MCP server %s is not connected: %s", self.name, why)
         self.error = why
         self.journal.note(f"{'lost' if was_connected else 'not connected'}: {why}")
         if not was_connected:
@@ -263,15 +282,24 @@ class Upstream:
         last = self.journal.last_words()
         return cut(f"{words}; it said: {last}" if last and last not in words else words, LONGEST_ERROR)
 
-    async def _failure(self, link: "Link", what: str, error: BaseException) -> ToolFailure:
-        if not link.was_cut(error):
-            return link.failure(error)
+    def _unreached(self, link: "Link", flight: Flight) -> ToolFailure:
+        why = f"the MCP server {self.name} was not reached: {link.why_ended(flight)}"
+        return ToolFailure(cut(why, LONGEST_ERROR), reason="source_unavailable")
+
+    async def _failure(self, link: "Link", what: str, error: BaseException, flight: Flight) -> ToolFailure:
+        if not link.was_cut(error, flight):
+            return link.failure(error, flight)
+        if flight.trouble.was_unheard:
+            return self._unreached(link, flight)
         if link.has_ended:
             await link.ended()
         last = self.journal.last_words()
         said = f"; it said: {last}" if last else ""
         return ToolFailure(
-            cut(f"the MCP server {self.name} ended in the middle of {what}: {link.why_ended()}{said}", LONGEST_ERROR),
+            cut(
+                f"the MCP server {self.name} ended in the middle of {what}: {link.why_ended(flight)}{said}",
+                LONGEST_ERROR,
+            ),
             reason="source_unavailable",
             hints=["whether the call had an effect is not known", f"onetool servers logs {self.name}"],
         )

@@ -15,34 +15,13 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from onetool.core.errors import ToolFailure
+from onetool.sources.mcp_servers.flight import current_flight
 from onetool.sources.mcp_servers.settings import Server
+from onetool.sources.mcp_servers.trouble import Trouble
 
 LARGEST = 32 * 1024 * 1024  # bytes of one answer, or of one event
 UNHEARD = (httpx2.ConnectError, httpx2.ConnectTimeout)  # before a byte of the request has left
 STREAM_PATIENCE = 24 * 3600.0  # seconds: a stream may be silent; calls have their own limit
-
-
-class Trouble:
-    """The last thing that went wrong on the way to the server."""
-
-    def __init__(self) -> None:
-        self.words: str | None = None
-        self.status: int | None = None
-        self.was_unheard = False
-
-    def failed(self, error: Exception) -> None:
-        self.status = None
-        self.was_unheard = isinstance(error, UNHEARD)
-        self.words = f"{'it can not be reached' if self.was_unheard else 'the connection broke'}: {_reason(error)}"
-
-    def answered(self, response: httpx2.Response) -> None:
-        self.was_unheard = False
-        self.status = response.status_code
-        self.words = f"it answers {response.status_code} {response.reason_phrase}" if response.is_error else None
-
-
-def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__
 
 
 @asynccontextmanager
@@ -86,15 +65,24 @@ class _Noting(httpx2.AsyncHTTPTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
             response = await super().handle_async_request(request)
+        except UNHEARD as error:
+            self._of_call().failed(error, unheard=True)
+            # The SDK would end the connection, with every other call on it.
+            return httpx2.Response(503, request=request)
         except Exception as error:
-            self._trouble.failed(error)
+            self._of_call().failed(error, unheard=False)
             raise
-        self._trouble.answered(response)
+        self._of_call().answered(response.status_code, response.reason_phrase)
         if not response.headers.get("content-type", "").startswith(
             "text/event-stream"
         ):  # events are counted one by one
             response.stream = _Bounded(response.stream)
         return response
+
+    def _of_call(self) -> Trouble:
+        """Of the call that this is sent for, else of the connection itself."""
+        flight = current_flight.get()
+        return self._trouble if flight is None else flight.trouble
 
 
 class _Bounded(httpx2.AsyncByteStream):
