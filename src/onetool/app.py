@@ -89,7 +89,7 @@ class App:
         from onetool.core.signature import signature
         from onetool.script.names import Names
 
-        spec = self.registry.get(name)
+        spec = self.registry.get(self._real_name(name))
         if spec is None:
             return None
         return {
@@ -143,8 +143,9 @@ class App:
         self, call: "ToolCall", allowed: Collection[str] | None = None, progress: "Progress | None" = None
     ) -> "ToolResult":
         """Run one tool. Of one that is not there because it was refused, the result says why."""
-        if self.servers is not None and call.name not in self.registry:
+        if call.name not in self.registry:
             await self.listed([call.name.partition(".")[0]])
+            call = replace(call, name=self._real_name(call.name))
         result = await self.executor.execute(call, allowed, progress)
         if result.error is None or call.name in self.registry or not (why := self.why_missing(call.name)):
             return result
@@ -200,6 +201,15 @@ class App:
     def warm(self) -> None:
         """Get ready what the first run would have to wait for. In any thread."""
         self.engine.warm()
+
+    def _real_name(self, name: str) -> str:
+        """Of a tool that is called as code spells it: `files.read_text` for `files.read-text`."""
+        if name in self.registry:
+            return name
+        from onetool.script.names import Names
+
+        spec = Names(self.registry.snapshot()).tool(name)
+        return name if spec is None else spec.name
 
     def why_missing(self, name: str) -> ToolFailure | None:
         """What is wrong with a tool, or with its pack or its server, that should be there."""

@@ -71,6 +71,13 @@ tools:
 """
 
 
-def starter_config() -> str:
-    """A config to begin with: one tool that works, and every other key as a comment with its reason."""
-    return STARTER
+def starter_config(example: bool = True) -> str:
+    """A config to begin with: one tool that works, and every other key as a comment with its reason.
+
+    Without the example that tool is a comment, too: who brings tools of their own should not hand it to an agent.
+    """
+    if example:
+        return STARTER
+    begin, end = STARTER.index("tools:"), STARTER.index("\n# More config files")
+    commented = "".join(f"#{line}" for line in STARTER[begin:end].splitlines(keepends=True))
+    return STARTER[:begin] + commented + STARTER[end:]

@@ -1,6 +1,7 @@
 """`onetool servers import`, `add` and `remove`: servers in the config file, without an editor. None is started here."""
 
 import os
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -250,10 +251,12 @@ def _check_only(only: tuple[str, ...], found: "list[Found]") -> None:
 
 def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
     """NAME=VALUE; of what is written in another way nothing is repeated: it may be a secret."""
-    pairs = [one.partition("=") for one in given]
+    # A header may stand there as curl takes it: `Name: value`.
+    colon = re.compile(r"[\w-]+:\s")
+    pairs = [one.partition(":" if option == "--header" and colon.match(one) else "=") for one in given]
     if any(not name or not equals for name, equals, _ in pairs):
         raise click.BadParameter("write NAME=VALUE.", param_hint=option)
-    return {name: value for name, _, value in pairs}
+    return {name: value.strip() if option == "--header" else value for name, _, value in pairs}
 
 
 def _ask(server: str, secret: str) -> str | None:

@@ -18,7 +18,11 @@ _HARMLESS = {
 }  # fmt: skip
 _VAGUE = {"API", "ACCESS", "AUTH", "CLIENT", "USER", "PRIVATE", "DATABASE", "DB", "URL", "MCP"}
 _EVERYWHERE = {"HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "USERPROFILE", "APPDATA"}
-_NO_SECRET = {"true", "false", "yes", "no", "none", "null", "0", "1"}
+# What is in the secrets file is masked wherever it appears, and words that everybody uses would spoil every result.
+_NO_SECRET = {
+    "true", "false", "yes", "no", "on", "off", "none", "null", "0", "1", "test", "dev", "demo", "local", "localhost",
+    "default", "example", "admin", "root", "user", "guest", "postgres", "mysql", "redis", "password", "changeme",
+}  # fmt: skip
 _KNOWN_BY_THEIR_LOOKS = re.compile(
     r"(sk-|sk_|pk_|rk_|gh[pousr]_|github_pat_|glpat-|xox[abposr]-|AKIA|AIza|ya29\.|eyJ|npm_|hf_|ntn_|secret_|lin_api_"
     r"|figd_|shpat_|dop_v1_|SG\.|ATATT|tvly-|fc-|pplx-)[\w.+/=-]{12,}\Z"

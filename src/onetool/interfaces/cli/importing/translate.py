@@ -88,7 +88,7 @@ def _renamed(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         elif key not in READ_HERE | WITHOUT_LOSS and value not in NOTHING:
             unknown.append(str(key))
     notes = [f"without {', '.join(unknown)}, for which OneTool has nothing"] if unknown else []
-    if any(key in unknown for key in NOT_THESE):
+    if any(key in unknown for key in NOT_THESE) and "tools" not in found:
         notes.append("all its tools are offered: name those you want in `tools`")
     if "envFile" in unknown:
         notes.append("the variables of its envFile are not read: name those it needs in `env`")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onetool.config.mend import NAME
+from onetool.core.secrecy import sounds_secret
 
 _ANY = re.compile(r"\$?\{(?:env:[^{}]{1,200})\}|\$\{[^{}]{0,200}\}")
 _NAMED = re.compile(rf"(?:env:)?({NAME})(?::-(.*))?\Z", re.DOTALL)
@@ -54,8 +55,8 @@ class Variables:
         return written
 
     def _variable(self, name: str, default: str | None) -> str:
-        if default is None or self._is_set(name):
-            return f"${{{name}}}"
+        if default is None or self._is_set(name) or sounds_secret(name) or name.upper().endswith("_PAT"):
+            return f"${{{name}}}"  # a secret's default is none
         self.notes.append(f"{name} is not set: its default is taken for good")
         return default
 

@@ -57,7 +57,7 @@ class Target:
 
     def _changed(self, change: Change, secrets: Mapping[str, str], text: str) -> str:
         try:
-            new = change(text if self.file.exists() else starter_config())
+            new = change(text if self.file.exists() else starter_config(example=False))
         except NotYaml as why:
             raise Refused(f"line {why.line}: {why.message}" if why.line else why.message) from None
         _must_load(self.file, new, secrets)
