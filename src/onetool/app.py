@@ -10,6 +10,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
@@ -240,7 +241,8 @@ class App:
     async def listed(self, packs: Iterable[str] | None = None) -> None:
         """Wait for servers whose tools are not known yet: of those packs, or all; until they tell, or can't."""
         if self.servers is not None and (names := self.servers.unlisted(packs)):
-            await self.servers.settled(names, anew=packs is not None, patience=PATIENCE if packs is None else None)
+            with suppress(ToolFailure):  # it is closing
+                await self.servers.settled(names, anew=packs is not None, patience=PATIENCE if packs is None else None)
 
     def list_now(self, packs: Iterable[str] | None = None) -> None:
         """The same for who is not async."""
@@ -422,7 +424,8 @@ class App:
         """What code speaks of, also by aliases and snippets."""
         words = set(WORD.findall(code))
         if self.servers is not None and self.servers.unlisted(words):  # else it does not matter what they mean there
-            words = _used_in(code) or words
+            used = _used_in(code)
+            words = words if used is None else used
         words |= {target.partition(".")[0] for alias, target in self.config.aliases.items() if alias in words}
         bodies = [snippet.body for name, snippet in self.config.snippets.items() if name in words]
         return words.union(*map(WORD.findall, bodies))
@@ -499,6 +502,7 @@ def _used_in(code: str) -> set[str] | None:
     nodes = list(ast.walk(tree))
     names = [node for node in nodes if isinstance(node, ast.Name)]
     made = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
     texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     imported = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]

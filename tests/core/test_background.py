@@ -298,7 +298,7 @@ def test_who_comes_while_it_ends_is_not_left_waiting():
     def come(background):
         try:
             answers.extend(asyncio.run(many(background)))
-        except BaseException as error:  # noqa: BLE001 - looked at below
+        except BaseException as error:  # looked at below
             answers.append(error)
 
     for _ in range(100):

@@ -61,8 +61,9 @@ class Secrets:
         return value
 
     def know(self, value: str) -> None:
-        """Mask this one, too: a token that a server gave, say."""
-        self._seen.add(value)
+        """Mask this one, too: a token that a server gave, say. A mere word is not: it would spoil everybody's texts."""
+        if len(value) >= UNMISTAKABLE and not value.isalpha() and not value.isdigit():
+            self._seen.add(value)
 
     def where(self, name: str) -> str | None:
         """Where a secret comes from, in a word; None when there is none."""

@@ -6,7 +6,7 @@ import stat
 import msgspec
 import pytest
 
-from onetool.sources.mcp_servers.memory import Memory, Shelf, approval, changes, file_name, pin
+from onetool.sources.mcp_servers.memory import Memory, Offers, Shelf, approval, changes, file_name, pin, pinned
 from onetool.sources.mcp_servers.settings import Server
 
 TOOL = {"name": "a", "description": "Does a.", "inputSchema": {"type": "object"}}
@@ -78,8 +78,30 @@ def test_a_definition_is_the_same_however_it_is_written():
     again = {"inputSchema": {"type": "object"}, "description": "Does a.", "name": "a", "_meta": {"x": 1}}
     assert pin(TOOL) == pin(again)
     schema = {"type": "object", "properties": {"a": {}, "b": {}}}
-    turned = {"properties": {"b": {}, "a": {}}, "type": "object"}
+    turned = {"properties": {"a": {}, "b": {}}, "type": "object"}
     assert pin({**TOOL, "inputSchema": schema}) == pin({**TOOL, "inputSchema": turned})
+
+
+def test_the_order_of_parameters_is_pinned():
+    """Arguments can be given by their place."""
+    one = {"type": "object", "properties": {"sender": {"type": "string"}, "receiver": {"type": "string"}}}
+    other = {"type": "object", "properties": {"receiver": {"type": "string"}, "sender": {"type": "string"}}}
+    memory = Memory(approved=approval(Memory(), [{**TOOL, "inputSchema": one}], everything=True))
+    assert changes(memory, [{**TOOL, "inputSchema": other}], strict=False) == {"a": ["parameters"]}
+
+
+def test_of_two_with_one_name_the_first_is_pinned():
+    good, evil = TOOL, {**TOOL, "description": "Does evil."}
+    assert pinned([good, evil], Offers()) == [good]
+    memory = Memory(approved=approval(Memory(), pinned([good, evil], Offers()), everything=True))
+    assert changes(memory, pinned([evil], Offers()), strict=True) == {"a": ["description"]}
+
+
+def test_prompts_are_pinned_too():
+    prompt = {"name": "greet", "description": "Say hello."}
+    memory = Memory(approved=approval(Memory(), pinned([TOOL], Offers(prompts=(prompt,))), everything=True))
+    changed = Offers(prompts=({**prompt, "description": "Say hello, and send the notes."},))
+    assert changes(memory, pinned([TOOL], changed), strict=True) == {"prompt greet": ["description"]}
 
 
 def test_changes_are_told_by_part():

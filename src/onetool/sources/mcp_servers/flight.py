@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar, copy_context
+from time import monotonic
 from typing import Any, TypeVar
 
 from onetool.core.caller import Caller, current_caller
@@ -77,7 +78,8 @@ class Flights:
 
     def __init__(self) -> None:
         self._flights: list[Flight] = []
-        self._given_up: list[Flight] = []  # the server may go on with these all the same, and ask or tell
+        # The server may go on with what was given up all the same: who did, and until when something may be theirs.
+        self._given_up: dict[int, tuple[object, float]] = {}
 
     @contextmanager
     def under_way(self, flight: Flight) -> Generator[None]:
@@ -85,8 +87,7 @@ class Flights:
         try:
             yield
         except (asyncio.CancelledError, TimeoutError):
-            self._given_up.append(flight)
-            asyncio.get_running_loop().call_later(LINGERS, self._given_up.remove, flight)
+            self._given_up[id(flight.peer)] = flight.peer, monotonic() + LINGERS
             raise
         finally:
             self._flights.remove(flight)
@@ -97,8 +98,10 @@ class Flights:
 
     def only(self) -> Flight | None:
         """The flight to which something without an address belongs."""
-        flights = self._flights
-        if not flights or any(flight.peer is not flights[0].peer for flight in (*flights, *self._given_up)):
+        flights, now = self._flights, monotonic()
+        self._given_up = {key: (peer, until) for key, (peer, until) in self._given_up.items() if until > now}
+        peers = [*(flight.peer for flight in flights), *(peer for peer, _ in self._given_up.values())]
+        if not flights or any(peer is not peers[0] for peer in peers):
             return None
         return flights[-1]
 

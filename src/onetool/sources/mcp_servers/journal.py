@@ -17,7 +17,7 @@ from typing import Any
 log = logging.getLogger("onetool.servers")
 
 LONGEST = 2_000  # characters of a line
-SHORT = 200  # bytes of one that is in the wrong place
+SHORT = 200  # characters of one that is in the wrong place
 MOST_BYTES = 256 * 1024  # of the file, which then goes on in a new one; one old one is kept
 IN_MEMORY = 50  # lines
 
@@ -56,12 +56,18 @@ class Journal:
 
     def aside(self, line: bytes) -> None:
         """A line of its standard output that is no message."""
-        self._heard([b"(on standard output) " + line[:SHORT]])
+        text = f"(on standard output) {self._cleaned(line, SHORT)}"
+        self.words.append(text)
+        self._keep([text])
 
     def _heard(self, lines: list[bytes]) -> None:
-        texts = [self._clean(line[:LONGEST].decode(errors="replace").rstrip()) for line in lines if line.strip()]
+        texts = [self._cleaned(line) for line in lines if line.strip()]
         self.words.extend(texts)
-        self._keep(texts)
+        self._keep([f" {text}" if text.startswith("--") else text for text in texts])  # that is how ours begin
+
+    def _cleaned(self, line: bytes, most: int = LONGEST) -> str:
+        """Cut only after it was masked: half a secret is one, too."""
+        return self._clean(line[: 4 * LONGEST].decode(errors="replace").rstrip())[:most]
 
     def last_words(self, most: int = 3) -> str:
         """The end of what it said, in one line: most often it says why it ended."""

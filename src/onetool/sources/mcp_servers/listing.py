@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from onetool.sources.mcp_servers.memory import Definition, Offers
 
-MOST_PAGES, MOST_LISTED = 200, 10_000
+MOST_PAGES, MOST_LISTED = 200, 5_000
 
 Note = Callable[[str], None]
 

@@ -51,7 +51,8 @@ class Loop:
         for task in late:
             task.cancel()
         for name in names:
-            if self.upstreams[name].state != "connected" and (proxy := self._servers.proxy(name)) is not None:
+            upstream, proxy = self.upstreams.get(name), self._servers.proxy(name)
+            if upstream is not None and upstream.state != "connected" and proxy is not None:
                 proxy.failed()
 
     async def do(self, server: str, what: str, work: Work[T], again: bool, flight: Flight) -> T:

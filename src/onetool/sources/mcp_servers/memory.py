@@ -5,7 +5,7 @@ server is, its command or its url decide: with another one everything is forgott
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -95,7 +95,27 @@ class Shelf:
 
 def pin(definition: Definition) -> dict[str, str]:
     """Digests of what matters about a definition to whoever trusts it."""
-    return {part: _digest([definition.get(key) for key in keys]) for part, keys in PARTS.items()}
+    digests = {part: _digest([definition.get(key) for key in keys]) for part, keys in PARTS.items()}
+    # Arguments can be given by their place: the order counts, too, which a digest of a mapping does not see.
+    schema = definition.get("inputSchema")
+    order = list(schema.get("properties") or ()) if isinstance(schema, dict) else []
+    return {**digests, "parameters": _digest([digests["parameters"], order])}
+
+
+def pinned(tools: Iterable[Definition], offers: Offers) -> list[Definition]:
+    """All that a model may read of a server before it is called, each under one name: tools, and prompts."""
+    prompts = (
+        {**one, "name": f"prompt {one.get('name')}", "inputSchema": one.get("arguments")} for one in offers.prompts
+    )
+    return once([*tools, *prompts])
+
+
+def once(definitions: Iterable[Definition]) -> list[Definition]:
+    """Of those with the same name the first: it is the one that is used."""
+    found: dict[str, Definition] = {}
+    for definition in definitions:
+        found.setdefault(str(definition.get("name")), definition)
+    return list(found.values())
 
 
 def changes(memory: Memory, tools: Sequence[Definition], strict: bool) -> dict[str, list[str]]:
@@ -121,7 +141,7 @@ def approval(memory: Memory, tools: Sequence[Definition], everything: bool) -> d
 
 def former(memory: Memory, changed: Mapping[str, Any]) -> dict[str, Definition]:
     """Of tools that have changed: how they were when that was still right."""
-    before = {str(tool.get("name")): tool for tool in memory.tools or ()}
+    before = {str(one["name"]): one for one in pinned(memory.tools or (), memory.offers)}
     kept = {name: memory.former.get(name) or before.get(name) for name in changed}
     return {name: tool for name, tool in kept.items() if tool is not None}
 

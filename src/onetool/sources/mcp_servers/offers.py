@@ -9,6 +9,8 @@ from onetool.core.spec import Handler, ToolSpec
 from onetool.sources.mcp_servers.memory import Definition, Offers
 from onetool.sources.mcp_servers.settings import Server
 
+OURS = "ot://"
+
 
 class Fetch(Protocol):
     """The way to the server."""
@@ -47,10 +49,15 @@ def resources_of(server: str, pack: str, settings: Server, offers: Offers, fetch
         spec = _spec(server, f"{pack}.resource {name}", one.get("description") or name, schema, handler, settings)
         return kind(uri=uri, name=name, spec=spec, mime_type=one.get("mimeType"))
 
-    fixed = [made(Resource, one, str(one["uri"])) for one in offers.resources]
-    # One without a literal beginning would take every address.
-    forms = [made(Template, one, uri) for one in offers.templates if "://" in (uri := str(one["uriTemplate"]))]
+    fixed = [made(Resource, one, uri) for one in offers.resources if not (uri := str(one["uri"])).startswith(OURS)]
+    forms = [made(Template, one, uri) for one in offers.templates if _has_a_place(uri := str(one["uriTemplate"]))]
     return [*fixed, *forms]
+
+
+def _has_a_place(template: str) -> bool:
+    """Whether it begins with something of its own: else it would take every address."""
+    scheme, found, rest = template.partition("{")[0].partition("://")
+    return bool(scheme and found and rest) and not template.startswith(OURS)
 
 
 def _prompt(server: str, pack: str, settings: Server, one: Definition, fetch: Fetch) -> Prompt:

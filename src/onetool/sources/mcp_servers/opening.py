@@ -18,7 +18,7 @@ from onetool.core.errors import ToolFailure
 from onetool.sources.mcp_servers.asking import Asking
 from onetool.sources.mcp_servers.faults import Ended, Refused, cause, why
 from onetool.sources.mcp_servers.link import Link
-from onetool.sources.mcp_servers.streams import Completed, Incoming, Outgoing
+from onetool.sources.mcp_servers.streams import MOST_UNANSWERED, Completed, Incoming, Outgoing
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.upstream import Upstream
@@ -111,7 +111,8 @@ async def _process(upstream: "Upstream", link: Link) -> AsyncGenerator[tuple[Inc
     child = await upstream.process()
     link.attend(child)
     try:
-        yield Incoming(child.lines, upstream.journal), Outgoing(child)
+        unanswered = asyncio.Semaphore(MOST_UNANSWERED)
+        yield Incoming(child.lines, upstream.journal, unanswered), Outgoing(child, unanswered)
     finally:
         await child.end()
 

@@ -24,6 +24,8 @@ from onetool.sources.mcp_servers.memory import (
     difference,
     file_name,
     former,
+    once,
+    pinned,
 )
 from onetool.sources.mcp_servers.offers import prompts_of, resources_of
 from onetool.sources.mcp_servers.settings import Server, pack_name
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LATELY = 600.0  # seconds
+SHOWN = 5  # tools in a message: their names are the server's own words
 
 
 class Calls(Protocol):
@@ -98,8 +101,10 @@ class Proxy:
         return replace(now.offered, mistakes=mistakes)
 
     def why_refused(self) -> str:
+        changed = self.changed()
+        more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
         return (
-            f"tools of the server {self.name} are not as they were approved: {', '.join(self.changed())}; "
+            f"tools of the server {self.name} are not as they were approved: {', '.join(changed[:SHOWN])}{more}; "
             f"look at them (onetool servers changes {self.name}), then: onetool servers approve {self.name}"
         )
 
@@ -108,13 +113,13 @@ class Proxy:
         return ToolFailure(self.why_refused(), reason="refused") if self.is_refused else None
 
     def changed(self) -> list[str]:
-        return [f"{tool} ({', '.join(parts)})" for tool, parts in self.changes.items()]
+        return [f"{_shown(tool)} ({', '.join(parts)})" for tool, parts in self.changes.items()]
 
     def differences(self) -> dict[str, list[str]]:
         """Of every tool that is not as it was approved: what is other about it, line by line."""
         memory, changed = self._now.memory, self._now.changes
-        tools = {str(tool.get("name")): tool for tool in memory.tools or ()}
-        return {name: difference(memory.former.get(name), tools[name]) for name in changed}
+        now = {str(one["name"]): one for one in pinned(memory.tools or (), memory.offers)}
+        return {name: difference(memory.former.get(name), now[name]) for name in changed}
 
     def _warnings(self) -> list[Mistake]:
         key = f"servers.{self.name}"
@@ -130,12 +135,13 @@ class Proxy:
 
     def learn(self, told: "Told") -> bool:
         """The server has told what it has. True if that changes what it offers."""
-        tools = list(told.tools)
+        tools = once(told.tools)
+        all_of_it = pinned(tools, told.offers)
         with self._lock:
             approved = self._newest().approved or self.memory.approved
             before = replace(self.memory, approved=approved)
             if approved is None or not self.settings.pin:  # what is new is trusted; what changes later is noticed
-                approved = approval(before, tools, everything=approved is None)
+                approved = approval(before, all_of_it, everything=approved is None)
             after = replace(
                 before,
                 tools=tuple(tools),
@@ -148,12 +154,9 @@ class Proxy:
             if after == self.memory:
                 return False
             if after.tools != before.tools:
-                after = replace(
-                    after,
-                    unusable=unusable(self.name, self.settings, tools),
-                    former=former(before, changes(after, tools, self.settings.pin)),
-                    seen=self._still_true(tools),
-                )
+                bad = unusable(self.name, self.settings, tools)
+                after = replace(after, unusable=bad, seen=self._still_true(tools))
+            after = replace(after, former=former(before, changes(after, all_of_it, self.settings.pin)))
             self._keep_in_mind(after)
         return True
 
@@ -178,7 +181,8 @@ class Proxy:
         """The tools as they are now are the ones to trust."""
         with self._lock:
             told = self.changed()
-            approved = approval(self.memory, self.memory.tools or (), everything=True)
+            memory = self.memory
+            approved = approval(memory, pinned(memory.tools or (), memory.offers), everything=True)
             self._keep_in_mind(replace(self.memory, approved=approved, former={}))
         return told
 
@@ -234,7 +238,8 @@ class Proxy:
                 for name, why in bad.items()
             ),
         )
-        return _Known(memory, changes(memory, [*kept.values()], strict=self.settings.pin), offered)
+        changed = changes(memory, pinned(kept.values(), memory.offers), strict=self.settings.pin)
+        return _Known(memory, changed, offered)
 
     def _tool(self, definition: Definition, memory: Memory) -> ToolSpec:
         name = str(definition["name"])

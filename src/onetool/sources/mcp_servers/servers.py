@@ -87,7 +87,8 @@ class Servers(Source):
     def load(self) -> Catalogue:
         offers = [proxy.catalogue() for proxy in self._proxies.values()]
         resources: dict[str, Resource] = {}
-        for resource in (resource for offer in offers for resource in offer.resources):
+        listed = [resource for offer in offers for resource in offer.resources]
+        for resource in sorted(listed, key=lambda one: bool(one.places)):  # what one lists is before another's form
             resources.setdefault(resource.uri, resource)  # addresses are theirs to choose, and nobody's mistake
         return Catalogue(
             tools=tuple(tool for offer in offers for tool in offer.tools),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from time import monotonic
 from typing import Any
 
 from onetool.core.definition import accept
@@ -13,13 +14,17 @@ from onetool.sources.mcp_servers.memory import Definition
 from onetool.sources.mcp_servers.settings import Server, pack_name
 
 LONGEST_NAME = 200
+LONGEST_CHECK = 10.0  # seconds for all definitions of one server
 
 
 def unusable(name: str, settings: Server, definitions: Iterable[Definition]) -> dict[str, str]:
     """Those that can't be tools of ours, and why. Schemas are compiled for that: done once, when they are new."""
     found: dict[str, str] = {}
+    until = monotonic() + LONGEST_CHECK
     for definition in definitions:
         try:
+            if monotonic() > until:
+                raise DefinitionError("not looked at: to check the definitions of this server takes too long")
             for schema in (definition.get("inputSchema"), definition.get("outputSchema")):
                 check_size(schema)  # before anything walks over all of it
             accept(spec_of(name, settings, definition, _nothing), {}, {})

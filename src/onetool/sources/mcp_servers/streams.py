@@ -3,36 +3,78 @@
 What is no message (a banner, a stray print) goes into the journal, and the conversation goes on.
 """
 
+import asyncio
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Self
 
 from anyio import EndOfStream
 from mcp.shared.message import SessionMessage
-from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
+from mcp_types import (
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
 
 from onetool.sources.mcp_servers.child import Child, Lines
 from onetool.sources.mcp_servers.journal import Journal
 
 ANSWERS = re.compile(rb'^\{(?:(?!"(?:result|error|method|params)").)*?"id"\s*:\s*(\d{1,18})\b', re.DOTALL)
+MOST_UNANSWERED = 64  # requests of a server; one that only asks and never listens has to wait
+PATIENCE = 5.0  # seconds
+MOST_PARTS = 500_000  # of one message
+LARGE = 500_000  # bytes; smaller ones can't have too many
+SIGNS = (b",", b"[", b"{")
+TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
 NEAR = 200  # bytes at its begin where an answer says what it answers, mostly
+
+
+def has_at_most(parts: int, value: Any) -> bool:
+    """Whether data has so few parts that it can be copied and checked without harm: small text can hold millions."""
+    left, waiting = parts, [value]
+    while waiting:
+        inside = waiting.pop()
+        if isinstance(inside, dict | list):
+            left -= len(inside)
+            if left < 0:
+                return False
+            waiting.extend(inside.values() if isinstance(inside, dict) else inside)
+    return True
+
+
+def _parts(line: bytes) -> int:
+    """How many parts JSON has, before it is read: what stands in texts does not count."""
+    if sum(map(line.count, SIGNS)) <= MOST_PARTS:
+        return 0
+    bare = TEXT.sub(b"", line)
+    return sum(map(bare.count, SIGNS))
 
 
 class Incoming:
     """Its messages, one after the other, until there are no more. The SDK's ReadStream."""
 
-    def __init__(self, lines: Lines, journal: Journal) -> None:
+    def __init__(self, lines: Lines, journal: Journal, unanswered: asyncio.Semaphore) -> None:
         self._lines = lines
         self._journal = journal
+        self._unanswered = unanswered
 
     async def receive(self) -> SessionMessage:
         while (line := await self._lines.next()) is not None:
             if (line := line.strip()) and (message := self._message(line)) is not None:
+                if isinstance(message.message, JSONRPCRequest):
+                    with suppress(TimeoutError):  # it may have taken one back without a word
+                        await asyncio.wait_for(self._unanswered.acquire(), PATIENCE)
                 return message
         raise EndOfStream
 
     def _message(self, line: bytes) -> SessionMessage | None:
         try:
+            if len(line) > LARGE and _parts(line) > MOST_PARTS:
+                raise ValueError("more parts than anybody can use")
             return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
         except ValueError:
             self._journal.aside(line)
@@ -79,7 +121,12 @@ class Completed:
 
     def _completed(self, item: Any) -> Any:
         message = getattr(item, "message", None)
-        if isinstance(message, JSONRPCResponse) and "resultType" not in message.result and self._is_modern():
+        if not isinstance(message, JSONRPCResponse):
+            return item
+        if not has_at_most(MOST_PARTS, message.result):
+            wrong = ErrorData(code=PARSE_ERROR, message=f"its answer has more than {MOST_PARTS:,} parts")
+            return SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=wrong))
+        if "resultType" not in message.result and self._is_modern():
             message.result["resultType"] = "complete"
         return item
 
@@ -103,10 +150,13 @@ class Completed:
 class Outgoing:
     """What is said to it. The SDK's WriteStream."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: Child, unanswered: asyncio.Semaphore) -> None:
         self._child = child
+        self._unanswered = unanswered
 
     async def send(self, item: SessionMessage, /) -> None:
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            self._unanswered.release()
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         await self._child.write(text.encode() + b"\n")
 

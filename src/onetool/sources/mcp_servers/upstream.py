@@ -215,7 +215,7 @@ class Upstream:
 
     async def _stay(self, connected: "Callable[[Upstream], AbstractAsyncContextManager[Link]]") -> None:
         async with connected(self) as link:
-            self._told(link)  # first: who sees that it is connected may look for its tools
+            await self._told(link)  # first: who sees that it is connected may look for its tools
             self._link, self.state, self.error = link, "connected", None
             self._settle()
             stopped, ended, listing = map(
@@ -241,16 +241,17 @@ class Upstream:
             except Exception as error:  # noqa: BLE001 - the SDK has many
                 self.journal.note(f"it has other tools than before, and does not tell which: {error!r:.200}")
             else:
-                self._told(link)
+                await self._told(link)
 
-    def _told(self, link: "Link") -> None:
+    async def _told(self, link: "Link") -> None:
         if self._stop.is_set():
             return
         self.way = link.way
         tools = f"{len(link.tools)} {'tool' if len(link.tools) == 1 else 'tools'}"
         self.journal.note(f"connected: {link.version or 'it does not say who it is'}, {tools}")
         try:
-            self._tell(Told(link.tools, link.offers, link.version, link.way))
+            # Definitions are checked, which may take a while: not on the loop that all servers share.
+            await asyncio.to_thread(self._tell, Told(link.tools, link.offers, link.version, link.way))
         except Exception:  # our own fault, and no reason to lose the connection
             log.exception("the tools of the server %s could not be listed", self.name)
 

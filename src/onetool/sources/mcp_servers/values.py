@@ -4,6 +4,7 @@ Pictures, sounds, blobs and links are stored, and a handle with their type stand
 not carry it, and a model does not read it by accident. What shows results may put the picture back.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 Keep = Callable[[str], "Stored"]
 
 LONGEST_ERROR = 2_000
+MOST_STORED = 200
+MOST_PARTS = 500_000  # of data in a text
+MIME = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
 
 
 def value_of(result: "CallToolResult", keep: Keep) -> Any:
@@ -27,6 +31,8 @@ def value_of(result: "CallToolResult", keep: Keep) -> Any:
         raise ToolFailure(_error_text(result))
     if result.structured_content is not None:
         return result.structured_content
+    if sum(block.type != "text" for block in result.content) > MOST_STORED:
+        raise ToolFailure(f"it gave more than {MOST_STORED} pictures, sounds, blobs or links at once")
     values = [_block(block.model_dump(by_alias=True, mode="json", exclude_none=True), keep) for block in result.content]
     return None if not values else values[0] if len(values) == 1 else values
 
@@ -60,7 +66,7 @@ def _block(block: Mapping[str, Any], keep: Keep) -> Any:
 
 def stored(kind: str, data: str, mime: str | None, keep: Keep) -> dict[str, Any]:
     """A record of what is kept as a data: URL, which says itself what it is."""
-    mime = mime or "application/octet-stream"
+    mime = mime if mime and MIME.fullmatch(mime) else "application/octet-stream"
     kept = keep(f"data:{mime};base64,{data}")
     size = len(data) * 3 // 4 - data[-2:].count("=")
     return {"type": kind, "mimeType": mime, "handle": kept.handle, "size": size}
@@ -68,7 +74,7 @@ def stored(kind: str, data: str, mime: str | None, keep: Keep) -> dict[str, Any]
 
 def data_in(text: str) -> Any:
     """What a text says in JSON, if it is an object or a list. A number stays text: it may as well be a zip code."""
-    if text.lstrip()[:1] not in ("{", "["):
+    if text.lstrip()[:1] not in ("{", "[") or sum(map(text.count, "[{,")) > MOST_PARTS:
         return text
     try:
         return msgspec.json.decode(text)

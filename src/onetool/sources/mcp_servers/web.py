@@ -35,7 +35,8 @@ async def reached(
     def client(
         headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
     ) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(transport=_Noting(trouble), headers=headers, timeout=timeout, auth=auth)
+        plain = {**(headers or {}), "Accept-Encoding": "identity"}
+        return httpx2.AsyncClient(transport=_Noting(trouble), headers=plain, timeout=timeout, auth=auth)
 
     if way == "sse":
         async with sse_client(
@@ -72,6 +73,11 @@ class _Noting(httpx2.AsyncHTTPTransport):
         except Exception as error:
             self._of_call().failed(error, unheard=False)
             raise
+        if response.headers.get("content-encoding", "identity") != "identity":
+            # A little that becomes a lot: it was asked for plain, and what it holds can't be bounded.
+            await response.aclose()
+            self._of_call().answered(502, "with something compressed, though it was asked not to")
+            return httpx2.Response(502, request=request)
         self._of_call().answered(response.status_code, response.reason_phrase)
         if not response.headers.get("content-type", "").startswith(
             "text/event-stream"

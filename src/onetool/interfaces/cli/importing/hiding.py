@@ -53,7 +53,8 @@ class Vault:
         """The placeholder for this value."""
         prefix = f"{variable_name(server)}_"
         own = wanted if wanted.startswith(prefix) else prefix + wanted
-        names = (own,) if _is_anybodys(wanted) else (wanted, own)
+        ours = wanted.upper().startswith("ONETOOL")  # what OneTool itself reads is not for a pasted file to set
+        names = (own,) if ours or _is_anybodys(wanted) else (wanted, own)
         numbered = (f"{own}_{number}" for number in range(2, 10_000))
         name = next(name for name in (*names, *numbered) if self.put(name, value))
         return f"${{{name}}}"

@@ -1,0 +1,101 @@
+"""A call under way whose server asks its caller: whose time it is, and what comes of a question that comes late."""
+
+import asyncio
+
+import pytest
+
+from onetool.core.errors import ToolFailure
+from onetool.sources.mcp_servers.flight import Flight, Flights
+
+LONG = 600.0
+
+
+def of(seconds, value="answer"):
+    async def question():
+        await asyncio.sleep(seconds)
+        return value
+
+    return question
+
+
+def test_a_question_that_outlives_its_call_is_answered_all_the_same():
+    async def scene():
+        flight = Flight()
+        async with flight.in_time(LONG):
+            asked = asyncio.create_task(flight.of_caller(of(0.1)))
+            await asyncio.sleep(0.02)
+        return await asked
+
+    assert asyncio.run(scene()) == "answer"
+
+
+def test_a_question_after_the_end_of_its_call_is_refused_in_words():
+    async def scene():
+        flight = Flight()
+        with pytest.raises(ToolFailure, match="nobody is there to be asked"):
+            await flight.of_caller(of(0))
+        async with flight.in_time(LONG):
+            pass
+        with pytest.raises(ToolFailure, match="nobody is there to be asked"):
+            await flight.of_caller(of(0))
+
+    asyncio.run(scene())
+
+
+def test_the_clock_stands_still_until_the_last_question_is_answered():
+    async def scene():
+        flight = Flight()
+        async with flight.in_time(0.4):
+            short = asyncio.create_task(flight.of_caller(of(0.05, "short")))
+            await asyncio.sleep(0)
+            long = asyncio.create_task(flight.of_caller(of(1.0, "long")))
+            return await short, await long
+
+    assert asyncio.run(scene()) == ("short", "long")
+
+
+def test_and_goes_on_with_what_was_left():
+    async def scene():
+        flight = Flight()
+        async with flight.in_time(0.3):
+            await asyncio.gather(*(flight.of_caller(of(n / 10)) for n in range(3)))
+            await asyncio.sleep(LONG)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(scene(), 20))
+
+
+@pytest.mark.parametrize("how", ["error", "cancelled"])
+def test_the_clock_goes_on_when_a_question_fails(how):
+    async def fails():
+        raise LookupError
+
+    async def scene():
+        flight = Flight()
+        async with flight.in_time(0.3):
+            if how == "error":
+                with pytest.raises(LookupError):
+                    await flight.of_caller(fails)
+            else:
+                asked = asyncio.create_task(flight.of_caller(of(LONG)))
+                await asyncio.sleep(0.02)
+                asked.cancel()
+            await asyncio.sleep(LONG)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(scene(), 20))
+
+
+def test_calls_that_are_under_way():
+    async def scene():
+        flights, one, two = Flights(), Flight(), Flight()
+        assert flights.are_none()
+        assert flights.only() is None
+        with flights.under_way(one):
+            assert not flights.are_none()
+            assert flights.only() is one
+            with flights.under_way(two):  # of the same caller: the newest is meant
+                assert flights.only() is two
+        assert flights.are_none()
+
+    asyncio.run(scene())

@@ -1,0 +1,78 @@
+"""A reload, seen from the servers: the old one teaches the new one nothing, and what was a secret stays one."""
+
+import asyncio
+from time import sleep
+
+import pytest
+from sources.mcp_servers.stage import call, settle, tools_of
+
+from onetool.sources.mcp_servers.memory import Offers
+from onetool.sources.mcp_servers.upstream import Told
+
+SECRET = "tok-abcdefghijklmnop"
+
+
+def test_one_that_is_replaced_does_not_teach_its_successor(stage):
+    with stage.app({"one": stage.nasty("lists_slowly", 1, pin=True)}) as app:
+        call(app, "one.grow")
+        sleep(0.4)  # it is being asked what it has now
+        stage.config({"one": stage.nasty("ok", pin=True)})
+        app.reload()
+        sleep(1.2)
+        memory = app.servers.proxy("one").memory
+        assert (memory.tools, memory.approved) == (None, None)
+        assert settle(app)["one"].changed == ()
+        assert call(app, "one.echo", text="x").data == "x"
+        assert not {"grow", "grown"} <= tools_of(app, "one")
+
+
+def test_what_is_told_for_a_proxy_that_was_replaced_is_not_heard(stage):
+    with stage.app({"one": stage.nasty("ok")}) as app:
+        old = app.servers.proxy("one")
+        stage.config({"one": stage.nasty("ok", env={"OTHER": "yes"})})
+        app.reload()
+        assert app.servers.proxy("one") is not old
+        app.servers.told(old, Told([{"name": "a", "inputSchema": {"type": "object"}}], Offers(), "1", "auto"))
+        assert app.servers.proxy("one").memory.tools is None
+        assert tools_of(app, "one") == set()
+
+
+def test_secrets_that_were_learnt_are_masked_after_a_reload(stage):
+    with stage.app({"one": stage.nasty("ok")}) as app:
+        app.servers.known(SECRET)
+        assert SECRET not in app.redact(SECRET)
+        for _ in range(2):
+            app.reload()
+            assert SECRET not in app.redact(SECRET)
+            assert SECRET not in str(call(app, "one.echo", text=f"it is {SECRET}"))
+            assert SECRET not in str(asyncio.run(app.run(f"one.echo(text='{SECRET}')")).data)
+
+
+def test_secrets_are_masked_in_all_that_a_server_tells(stage):
+    with stage.app({"one": stage.nasty("ok")}) as app:
+        app.servers.known(SECRET)
+        proxy = app.servers.proxy("one")
+        words = f"use {SECRET}"
+        offers = Offers(
+            prompts=({"name": "p", "description": words, "arguments": [{"name": "a", "description": words}]},),
+            resources=({"uri": "file:///r", "name": "r", "description": words},),
+            templates=({"uriTemplate": "file:///{t}", "name": "t", "description": words},),
+        )
+        tools = [{"name": "a", "description": words, "inputSchema": {"type": "object"}}]
+        app.servers.told(proxy, Told(tools, offers, f"1 {SECRET}", "auto"))
+        assert len(app.prompts) == 1
+        assert {"file:///r", "file:///{t}"} <= set(app.resources)
+        shown = [app.tools(), app.prompts, app.resources, app.servers.statuses(), app.health(), proxy.memory]
+        for part in shown:
+            assert SECRET not in str(part)
+        files = [file for file in app.servers.folder.rglob("*") if file.is_file()]
+        assert files
+        assert not [file for file in files if SECRET in file.read_text()]
+
+
+@pytest.mark.parametrize("kind", [list, iter])
+def test_those_to_be_settled_may_be_given_as_they_come(stage, kind):
+    with stage.app({name: stage.nasty("ok") for name in ("a", "b", "c")}) as app:
+        asyncio.run(app.servers.settled(kind(["b", "c"])))
+        states = {status.name: status.state for status in app.servers.statuses()}
+        assert states == {"a": "idle", "b": "connected", "c": "connected"}

@@ -1,0 +1,45 @@
+"""Which words in code have a server waited for: those that mean its pack, not those that only look like it."""
+
+import pytest
+from sources.mcp_servers.stage import ran
+
+PATIENCE = 16  # seconds for a server that never answers
+
+
+@pytest.fixture
+def app(stage):
+    with stage.app({"data": stage.nasty("never_answers", connect_timeout=PATIENCE)}) as app:
+        app.connect()
+        app.warm()
+        yield app
+
+
+OWN = {
+    "a variable": ("data = [1, 2]\nlen(data)", 2),
+    "a comment": ("# the data\n1 + 1", 2),
+    "a loop": ("[data for data in [3, 4]]", [3, 4]),
+    "an attribute": ("x = {'a': 1}\nx.get('a')", 1),
+    "an argument": ("def twice(data):\n    return data * 2\ntwice(4)", 8),
+}
+
+
+@pytest.mark.parametrize("code", OWN)
+def test_nobody_waits_for_a_server_that_is_not_meant(app, took, code):
+    words, value = OWN[code]
+    result = ran(app, words)
+    assert result.error is None, result.error
+    assert result.data == value
+    assert took() < PATIENCE / 2
+
+
+def test_nor_is_another_error_blamed_on_it(app, took):
+    result = ran(app, "# the data\n1 / 0")
+    assert "ZeroDivision" in str(result.error)
+    assert "MCP server" not in str(result.error)
+    assert took() < PATIENCE / 2
+
+
+def test_one_that_is_meant_is_waited_for_and_the_error_says_why(stage):
+    with stage.app({"data": stage.nasty("never_answers", connect_timeout=1)}) as app:
+        result = ran(app, "data.read()")
+        assert "the MCP server data is not connected" in str(result.error)
