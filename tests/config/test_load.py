@@ -145,7 +145,7 @@ def test_a_tools_mistakes_stay_with_the_tool(load: Load) -> None:
         ("topics:\n  - pattern: x\n", 2, "topics[0]", "the key 'file' is missing", "add file: …"),
         ("allowedHosts: [{hots: x, host: y}]\n", 1, "allowedHosts[0].hots", "is not known", "did you mean host?"),
         ("allowedHosts: ['']\n", 1, "allowedHosts[0].host", "must not be empty", None),
-        ("servers: {a: {command: x}}\nmcpServers: {a: {command: y}}\n", 2, "mcpServers.a", "set in two places", "remove one of them"),
+        ("servers: {a: {command: x}}\nmcpServers: {a: {command: y}}\n", 2, "mcpServers.a", "two places", None),
         ("servers: {a: {}}\n", 1, "servers.a", "a server needs a command or a url", "add command: … or url: …"),
         ("servers:\n  a: {command: x, url: y}\n", 2, "servers.a.url", "not both", "remove one of them"),
         ("servers: {a: {command: x, env: {N: 5}}}\n", 1, "servers.a.env.N", "a text, got a number", "quote it"),
