@@ -424,7 +424,9 @@ class App:
         """What code speaks of, also by aliases and snippets."""
         words = set(WORD.findall(code))
         if self.servers is not None and self.servers.unlisted(words):  # else it does not matter what they mean there
-            used = _used_in(code)
+            from onetool.script.mentions import used_in
+
+            used = used_in(code)
             words = words if used is None else used
         words |= {target.partition(".")[0] for alias, target in self.config.aliases.items() if alias in words}
         bodies = [snippet.body for name, snippet in self.config.snippets.items() if name in words]
@@ -485,29 +487,6 @@ class App:
                     log.log(logging.ERROR if mistake.severity == "error" else logging.WARNING, "%s", mistake)
         for tell in list(self._listeners):
             tell()
-
-
-def _used_in(code: str) -> set[str] | None:
-    """The names that code uses and does not make itself, and those in its texts; None where it can't be told."""
-    import ast
-
-    from onetool.script.reading import ScriptError, parse, read
-
-    try:
-        tree = parse(read(code))
-    except ScriptError:
-        return None
-    if tree is None:
-        return None
-    nodes = list(ast.walk(tree))
-    names = [node for node in nodes if isinstance(node, ast.Name)]
-    made = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
-    made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    imported = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-    said = {text.partition(".")[0] for text in (*texts, *imported, *modules)}
-    return said | {node.id for node in names if node.id not in made}
 
 
 def _explained(error: "ToolError", why: ToolFailure) -> "ToolError":
