@@ -10,6 +10,7 @@ from onetool.sources.mcp_servers.memory import Definition, Offers
 from onetool.sources.mcp_servers.settings import Server
 
 OURS = "ot://"
+EVERYBODYS = ("file", "http", "https")  # schemes that are no server's own
 
 
 class Fetch(Protocol):
@@ -57,7 +58,7 @@ def resources_of(server: str, pack: str, settings: Server, offers: Offers, fetch
 def _has_a_place(template: str) -> bool:
     """Whether it begins with something of its own: else it would take every address."""
     scheme, found, rest = template.partition("{")[0].partition("://")
-    return bool(scheme and found and rest) and not template.startswith(OURS)
+    return bool(scheme and found) and not template.startswith(OURS) and (bool(rest) or scheme not in EVERYBODYS)
 
 
 def _prompt(server: str, pack: str, settings: Server, one: Definition, fetch: Fetch) -> Prompt:
