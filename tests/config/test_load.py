@@ -46,6 +46,7 @@ OneMistake = Callable[..., Mistake]
 def test_the_documented_example(load: Load, write: Callable[..., Path], tmp_path: Path) -> None:
     write("aliases: {more: time.now}\n", "more.yaml")
     write("API_KEY: abcdef\n", "secrets.yaml")
+    write("", "prompts.yaml")
     config = load(EXAMPLE, {"ONETOOL_TOKEN": "sesame"})
     assert config.warnings == ()
     assert config.path == tmp_path / "onetool.yaml"

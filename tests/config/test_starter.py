@@ -46,6 +46,7 @@ def test_it_shows_every_key() -> None:
 
 def test_it_loads_with_every_comment_uncommented(load: Callable[..., Config], write: Callable[..., Path]) -> None:
     write("", "more.yaml")
+    write("", "prompts.yaml")
     write("DOCS_TOKEN: abcdef\n", "secrets.yaml")
     text = re.sub(r"^#(?=[^ ]|  )", "", starter_config(), flags=re.MULTILINE)
     config = load(text, {"ONETOOL_TOKEN": "sesame"})

@@ -1,52 +1,57 @@
 """2-ot-pack.md: one test for each scenario of `ot.health`, named after it."""
 
-import asyncio
 import platform
-import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from specs.ot import Agent, clock
 
 import onetool
-from onetool.app import App
-from onetool.core.call import ToolCall
-
-WORKING = f"""
-servers:
-  proxy_package_version: {{command: {sys.executable}, args: [-m, mcp_server_time]}}
-"""
 
 
 @pytest.fixture
-def health(tmp_path):
-    """The value of `ot.health()`, with a config of this text."""
+def with_servers(tmp_path):
+    """An agent whose app has these servers."""
+    opened = []
 
-    def ask(text):
-        (tmp_path / "onetool.yaml").write_text(text)
-        with App.open(tmp_path / "onetool.yaml") as app:
-            result = asyncio.run(app.call(ToolCall("1", "ot.health", {}, "test")))
-        assert result.ok, result.error
-        return result.data
+    def agent(servers):
+        opened.append(Agent(tmp_path, servers=servers))
+        return opened[-1]
 
-    return ask
+    yield agent
+    for one in opened:
+        one.app.close()
 
 
-def test_show_health(health):
-    told = health(WORKING)
+def test_show_health(with_servers):
+    agent = with_servers({"proxy_package_version": clock()})
+    told = agent.value("ot.health()")
+    assert list(told) == ["version", "python", "cwd", "registry", "proxy"]
     assert told["version"] == onetool.__version__
     assert told["python"] == platform.python_version()
     assert told["cwd"] == str(Path.cwd())
     assert told["registry"]["status"] == "ok"
-    assert told["registry"]["tool_count"] > 5
+    assert told["registry"]["tool_count"] == len(agent.app.registry)
     assert told["proxy"] == {"status": "ok", "server_count": 1, "servers": {"proxy_package_version": "connected"}}
+    text = agent.reads("ot.health()")
+    assert yaml.safe_load(text) == told
+    assert "proxy: {status: ok, server_count: 1, servers: {proxy_package_version: connected}}" in text.splitlines()
 
 
-def test_disconnected_server(health):
-    proxy = health("servers: {gone: {command: no-such-command-anywhere}}")["proxy"]
+def test_disconnected_server(with_servers):
+    proxy = with_servers({"gone": {"command": "no-such-command-anywhere"}}).value("ot.health()")["proxy"]
     assert proxy["servers"] == {"gone": "disconnected"}
     assert proxy["status"] == "degraded"
     assert "command not found: no-such-command-anywhere" in proxy["errors"]["gone"]
 
 
-def test_without_servers(health):
-    assert health("{}")["proxy"] == {"status": "ok", "server_count": 0, "servers": {}}
+def test_one_server_that_is_not_connected_degrades_all(with_servers):
+    servers = {"proxy_package_version": clock(), "gone": {"command": "no-such-command-anywhere"}}
+    proxy = with_servers(servers).value("ot.health()")["proxy"]
+    assert proxy["servers"] == {"proxy_package_version": "connected", "gone": "disconnected"}
+    assert (proxy["status"], proxy["server_count"]) == ("degraded", 2)
+
+
+def test_without_servers(with_servers):
+    assert with_servers({}).value("ot.health()")["proxy"] == {"status": "ok", "server_count": 0, "servers": {}}

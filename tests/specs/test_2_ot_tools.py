@@ -3,111 +3,98 @@
 import ast
 
 import pytest
-from helpers import definition, run
+from helpers import definition
+from specs.ot import Agent, github
 
-from onetool import App, ToolSpec
+from onetool import ToolSpec
 from onetool.core.spelling import spelled
-
-SEARCH = {
-    "type": "object",
-    "properties": {
-        "repo": {"type": "string", "description": "Only in this repository"},
-        "query": {"type": "string", "description": "What to look for"},
-        "limit": {"type": "integer", "default": 10},
-    },
-    "required": ["query"],
-}
 
 
 @pytest.fixture
-def app(tmp_path):
-    (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\n")
-    app = App.open(tmp_path / "onetool.yaml")
-    app.registry.register(definition("weather"))
-    app.registry.register(
-        ToolSpec(
-            name="github.search",
-            description="Search code.",
-            input_schema=SEARCH,
-            handler=lambda **_: None,
-            source="proxy:github",
-        )
-    )
-    return app
-
-
-def tools(app, **args):
-    result = run(app.executor, "ot.tools", **args)
-    assert result.ok, result.error
-    return result.data
+def agent(tmp_path):
+    servers = {"github": github(tmp_path)}
+    with Agent(tmp_path, packs=["brave", "demo"], tools=[definition("weather")], servers=servers) as agent:
+        yield agent
 
 
 # Requirement: List Tools
 
 
-def test_list_all_tools(app):
-    listed = tools(app)
-    assert [tool["name"] for tool in listed] == [spec.name for spec in app.tools()]
-    assert {"ot.tools", "ot.result", "fs.read_file", "weather", "github.search"} <= {tool["name"] for tool in listed}
-    assert listed == tools(app, info="min")
+def test_list_all_tools(agent):
+    listed = agent.value("ot.tools()")
+    assert [tool["name"] for tool in listed] == [spec.name for spec in agent.app.tools()]
+    names = {tool["name"] for tool in listed}
+    assert {"ot.tools", "ot.result", "fs.read_file", "weather", "brave.search", "github.search"} <= names
+    assert listed == agent.value('ot.tools(info="min")')
 
 
-@pytest.mark.parametrize("pattern", ["search", "SEARCH", "earc", "github.", "hub.sea"])
-def test_filter_by_pattern(app, pattern):
-    assert [tool["name"] for tool in tools(app, pattern=pattern)] == ["github.search"]
+@pytest.mark.parametrize("pattern", ["web_search", "WEB_SEARCH", "eb_sear", "brave.w", "ve.web"])
+def test_filter_by_pattern(agent, pattern):
+    assert [tool["name"] for tool in agent.value(f"ot.tools(pattern={pattern!r})")] == ["brave.web_search"]
 
 
-def test_info_level_list(app):
-    names = tools(app, info="list")
+def test_filter_by_pattern_finds_all_that_contain_it(agent):
+    names = {tool["name"] for tool in agent.value('ot.tools(pattern="search")')}
+    assert names == {"ot.search", "brave.search", "brave.web_search", "github.search"}
+
+
+def test_info_level_list(agent):
+    names = agent.value('ot.tools(info="list")')
     assert all(isinstance(name, str) for name in names)
-    assert names == [tool["name"] for tool in tools(app)]
-    assert tools(app, pattern="fs.", info="list") == ["fs.list_dir", "fs.read_file"]
+    assert names == [tool["name"] for tool in agent.value("ot.tools()")]
+    assert agent.value('ot.tools(pattern="fs.", info="list")') == ["fs.list_dir", "fs.read_file"]
 
 
-def test_info_level_min(app):
-    assert all(tool.keys() == {"name", "description"} for tool in tools(app))
-    assert tools(app, pattern="weather") == [
+@pytest.mark.parametrize("how", ["", ', info="min"'])
+def test_info_level_min(agent, how):
+    assert all(tool.keys() == {"name", "description"} for tool in agent.value(f'ot.tools(pattern=""{how})'))
+    assert agent.value(f'ot.tools(pattern="weather"{how})') == [
         {"name": "weather", "description": "Says what the weather is like."},
     ]
 
 
-def test_info_level_full(app):
-    listed = {tool["name"]: tool for tool in tools(app, info="full")}
+def test_info_level_full(agent):
+    listed = {tool["name"]: tool for tool in agent.value('ot.tools(info="full")')}
     assert all({"name", "signature", "description", "source"} <= tool.keys() for tool in listed.values())
     assert {tool["source"] for tool in listed.values()} == {"local", "proxy:github"}
-    own = listed["ot.tools"]
-    assert own["signature"].startswith("ot.tools(pattern: str = '', info: Literal['list', 'min', 'full'] = 'min')")
-    assert [text.partition(":")[0] for text in own["args"]] == ["pattern", "info"]
-    assert own["returns"].startswith("Names; or {name, description}")
-    assert own["example"] == 'ot.tools(pattern="file", info="full")'
+    assert listed["brave.search"] == {
+        "name": "brave.search",
+        "signature": "brave.search(query: str, count: int = 10) -> list[str]",
+        "description": "Search the web by Brave.",
+        "source": "local",
+        "args": ["query: What to look for", "count: How many results to give"],
+        "returns": "Titles of pages, the best first.",
+        "example": 'brave.search(query="tea", count=3)',
+    }
     assert listed["weather"].keys() == {"name", "signature", "description", "source"}  # nothing else is known of it
+    assert listed["github.search"]["source"] == "proxy:github"
 
 
-def test_proxy_tool_signature_from_schema(app):
-    [tool] = tools(app, pattern="github.search", info="full")
+def test_proxy_tool_signature_from_schema(agent):
+    [tool] = agent.value('ot.tools(pattern="github.search", info="full")')
     assert tool["signature"] == "github.search(query: str, repo: str = '...', limit: int = 10)"
     assert tool["source"] == "proxy:github"
 
 
-def test_proxy_tool_arguments_from_schema(app):
-    [tool] = tools(app, pattern="github.search", info="full")
+def test_proxy_tool_arguments_from_schema(agent):
+    [tool] = agent.value('ot.tools(pattern="github.search", info="full")')
     assert tool["args"] == ["query: What to look for", "repo: Only in this repository"]
 
 
-def test_proxy_tool_signature_and_arguments_of_real_servers(app, live_tools):
+def test_proxy_tool_signature_and_arguments_of_real_servers(tmp_path, live_tools):
     """527 definitions as they come: each signature is Python, required parameters first and without a default."""
-    for one in live_tools:
-        server = one["name"].partition(".")[0]
-        app.registry.add(
-            ToolSpec(
-                name=one["name"],
-                description=one["description"],
-                input_schema=one["inputSchema"],
-                handler=lambda **_: None,
-                source=f"proxy:{server}",
+    with Agent(tmp_path, run={"max_output_bytes": 10_000_000}) as agent:
+        for one in live_tools:
+            agent.app.registry.add(
+                ToolSpec(
+                    name=one["name"],
+                    description=one["description"],
+                    input_schema=one["inputSchema"],
+                    handler=lambda **_: None,
+                    source=f"proxy:{one['name'].partition('.')[0]}",
+                )
             )
-        )
-    listed = [tool for tool in tools(app, info="full") if tool["source"] not in ("local", "proxy:github")]
+        listed = agent.value('[tool for tool in ot.tools(info="full") if tool["source"] != "local"]')
     assert len(listed) == len(live_tools) == 527
     for tool, one in zip(listed, live_tools, strict=True):
         schema = one["inputSchema"]
@@ -127,26 +114,25 @@ def test_proxy_tool_signature_and_arguments_of_real_servers(app, live_tools):
 # What the decisions add
 
 
-def test_nothing_matches(app):
-    assert tools(app, pattern="no such thing") == []
+def test_nothing_matches(agent):
+    assert agent.value('ot.tools(pattern="no such thing")') == []
 
 
-def test_an_unknown_level_is_refused_with_those_that_there_are(app):
-    error = run(app.executor, "ot.tools", info="everything").error
+def test_an_unknown_level_is_refused_with_those_that_there_are(agent):
+    error = agent.error('ot.tools(info="everything")')
     assert error.code == "invalid_args"
-    assert all(level in error.message for level in ('"list"', '"min"', '"full"', '"everything"'))
+    assert all(level in error.message for level in ("list", "min", "full", "everything"))
 
 
-def test_a_declared_tool_without_a_pack_is_under_config(app):
-    assert tools(app, pattern="config.", info="list") == ["weather"]
-    assert tools(app, pattern="config", info="list") == []
+def test_a_declared_tool_without_a_pack_is_under_config(agent):
+    assert agent.value('ot.tools(pattern="config.", info="list")') == ["weather"]
+    assert "weather" not in agent.value('ot.tools(pattern="config", info="list")')
 
 
-# Requirement: Logging
+def test_code_can_filter_what_it_gets(agent):
+    code = '[tool["name"] for tool in ot.tools(info="full") if tool["source"].startswith("proxy:")]'
+    assert agent.value(code) == ["github.search", "github.open_issue"]
 
 
-def test_span_naming(app, caplog):
-    caplog.set_level("INFO", "onetool.span")
-    tools(app, pattern="fs", info="list")
-    [event] = [vars(record) for record in caplog.records if record.name == "onetool.span"]
-    assert (event["span"], event["pattern"], event["info"]) == ("ot.tools", "fs", "list")
+def test_only_what_is_allowed_is_listed(agent):
+    assert set(agent.value('ot.tools(info="list")', allowed=["ot.tools", "demo.foo"])) == {"ot.tools", "demo.foo"}

@@ -5,9 +5,6 @@ from onetool.core.errors import Mistake
 
 # A part that comes into use takes its key out of here.
 LATER = {
-    "watch": "watch",
-    "prompts": "prompts",
-    "topics": "topics",
     "allowed_hosts": "allowedHosts",
     "ask": "ask",
 }

@@ -7,6 +7,7 @@ from pathlib import Path
 from onetool.config.find import state_home
 from onetool.config.model import Config, Keys
 from onetool.config.node import Findings, in_order
+from onetool.config.texts import read_texts
 from onetool.core.errors import ConfigError
 from onetool.services.secrets import Secrets
 
@@ -27,11 +28,13 @@ def load_config(path: Path | None, *, env: Mapping[str, str] = os.environ) -> Co
     root, included = read_files(path, findings)
     secrets = read_secrets(root.value.pop("secrets", None), home, env, findings)
     values = read_fields(fill(root, secrets, findings), Keys, findings)
+    values["prompts"], texts = read_texts(values.get("prompts"), path.parent, findings)
     if findings.errors or secrets is None:
         raise ConfigError(in_order(findings.errors))
     return Config(
         **values,
         include=included,
+        texts=texts,
         secrets=secrets,
         path=path,
         home=home,

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from onetool.config.node import Findings, Node
+from onetool.config.texts import Texts
 from onetool.core.errors import Mistake
 from onetool.services.secrets import Secret, Secrets
 from onetool.sources.declared import Entry
@@ -145,7 +146,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
     aliases: dict[str, str] = {}
     snippets: dict[str, Snippet] = {}
     secrets: Secrets = msgspec.field(default_factory=Secrets)
-    prompts: Path | None = None
+    prompts: Path | None = None  # prompts.yaml beside this one, if there is none named
     topics: tuple[Topic, ...] = ()
     allowed_hosts: tuple[AllowedHost, ...] = ()
     run: Run = Run()
@@ -160,6 +161,7 @@ class Config(Keys, frozen=True, kw_only=True):
 
     path: Path | None = None
     home: Path
+    texts: Texts = Texts()  # what the file of prompts says
     warnings: tuple[Mistake, ...] = ()
 
     def __repr__(self) -> str:

@@ -139,3 +139,9 @@ def owner() -> str:
     """To whom belongs what is stored now."""
     caller = current_caller.get()
     return "" if caller is None else caller.owner
+
+
+def client_name() -> str:
+    """What the program that calls says it is called; empty for people, for Python code, and for who did not say."""
+    caller = current_caller.get()
+    return "" if caller is None else getattr(caller, "client_name", "")

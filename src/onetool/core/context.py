@@ -57,6 +57,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     pauses: Pauses | None = None  # time that does not count; none where there is nobody to wait for
     allowed: Collection[str] | None = None
     progress: Progress | None = None
+    run: str | None = None  # the id of the run that this is, if it is one: what its code calls is counted to it
     loop: Any = None  # the event loop that async tools of this chain of calls run on
 
     def left(self) -> float:

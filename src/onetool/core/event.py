@@ -1,4 +1,5 @@
-"""What is told of every call when it has ended. Observability is an attachment: the executor knows only this shape."""
+"""What is told of every call, and of every run, when it has ended. Observability is an attachment: whoever carries them
+out knows only these shapes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,6 +18,9 @@ class CallEvent(msgspec.Struct, frozen=True, kw_only=True):
     spec: ToolSpec | None = None
     duration_ms: float
     error: ToolError | None = None
+    value: Any = None  # without secrets, as its caller gets it; for who measures it, and not to be kept
+    client: str = ""  # the program that called, where it has said its name
+    run: str | None = None  # the run whose code called; none for what tools call in their turn
 
     @property
     def tool(self) -> str:
@@ -39,5 +43,20 @@ class CallEvent(msgspec.Struct, frozen=True, kw_only=True):
         return masked(known, self.spec.secrets)
 
 
+class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One run that ended. Its calls are told each on their own, with its id."""
+
+    id: str
+    door: str
+    client: str = ""
+    duration_ms: float
+    code_bytes: int  # of the code, as it was sent
+    calls: int = 0
+    error: ToolError | None = None
+
+
 Recorder = Callable[[CallEvent], None]
 """Called once for every call, on the event loop: it must be quick and must not raise."""
+
+RunRecorder = Callable[[RunEvent], None]
+"""The same for every run."""

@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 
 from onetool.core.allowed import both
 from onetool.core.call import Code, ToolCall, ToolError, ToolResult, is_seconds
+from onetool.core.caller import client_name
 from onetool.core.context import CallContext, Environment, Progress, current_call, pauses_inside
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure
 from onetool.core.event import CallEvent, Recorder
@@ -143,6 +144,7 @@ class Executor:
         if spec is not None and "arguments" not in spec.__dict__:
             _prepare(spec)
         started = perf_counter()
+        origin = _origin()
         data, error = None, None
         try:
             context = self._context(call, spec, tools, allowed, progress, loop)
@@ -151,7 +153,7 @@ class Executor:
             data = self._accepted(context, value, raised)
         except _Fails as failed:
             error = failed.error
-        return self._finish(call, spec, started, data, error)
+        return self._finish(call, spec, started, origin, data, error)
 
     def _context(
         self,
@@ -245,13 +247,22 @@ class Executor:
         return value if self._redact is None else self._redact(value)
 
     def _finish(
-        self, call: ToolCall, spec: ToolSpec | None, started: float, data: Any, error: ToolError | None
+        self,
+        call: ToolCall,
+        spec: ToolSpec | None,
+        started: float,
+        origin: "_Origin",
+        data: Any,
+        error: ToolError | None,
     ) -> ToolResult:
         elapsed = round((perf_counter() - started) * 1000, 3)
         if error is not None:
             error = error.cleaned(lambda texts: self._clean(texts, call, spec))
         if self._recorders:
-            self._record(CallEvent(call=call, spec=spec, duration_ms=elapsed, error=error))
+            client, run = origin
+            self._record(
+                CallEvent(call=call, spec=spec, duration_ms=elapsed, error=error, value=data, client=client, run=run)
+            )
         meta = {"tool": call.name, "source": call.source, "duration_ms": elapsed}
         return ToolResult(ok=error is None, data=data, error=error, meta=meta)
 
@@ -261,6 +272,15 @@ class Executor:
                 record(event)
             except Exception:
                 log.exception("a recorder failed; the call itself is not touched by that")
+
+
+_Origin = tuple[str, str | None]  # the client, and the run whose code calls
+
+
+def _origin() -> _Origin:
+    """Where a call comes from. Asked when it begins: it may end in another context."""
+    outer = current_call.get()
+    return client_name(), outer.run if outer else None
 
 
 def _not_found(name: str, known: Collection[str], allowed: Collection[str] | None) -> _Fails:

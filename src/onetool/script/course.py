@@ -12,7 +12,9 @@ from pydantic_monty import MontyRuntimeError, MontySyntaxError
 
 from onetool.core.alarm import in_time
 from onetool.core.call import ToolError
+from onetool.core.caller import client_name
 from onetool.core.context import CallContext, current_call
+from onetool.core.event import RunEvent
 from onetool.core.executor import Executor
 from onetool.core.threads import Threads
 from onetool.script.check import Finding, check, words
@@ -59,13 +61,17 @@ class Course:
         text: str,
         allowed: Collection[str] | None,
         known: Collection[str] | None = None,
+        run: str | None = None,
     ) -> None:
-        """`known`, in a session, are the names that code before this one has defined."""
+        """`known`, in a session, are the names that code before this one has defined; `run` is its id, if it has one."""
         self._setting = setting
         self._tools = tools
         self._allowed = allowed
         self._known = known
+        self._sent = text
         self._started = perf_counter()
+        self._calls = 0  # made by the code, once it has ended
+        self.run = run
         self.code = text
         self.scan: Scan | None = None
 
@@ -101,7 +107,10 @@ class Course:
         job = {"workers": workers, "drive": drive, "prepared": prepared, "printed": printed, "context": context}
         try:
             async with in_time(context, GRACE):
-                value = await setting.threads.run(_feed, job)
+                try:
+                    value = await setting.threads.run(_feed, job)
+                finally:
+                    self._calls = drive.calls
         except TimeoutError:
             drive.stop(too_slow(setting.limits))
             error: BaseException = too_slow(setting.limits)
@@ -111,12 +120,24 @@ class Course:
         except Exception as raised:  # noqa: BLE001 - whatever ended the run is told as its error
             error = raised
         else:
-            return self._result(drive, printed, value=value)
+            return self._result(printed, value=value)
         if printed.broken is not None:
             raise printed.broken
         told = self._told(drive.stopped_by or error, drive)
         error.__traceback__ = None  # it and this frame would hold each other, and with them all that the code made
-        return self._result(drive, printed, error=told)
+        return self._result(printed, error=told)
+
+    def event(self, run: str, door: str, error: ToolError | None) -> RunEvent:
+        """What is told of it when it has ended."""
+        return RunEvent(
+            id=run,
+            door=door,
+            client=client_name(),
+            duration_ms=self._elapsed_ms(),
+            code_bytes=len(self._sent.encode("utf-8", "replace")),
+            calls=self._calls,
+            error=error,
+        )
 
     def refused(self, why: LimitHit) -> RunResult:
         """It never came to run."""
@@ -160,18 +181,19 @@ class Course:
 
     def _result(
         self,
-        drive: Drive | None = None,
         printed: Printed | None = None,
         *,
         value: Any = None,
         error: ToolError | None = None,
     ) -> RunResult:
-        elapsed = round((perf_counter() - self._started) * 1000, 3)
-        meta = {"calls": drive.calls if drive else 0, "duration_ms": elapsed}
+        meta = {"run": self.run, "calls": self._calls, "duration_ms": self._elapsed_ms()}
         text = printed.text if printed else ""
         if error is not None:
             return RunResult(ok=False, error=error.cleaned(self._setting.redact), meta=meta, printed=text)
         return RunResult(ok=True, data=self._setting.redact(value), meta=meta, printed=text)
+
+    def _elapsed_ms(self) -> float:
+        return round((perf_counter() - self._started) * 1000, 3)
 
 
 class _Refused(Exception):  # noqa: N818 - carries an error, is never seen outside

@@ -1,14 +1,16 @@
 """`run`: scripts against a catalogue, so many at a time, in workers that are kept warm."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from onetool.core.allowed import both
-from onetool.core.call import ToolCall
+from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallContext, Environment, Progress, current_call, pauses_inside
+from onetool.core.event import RunEvent, RunRecorder
 from onetool.core.executor import Executor
 from onetool.core.ids import new_id
 from onetool.core.registry import Snapshot
@@ -29,7 +31,10 @@ from onetool.script.typecheck import stubs
 if TYPE_CHECKING:
     from onetool.script.snippets import SnippetLike
 
+log = logging.getLogger("onetool.run")
+
 PATIENCE = 60.0  # seconds to wait for a free worker
+CANCELLED = ToolError(code="execution_error", message="cancelled by the caller", reason="cancelled")
 RUN = ToolSpec(name="run", description="Run code over all tools.", hidden=True)
 
 
@@ -45,7 +50,9 @@ class Engine:
         snippets: "Mapping[str, SnippetLike] | None" = None,
         redact: Callable[[Any], Any] | None = None,
         typecheck: bool = False,
+        recorders: Iterable[RunRecorder] = (),
     ) -> None:
+        self._recorders = tuple(recorders)
         self._limits = limits
         self._environment = environment
         self._aliases = aliases or {}
@@ -71,22 +78,44 @@ class Engine:
         progress: Progress | None = None,
         live: Live | None = None,
     ) -> RunResult:
-        """Run the code in a text. Never raises for what the code does; being cancelled is the only way out."""
+        """Run the code in a text. Never raises for what the code does; being cancelled is the only way out.
+
+        Code that a tool has run is a part of that tool's call: it has no id, and nobody is told of it.
+        """
         outer = current_call.get()
         allowed = both(allowed, outer.allowed if outer else None)
         tools = self._tools_of(catalogue)
-        course = Course(self._setting, tools, text, allowed)
+        course = Course(self._setting, tools, text, allowed, run=None if outer else new_id())
+        error: ToolError | None = CANCELLED
+        try:
+            result = await self._gone(course, tools, allowed, source, progress, live)
+            error = result.error
+        finally:
+            if course.run is not None and self._recorders:
+                self._record(course.event(course.run, source, error))
+        return result
+
+    async def _gone(
+        self,
+        course: Course,
+        tools: Tools,
+        allowed: Collection[str] | None,
+        source: str,
+        progress: Progress | None,
+        live: Live | None,
+    ) -> RunResult:
+        """All of its way, from the text to the result."""
         prepared = await course.prepared()
         if isinstance(prepared, RunResult):
             return prepared
-        turnstile = self._turnstile(outer)
+        turnstile = self._turnstile(current_call.get())
         async with AsyncExitStack() as held:
             try:
                 async with asyncio.timeout(PATIENCE):
                     await held.enter_async_context(turnstile.turn())
             except TimeoutError:
                 return course.refused(busy(self._limits, PATIENCE))
-            context = self._context(allowed, source, progress)
+            context = self._context(allowed, source, progress, course.run)
             with nullcontext() if context.pauses is None else context.pauses.telling(turnstile.lend):
                 return await course.driven(prepared, lambda code: self._worker(code, tools.names), context, live)
 
@@ -129,13 +158,23 @@ class Engine:
         declared = stubs(names, set(prepared.words.values()))
         return self._sandbox.worker(type_check=True, type_check_stubs=declared, type_check_format="json")
 
-    def _context(self, allowed: Collection[str] | None, source: str, progress: Progress | None) -> CallContext:
+    def _record(self, event: RunEvent) -> None:
+        for record in self._recorders:
+            try:
+                record(event)
+            except Exception:
+                log.exception("a recorder failed; the run itself is not touched by that")
+
+    def _context(
+        self, allowed: Collection[str] | None, source: str, progress: Progress | None, run: str | None = None
+    ) -> CallContext:
         """What the tools of this run inherit: its deadline, its allow-list, its progress. A run is a call, too."""
         outer = current_call.get()
         left = min(self._limits.seconds, outer.left()) if outer else self._limits.seconds
         return CallContext(
             spec=RUN,
-            call=ToolCall(new_id(), RUN.name, {}, source),
+            call=ToolCall(run or new_id(), RUN.name, {}, source),
+            run=run,
             environment=self._environment,
             chain=(*outer.chain, RUN.name) if outer else (RUN.name,),
             seconds=self._limits.seconds,

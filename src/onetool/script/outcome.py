@@ -4,6 +4,6 @@ from onetool.core.call import ToolResult
 
 
 class RunResult(ToolResult, frozen=True, kw_only=True):
-    """`data` is the value of the last expression; `meta` has calls (made by the code) and duration_ms."""
+    """`data` is the value of the last expression; `meta` has run (its id), calls (made by the code) and duration_ms."""
 
     printed: str = ""

@@ -22,6 +22,7 @@ class LazyGroup(click.Group):
         "packs": "onetool.interfaces.cli.packs:packs",
         "servers": "onetool.interfaces.cli.servers:servers",
         "auth": "onetool.interfaces.cli.auth:auth",
+        "stats": "onetool.interfaces.cli.stats:stats",
         "check": "onetool.interfaces.cli.check:check",
         "init": "onetool.interfaces.cli.init:init",
         "completion": "onetool.interfaces.cli.completion:completion",

@@ -5,16 +5,24 @@ import sys
 
 import click
 
-from onetool.interfaces.cli.options import allow_option, config_option, ignore_hang_up, menu_option, open_app
+from onetool.interfaces.cli.options import (
+    allow_option,
+    config_option,
+    ignore_hang_up,
+    menu_option,
+    open_app,
+    watch_option,
+)
 from onetool.interfaces.cli.output import stdout
 
 
 @click.command()
 @menu_option
 @allow_option
+@watch_option
 @config_option
 @click.pass_context
-def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None) -> None:
+def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None, watch: bool) -> None:
     """Serve all tools to an MCP client, on standard input and output.
 
     Started by the client: see `onetool init --client`. Ends when the client closes its end. SIGHUP reloads.
@@ -27,6 +35,7 @@ def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None) -> None
         click.echo("This is for an MCP client to start; it waits for messages. Ctrl-D ends it.", err=True)
     source = _claim_stdin()
     app = open_app(ctx, allowed)
+    app.watches = watch
     from onetool.interfaces.mcp.service import Service
     from onetool.interfaces.mcp.stdio import serve
     from onetool.interfaces.patient_log import make_log_patient

@@ -45,6 +45,11 @@ def menu_option(command: F) -> F:
     return click.option("--menu", type=click.Choice(MENUS), help=help)(command)
 
 
+def watch_option(command: F) -> F:
+    """For servers: to read files again when they change."""
+    return click.option("--watch", is_flag=True, help="Reload when the config, its packs or prompts change.")(command)
+
+
 def ignore_hang_up() -> None:
     """A server reloads when it is told so; until it can, a hint that comes too early must not end it."""
     if hasattr(signal, "SIGHUP"):

@@ -7,7 +7,14 @@ from typing import NoReturn
 
 import click
 
-from onetool.interfaces.cli.options import allow_option, config_option, ignore_hang_up, menu_option, open_app
+from onetool.interfaces.cli.options import (
+    allow_option,
+    config_option,
+    ignore_hang_up,
+    menu_option,
+    open_app,
+    watch_option,
+)
 from onetool.interfaces.cli.output import echo, stdout
 
 HOST = "Where to listen. 127.0.0.1, unless the config says something else."
@@ -19,9 +26,12 @@ PORT = "Which port. 8765, unless the config says something else; 0 lets the syst
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help=PORT)
 @menu_option
 @allow_option
+@watch_option
 @config_option
 @click.pass_context
-def serve(ctx: click.Context, host: str | None, port: int | None, menu: str | None, allowed: list[str] | None) -> None:
+def serve(
+    ctx: click.Context, host: str | None, port: int | None, menu: str | None, allowed: list[str] | None, watch: bool
+) -> None:
     """Serve MCP over HTTP, at /mcp, until Ctrl-C or SIGTERM. SIGHUP reloads.
 
     It listens on this machine only. Any other host needs a token: http.token in the config.
@@ -31,6 +41,7 @@ def serve(ctx: click.Context, host: str | None, port: int | None, menu: str | No
     if host == "":
         raise click.BadParameter("it is empty; leave it out to listen on this machine only.", param_hint="--host")
     app = open_app(ctx, allowed)
+    app.watches = watch
     from onetool.interfaces.http.start import serve_app
 
     http = app.config.http

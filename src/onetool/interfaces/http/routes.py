@@ -48,19 +48,23 @@ def facts_of(app: "App", place: Place, menu: str | None, allowed: Collection[str
     )
 
 
-async def reload_site(app: "App", place: Place, site: Site, mcp: Any) -> None:
-    """Read the config and the tools again, and go by the new rules. Where we listen does not change."""
-    before = app.config
-    await mcp.reload()
-    if app.config is before:
-        return  # it can't be used, which has been told
-    http = app.config.http
-    if http.token is None and not is_loopback(place.addresses):
-        log.error("http.token is gone from the config, but others can reach this server: the old rules stay in force")
-        return
-    access.switch(http.access_log)
-    site.rules, site.max_body = Rules(http, place), http.max_body_mb * 1024**2
-    log.info("Reloaded: %d tools", len(app.tools()))
+def follow_rules(app: "App", place: Place, site: Site) -> Callable[[], None]:
+    """Go by the rules of every config that comes into force, whoever has it read. Where we listen does not change."""
+    in_force = app.config
+
+    def changed() -> None:
+        nonlocal in_force
+        if app.config is in_force:
+            return
+        in_force, http = app.config, app.config.http
+        if http.token is None and not is_loopback(place.addresses):
+            log.error("http.token is gone, but others can reach this server: the old rules stay in force")
+            return
+        access.switch(http.access_log)
+        site.rules, site.max_body = Rules(http, place), http.max_body_mb * 1024**2
+        log.info("Reloaded: %d tools", len(app.tools()))
+
+    return app.on_change(changed)
 
 
 async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:

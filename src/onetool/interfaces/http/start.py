@@ -10,7 +10,7 @@ from onetool.core.errors import ConfigError, Mistake
 from onetool.interfaces.http import access
 from onetool.interfaces.http.greeting import greeting
 from onetool.interfaces.http.listen import Place, is_loopback, listen, resolve
-from onetool.interfaces.http.routes import facts_of, reload_site, site_of
+from onetool.interfaces.http.routes import facts_of, follow_rules, site_of
 from onetool.interfaces.http.server import serve
 from onetool.interfaces.mcp.http import McpOverHttp
 from onetool.interfaces.patient_log import make_log_patient
@@ -39,6 +39,7 @@ def serve_app(
     facts = partial(facts_of, app, place, menu, allowed)
     mcp = McpOverHttp(app, menu=menu, allowed=allowed)
     site = site_of(app, place, mcp, facts)
+    follow_rules(app, place, site)
     dogs: list[Watchdog] = []
 
     def started() -> None:
@@ -49,7 +50,7 @@ def serve_app(
         dogs.append(Watchdog())
 
     try:
-        return serve(site, place, started=started, reload=partial(reload_site, app, place, site, mcp))
+        return serve(site, place, started=started, reload=mcp.reload)
     finally:
         for dog in dogs:
             dog.close()

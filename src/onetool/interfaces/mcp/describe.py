@@ -55,13 +55,18 @@ _DIGITS = re.compile("[0-9]{1,3}")
 _LETTERS = re.compile("[ _]?(?:[a-fhik-pr-v]|g(?!k)|w(?!v)|y(?![fv]))+")
 
 
-def run_description(packs: Iterable[str], functions: Iterable[str] = (), snippets: Iterable[str] = ()) -> str:
-    """Of `run`. Names are as code writes them; `functions` are tools without a pack, and aliases."""
+def run_description(
+    packs: Iterable[str], functions: Iterable[str] = (), snippets: Iterable[str] = (), text: str | None = None
+) -> str:
+    """Of `run`. Names are as code writes them; `functions` are tools without a pack, and aliases.
+
+    `text` is somebody's own in place of ours, and has been measured.
+    """
     room = MOST_TOKENS - FIXED_TOKENS
     bare, used = _listed(FUNCTIONS, functions, room // 4)
     ready, also_used = _listed(SNIPPETS, snippets, room // 4, mark="$")
     named, _ = _listed(PACKS, packs, room - used - also_used, ": ot.tools(pattern=…)")
-    return "\n\n".join(filter(None, (RUN, "\n".join(filter(None, (named, bare, ready))))))
+    return "\n\n".join(filter(None, ((text or RUN).strip(), "\n".join(filter(None, (named, bare, ready))))))
 
 
 def search_description(packs: Iterable[str]) -> str:
@@ -75,8 +80,13 @@ def call_description() -> str:
     return CALL
 
 
-def instructions(menu: Menu, tools: int) -> str:
-    """Of the server as a whole: when to think of it. What the descriptions say is not said again."""
+def instructions(menu: Menu, tools: int, text: str | None = None) -> str:
+    """Of the server as a whole: when to think of it. What the descriptions say is not said again.
+
+    `text` is somebody's own in place of ours.
+    """
+    if text is not None:
+        return text.strip()
     there = f"OneTool gives you {tools} tool{'' if tools == 1 else 's'}"
     if menu == "direct":
         return f"{there}, each named after its pack."

@@ -34,13 +34,12 @@ async def reload(service: Service) -> None:
         except Exception as error:  # noqa: BLE001 - whatever goes wrong with it, the server goes on
             log.error("not reloaded: %s: %s", type(error).__name__, error)
             return
-        service.app.connect()
         tell(service)
         log.info("reloaded: %d tools", len(service.app.registry))
 
 
 def follow(service: Service) -> None:
-    """Connect the servers of the app, and tell clients whenever these have other tools than before."""
+    """Let the app look after its servers and files, and tell clients whenever there are other tools than before."""
     loop = asyncio.get_running_loop()
     news = _News(loop, service)
 
@@ -48,10 +47,12 @@ def follow(service: Service) -> None:
         with suppress(RuntimeError):  # the loop has just ended
             loop.call_soon_threadsafe(news.come)
 
+    def begin() -> None:
+        service.told = service.told or _state(service)
+        service.app.connect()
+
     service.unfollow = service.app.on_change(changed)
-    if service.app.servers is not None:
-        service.told = _state(service)
-        loop.call_later(LATER, service.app.connect)
+    loop.call_later(LATER, begin)
 
 
 class _News:

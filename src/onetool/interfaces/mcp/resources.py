@@ -13,12 +13,14 @@ from onetool.interfaces.mcp.paging import page
 from onetool.interfaces.mcp.pausing import carried_out, lacking
 from onetool.interfaces.mcp.request import Request
 from onetool.interfaces.mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, NOT_FOUND_BEFORE, Fault
+from onetool.services.results.errors import ResultTooLargeError
 
 if TYPE_CHECKING:
     from onetool.interfaces.mcp.service import Service
 
 TOOLS = "ot://tools"
 LONGEST_URI = 2048
+LARGEST_RESULT = 32 * 1024 * 1024  # bytes: as much as a server may have sent us at once, a picture for example
 
 _TOOLS_LISTING = {
     "uri": TOOLS,
@@ -37,7 +39,7 @@ _OWN_TEMPLATES = [
     {
         "uriTemplate": f"{RESULTS}{{handle}}",
         "name": "result",
-        "description": "A large result that was stored, whole",
+        "description": "A large result that was stored, whole; one of more than 32 MiB only in parts, by ot.result",
         "mimeType": "text/plain",
     },
 ]
@@ -110,7 +112,9 @@ def _own(service: "Service", request: Request, uri: str) -> dict[str, Any] | Non
         return {"mimeType": "application/json", "text": as_json(told)}
     if uri.startswith(RESULTS):
         try:
-            text = service.app.results.read(uri.removeprefix(RESULTS), request.client.owner)
+            text = service.app.results.read(uri.removeprefix(RESULTS), request.client.owner, LARGEST_RESULT)
+        except ResultTooLargeError as failure:
+            raise Fault(INTERNAL_ERROR, str(failure), {"uri": uri}) from None
         except ToolFailure as failure:
             raise _not_found(request, uri, str(failure)) from None
         media = media_in(text)

@@ -71,7 +71,7 @@ async def discover(service: Service, request: Request) -> dict[str, Any]:
 
 def _instructions(service: Service, request: Request) -> str:
     kind: Any = service.menu_kind(request.client)
-    return instructions(kind, len(service.app.tools(service.allowed)))
+    return instructions(kind, len(service.app.tools(service.allowed)), service.app.config.texts.instructions)
 
 
 async def ping(service: Service, request: Request) -> dict[str, Any]:

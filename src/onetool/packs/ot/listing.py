@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from onetool.core.context import current_call
 from onetool.core.failure import cut
 from onetool.core.registry import Snapshot
 from onetool.core.returns import returns
@@ -21,14 +20,6 @@ Words = Callable[[Snapshot], Mapping[str, str]]
 SHORT = 200  # characters of a description, where many stand together
 
 
-def seen_from_here() -> tuple[Snapshot, Collection[str] | None]:
-    """The catalogue that the running call belongs to, and the allow-list that it is under."""
-    context = current_call.get()
-    if context is None or context.environment is None:
-        return Snapshot({}), None
-    return context.tools or context.environment.snapshot(), context.allowed
-
-
 class Listed(msgspec.Struct, frozen=True):
     """A tool, what code calls it, and its names as a pattern is compared with them."""
 
@@ -36,6 +27,11 @@ class Listed(msgspec.Struct, frozen=True):
     spec: ToolSpec
     names: tuple[str, ...]
     dotted: tuple[str, ...]  # the same with a pack before each: a tool without one is under `config`
+
+    @property
+    def pack(self) -> str:
+        """As code says it."""
+        return self.word.partition(".")[0] if "." in self.spec.name else self.spec.pack
 
 
 class Listing:
@@ -50,13 +46,16 @@ class Listing:
     ) -> list[Any]:
         """The tools whose name contains the pattern, in the order of the catalogue."""
         wanted = pattern.strip().casefold()
-        permitted = None if allowed is None else frozenset(allowed)
-        form: Callable[[Listed], Any] = {"list": _word, "min": _in_short, "full": _in_full}[info]
-        return [
-            form(one)
-            for one in self._all(catalogue)
-            if (permitted is None or one.spec.name in permitted) and _matches(one, wanted)
-        ]
+        form: Callable[[Listed], Any] = {"list": _word, "min": in_short, "full": in_full}[info]
+        return [form(one) for one in self.of(catalogue, allowed) if _matches(one, wanted)]
+
+    def of(self, catalogue: Snapshot, allowed: Collection[str] | None = None) -> list[Listed]:
+        """All that may be seen, in the order of the catalogue."""
+        every = self._all(catalogue)
+        if allowed is None:
+            return every
+        permitted = frozenset(allowed)
+        return [one for one in every if one.spec.name in permitted]
 
     def _all(self, catalogue: Snapshot) -> list[Listed]:
         last = self._last
@@ -82,16 +81,20 @@ def _word(one: Listed) -> str:
     return one.word
 
 
-def _in_short(one: Listed) -> dict[str, str]:
-    """The first paragraph of the description tells what a tool is good for."""
-    first = one.spec.description.strip().partition("\n\n")[0]
-    return {"name": one.word, "description": cut(" ".join(first.split()), SHORT)}
+def in_short(one: Listed) -> dict[str, str]:
+    return {"name": one.word, "description": gist(one.spec.description)}
 
 
-def _in_full(one: Listed) -> dict[str, Any]:
+def gist(description: str, most: int = SHORT) -> str:
+    """The first paragraph of a description tells what a tool is good for."""
+    first = description.strip().partition("\n\n")[0]
+    return cut(" ".join(first.split()), most)
+
+
+def in_full(one: Listed) -> dict[str, Any]:
     spec = one.spec
     known = {
-        "args": [*_arguments(spec.input_schema, spec.order)],
+        "args": [*arguments(spec.input_schema, spec.order)],
         "returns": returns(spec),
         "example": next(iter(spec.examples), None),
     }
@@ -104,7 +107,7 @@ def _in_full(one: Listed) -> dict[str, Any]:
     }
 
 
-def _arguments(schema: Mapping[str, Any], order: Iterable[str]) -> Iterator[str]:
+def arguments(schema: Mapping[str, Any], order: Iterable[str]) -> Iterator[str]:
     """What is said of each argument, in the order of the signature, and the fields of those that are objects."""
     for name in order:
         part = schema["properties"][name]

@@ -1,4 +1,4 @@
-"""Reads files and lists folders, but only below allowed roots.
+"""Reads and writes files and lists folders, but only below allowed roots.
 
 Whether a path stays below its root is never decided by comparing text and then opening the text: between the two
 somebody could swap a folder for a link. Text is compared first only to refuse early, before anything is touched; what
@@ -13,16 +13,22 @@ The rules for a path:
 - a link may lead anywhere inside its own root, by a relative or an absolute text;
 - nothing is expanded or decoded (`~`, `$HOME`, `%2e`, `file:`), but for the escapes of names that are not UTF-8.
 
-Such names are shown with `\\xff` for each byte that is not UTF-8. It can be turned back: a name that holds the same
-text literally is shown with its backslash as `\\x5c`. Only backslashes and bytes from 0x80 are ever escaped, so that
-no escape can stand for a separator, a dot or a NUL.
+To write, only the folder is opened that way; from there on a name in that open folder counts, never a path. What is
+there must be a regular file: a link is neither written through nor replaced, wherever it leads. A new file goes to the
+first root in which its folder exists.
 
-`refusals` says why not, `paths` takes text apart, `opening` opens what it means, `listing` lists what is open, `roots`
-is what the rest of the program sees of it.
+Names that are not UTF-8 are shown with `\\xff` for each byte that is not. It can be turned back: a name that holds the
+same text literally is shown with its backslash as `\\x5c`. Only backslashes and bytes from 0x80 are ever escaped, so
+that no escape can stand for a separator, a dot or a NUL.
+
+`refusals` says why not, `words` says it to the caller who wanted to write, `paths` takes text apart, `opening` opens
+what it means, `listing` lists what is open, `writing` writes there, `private` knows what nobody may touch, `roots` is
+what the rest of the program sees of it.
 """
 
 from onetool.services.confined.listing import Entry
 from onetool.services.confined.refusals import Refused
 from onetool.services.confined.roots import Content, Place, Roots
+from onetool.services.confined.words import why_not_written
 
-__all__ = ["Content", "Entry", "Place", "Refused", "Roots"]
+__all__ = ["Content", "Entry", "Place", "Refused", "Roots", "why_not_written"]

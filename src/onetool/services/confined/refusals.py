@@ -1,4 +1,4 @@
-"""Why a path is not opened: one word for each reason, whatever the system says."""
+"""Why a path is not opened, or not written: one word for each reason, whatever the system says."""
 
 import errno
 import os
@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 
 class Refused(Exception):  # noqa: N818  it is an answer more than an error
-    """Why a path was not opened. `reason` is one of REASONS, or denied, is_a_directory, bad_path, root_missing."""
+    """Why a path was not opened. `reason` is one of REASONS, or denied, private, is_a_directory, bad_path, unreadable,
+    root_missing; of a path to be written also is_a_link, busy, not_writable.
+    """
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
@@ -29,13 +31,13 @@ REASONS = {
 
 
 @contextmanager
-def refusals(reason: str | None = None, about: str | None = None) -> Iterator[None]:
+def refusals(reason: str | None = None, about: str | None = None, otherwise: str = "unreadable") -> Iterator[None]:
     """Turn whatever the system refuses into a Refused, with its own reason and words where none are given."""
     try:
         yield
     except OSError as error:
-        raise Refused(reason or reason_for(error), about or os.strerror(error.errno or 0)) from None
+        raise Refused(reason or reason_for(error, otherwise), about or os.strerror(error.errno or 0)) from None
 
 
-def reason_for(error: OSError) -> str:
-    return REASONS.get(error.errno or 0, "unreadable")
+def reason_for(error: OSError, otherwise: str = "unreadable") -> str:
+    return REASONS.get(error.errno or 0, otherwise)

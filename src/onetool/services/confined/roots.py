@@ -3,12 +3,15 @@
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from onetool.services.confined.listing import Entry, list_into, sorted_entries
 from onetool.services.confined.opening import ENTER, LIST, READ, open_beneath
 from onetool.services.confined.paths import Parts, encoded, meant, names_of, shown, split, stays_inside
+from onetool.services.confined.private import Private
 from onetool.services.confined.refusals import Refused, refusals
+from onetool.services.confined.writing import append, is_there, make_folder, replace
 
 CHUNK = 1 << 20
 
@@ -54,6 +57,14 @@ class Root:
         finally:
             os.close(top)
 
+    @contextmanager
+    def folder(self, parts: Parts) -> Iterator[int]:
+        folder = self.open(parts or [b"."], ENTER)
+        try:
+            yield folder
+        finally:
+            os.close(folder)
+
     def names(self, parts: Parts, most: int) -> list[str]:
         """The first names in a folder."""
         folder = self.open(parts, LIST)
@@ -69,7 +80,7 @@ class Roots:
 
     def __init__(self, folders: Iterable[str], private: Iterable[str] = ()) -> None:
         self._roots = [Root(folder) for folder in folders]
-        self._private = tuple(private)  # files that nobody may read, by whatever name or link
+        self._private = Private(private)
 
     @property
     def paths(self) -> list[str]:
@@ -83,11 +94,37 @@ class Roots:
                 status = os.fstat(file)
                 if not stat.S_ISREG(status.st_mode):
                     raise Refused("is_a_directory" if stat.S_ISDIR(status.st_mode) else "not_a_file")
-                if any(_is_same(status, path) for path in self._private):
-                    raise Refused("private")
+                self._private.refuse(status)
                 return Content(_read_at_most(file, most), status.st_size)
         finally:
             os.close(file)
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """Make a file of these bytes, or put them in the place of what a file held: all at once, or not at all."""
+        with self._folder_of(path) as (folder, name):
+            replace(folder, name, data, self._private)
+
+    def append(self, path: str, data: bytes, on_new_line: bool = False) -> None:
+        """Add to the end of a file, all or nothing, and in one piece whoever else is adding. Makes the file if need be.
+
+        With `on_new_line` a line break goes before it, where the file ends in the middle of a line.
+        """
+        with self._folder_of(path) as (folder, name):
+            append(folder, name, data, self._private, on_new_line)
+
+    def make_folders(self, path: str) -> None:
+        """Make what is missing of the folders on the way to a file, in the first root that it could be in."""
+        root, parts = next(self._candidates(path), (None, []))
+        if root is None:
+            raise Refused("denied")
+        for end in range(1, len(parts)):
+            try:
+                os.close(root.open(parts[:end], ENTER))
+            except Refused as refused:
+                if refused.reason != "not_found":
+                    raise
+                with root.folder(parts[: end - 1]) as folder:
+                    make_folder(folder, parts[end - 1], self._private)
 
     def list_folder(self, path: str, depth: int, most: int) -> list[Entry]:
         """At most `most` of what is in a folder, `depth` levels deep, each folder's names sorted."""
@@ -118,9 +155,33 @@ class Roots:
             try:
                 return root.open(parts, flags)
             except Refused as refused:
-                if refused.reason not in ("not_found", "root_missing"):
-                    raise
+                _raise_unless_missing(refused)
                 missing = missing or refused
+        raise missing or Refused("denied")
+
+    @contextmanager
+    def _folder_of(self, path: str) -> Iterator[tuple[int, bytes]]:
+        """The folder of a file to write, open, and its name there. Where the file exists goes before where it could."""
+        root, parts = self._place_to_write(path)
+        with root.folder(parts[:-1]) as folder:
+            yield folder, parts[-1]
+
+    def _place_to_write(self, path: str) -> tuple[Root, Parts]:
+        missing: Refused | None = None
+        places: list[tuple[Root, Parts]] = []
+        for root, parts in self._candidates(path):
+            if parts[-1] in (b".", b".."):
+                raise Refused("is_a_directory")
+            try:
+                with root.folder(parts[:-1]) as folder:
+                    if is_there(folder, parts[-1]):
+                        return root, parts
+                places.append((root, parts))
+            except Refused as refused:
+                _raise_unless_missing(refused)
+                missing = missing or refused
+        if places:
+            return places[0]
         raise missing or Refused("denied")
 
     def _candidates(self, path: str) -> Iterator[tuple[Root, Parts]]:
@@ -133,11 +194,10 @@ class Roots:
                     yield root, parts
 
 
-def _is_same(status: os.stat_result, path: str) -> bool:
-    try:
-        return os.path.samestat(status, os.stat(path))
-    except OSError:
-        return False
+def _raise_unless_missing(refused: Refused) -> None:
+    """Another root may have what this one has not. Whatever else was refused stays refused."""
+    if refused.reason not in ("not_found", "root_missing"):
+        raise refused
 
 
 def _read_at_most(file: int, most: int) -> bytes:

@@ -25,6 +25,17 @@ class ResultExpiredError(ToolFailure):
         )
 
 
+class ResultTooLargeError(ToolFailure):
+    """It is there, but more than can be had at once."""
+
+    def __init__(self, handle: str, size: int, most: int) -> None:
+        super().__init__(
+            f"the result has {size:,} bytes, more than the {most:,} that can be read at once: "
+            f'read it in parts, with ot.result(handle="{handle}", offset=1, limit=100)',
+            reason="too_large",
+        )
+
+
 class NotStoredError(ToolFailure):
     """It could not be kept: too large, or the disk says no."""
 

@@ -8,23 +8,31 @@ its day (`ended-19000`): for a day, "expired" can be told from "never heard of i
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import time
 
 import msgspec
 
 from onetool.core.errors import ToolFailure
-from onetool.services.results.errors import HandleNotFoundError, NotStoredError, ResultExpiredError
-from onetool.services.results.query import lines_of
+from onetool.services.results.errors import (
+    HandleNotFoundError,
+    NotStoredError,
+    ResultExpiredError,
+    ResultTooLargeError,
+)
+from onetool.services.results.query import Page, page_of
+from onetool.services.results.stored import StoredText, bytes_of, write
 
 log = logging.getLogger("onetool.results")
 
 DAY = 86_400
-_MINUTE, _HOUR = 60, 3_600
+_MINUTE = 60
+_ABANDONED = 5 * _MINUTE  # who lives writes on
 _HANDLE = re.compile(r"[0-9a-f]{32}")
 _FILE = re.compile(r"[0-9a-f]{32}\.txt")
+_DRAFT = re.compile(r"\.[0-9a-f]{32}\.txt")
 _LIST = re.compile(r"ended-([0-9]+)")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
@@ -62,36 +70,71 @@ class Results:
 
     def put(self, text: str, owner: str = "") -> Stored:
         """Keep a text. NotStoredError says why it could not be."""
-        data = text.encode("utf-8", "surrogatepass")
-        if len(data) > self._most:
-            raise NotStoredError(f"{len(data):,} bytes are more than all kept results may have: {self._most:,}")
+        size = self._allowed(bytes_of(text))
         handle = os.urandom(16).hex()
         try:
-            self._write(self._file(handle, owner), data)
+            written, lines = self._write(self._file(handle, owner), text)
         except OSError as error:
             raise NotStoredError(f"the result could not be kept: {self._folder}: {error.strerror or error}") from error
-        self._room -= len(data)
+        self._room -= written
         if self._room < 0 or self._now() >= self._next_sweep:
             self.sweep()
-        return Stored(handle, len(data), len(lines_of(text)))
+        return Stored(handle, size, lines)
 
-    def read(self, handle: str, owner: str = "") -> str:
-        """The text. HandleNotFoundError or ResultExpiredError, where there is none."""
+    def page(
+        self,
+        handle: str,
+        owner: str = "",
+        offset: int = 1,
+        limit: int = 100,
+        search: str | None = None,
+        fuzzy: bool = False,
+        most_bytes: int | None = None,
+    ) -> Page:
+        """Some lines of it (see `page_of`): what comes before and after them is not read, unless it is searched."""
+        with self._opened(handle, owner) as text:
+            return page_of(text.lines(), offset, limit, search, fuzzy, most_bytes)
+
+    def read(self, handle: str, owner: str = "", most_bytes: int | None = None) -> str:
+        """The whole text. ResultTooLargeError, where it has more bytes than that."""
+        with self._opened(handle, owner) as text:
+            if most_bytes is not None and text.size > most_bytes:
+                raise ResultTooLargeError(handle, text.size, most_bytes)
+            return text.read()
+
+    @contextmanager
+    def _opened(self, handle: str, owner: str) -> Iterator[StoredText]:
+        """The file, which is there until it is closed, whoever removes it meanwhile.
+
+        HandleNotFoundError or ResultExpiredError, where there is none.
+        """
         if not (isinstance(handle, str) and _HANDLE.fullmatch(handle)):  # it may come from anybody
             raise HandleNotFoundError(handle)
         file = self._file(handle, owner)
         try:
-            with open(file, "rb") as stream:
-                ended = Ended(file.name, os.fstat(stream.fileno()).st_mtime + self._ttl, removed=False)
-                if self._now() < ended.at:
-                    return stream.read().decode("utf-8", "surrogatepass")
+            stream = open(file, "rb")  # noqa: SIM115 - closed below
         except FileNotFoundError:
-            ended = self._listed(file.name)
-        except (OSError, UnicodeDecodeError) as error:
-            raise ToolFailure(f"the result can't be read: {error}", reason="source_unavailable") from error
+            raise self._missing(handle, self._listed(file.name)) from None
+        except OSError as error:
+            raise _unreadable(error) from error
+        with stream:
+            ended = Ended(file.name, os.fstat(stream.fileno()).st_mtime + self._ttl, removed=False)
+            if self._now() >= ended.at:
+                raise self._missing(handle, ended)
+            try:
+                yield StoredText(stream, _seal(file))
+            except (OSError, UnicodeDecodeError) as error:
+                raise _unreadable(error) from error
+
+    def _missing(self, handle: str, ended: Ended | None) -> ToolFailure:
         if ended is None or self._is_forgotten(ended):
-            raise HandleNotFoundError(handle)
-        raise ResultExpiredError(handle, ended.removed)
+            return HandleNotFoundError(handle)
+        return ResultExpiredError(handle, ended.removed)
+
+    def _allowed(self, size: int) -> int:
+        if size > self._most:
+            raise NotStoredError(f"{size:,} bytes are more than all kept results may have: {self._most:,}")
+        return size
 
     def sweep(self) -> None:
         """Take away what has expired, then the oldest until the rest fits. Putting does this when it may be needed."""
@@ -127,9 +170,7 @@ class Results:
                         files.append((about.st_mtime, about.st_size, entry.name))
                     elif listed and int(listed[1]) < now // DAY - 1:
                         os.unlink(entry.path)
-                    elif (
-                        entry.name.startswith(".") and _FILE.fullmatch(entry.name[1:]) and about.st_mtime < now - _HOUR
-                    ):
+                    elif _DRAFT.fullmatch(entry.name) and about.st_mtime < now - _ABANDONED:
                         os.unlink(entry.path)  # its writer did not live to finish it
         return files
 
@@ -169,12 +210,13 @@ class Results:
         whose = blake2b(f"{handle} {owner}".encode("utf-8", "surrogatepass"), digest_size=16)
         return self._folder / f"{whose.hexdigest()}.txt"
 
-    def _write(self, file: Path, data: bytes) -> None:
+    def _write(self, file: Path, text: str) -> tuple[int, int]:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = file.with_name(f".{file.name}")
         try:
             with os.fdopen(os.open(draft, _NEW, 0o600), "wb") as stream:
-                stream.write(data)
+                written, lines = write(stream, text, _seal(file))
+            self._allowed(written)
             now = self._now()
             os.utime(draft, (now, now))
             draft.replace(file)
@@ -182,6 +224,15 @@ class Results:
             with suppress(OSError):
                 draft.unlink()
             raise
+        return written, lines
+
+
+def _seal(file: Path) -> bytes:
+    return bytes.fromhex(file.stem)
+
+
+def _unreadable(error: Exception) -> ToolFailure:
+    return ToolFailure(f"the result can't be read: {error}", reason="source_unavailable")
 
 
 def _private(path: str, flags: int) -> int:

@@ -24,7 +24,7 @@ def entries(app: App, allowed: Collection[str] | None) -> list[Entry]:
     listing = {
         "name": "run",
         "title": "Run code over all tools",
-        "description": run_description(*_words(app, allowed)),
+        "description": run_description(*_words(app, allowed), text=app.config.texts.run),
         "inputSchema": RUN_SCHEMA,
     }
     check = Checked(listing)

@@ -8,26 +8,28 @@ Every interface decodes, calls one of these methods, and encodes what comes back
 
 import logging
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
+from onetool.app.absent import explained, missing_server, why_missing, words_in
+from onetool.app.oversights import oversights
+from onetool.app.services import services
+from onetool.app.view import AppView
 from onetool.config import Config, find_config, load_config, nearest_folder
 from onetool.core.caller import owner
-from onetool.core.errors import Mistake, ToolFailure
-from onetool.core.failure import text_of
+from onetool.core.errors import ConfigError, Mistake, ToolFailure
 from onetool.core.frozen import freeze
 from onetool.core.ids import new_id
 from onetool.core.offer import Alone, Prompt, Resource
 from onetool.core.registry import Snapshot
 from onetool.core.source import Catalogue
-from onetool.core.spec import Handler, ToolSpec
+from onetool.core.spec import ToolSpec
 from onetool.library import Registry
 from onetool.packs.ot import ot_tools
 from onetool.sources.declared import DeclaredTools
@@ -36,15 +38,17 @@ from onetool.sources.united import first, united
 
 if TYPE_CHECKING:
     from onetool.core.background import Background
-    from onetool.core.call import ToolCall, ToolError, ToolResult
+    from onetool.core.call import ToolCall, ToolResult
     from onetool.core.context import Progress
     from onetool.core.executor import Executor
     from onetool.script.engine import Engine
     from onetool.script.outcome import RunResult
     from onetool.script.reply import Reply
+    from onetool.services.lookout import Lookout
     from onetool.services.results import Results, Stored
     from onetool.services.search import SearchIndex
     from onetool.services.stats import Stats
+    from onetool.services.topics import Topics
     from onetool.sources.mcp_servers.servers import Servers
 
 log = logging.getLogger("onetool")
@@ -53,8 +57,8 @@ NONE: Mapping[str, Any] = freeze({})
 NO_SERVERS = freeze({"status": "ok", "server_count": 0, "servers": {}})
 PATIENCE = 10.0  # seconds that who only wants to know what there is waits for a server
 FACTS = ("calls", "success_rate", "median_ms", "last_called")
-WORD = re.compile(r"[^\W\d]\w*")
-GUESS = re.compile(r"; did you mean [^;]*\?")
+# Made of the config when somebody asks for them, and anew with another config.
+OF_CONFIG = ("engine", "executor", "results", "stats", "topics")
 
 
 class App:
@@ -62,7 +66,7 @@ class App:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.registry = Registry(internals=self._internals())
+        self.registry = Registry(internals=services(self))
         self.mistakes: tuple[Mistake, ...] = ()
         self.prompts: Mapping[str, Prompt] = NONE
         self.resources: Mapping[str, Resource] = NONE  # by their uri
@@ -70,9 +74,13 @@ class App:
         self._index: tuple[Snapshot, SearchIndex] | None = None
         self._listing = RLock()  # servers tell of their tools in a thread of their own
         self._listeners: list[Callable[[], None]] = []
+        self._reloading = Lock()
         self._stays = False
+        self.watches = False  # files, whatever the config says about that
+        self._lookout: Lookout | None = None
         self._known_secrets: set[str] = set()
-        self._load()
+        self._own = Catalogue(tools=tuple(ot_tools(AppView(self))))
+        self._put_in_force(config, self._read(config))
 
     @classmethod
     def open(cls, config: str | Path | None = None) -> Self:
@@ -148,9 +156,9 @@ class App:
             await self.listed([call.name.partition(".")[0]])
             call = replace(call, name=self._real_name(call.name))
         result = await self.executor.execute(call, allowed, progress)
-        if result.error is None or call.name in self.registry or not (why := self.why_missing(call.name)):
+        if result.error is None or call.name in self.registry or not (why := why_missing(self, call.name)):
             return result
-        return replace(result, error=_explained(result.error, why))
+        return replace(result, error=explained(result.error, why))
 
     async def offer(
         self, spec: ToolSpec, args: Mapping[str, Any], source: str, allowed: Collection[str] | None = None
@@ -170,16 +178,16 @@ class App:
         live: Callable[[str], None] | None = None,
     ) -> "RunResult":
         """Run code over all tools, in the sandbox. `live` is told what it prints, as it prints it."""
-        words = () if self.servers is None else self._words_in(code)
+        words = () if self.servers is None else words_in(self, code)
         if words:
             looks_around = "ot" in words and not self._stays  # who stays will see them come
             await self.listed(None if looks_around else words)
         result = await self.engine.run(
             code, self.registry.snapshot(), allowed=allowed, source=source, progress=progress, live=live
         )
-        if result.error is None or not (why := self._missing(words, result.error.message)):
+        if result.error is None or not (why := missing_server(self, words, result.error.message)):
             return result
-        return replace(result, error=_explained(result.error, why))
+        return replace(result, error=explained(result.error, why))
 
     def reply(self, result: "RunResult", whole: bool = False) -> "Reply":
         """What a run's caller gets to read. A large result is stored, unless it is wanted whole."""
@@ -214,29 +222,36 @@ class App:
 
     def why_missing(self, name: str) -> ToolFailure | None:
         """What is wrong with a tool, or with its pack or its server, that should be there."""
-        pack = name.partition(".")[0]
-        if self.servers is not None and (why := self.servers.missing(pack)):
-            return why
-        for mistake in self.mistakes:
-            of_its_pack = mistake.key == "packs" and Path(mistake.file or "").stem == pack
-            if of_its_pack or mistake.key == name or (mistake.key or "").endswith(f" ({name})"):
-                return ToolFailure(f"it was refused: {self.redact(str(mistake))}", reason="refused")
-        return None
+        return why_missing(self, name)
 
     def reload(self) -> None:
-        """Read the config and all tools again. A config that can't be used raises, and the old one stays in force."""
-        self.config = load_config(self.config.path)
-        # They hold settings of the old config; runs and calls under way keep theirs, and mask what they masked. First
-        # nobody new gets them, then they end.
-        old = {part: self.__dict__.pop(part, None) for part in ("engine", "executor", "results", "stats")}
-        _rest(old)
-        self._load(again=True)
+        """Read the config, the prompts, the packs and all tools again: all of it, or nothing.
+
+        What can't be used, or would break what worked, raises ConfigError, and everything stays as it was. Calls and
+        runs under way go on with what they began with.
+        """
+        with self._reloading:
+            config = load_config(self.config.path)
+            read = self._read(config, again=True)
+            if broken := self._broken(read):
+                raise ConfigError(broken)
+            self._put_in_force(config, read)
+            _rest({part: self.__dict__.pop(part, None) for part in OF_CONFIG})
+            if self._stays:
+                self.connect()
 
     def connect(self) -> None:
-        """Connect all MCP servers, in the background: for who stays. Others connect those that they call."""
+        """For who stays: connect all MCP servers, and look after the files if that is wanted, both in the background.
+
+        Others connect those servers that they call.
+        """
         self._stays = True
         if self.servers is not None:
             self.servers.start()
+        if self._lookout is None and (self.watches or self.config.watch):
+            from onetool.services.lookout import Lookout
+
+            self._lookout = Lookout(self._files, self._reload_by_itself)
 
     async def listed(self, packs: Iterable[str] | None = None) -> None:
         """Wait for servers whose tools are not known yet: of those packs, or all; until they tell, or can't."""
@@ -255,6 +270,8 @@ class App:
         return lambda: self._listeners.remove(tell)
 
     def close(self) -> None:
+        if self._lookout is not None:
+            self._lookout.close()
         if self.servers is not None:
             self.servers.close()
         if background := self.__dict__.get("_background"):
@@ -272,6 +289,12 @@ class App:
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
+
+    async def looked_after(self) -> dict[str, Any]:
+        """Health. Who has only just come tries every server first: else it would only be known how they were."""
+        if self.servers is not None and not self._stays:
+            await self.servers.settled()
+        return self.health()
 
     # How it is wired
 
@@ -314,6 +337,18 @@ class App:
         kept = self.config.results
         return Results(self.config.home / "results", kept.ttl_s, kept.max_total_mb)
 
+    @property
+    def page_bytes(self) -> int:
+        """How large a page of a stored result may be: it must not be stored in its turn, and is data, not bare text."""
+        return self.config.results.inline_bytes // 2
+
+    @cached_property
+    def topics(self) -> "Topics":
+        from onetool.services.topics import Topics
+
+        beside = self.config.path.parent if self.config.path else self.config.home
+        return Topics([(one.pattern, one.file) for one in self.config.topics], [str(beside), *self.config.fs.roots])
+
     @cached_property
     def _background(self) -> "Background":
         from onetool.core.background import Background
@@ -350,95 +385,26 @@ class App:
         """The same data without the config's secrets."""
         return self.config.secrets.redact_data(value)
 
-    async def _looked_after(self) -> dict[str, Any]:
-        """Health. Who has only just come tries every server first: else it would only be known how they were."""
-        if self.servers is not None and not self._stays:
-            await self.servers.settled()
-        return self.health()
-
-    def _internals(self) -> dict[str, Handler]:
-        """The services that a declared tool may reach with `implementation: {type: internal, handler: …}`."""
-
-        async def search(query: str, limit: int = 5) -> list[dict[str, Any]]:
-            found = self.search(query, limit)
-            return [{"name": spec.name, "description": spec.description, "score": score} for spec, score in found]
-
-        def stats(tool: str | None = None) -> dict[str, Any]:
-            return self.stats.facts(tool) if self.stats else {"error": "stats are disabled: stats.enabled is false"}
-
-        async def run(code: str) -> Any:
-            return (await self.run(code)).value()
-
-        def results(handle: str, offset: int = 1, limit: int = 100) -> dict[str, Any]:
-            from onetool.services.results import query
-
-            most = self.config.results.inline_bytes // 2
-            return {**query(self.results.read(handle, owner()), offset, limit, most_bytes=most)}
-
-        return {"search": search, "health": self._looked_after, "stats": stats, "run": run, "results": results}
-
-    def _pack_paths(self) -> list[Path]:
+    def _pack_paths(self, config: Config) -> list[Path]:
         """The packs that the config names, and the folder `packs` beside it, or in the nearest `.onetool`."""
-        beside = (self.config.path.parent if self.config.path else nearest_folder()) / "packs"
-        return [*self.config.packs, *([beside] if beside.is_dir() and beside not in self.config.packs else [])]
+        beside = (config.path.parent if config.path else nearest_folder()) / "packs"
+        return [*config.packs, *([beside] if beside.is_dir() and beside not in config.packs else [])]
 
-    def _pointless_settings(self) -> list[Mistake]:
-        """Settings that nothing reads: for packs that are not there, most likely a typo, or in the wrong place."""
-        file, known = str(self.config.path), self.registry.packs()
-        wrong = {name: "no pack has this name" for name in self.config.settings if name not in known}
-        if "roots" in self.config.settings.get("fs", {}):
-            wrong["fs.roots"] = "the folders of fs have a key of their own: fs: {roots: […]}"
-        return [
-            Mistake(message=message, file=file, key=f"settings.{name}", severity="warning")
-            for name, message in wrong.items()
-        ]
+    def _files(self) -> list[Path]:
+        """What a reload reads."""
+        named = (self.config.path, *self.config.include, self.config.prompts, self.config.secrets.file)
+        return [*(file for file in named if file), *self._pack_paths(self.config)]
 
-    def _useless_aliases(self) -> list[Mistake]:
-        """Aliases of tools that are not there, or that something else is called."""
-        if not self.config.aliases:
-            return []
-        from onetool.core.nearest import did_you_mean
-        from onetool.script.names import Names
-
-        file = str(self.config.path)
-        waiting = set() if self.servers is None else set(self.servers.packs())  # their tools are not known yet
-        targets = {name: to for name, to in self.config.aliases.items() if to.partition(".")[0] not in waiting}
-        return [
-            Mistake(
-                message=why,
-                file=file,
-                key=f"aliases.{alias}",
-                hint=did_you_mean(targets[alias], self.registry.names()) if targets[alias] in why else None,
-                severity="warning",
-            )
-            for alias, why in Names(self.registry.snapshot(), targets).useless.items()
-        ]
-
-    def _words(self, catalogue: Snapshot) -> Mapping[str, str]:
-        """Every tool's name, and what code writes for it."""
-        from onetool.script.names import Names
-
-        return Names(catalogue).spellings()
-
-    def _words_in(self, code: str) -> set[str]:
-        """What code speaks of, also by aliases and snippets."""
-        words = set(WORD.findall(code))
-        if self.servers is not None and self.servers.unlisted(words):  # else it does not matter what they mean there
-            from onetool.script.mentions import used_in
-
-            used = used_in(code)
-            words = words if used is None else used
-        words |= {target.partition(".")[0] for alias, target in self.config.aliases.items() if alias in words}
-        bodies = [snippet.body for name, snippet in self.config.snippets.items() if name in words]
-        return words.union(*map(WORD.findall, bodies))
-
-    def _missing(self, words: Iterable[str], message: str) -> ToolFailure | None:
-        """Why a server is not there that code speaks of, and its error, too."""
-        if self.servers is None:
-            return None
-        told = set(WORD.findall(message))
-        whys = (self.servers.missing(word) for word in words if word in told and word not in self.registry.packs())
-        return next((why for why in whys if why), None)
+    def _reload_by_itself(self) -> None:
+        try:
+            self.reload()
+        except ConfigError as error:
+            log.error("not reloaded, what was in force stays: %s", error)
+        else:
+            log.info("reloaded, since files have changed: %d tools", len(self.registry))
+        if self._lookout is not None and not (self.watches or self.config.watch):
+            self._lookout.close()
+            self._lookout = None
 
     def _know(self, secret: str) -> None:
         """One more to mask: servers get theirs while they are connected. Another config must know them, too."""
@@ -455,21 +421,28 @@ class App:
             self.servers.configure(self.config.servers)
         return self.servers
 
-    def _load(self, again: bool = False) -> None:
-        self._settings = {pack: freeze(own) for pack, own in self.config.settings.items()}  # packs can't change them
-        packs = PackSource(self._pack_paths(), fresh=again).load()
+    def _read(self, config: Config, again: bool = False) -> tuple[Catalogue, Catalogue]:
+        """The packs and the declared tools of a config. Nothing is changed by that."""
+        packs = PackSource(self._pack_paths(config), fresh=again).load()
         functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
-        declared = DeclaredTools(self.config.tools, functions, self._internals()).load()
-        # A page of a stored result must not be stored in its turn; as a value it takes more room than its lines.
-        page_bytes = self.config.results.inline_bytes // 2
-        own = Catalogue(tools=tuple(ot_tools(self.results, page_bytes, self._words, self._looked_after)))
+        return packs, DeclaredTools(config.tools, functions, services(self)).load()
+
+    def _broken(self, read: Iterable[Catalogue]) -> list[Mistake]:
+        """Mistakes that were not there before."""
+        known = {(mistake.key, mistake.message) for mistake in self.mistakes}
+        _, mistakes = united([self._own, *read])
+        return [one for one in mistakes if one.severity == "error" and (one.key, one.message) not in known]
+
+    def _put_in_force(self, config: Config, read: Iterable[Catalogue]) -> None:
+        self.config = config
+        self._settings = {pack: freeze(own) for pack, own in config.settings.items()}  # packs can't change them
         for secret in self._known_secrets:
-            self.config.secrets.know(secret)
+            config.secrets.know(secret)
         self._configured_servers()
-        self._catalogues = (own, packs, declared)
+        self._catalogues = (self._own, *read)
         self._told: set[str] = set()
         self._list()
-        for mistake in self.config.warnings:
+        for mistake in config.warnings:
             log.warning("%s", mistake)
 
     def _list(self) -> None:
@@ -480,21 +453,14 @@ class App:
             self.registry.replace(tools)
             self.prompts = first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)
             self.resources = first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
-            self.mistakes = (*mistakes, *self._pointless_settings(), *self._useless_aliases())
+            waiting = () if self.servers is None else self.servers.packs()  # their tools may not be known yet
+            self.mistakes = (*mistakes, *oversights(self.config, self.registry, waiting))
             for mistake in mistakes:  # the rest is for `onetool check`
                 if str(mistake) not in self._told:
                     self._told.add(str(mistake))
                     log.log(logging.ERROR if mistake.severity == "error" else logging.WARNING, "%s", mistake)
         for tell in list(self._listeners):
             tell()
-
-
-def _explained(error: "ToolError", why: ToolFailure) -> "ToolError":
-    """With the reason behind it, and without a guess at what else may have been meant."""
-    if text_of(why) in error.message:
-        return error
-    message = GUESS.sub("", error.message)
-    return replace(error, message=f"{message}; {text_of(why)}", reason=why.reason)
 
 
 def _rest(parts: Mapping[str, Any]) -> None:

@@ -1,0 +1,60 @@
+"""Why something is not there that a call or code speaks of: its server does not answer, or it was refused."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from onetool.core.errors import ToolFailure
+from onetool.core.failure import text_of
+
+if TYPE_CHECKING:
+    from onetool.app.app import App
+    from onetool.core.call import ToolError
+
+WORD = re.compile(r"[^\W\d]\w*")
+GUESS = re.compile(r"; did you mean [^;]*\?")
+
+
+def why_missing(app: "App", name: str) -> ToolFailure | None:
+    """What is wrong with a tool, or with its pack or its server, that should be there."""
+    pack = name.partition(".")[0]
+    if app.servers is not None and (why := app.servers.missing(pack)):
+        return why
+    for mistake in app.mistakes:
+        of_its_pack = mistake.key == "packs" and Path(mistake.file or "").stem == pack
+        if of_its_pack or mistake.key == name or (mistake.key or "").endswith(f" ({name})"):
+            return ToolFailure(f"it was refused: {app.redact(str(mistake))}", reason="refused")
+    return None
+
+
+def missing_server(app: "App", words: Iterable[str], message: str) -> ToolFailure | None:
+    """Why a server is not there that code speaks of, and its error, too."""
+    if app.servers is None:
+        return None
+    told = set(WORD.findall(message))
+    whys = (app.servers.missing(word) for word in words if word in told and word not in app.registry.packs())
+    return next((why for why in whys if why), None)
+
+
+def words_in(app: "App", code: str) -> set[str]:
+    """What code speaks of, also by aliases and snippets."""
+    words = set(WORD.findall(code))
+    if app.servers is not None and app.servers.unlisted(words):  # else it does not matter what they mean there
+        from onetool.script.mentions import used_in
+
+        used = used_in(code)
+        words = words if used is None else used
+    words |= {target.partition(".")[0] for alias, target in app.config.aliases.items() if alias in words}
+    bodies = [snippet.body for name, snippet in app.config.snippets.items() if name in words]
+    return words.union(*map(WORD.findall, bodies))
+
+
+def explained(error: "ToolError", why: ToolFailure) -> "ToolError":
+    """With the reason behind it, and without a guess at what else may have been meant."""
+    if text_of(why) in error.message:
+        return error
+    message = GUESS.sub("", error.message)
+    return replace(error, message=f"{message}; {text_of(why)}", reason=why.reason)

@@ -1,0 +1,71 @@
+"""What a config says in vain: nothing breaks, but somebody should know. `onetool check` tells it."""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from onetool.core.errors import Mistake
+
+if TYPE_CHECKING:
+    from onetool.config import Config
+    from onetool.library import Registry
+
+
+def oversights(config: "Config", registry: "Registry", waiting: Collection[str]) -> list[Mistake]:
+    """`waiting` are packs of servers, whose tools may not be known yet."""
+    return [
+        *_settings(config, registry),
+        *_instructions(config, registry, waiting),
+        *_aliases(config, registry, waiting),
+    ]
+
+
+def _settings(config: "Config", registry: "Registry") -> list[Mistake]:
+    """Settings that nothing reads: for packs that are not there, most likely a typo, or in the wrong place."""
+    known = registry.packs()
+    wrong = {name: "no pack has this name" for name in config.settings if name not in known}
+    if "roots" in config.settings.get("fs", {}):
+        wrong["fs.roots"] = "the folders of fs have a key of their own: fs: {roots: […]}"
+    return [
+        Mistake(message=message, file=str(config.path), key=f"settings.{name}", severity="warning")
+        for name, message in wrong.items()
+    ]
+
+
+def _instructions(config: "Config", registry: "Registry", waiting: Collection[str]) -> list[Mistake]:
+    """Of packs that are not there."""
+    if not config.texts.packs:
+        return []
+    from onetool.core.nearest import did_you_mean
+
+    known = {*registry.packs(), *waiting}
+    return [
+        Mistake(
+            message="no pack has this name",
+            file=str(config.prompts),
+            key=f"packs.{name}",
+            hint=did_you_mean(name, known),
+            severity="warning",
+        )
+        for name in config.texts.packs
+        if name not in known
+    ]
+
+
+def _aliases(config: "Config", registry: "Registry", waiting: Collection[str]) -> list[Mistake]:
+    """Aliases of tools that are not there, or that something else is called."""
+    if not config.aliases:
+        return []
+    from onetool.core.nearest import did_you_mean
+    from onetool.script.names import Names
+
+    targets = {name: to for name, to in config.aliases.items() if to.partition(".")[0] not in waiting}
+    return [
+        Mistake(
+            message=why,
+            file=str(config.path),
+            key=f"aliases.{alias}",
+            hint=did_you_mean(targets[alias], registry.names()) if targets[alias] in why else None,
+            severity="warning",
+        )
+        for alias, why in Names(registry.snapshot(), targets).useless.items()
+    ]

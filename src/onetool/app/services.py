@@ -1,0 +1,27 @@
+"""The services that a declared tool may reach with `implementation: {type: internal, handler: …}`."""
+
+from typing import TYPE_CHECKING, Any
+
+from onetool.core.caller import owner
+
+if TYPE_CHECKING:
+    from onetool.app.app import App
+    from onetool.core.spec import Handler
+    from onetool.services.results import Page
+
+
+def services(app: "App") -> "dict[str, Handler]":
+    async def search(query: str, limit: int = 5) -> list[dict[str, Any]]:
+        found = app.search(query, limit)
+        return [{"name": spec.name, "description": spec.description, "score": score} for spec, score in found]
+
+    def stats(tool: str | None = None) -> dict[str, Any]:
+        return app.stats.facts(tool) if app.stats else {"error": "stats are disabled: stats.enabled is false"}
+
+    async def run(code: str) -> Any:
+        return (await app.run(code)).value()
+
+    def results(handle: str, offset: int = 1, limit: int = 100) -> "Page":
+        return app.results.page(handle, owner(), offset, limit, most_bytes=app.page_bytes)
+
+    return {"search": search, "health": app.looked_after, "stats": stats, "run": run, "results": results}

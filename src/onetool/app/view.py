@@ -1,0 +1,97 @@
+"""The app as the pack `ot` sees it."""
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from onetool import __version__
+from onetool.core.caller import owner
+from onetool.core.errors import ConfigError, ToolFailure
+
+if TYPE_CHECKING:
+    from onetool.app.app import App
+    from onetool.config.model import Snippet
+    from onetool.core.registry import Snapshot
+    from onetool.core.spec import ToolSpec
+    from onetool.services.results import Page
+
+
+class AppView:
+    version = __version__
+
+    def __init__(self, app: "App") -> None:
+        self._app = app
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        return self._app.config.aliases
+
+    @property
+    def snippets(self) -> "Mapping[str, Snippet]":
+        return self._app.config.snippets
+
+    @property
+    def instructions(self) -> Mapping[str, str]:
+        return {name: of.instructions for name, of in self._app.config.texts.packs.items()}
+
+    def words(self, catalogue: "Snapshot") -> Mapping[str, str]:
+        from onetool.script.names import Names
+
+        return Names(catalogue).spellings()
+
+    def search(self, query: str, limit: int, allowed: Collection[str] | None) -> "list[tuple[ToolSpec, float]]":
+        return self._app.search(query, limit, allowed)
+
+    def snippet(self, name: str) -> str:
+        from onetool.script.snippets.shown import definition
+
+        return definition(name, self._app.config.snippets[name])
+
+    def servers(self) -> list[dict[str, Any]]:
+        if self._app.servers is None:
+            return []
+        return [_told(status) for status in self._app.servers.statuses()]
+
+    def server_packs(self, allowed: Collection[str] | None) -> list[str]:
+        from onetool.core.spelling import spelled
+
+        return [] if self._app.servers is None else [spelled(pack) for pack in self._app.servers.packs(allowed)]
+
+    async def health(self) -> dict[str, Any]:
+        return await self._app.looked_after()
+
+    def page(self, handle: str, offset: int, limit: int, search: str | None, fuzzy: bool) -> "Page":
+        return self._app.results.page(handle, owner(), offset, limit, search, fuzzy, self._app.page_bytes)
+
+    def publish(self, topic: str, message: str) -> str:
+        return self._app.topics.publish(topic, message)
+
+    def reload(self) -> None:
+        try:
+            self._app.reload()
+        except ConfigError as error:
+            wrong = "; ".join(map(str, error.mistakes))
+            raise ToolFailure(f"not reloaded, what was in force stays: {wrong}", reason="config") from None
+
+    def stats(self, period: str, tool: str | None) -> dict[str, Any]:
+        if self._app.stats is None:
+            file = self._app.config.path or "the config"
+            raise ToolFailure(f"Statistics are disabled: stats.enabled is false in {file}")
+        return {**self._app.stats.summary(period, tool)}
+
+    def write_report(self, path: str, stats: Mapping[str, Any]) -> str:
+        from onetool.app.reports import write_report
+
+        return write_report(self._app, path, stats)
+
+
+def _told(status: Any) -> dict[str, Any]:
+    """A server in short: what has nothing to say is left out."""
+    facts = {
+        "name": status.name,
+        "state": status.state,
+        "transport": status.transport,
+        "target": status.target,
+        "tools": status.tools,
+    }
+    more = {"version": status.version, "error": status.error, "changed": list(status.changed)}
+    return facts | {key: value for key, value in more.items() if value}

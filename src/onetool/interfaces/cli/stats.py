@@ -1,0 +1,161 @@
+"""`onetool stats`: what was called, how often, and how it went; as a table, as JSON, or as a page with charts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from onetool.interfaces.cli.options import complete_tool, data_options, open_app
+from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.services.stats import Stats, Summary
+
+PERIODS = ("day", "week", "month", "all")  # a test holds them against those of the stats
+MOST_TOOLS = 30
+MOST_ERRORS = 5
+
+
+@click.command()
+@click.option("--period", type=click.Choice(PERIODS), default="all", show_default=True, help="How far back.")
+@click.option("--tool", metavar="NAME", shell_complete=complete_tool, help="Only this tool.")
+@click.option(
+    "--html", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a page with charts."
+)
+@click.option("--open", "show", is_flag=True, help="Open that page in the browser.")
+@data_options
+@click.pass_context
+def stats(ctx: click.Context, period: str, tool: str | None, file: Path | None, show: bool, as_json: bool) -> None:
+    """Show what was called, how it went, and what it saved."""
+    app = open_app(ctx)
+    summary = _summary(app, period, tool)
+    page = _written(summary, file) if file or show else None
+    if wants_json(as_json):
+        print_json({**summary, **({"html_report": str(page)} if page else {})})
+    else:
+        _print_summary(summary)
+        if page:
+            echo(f"Report: {printable(page)}")
+    if page and show:
+        _open(page)
+
+
+def _summary(app: "App", period: str, tool: str | None) -> "Summary":
+    if app.stats is None:
+        raise click.ClickException(
+            f"Stats are switched off: stats.enabled is false in {app.config.path}. With true, calls are counted."
+        )
+    summary = app.stats.summary(period, tool)
+    if tool is not None and not summary["total_calls"]:
+        _check_known(app, app.stats, tool)
+    return summary
+
+
+def _check_known(app: "App", recorded: "Stats", tool: str) -> None:
+    """A tool that never was called is fine, if there is one; and so is one that is gone, if it was called."""
+    known = [*app.registry.names(), *(row["tool"] for row in recorded.summary()["tools"])]
+    if tool not in known:
+        from onetool.interfaces.cli.tools import unknown_tool
+
+        raise unknown_tool(tool, known, app.why_missing(tool))
+
+
+def _written(summary: "Summary", file: Path | None) -> Path:
+    """The page, in the file that was asked for or in one of its own."""
+    from onetool.services.stats.report import report
+
+    page = report(summary)
+    try:
+        path = _new_file() if file is None else file.absolute()
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"Cannot write to '{error.filename or file}': {error.strerror or error}") from None
+    return path
+
+
+def _new_file() -> Path:
+    """It stays: the browser reads it when we are gone."""
+    import os
+    import tempfile
+
+    number, name = tempfile.mkstemp(prefix="onetool-stats-", suffix=".html")
+    os.close(number)
+    return Path(name)
+
+
+def _open(page: Path) -> None:
+    import webbrowser
+
+    if not webbrowser.open(page.as_uri()):
+        raise click.ClickException(f"No browser could be opened. The report is in {page}")
+
+
+def _print_summary(summary: "Summary") -> None:
+    from onetool.services.stats.report_words import PERIODS as NAMED
+
+    title = NAMED[summary["period"]] + (f": {summary['tool']}" if summary["tool"] else "")
+    if not summary["total_calls"]:
+        later = "" if summary["period"] == "all" else " in this time; --period all looks further back"
+        echo(f"{printable(title)}\nNo calls{later or ' yet'}.")
+        return
+    print_table(title, ("", ""), _in_short(summary))
+    _print_tools(summary)
+    _print_errors(summary)
+
+
+def _in_short(summary: "Summary") -> list[tuple[str, str]]:
+    from onetool.services.stats.report_words import duration, percent, whole
+
+    runs = f" ({whole(summary['calls_in_runs'])} in {counted(summary['runs'], 'run')})" if summary["runs"] else ""
+    latency = ", ".join(f"{name} {duration(value)}" for name, value in summary["latency"].items())
+    return [
+        ("calls", f"{whole(summary['total_calls'])}{runs}"),
+        ("success rate", percent(summary["success_rate"])),
+        ("context saved", f"{whole(summary['context_saved'])} tokens (estimated)"),
+        ("time saved", f"{duration(summary['time_saved_ms'])} (estimated)"),
+        ("tokens", f"{whole(summary['tokens_in'])} in, {whole(summary['tokens_out'])} out (estimated)"),
+        ("latency", latency),
+    ]
+
+
+def _print_tools(summary: "Summary") -> None:
+    from onetool.services.stats.report_words import duration, percent, short, whole
+
+    tools = summary["tools"]
+    rows = [
+        (
+            row["tool"],
+            whole(row["calls"]),
+            whole(row["errors"]),
+            percent(row["success_rate"]),
+            duration(row["median_ms"]),
+            duration(row["p95_ms"]),
+            short(row["tokens_in"]),
+            short(row["tokens_out"]),
+            row["last_called"][:16].replace("T", " "),
+        )
+        for row in tools[:MOST_TOOLS]
+    ]
+    heads = ("tool", "calls", "failed", "success", "median", "p95", "tokens in", "out", "last called (UTC)")
+    print_table(counted(len(tools), "tool"), heads, _aligned(rows))
+    if len(tools) > MOST_TOOLS:
+        echo(f"… and {len(tools) - MOST_TOOLS:,} more: --json and --html have all of them.\n")
+
+
+def _print_errors(summary: "Summary") -> None:
+    from onetool.services.stats.report_words import whole
+
+    errors = summary["errors"]
+    if not errors:
+        return
+    rows = [(row["tool"], row["code"], whole(row["count"]), row["last"][:16].replace("T", " ")) for row in errors]
+    title = "Errors" if len(errors) <= MOST_ERRORS else f"Errors: {MOST_ERRORS} of {len(errors):,} kinds"
+    print_table(title, ("tool", "code", "number", "last (UTC)"), _aligned(rows[:MOST_ERRORS], words=2))
+
+
+def _aligned(rows: Sequence[Sequence[str]], words: int = 1) -> list[list[str]]:
+    """Numbers one below the other, behind the columns that are words."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [[cell if place < words else cell.rjust(widths[place]) for place, cell in enumerate(row)] for row in rows]

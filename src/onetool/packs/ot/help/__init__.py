@@ -1,0 +1,120 @@
+"""`ot.help`: all about what is called so, or else what may have been meant.
+
+`overview` is for who asks nothing, `pages` have all about one thing, `matching` finds what a query may mean.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+from onetool.core.registry import Snapshot
+from onetool.packs.ot.filtering import Info
+from onetool.packs.ot.grouping import PackView, grouped
+from onetool.packs.ot.help import pages
+from onetool.packs.ot.help.matching import Names, others_for, tools_for
+from onetool.packs.ot.help.overview import OVERVIEW
+from onetool.packs.ot.listing import Listed, Listing, gist
+from onetool.packs.ot.view import View
+
+MOST_TOOLS, MOST_OTHERS = 5, 3  # of each kind that matches
+MOST_PAGES = 3  # of each kind, in full
+SEARCHED = 20  # tools that are asked of the search
+SHOWN = 80  # characters of a query
+
+
+class Help:
+    def __init__(self, view: View, listing: Listing) -> None:
+        self._view = view
+        self._listing = listing
+        self._last: _There | None = None
+
+    def help(self, query: str, info: Info, catalogue: Snapshot, allowed: Collection[str] | None) -> str | list[str]:
+        if not query.strip():
+            return OVERVIEW
+        there = self._there(catalogue, allowed)
+        if exact := there.called(query.strip()):
+            return "\n\n".join(exact) if info != "list" else [query.strip()]
+        found = self._matches(query, there, allowed)
+        if not any(found.values()):
+            return [] if info == "list" else _nothing(query)
+        if info == "list":
+            return [name for names in found.values() for name in names]
+        return _in_full(there, found) if info == "full" else _in_short(query, there, found)
+
+    def _there(self, catalogue: Snapshot, allowed: Collection[str] | None) -> "_There":
+        """Made once for each catalogue: another config is another catalogue, too."""
+        tools = self._listing.of(catalogue, allowed)
+        if self._last is None or self._last.tools is not tools:
+            self._last = _There(self._view, tools, allowed)
+        return self._last
+
+    def _matches(self, query: str, there: "_There", allowed: Collection[str] | None) -> dict[str, list[str]]:
+        """What may be meant, by its kind."""
+        said = query.strip().removeprefix("$")
+        found = self._view.search(said, SEARCHED, allowed)
+        tools = [] if query.strip().startswith("$") else tools_for(said, there.names, found)
+        return {
+            "Tools": [there.by_name[name].word for name, _ in tools[:MOST_TOOLS]],
+            "Packs": _best(said, {name: pack.instructions or "" for name, pack in there.packs.items()}),
+            "Snippets": [f"${name}" for name in _best(said, {n: s.description for n, s in there.snippets.items()})],
+            "Aliases": _best(said, dict(there.aliases)),
+        }
+
+
+class _There:
+    """All that has a name, for whoever asks."""
+
+    def __init__(self, view: View, tools: list[Listed], allowed: Collection[str] | None) -> None:
+        self.view = view
+        self.tools = tools
+        self.names = Names(tools)
+        self.by_name = {name: tool for tool in tools for name in (tool.word, tool.spec.name)}
+        self.aliases = view.aliases
+        self.snippets = view.snippets
+        self.packs: dict[str, PackView] = grouped(tools, view.server_packs(allowed), dict(view.instructions))
+
+    def called(self, name: str) -> list[str]:
+        """The pages of what is called exactly so: mostly one, but an alias may have the name of a snippet."""
+        found: list[str] = []
+        if not name.startswith("$"):
+            found += [pages.of_tool(self.by_name[name])] if name in self.by_name else []
+            found += [pages.of_pack(self.packs[name])] if name in self.packs else []
+            if (target := self.aliases.get(name)) is not None:
+                found.append(pages.of_alias(name, target, self.by_name.get(target)))
+        snippet = name.removeprefix("$")
+        if snippet in self.snippets:
+            found.append(pages.of_snippet(snippet, self.view.snippet(snippet)))
+        return found
+
+    def line(self, kind: str, name: str) -> str:
+        """One match in short."""
+        if kind == "Packs":
+            return f"- {name}: {len(self.packs[name].tools)} tools, {self.packs[name].source}"
+        if kind == "Snippets":
+            return f"- {name}: {gist(self.snippets[name[1:]].description, pages.LINE)}"
+        if kind == "Aliases":
+            return f"- {name} -> {self.aliases[name]}"
+        return pages.in_line(self.by_name[name])
+
+
+def _best(query: str, texts: dict[str, str]) -> list[str]:
+    return [name for name, _ in others_for(query, texts)[:MOST_OTHERS]]
+
+
+def _in_short(query: str, there: _There, found: dict[str, list[str]]) -> str:
+    groups = [
+        "\n".join([f"## {kind}", *(there.line(kind, name) for name in names)]) for kind, names in found.items() if names
+    ]
+    first = next(names[0] for names in found.values() if names)
+    shown = query.strip()[:SHOWN]
+    more = f"All about one: ot.help({first!r}). More matches: ot.search({shown!r}, limit=20), or ot.tools(pattern=…)."
+    return "\n\n".join([f"Nothing is called {shown!r}. What comes closest:", *groups, more])
+
+
+def _in_full(there: _There, found: dict[str, list[str]]) -> str:
+    texts: list[Any] = [page for names in found.values() for name in names[:MOST_PAGES] for page in there.called(name)]
+    return "\n\n".join(dict.fromkeys(texts))
+
+
+def _nothing(query: str) -> str:
+    shown = query.strip()[:SHOWN]
+    return f"No matches found for {shown!r}. Browse what there is with ot.tools() or ot.packs()."

@@ -1,0 +1,121 @@
+"""All that is known of one thing, as text: a tool, a pack, an alias, a snippet."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from onetool.core.returns import returns
+from onetool.core.signature import signature
+from onetool.core.spec import ToolSpec
+from onetool.core.spelling import spelled
+from onetool.core.type_names import fields, resolved, type_name
+from onetool.packs.ot.grouping import PackView
+from onetool.packs.ot.listing import Listed, gist
+
+DOCUMENTATION = "https://onetool.beycom.online/reference/tools/{slug}/"
+SLUGS = {
+    "brave": "brave-search",
+    "code": "code-search",
+    "db": "database",
+    "ground": "grounding-search",
+    "llm": "transform",
+    "web": "web-fetch",
+}
+LINE = 120  # characters of a description, where many stand together
+# What stands in an example for an argument that must be given.
+STAND_INS: Mapping[Any, Any] = {"integer": 1, "number": 0.5, "boolean": True, "array": [], "object": {}}
+
+
+def documentation(pack: str) -> str:
+    return DOCUMENTATION.format(slug=SLUGS.get(pack, pack))
+
+
+def of_tool(tool: Listed) -> str:
+    spec = tool.spec
+    told = list(_arguments(spec))
+    parts = [
+        f"# {tool.word}",
+        spec.description.strip(),
+        f"Signature: {signature(spec, tool.word)}",
+        "\n".join(["Arguments:", *told]) if told else "Arguments: none",
+        f"Returns: {returns(spec) or _type(spec)}",
+        "\n".join(["Example:", *(f"  {line}" for line in _example(tool).splitlines())]),
+        f"Source: {spec.source}",
+        f"Documentation: {documentation(tool.pack)}",
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def of_pack(pack: PackView) -> str:
+    parts = [
+        f"# {pack.name}",
+        (pack.instructions or "").strip(),
+        "\n".join(["Tools:", *(in_line(tool) for tool in pack.tools)]) if pack.tools else _no_tools(pack),
+        f"Source: {pack.source}",
+        f"Documentation: {documentation(pack.name)}",
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def of_alias(name: str, target: str, tool: Listed | None) -> str:
+    parts = [
+        f"# {name}",
+        f"An alias: {name} -> {target}",
+        f"Usage: {name}(…) is {signature(tool.spec, target)}"
+        if tool
+        else f"There is no tool {target}, so it can't be used.",
+        f'All about it: ot.help("{target}")',
+    ]
+    return "\n\n".join(parts)
+
+
+def of_snippet(name: str, definition: str) -> str:
+    return f"# ${name}\n\n{definition.rstrip()}"
+
+
+def in_line(tool: Listed) -> str:
+    return f"- {tool.word}: {gist(tool.spec.description, LINE)}"
+
+
+def _no_tools(pack: PackView) -> str:
+    return "Its tools are not known yet: ot.servers() tells why." if pack.source == "proxy" else "It has no tools."
+
+
+def _arguments(spec: ToolSpec) -> Iterator[str]:
+    schema = spec.input_schema
+    required: Iterable[str] = schema.get("required") or ()
+    for name in spec.order:
+        part = resolved(schema["properties"][name], schema)
+        known: Mapping[str, Any] = part if isinstance(part, Mapping) else {}
+        facts = [type_name(part, schema)]
+        if name not in required:
+            facts.append(f"default {known['default']!r:.60}" if "default" in known else "optional")
+        told = " ".join(filter(None, (str(known.get("description") or "").strip(), fields(part, schema))))
+        yield f"- {spelled(name)} ({', '.join(facts)}){f': {told}' if told else ''}"
+
+
+def _type(spec: ToolSpec) -> str:
+    return type_name(spec.output_schema, spec.output_schema) if spec.output_schema else "not told"
+
+
+def _example(tool: Listed) -> str:
+    """The author's, or a call with what must be given."""
+    if tool.spec.examples:
+        return tool.spec.examples[0]
+    schema = tool.spec.input_schema
+    given = (
+        f"{spelled(name)}={_stand_in(schema['properties'][name], schema)!r}" for name in schema.get("required") or ()
+    )
+    return f"{tool.word}({', '.join(given)})"
+
+
+def _stand_in(schema: Any, root: Mapping[str, Any]) -> Any:
+    part = resolved(schema, root)
+    if not isinstance(part, Mapping):
+        return "..."
+    for key in ("default", "const"):
+        if key in part:
+            return part[key]
+    if choices := part.get("enum") or part.get("examples"):
+        return choices[0]
+    kind = part.get("type")
+    return STAND_INS.get(kind, "...") if isinstance(kind, str) else "..."

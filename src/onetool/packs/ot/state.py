@@ -1,0 +1,132 @@
+"""The tools of `ot` that tell how things are, and those few that change something: notes, reports, a reload."""
+
+from collections.abc import Callable
+from typing import Any
+
+from onetool.core.errors import ToolFailure
+from onetool.core.failure import text_of
+from onetool.packs.ot.view import View
+from onetool.sdk import LogSpan, tool
+from onetool.services.results.query import Page
+
+HEALTH_SECONDS = 120.0  # servers may take a while to start
+RELOAD_SECONDS = 60.0  # packs may be slow to import
+PERIODS = ("day", "week", "month", "all")
+
+
+def state_tools(view: View) -> list[Callable[..., Any]]:
+    @tool(read_only=True)
+    def config() -> dict[str, Any]:
+        """Show what is configured: aliases, snippets and MCP servers, by their names."""
+        with LogSpan("ot.config"):
+            return {
+                "aliases": dict(view.aliases),
+                "snippets": {name: {"description": one.description} for name, one in view.snippets.items()},
+                "servers": [server["name"] for server in view.servers()],
+            }
+
+    @tool(read_only=True, timeout=HEALTH_SECONDS)
+    async def health() -> dict[str, Any]:
+        """Tell how everything is doing: tools that could not be loaded, MCP servers that are not connected, and those
+        whose tools are not as they were approved.
+
+        Returns:
+            `version`, `python`, `cwd`; `registry` with status, tool_count and mistakes; `proxy` with status,
+            server_count and the state of each of `servers`, and where there are any, `errors` and `changed` tools.
+        """
+        with LogSpan("ot.health"):
+            return await view.health()
+
+    @tool(read_only=True)
+    def servers() -> list[dict[str, Any]]:
+        """List the MCP servers whose tools are used here, and how each is doing.
+
+        Returns:
+            {name, state, transport, target, tools} of each; `version`, `error` and `changed` where there are any.
+        """
+        with LogSpan("ot.servers"):
+            return view.servers()
+
+    @tool(read_only=True)
+    def version() -> str:
+        """Tell which version of OneTool this is."""
+        with LogSpan("ot.version"):
+            return view.version
+
+    @tool(read_only=True)
+    def result(handle: str, offset: int = 1, limit: int = 100, search: str | None = None, fuzzy: bool = False) -> Page:
+        """Read lines of a large result that was stored behind a handle: a page of them, or those that match a search.
+
+        Args:
+            handle: The handle that came in place of the result.
+            offset: The first line to return, counted from 1; with search, counted among the lines that match.
+            limit: How many lines to return at most.
+            search: A regular expression: only lines that match somewhere. "(?i)" at its start ignores case;
+                look-around and back-references can't be used.
+            fuzzy: Take search as plain words and return lines that contain something similar, the best first.
+
+        Returns:
+            `lines`; `total_lines` of the whole result; how many lines are `returned`, from which `offset`; and whether
+            it `has_more`: then go on at offset + returned. Large pages end early; a line of over 2000 characters
+            counts as several.
+        """
+        asked = {} if search is None else {"search": search}
+        with LogSpan("ot.result", handle=handle, offset=offset, limit=limit, **asked):
+            return view.page(handle, offset, limit, search, fuzzy)
+
+    @tool(examples=['ot.stats(period="day")'])
+    def stats(period: str = "all", tool: str | None = None, output: str | None = None) -> dict[str, Any] | str:
+        """Tell what was called, how often, how it went, and what it saved.
+
+        Args:
+            period: "day", "week", "month" or "all".
+            tool: Only this tool.
+            output: Also write a report with charts to this file (.html), below a folder that tools may use.
+
+        Returns:
+            `total_calls`, `success_rate` (percent), `context_saved` (tokens), `time_saved_ms`, `tools` with the same
+            for each, `errors`, and more; `html_report`, where one was written. An "Error: …" text if it can't be told.
+        """
+        with LogSpan("ot.stats", period=period, tool=tool, output=output):
+            if period not in PERIODS:
+                known = ", ".join(PERIODS)
+                return f"Error: Invalid period '{period}'. Valid: {known}. Example: ot.stats(period='day')"
+            try:
+                told = view.stats(period, tool)
+            except ToolFailure as failure:
+                return f"Error: {text_of(failure)}"
+            shown = {
+                key: value for key, value in told.items() if key != "series"
+            }  # for charts: much, and seldom wanted
+            if output is None:
+                return shown
+            try:
+                return {**shown, "html_report": view.write_report(output, told)}
+            except ToolFailure as failure:
+                return f"Error: Cannot write to '{output}': {text_of(failure)}"
+
+    @tool(examples=['ot.notify(topic="notes", message="Remember to review PR #123")'])
+    def notify(topic: str, message: str) -> str:
+        """Publish a message to a topic: it is added to the file that the config has for that topic.
+
+        Args:
+            topic: Where it belongs, such as "notes".
+            message: The text.
+
+        Returns:
+            "OK: …", or "SKIP: no matching topic".
+        """
+        with LogSpan("ot.notify", topic=topic):
+            return view.publish(topic, message)
+
+    @tool(timeout=RELOAD_SECONDS)
+    def reload() -> str:
+        """Read the config, the packs, the prompts and all tools again. What can't be used changes nothing, and is told.
+
+        Runs that are under way keep what they began with: call it alone.
+        """
+        with LogSpan("ot.reload"):
+            view.reload()
+            return "OK: Configuration reloaded"
+
+    return [config, health, servers, version, result, stats, notify, reload]

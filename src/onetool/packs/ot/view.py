@@ -1,0 +1,74 @@
+"""What the pack `ot` sees of the app. All of its facts come from here, and all that it does goes through here."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+from onetool.core.registry import Snapshot
+from onetool.core.spec import ToolSpec
+from onetool.services.results.query import Page
+
+
+class SnippetView(Protocol):
+    """A snippet, for its readers."""
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def body(self) -> str: ...
+
+
+class View(Protocol):
+    """The app as it is now. Of tools it is told which catalogue the caller began with."""
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Names and the tools that they stand for."""
+        ...
+
+    @property
+    def snippets(self) -> Mapping[str, SnippetView]: ...
+
+    @property
+    def instructions(self) -> Mapping[str, str]:
+        """How packs are best used, as somebody has written it for them."""
+        ...
+
+    def words(self, catalogue: Snapshot) -> Mapping[str, str]:
+        """Every tool's own name, and what code writes for it."""
+        ...
+
+    def search(self, query: str, limit: int, allowed: Collection[str] | None) -> list[tuple[ToolSpec, float]]: ...
+
+    def snippet(self, name: str) -> str:
+        """A snippet's definition and an example, as text."""
+        ...
+
+    def servers(self) -> list[dict[str, Any]]: ...
+
+    def server_packs(self, allowed: Collection[str] | None) -> list[str]:
+        """What code calls the MCP servers, also those that have not told their tools yet."""
+        ...
+
+    async def health(self) -> dict[str, Any]: ...
+
+    def page(self, handle: str, offset: int, limit: int, search: str | None, fuzzy: bool) -> Page:
+        """Some lines of a stored result of whoever makes the running call."""
+        ...
+
+    def publish(self, topic: str, message: str) -> str: ...
+
+    def reload(self) -> None:
+        """All or nothing. ToolFailure says why not."""
+        ...
+
+    def stats(self, period: str, tool: str | None) -> dict[str, Any]:
+        """What was counted; ToolFailure where counting is switched off."""
+        ...
+
+    def write_report(self, path: str, stats: Mapping[str, Any]) -> str:
+        """A page of them, in a file below an allowed folder; gives its path. ToolFailure says why not."""
+        ...

@@ -1,0 +1,74 @@
+"""A snippet for its readers: its definition as YAML, and below it what a call of it becomes.
+
+name: research
+description: Search the web
+params:
+  topic: {description: "What about"}
+  count: {default: 5}
+body: |
+  brave.search(query="{{ topic }}", count={{ count }})
+
+# Example with defaults:
+# $research topic=Python
+# Expands to:
+brave.search(query="Python", count=5)
+"""
+
+import json
+from collections.abc import Iterator
+
+from msgspec import UNSET
+
+from onetool.script.snippets import ParamLike, SnippetError, SnippetLike, render
+from onetool.script.yaml_scalars import literal, quoted, text_of
+
+# What stands in an example for a value that must be given.
+STAND_INS = {"string": "Python", "integer": 1, "number": 0.5, "boolean": True, "array": ["a"], "object": {"a": 1}}
+TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
+
+
+def definition(name: str, snippet: SnippetLike) -> str:
+    return "\n".join([*_defined(name, snippet), "", *_example(name, snippet)]) + "\n"
+
+
+def _defined(name: str, snippet: SnippetLike) -> Iterator[str]:
+    yield f"name: {text_of(name)}"
+    yield f"description: {text_of(snippet.description)}"
+    yield "params:" if snippet.params else "params: {}"
+    for key, param in snippet.params.items():
+        yield f"  {text_of(key)}: {{{', '.join(_facts(param))}}}"
+    body = snippet.body.rstrip("\n") + "\n"
+    mark = "|" if "\n" not in body[:-1] else literal(body)
+    if mark is None:
+        yield f"body: {quoted(snippet.body)}"
+        return
+    yield f"body: {mark}"
+    yield from (f"  {line}" if line else "" for line in body.splitlines())
+
+
+def _facts(param: ParamLike) -> Iterator[str]:
+    """Its type, where neither the usual one nor that of the default tells it."""
+    if param.type != "string" and param.type != TYPES.get(type(param.default)):
+        yield f"type: {param.type}"
+    if param.default is not UNSET:
+        yield f"default: {_json(param.default)}"
+    if param.description:
+        yield f"description: {quoted(param.description)}"
+
+
+def _example(name: str, snippet: SnippetLike) -> Iterator[str]:
+    given = {key: STAND_INS[param.type] for key, param in snippet.params.items() if param.default is UNSET}
+    pairs = (f"{key}={value if isinstance(value, str) else _json(value)}" for key, value in given.items())
+    yield "# Example with defaults:"
+    yield f"# {' '.join([f'${name}', *pairs])}"
+    try:
+        code = render(snippet, given, name)
+    except SnippetError as error:
+        yield f"# It can't be used so: {error}"
+        return
+    yield "# Expands to:"
+    yield code.rstrip("\n")
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,120 @@
+"""Stats: takes what happened, and sums it up. Rows are written off the hot path; see `writer`.
+
+Of arguments and values only the size is kept. Names come from outside: they are cut, and made printable.
+"""
+
+import logging
+import re
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from time import time
+from typing import Any
+from weakref import finalize
+
+from onetool.core.event import CallEvent, RunEvent
+from onetool.services.stats.periods import PERIODS
+from onetool.services.stats.shapes import Summary
+from onetool.services.stats.sizes import size_of
+from onetool.services.stats.summing import Question, facts, summed
+from onetool.services.stats.tables import BUSY_SECONDS, CALLS, GAPS, MENUS, REPLIES, RUNS, NewerFile, opened_to_read
+from onetool.services.stats.writer import Writer
+
+log = logging.getLogger("onetool.stats")
+
+LONGEST_WAIT = 300.0  # seconds after which a client has not been thinking, but away
+_LONGEST_NAME = 300
+_LONGEST = 100  # … of clients, doors and sources
+_REASON = re.compile(r"[\w.-]{1,60}", re.ASCII)  # a word of a tool's author; whatever is longer may quote a value
+
+
+class Stats:
+    """Counts. `record`, `ran`, `replied`, `listed` and `waited` append to a list, in any thread, and never raise.
+
+    A file that can't be written is told once. What waits is written every few seconds, before a read, and at the end.
+    """
+
+    def __init__(self, file: Path, retention_days: int = 90, now: Callable[[], float] = time) -> None:
+        self._file = file
+        self._now = now
+        self._writer = Writer(file, retention_days * 86_400, now)
+        self._at_the_end = finalize(self, self._writer.flush)
+
+    # What happens
+
+    def record(self, event: CallEvent) -> None:
+        """A call has ended."""
+        if self._writer.is_off:
+            return
+        call, spec, error = event.call, event.spec, event.error
+        row = (
+            self._now(),
+            _name(call.name, _LONGEST_NAME),
+            "" if spec is None else _name(spec.source),
+            _name(call.source),
+            _name(event.client),
+            event.run,
+            error is None,
+            None if error is None else error.code,
+            None if error is None else _reason(error.reason),
+            event.duration_ms,
+            size_of(call.args),
+            size_of(event.value if error is None else error),
+        )
+        self._writer.add(CALLS, row)
+
+    def ran(self, event: RunEvent) -> None:
+        """A run has ended."""
+        error = event.error
+        code = None if error is None else error.code
+        door, client = _name(event.door), _name(event.client)
+        self._add(RUNS, event.id, door, client, error is None, code, event.duration_ms, event.calls, event.code_bytes)
+
+    def replied(self, run: str, size: int) -> None:
+        """What came of a run was sent back, in so many bytes."""
+        self._add(REPLIES, run, size)
+
+    def listed(self, client: str, door: str, full_bytes: int, sent_bytes: int) -> None:
+        """A client got a menu; `full_bytes` is what a list of every tool would have been."""
+        self._add(MENUS, _name(client), _name(door), full_bytes, sent_bytes)
+
+    def waited(self, client: str, seconds: float) -> None:
+        """So long a client took from our answer to its next call. One that was away for long has not been thinking."""
+        if 0 <= seconds <= LONGEST_WAIT:
+            self._add(GAPS, _name(client), seconds * 1000)
+
+    def flush(self, patience: float = BUSY_SECONDS) -> None:
+        """Write what waits."""
+        self._writer.flush(patience)
+
+    # What it comes to
+
+    def facts(self, tool: str | None = None) -> dict[str, Any]:
+        """Run-time facts of one tool, or of all: calls, success_rate (percent), median_ms, last_called."""
+        return self._read(lambda database: facts(database, Question(None, self._filter(tool))))
+
+    def summary(self, period: str = "all", tool: str | None = None) -> Summary:
+        """What a period comes to: day, week, month or all. Raises ValueError for any other."""
+        if period not in PERIODS:
+            raise ValueError(f"no period {period!r:.60}: there are {', '.join(PERIODS)}")
+        return self._read(lambda database: summed(database, PERIODS[period], self._filter(tool), self._now()))
+
+    def _filter(self, tool: str | None) -> str | None:
+        return None if tool is None else _name(tool, _LONGEST_NAME)
+
+    def _read[T](self, ask: Callable[[sqlite3.Connection], T]) -> T:
+        ...
+
+    def _add(self, table: str, *cells: Any) -> None:
+        if not self._writer.is_off:
+            self._writer.add(table, (self._now(), *cells))
+
+
+def _name(text: str, longest: int = _LONGEST) -> str:
+    if len(text) <= longest and text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text[:longest])
+
+
+def _reason(text: str | None) -> str | None:
+    return text if text is not None and _REASON.fullmatch(text) else None

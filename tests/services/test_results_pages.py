@@ -1,0 +1,407 @@
+"""Pages of kept results: the same as of the text in memory, for the price of what is on them."""
+
+import io
+import os
+import re
+import tracemalloc
+from contextlib import ExitStack, contextmanager
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rapidfuzz import fuzz
+
+from onetool.core.errors import ToolFailure
+from onetool.services.results import (
+    HandleNotFoundError,
+    NotStoredError,
+    ResultExpiredError,
+    Results,
+    ResultTooLargeError,
+    query,
+)
+from onetool.services.results.lines import LONGEST_LINE, PIECE, count_of, lines_of, pieces
+from onetool.services.results.stored import SMALL
+
+ROOM = "onetool.services.results"
+MB = 1024 * 1024
+
+
+@pytest.fixture
+def results(tmp_path):
+    return Results(tmp_path / "results", ttl_s=3600, max_total_mb=100)
+
+
+def only_file(folder):
+    [file] = (folder / "results").glob("*.txt")
+    return file
+
+
+@contextmanager
+def everything_small():
+    """Lines of 3 characters and pieces of 6, all of them in an index: then short texts have all that long ones have."""
+    with ExitStack() as stack:
+        for name, value in {"lines.LONGEST_LINE": 3, "lines.PIECE": 6, "stored.SMALL": 0}.items():
+            stack.enter_context(patch(f"{ROOM}.{name}", value))
+        yield
+
+
+# The same as a plain definition says
+
+
+def plain_lines(text, longest):
+    lines = text.replace("\r\n", "\n").split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line[at : at + longest] for line in lines for at in range(0, max(len(line), 1), longest)]
+
+
+def plain_page(lines, found, offset, limit, most_bytes):
+    page = found[offset - 1 : offset - 1 + limit]
+    fitting = page[:1]
+    for line in page[1:]:
+        fitting.append(line)
+        if most_bytes is not None and sum(len(one.encode("utf-8", "surrogatepass")) for one in fitting) > most_bytes:
+            fitting.pop()
+            break
+    has_more = offset - 1 + len(fitting) < len(found)
+    returned = len(fitting)
+    return {
+        "lines": fitting,
+        "total_lines": len(lines),
+        "returned": returned,
+        "offset": offset,
+        "has_more": has_more,
+    }
+
+
+TEXTS = st.text(st.sampled_from("ab\n\r\ud800\udc00é€🦊"), max_size=60) | st.text("ab\n\r", max_size=80)
+PAGES = {
+    "offset": st.integers(1, 30) | st.just(10**30),
+    "limit": st.integers(1, 30) | st.just(10**30),
+    "most_bytes": st.none() | st.integers(0, 40),
+}
+
+
+@given(TEXTS)
+def test_the_lines_of_its_pieces_are_the_lines_of_a_text(text):
+    with everything_small():
+        assert [line for piece in pieces(text) for line in lines_of(piece)] == plain_lines(text, 3)
+        assert "".join(pieces(text)) == text
+        assert all(pieces(text))
+        assert count_of(text) == len(plain_lines(text, 3))
+
+
+@given(text=TEXTS, **PAGES)
+def test_a_page_is_what_it_would_be_of_the_text_in_memory(tmp_path_factory, text, offset, limit, most_bytes):
+    folder = tmp_path_factory.mktemp("results")
+    with everything_small():
+        results = Results(folder, 3600, 1)
+        stored = results.put(text)
+        page = results.page(stored.handle, "", offset, limit, most_bytes=most_bytes)
+        lines = plain_lines(text, 3)
+        assert page == plain_page(lines, lines, offset, limit, most_bytes)
+        assert page == query(text, offset, limit, most_bytes=most_bytes)
+        assert (stored.lines, stored.size) == (len(lines), len(text.encode("utf-8", "surrogatepass")))
+        assert results.read(stored.handle) == text
+
+
+SEARCHES = ["a", "ab", "^a", "b$", "^$", "a.b", "a[^a]b", r"a\s*b", r"\bab\b", r"\Aa", "é|🦊", r"\r", "(?i)A", "."]
+
+
+@given(text=TEXTS, search=st.sampled_from(SEARCHES), **PAGES)
+def test_a_search_finds_the_lines_that_match_and_no_others(tmp_path_factory, text, search, offset, limit, most_bytes):
+    folder = tmp_path_factory.mktemp("results")
+    with everything_small():
+        results = Results(folder, 3600, 1)
+        page = results.page(results.put(text).handle, "", offset, limit, search, most_bytes=most_bytes)
+        lines = plain_lines(text, 3)
+        pattern = re.compile(search.replace(".", r"[^\n]"))
+        found = [line for line in lines if pattern.search(re.sub("[\ud800-\udfff]", "?", line))]
+        assert page == plain_page(lines, found, offset, limit, most_bytes)
+
+
+@given(text=st.text("abc\n", max_size=80), search=st.text("abC", min_size=1, max_size=3), **PAGES)
+def test_a_fuzzy_search_gives_the_best_first(tmp_path_factory, text, search, offset, limit, most_bytes):
+    folder = tmp_path_factory.mktemp("results")
+    with everything_small():
+        results = Results(folder, 3600, 1)
+        page = results.page(results.put(text).handle, "", offset, limit, search, True, most_bytes)
+        lines = plain_lines(text, 3)
+        wanted = search.lower()
+        scores = [(fuzz.partial_ratio if len(line) >= len(wanted) else fuzz.ratio)(wanted, line) for line in lines]
+        order = sorted((-score, at) for at, score in enumerate(scores) if score >= 70)
+        assert page == plain_page(lines, [lines[at] for _, at in order], offset, limit, most_bytes)
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r", "\r\n", "\r\r\n", "x", "é", "\ud800", "\nx"])
+@pytest.mark.parametrize("length", [PIECE - 2, PIECE - 1, PIECE, PIECE + 1, PIECE + 2])
+def test_what_is_at_the_end_of_a_piece_is_neither_lost_nor_counted_twice(results, length, end):
+    for character in ("x", "é"):
+        text = "first\n" + character * length + end
+        text += "\nlast" if len(text) % 2 else "more"
+        text = text * (1 + SMALL // len(text))
+        stored = results.put(text)
+        lines = plain_lines(text, LONGEST_LINE)
+        assert results.page(stored.handle, limit=10**9)["lines"] == lines
+        assert stored.lines == len(lines)
+
+
+# What it costs
+
+
+class Counted(io.FileIO):
+    """A file that counts the bytes that are really read of it."""
+
+    read_bytes = 0
+
+    def readinto(self, buffer):
+        count = super().readinto(buffer)
+        Counted.read_bytes += count
+        return count
+
+    def read(self, size=-1):
+        data = super().read(size)
+        Counted.read_bytes += len(data)
+        return data
+
+    def readall(self):
+        raise AssertionError("read as a whole")
+
+
+@contextmanager
+def counting():
+    """Tells the bytes read, and the most memory that was taken meanwhile."""
+    Counted.read_bytes = 0
+    cost = {}
+    with patch(f"{ROOM}.store.open", lambda file, mode: io.BufferedReader(Counted(file, "r")), create=True):
+        tracemalloc.start()
+        try:
+            yield cost
+            cost.update(read=Counted.read_bytes, memory=tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A result of 60 MB, and one that is a single line."""
+    results = Results(tmp_path_factory.mktemp("large"), ttl_s=3600, max_total_mb=200)
+    many = "".join(f"line {number} of a rather long result é\n" for number in range(1, 10_001))
+    text = many * (60 * MB // len(many))
+    yield results, results.put(text), results.put("0123456789" * (6 * MB))
+    for file in results._folder.iterdir():
+        file.unlink()
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_a_page_costs_the_same_wherever_it_is(large, single):
+    results, *both = large
+    stored = both[single]
+    assert stored.size > 60_000_000
+    costs = []
+    for offset in (1, stored.lines // 2, stored.lines - 99):
+        with counting() as cost:
+            page = results.page(stored.handle, offset=offset, most_bytes=8192)
+        costs.append(cost)
+        assert page["returned"] == (4 if single else 100)
+        assert page["total_lines"] == stored.lines
+    assert page["has_more"] is single
+    assert max(cost["read"] for cost in costs) < 512 * 1024
+    assert max(cost["memory"] for cost in costs) < 4 * MB
+
+
+def test_a_page_after_the_end_costs_next_to_nothing(large):
+    results, stored, _ = large
+    with counting() as cost:
+        assert results.page(stored.handle, offset=stored.lines + 1)["returned"] == 0
+    assert cost["read"] < 256 * 1024
+
+
+@pytest.mark.parametrize(("single", "search"), [(False, "line 10000 .* of"), (False, "é"), (True, "not in it$")])
+def test_a_search_takes_little_memory(large, single, search):
+    results, *both = large
+    stored = both[single]
+    with counting() as cost:
+        assert results.page(stored.handle, search=search, most_bytes=8192)["total_lines"] == stored.lines
+    assert cost["memory"] < 8 * MB
+
+
+def test_a_search_reads_no_further_than_it_must(large):
+    results, stored, _ = large
+    with counting() as cost:
+        assert results.page(stored.handle, search="line 7 ", limit=1)["has_more"]
+    assert cost["read"] < 2 * MB
+
+
+def test_putting_takes_no_second_copy(results):
+    text = "some lines of é\n" * (20 * MB // 16)
+    tracemalloc.start()
+    try:
+        results.put(text)
+        assert tracemalloc.get_traced_memory()[1] < 2 * MB
+    finally:
+        tracemalloc.stop()
+
+
+# The index
+
+
+def test_a_small_result_has_no_index(results, tmp_path):
+    results.put("x" * SMALL)
+    assert only_file(tmp_path).stat().st_size == SMALL
+
+
+def test_the_index_is_in_no_text(results, tmp_path):
+    text = "line\n" * (SMALL // 2)
+    stored = results.put(text)
+    assert (stored.size, stored.lines) == (len(text), SMALL // 2)
+    assert 0 < only_file(tmp_path).stat().st_size - len(text) < len(text) // 1000
+    assert results.read(stored.handle) == text
+    assert results.page(stored.handle, offset=SMALL // 2)["lines"] == ["line"]
+    assert results.page(stored.handle, search="[^line]")["lines"] == []
+
+
+@pytest.mark.parametrize("line", ["short\n", "long " * 1000])
+def test_a_file_of_an_older_version_is_read_as_well(results, tmp_path, line):
+    handle = results.put("").handle
+    text = line * (2 * SMALL // len(line))
+    only_file(tmp_path).write_text(text)
+    for offset in (1, count_of(text) - 3):
+        assert results.page(handle, offset=offset) == query(text, offset)
+    assert results.read(handle) == text
+
+
+def test_a_text_that_ends_like_an_index_is_a_text(results, tmp_path):
+    results.put("x" * (2 * SMALL))
+    ending = only_file(tmp_path).read_bytes()[2 * SMALL :].decode("latin-1")
+    text = "y\n" * SMALL + ending
+    handle = results.put(text).handle
+    assert results.read(handle) == text
+    assert results.page(handle)["total_lines"] == count_of(text)
+
+
+@pytest.mark.parametrize("at", [-40, -24])
+def test_a_broken_index_is_told(results, tmp_path, at):
+    handle = results.put("line\n" * SMALL).handle
+    file = only_file(tmp_path)
+    data = bytearray(file.read_bytes())
+    data[at : at + 8] = b"\xff" * 8
+    file.write_bytes(data)
+    with pytest.raises(ToolFailure, match="can't be read") as caught:
+        results.page(handle)
+    assert caught.value.reason == "source_unavailable"
+
+
+def test_the_bound_on_all_results_counts_the_index(tmp_path):
+    results = Results(tmp_path, 3600, 2)
+    with pytest.raises(NotStoredError, match="are more than all kept results"):
+        results.put("x" * (2 * MB))
+    assert not list(tmp_path.iterdir())
+    for _ in range(5):
+        results.put("x\n" * (MB - 1000))
+        assert sum(file.stat().st_size for file in tmp_path.iterdir() if file.suffix == ".txt") <= 2 * MB
+
+
+# Whose it is, and how long
+
+
+def test_a_page_has_its_owner_and_its_time(tmp_path):
+    now = [1_700_000_000.0]
+    results = Results(tmp_path, 3600, 3, now=lambda: now[0])
+    handle = results.put("x\n" * SMALL, "alice").handle
+    assert results.page(handle, "alice")["returned"] == 100
+    for other in ("", "bob"):
+        with pytest.raises(HandleNotFoundError):
+            results.page(handle, other)
+    with pytest.raises(HandleNotFoundError):
+        results.page("../x", "alice")
+    now[0] += 3600
+    with pytest.raises(ResultExpiredError, match="time is up"):
+        results.page(handle, "alice")
+    now[0] -= 3000
+    results.put("x" * 2 * SMALL, "bob")
+    with pytest.raises(ResultExpiredError, match="make room"):
+        results.page(handle, "alice")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere a file that is open can't be removed")
+def test_a_page_is_read_to_its_end_whoever_removes_the_result_meanwhile(results, tmp_path):
+    text = "line é\n" * SMALL
+    handle = results.put(text).handle
+
+    def opened(file, mode):
+        stream = open(file, mode)  # noqa: SIM115 - the one who asked closes it
+        os.unlink(file)
+        return stream
+
+    with patch(f"{ROOM}.store.open", opened, create=True):
+        assert results.page(handle, offset=SMALL - 50, limit=20_000)["returned"] == 51
+
+
+def test_the_whole_only_up_to_a_size(results):
+    for text in ("é" * 50, "é\n" * SMALL):
+        stored = results.put(text)
+        assert results.read(stored.handle, most_bytes=stored.size) == text
+        with pytest.raises(ResultTooLargeError, match=f'ot.result.handle="{stored.handle}"') as caught:
+            results.read(stored.handle, most_bytes=stored.size - 1)
+        assert caught.value.reason == "too_large"
+
+
+# A search that takes too long
+
+
+@contextmanager
+def time_for(looks):
+    """A clock that lets a search look at so many pieces."""
+    times = iter([0.0] * (looks + 1))
+    with patch(f"{ROOM}.query.monotonic", lambda: next(times, 100.0)), patch(f"{ROOM}.lines.PIECE", 6):
+        yield
+
+
+TEN = "".join(f"no {number}\nyes{number}\n" for number in range(5))
+
+
+def test_time_is_up_after_some_lines_were_found(results):
+    handle = results.put(TEN).handle
+    with time_for(6):
+        page = results.page(handle, search="yes")
+    everything = results.page(handle, search="yes")
+    assert (page["lines"], page["has_more"]) == (everything["lines"][: page["returned"]], True)
+    assert 0 < page["returned"] < 5
+    assert page["total_lines"] == 10
+
+
+def test_time_is_up_before_more_is_known(results):
+    handle = results.put(TEN).handle
+    for looks, hints in ((0, 1), (2, 2)):
+        with time_for(looks), pytest.raises(ToolFailure, match=r"took more than 5 s: it came to line \d of 10") as told:
+            results.page(handle, search="yes")
+        assert told.value.reason == "timeout"
+        assert len(told.value.hints) == hints
+    assert told.value.hints[1] == "one line was found by then: yes0"
+
+
+def test_a_fuzzy_search_without_time_gives_nothing_for_the_best_may_come_last(results):
+    handle = results.put(TEN * 10).handle
+    with time_for(8), pytest.raises(ToolFailure, match="it came to line 65 of 100") as caught:
+        results.page(handle, search="yes", fuzzy=True)
+    assert "without fuzzy" in caught.value.hints[0]
+
+
+def test_a_page_without_a_search_has_no_clock(results):
+    handle = results.put(TEN).handle
+    with time_for(-1):
+        assert results.page(handle)["returned"] == 10
+
+
+@patch(f"{ROOM}.query.BEST", 3)
+def test_only_so_many_of_the_best_are_kept(results):
+    handle = results.put("config\nconfg\nconfig\nconfi\nconfig\nconfig\n").handle
+    page = results.page(handle, search="config", fuzzy=True)
+    assert (page["lines"], page["has_more"]) == (["config"] * 3, False)
+    assert results.page(handle, offset=2, limit=1, search="config", fuzzy=True)["has_more"] is True
+    assert results.page(handle, offset=4, search="config", fuzzy=True)["returned"] == 0
+    assert results.page(handle, offset=10**30, limit=10**30, search="config", fuzzy=True)["returned"] == 0
+    assert results.page(handle, offset=10**30, limit=10**30, search="config")["returned"] == 0

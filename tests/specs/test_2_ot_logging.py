@@ -1,0 +1,65 @@
+"""2-ot-pack.md: the scenarios of logging: every function of `ot` is a span of its own."""
+
+import pytest
+from specs.ot import Agent
+
+CALLS = {
+    "aliases": "ot.aliases()",
+    "call": 'ot.call("time.now", {})',
+    "config": "ot.config()",
+    "health": "ot.health()",
+    "help": "ot.help()",
+    "notify": 'ot.notify(topic="notes", message="x")',
+    "packs": "ot.packs()",
+    "reload": "ot.reload()",
+    "search": 'ot.search("read a file")',
+    "servers": "ot.servers()",
+    "signature": 'ot.signature("time.now")',
+    "snippets": "ot.snippets()",
+    "stats": "ot.stats()",
+    "tools": "ot.tools()",
+    "version": "ot.version()",
+}
+
+
+@pytest.fixture
+def agent(tmp_path):
+    with Agent(tmp_path) as agent:
+        yield agent
+
+
+@pytest.fixture
+def spans(caplog):
+    caplog.set_level("INFO", "onetool.span")
+    return lambda: [vars(record) for record in caplog.records if record.name == "onetool.span"]
+
+
+# Requirement: Logging
+
+
+@pytest.mark.parametrize("function", CALLS)
+def test_span_naming(agent, spans, function):
+    agent.value(CALLS[function])
+    assert [span["outcome"] for span in spans() if span["span"] == f"ot.{function}"] == ["ok"]
+
+
+def test_span_naming_of_every_function(agent):
+    """None was forgotten here."""
+    names = {name.removeprefix("ot.") for name in agent.value('ot.tools(pattern="ot.", info="list")')}
+    assert names == {*CALLS, "result"}
+
+
+# Requirement: Result Query Logging
+
+
+def test_span_naming_of_result(agent, spans):
+    handle = agent.app.keep("a\nb").handle
+    agent.value(f'ot.result(handle="{handle}")')
+    agent.value(f'ot.result(handle="{handle}", offset=2, limit=5, search="b")')
+    agent.error('ot.result(handle="nonexistent")')
+    plain, searched, failed = spans()
+    assert {span["span"] for span in (plain, searched, failed)} == {"ot.result"}
+    assert (plain["handle"], plain["offset"], plain["limit"]) == (handle, 1, 100)
+    assert "search" not in plain
+    assert (searched["offset"], searched["limit"], searched["search"]) == (2, 5, "b")
+    assert (failed["handle"], failed["outcome"]) == ("nonexistent", "error")
