@@ -46,8 +46,7 @@ def wrong(page):
     return complaints, [url for url in asked if not url.endswith("/report.html")]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 768, 1400])
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (768, "dark"), (1400, "light")])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_nothing_is_wrong_and_nothing_overflows(opened, case, width, scheme):
     with opened(case, width=width, scheme=scheme) as page:

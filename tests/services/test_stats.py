@@ -23,7 +23,7 @@ def test_facts_of_a_tool(tmp_path):
     assert stats.facts("a.b") == {
         "calls": 4,
         "success_rate": 75.0,
-        "median_ms": 5.0,
+        "median_ms": 4.0,
         "last_called": "2023-11-14T22:13:20+00:00",
     }
     assert stats.facts()["calls"] == 5

@@ -12,7 +12,6 @@ import json
 import sys
 from pathlib import Path
 
-import yaml
 from sources.mcp_servers.stage import PYTHON, SCRIPTS
 
 from onetool import App
@@ -78,6 +77,11 @@ def title(url: str) -> str:
     """Tell the title of a page."""
     return url
 ''',
+    "web": '''
+def fetch(url: str) -> str:
+    """Fetch what is behind a URL."""
+    return url
+''',
     "scaffold": '''
 def create(name: str) -> str:
     """Create a project from a template."""
@@ -125,7 +129,7 @@ class Agent:
         for name in packs:
             self.pack(name, PACKS[name])
         if prompts is not None:
-            (folder / "prompts.yaml").write_text(yaml.safe_dump(prompts))
+            (folder / "prompts.yaml").write_text(json.dumps(prompts))
             config["prompts"] = "prompts.yaml"
         self.configure(**config)
         self.app = App.open(self.file)
@@ -137,7 +141,7 @@ class Agent:
         self.app.close()
 
     def configure(self, **config):
-        self.file.write_text(yaml.safe_dump({"packs": ["./packs"], **config}, sort_keys=False))
+        self.file.write_text(json.dumps({"packs": ["./packs"], **config}))
 
     def pack(self, name, source):
         (self.folder / "packs" / f"{name}.py").write_text(source)

@@ -6,7 +6,7 @@ from helpers import definition
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from script.test_render import TRICKY, flow_depth
-from specs.ot import Agent, clock, github
+from specs.ot import Agent, github
 
 from onetool.script.render import render
 
@@ -44,7 +44,7 @@ def agent(tmp_path):
         prompts={"packs": {"excel": 'Read first.\nThen write: it\'s "safer".'}},
         aliases={"ws": "brave.web_search"},
         snippets={"two": {"description": "Two: of them", "params": {"a": {"default": 1}}, "body": "demo.foo(n=2)"}},
-        servers={"github": github(tmp_path), "clock": clock()},
+        servers={"github": github(tmp_path)},
         results={"inline_bytes": 1_000_000},
     ) as agent:
         yield agent
@@ -64,22 +64,22 @@ def test_flow_style_formatting(agent):
     assert agent.reads('ot.packs(pattern="brave")[0]') == "{name: brave, source: local, tool_count: 2}"
 
 
-@pytest.mark.parametrize("code", DATA)
-def test_readability(agent, code):
+def test_readability(agent):
     agent.value("demo.foo()")
-    result = agent.run(code)
-    assert result.ok, result.error
-    text = agent.app.reply(result).text
-    assert yaml.safe_load(text) == result.data
-    assert result.data
-    assert flow_depth(text) <= 2
+    for code in DATA:
+        result = agent.run(code)
+        assert result.ok, (code, result.error)
+        assert result.data, code
+        text = agent.app.reply(result).text
+        assert yaml.safe_load(text) == result.data, code
+        assert flow_depth(text) <= 2, code
 
 
-@pytest.mark.parametrize("code", TEXTS)
-def test_text_stays_text(agent, code):
-    value = agent.value(code)
-    assert isinstance(value, str)
-    assert agent.reads(code) == value
+def test_text_stays_text(agent):
+    for code in TEXTS:
+        value = agent.value(code)
+        assert isinstance(value, str), code
+        assert agent.reads(code) == value
 
 
 # The same with words that nobody foresaw

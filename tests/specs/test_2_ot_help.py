@@ -31,7 +31,6 @@ def agent(tmp_path):
         prompts={"packs": {"firecrawl": INSTRUCTIONS}},
         snippets=SNIPPETS,
         aliases=ALIASES,
-        servers={"github": github(tmp_path)},
     ) as agent:
         yield agent
 
@@ -113,13 +112,14 @@ def test_alias_lookup(agent):
     assert "ws(" in text
 
 
-def test_fuzzy_search(agent):
-    text = agent.value('ot.help(query="web fetch")')
+def test_fuzzy_search(tmp_path):
+    with Agent(tmp_path, packs=["web", "webpage", "demo"], snippets=SNIPPETS, aliases=ALIASES) as agent:
+        text = agent.value('ot.help(query="web fetch")')
     found = groups(text)
     assert list(found) == GROUPS
-    assert mentioned(found["## Tools"], "webpage.fetch") == ["webpage.fetch"]
-    assert mentioned(found["## Packs"], "webpage") == ["webpage"]
-    assert "web_fetch_all" in "\n".join(found["## Snippets"])
+    assert mentioned(found["## Tools"], "web.fetch", "webpage.fetch") == ["web.fetch", "webpage.fetch"]
+    assert mentioned(found["## Packs"], "web") == ["web"]
+    assert mentioned(found["## Snippets"], "$web_fetch_all") == ["$web_fetch_all"]
     assert mentioned(found["## Aliases"], "fetch_web") == ["fetch_web"]
     assert "demo.fails" not in text
 
@@ -131,7 +131,6 @@ def test_fuzzy_search(agent):
         ("frirecrawl", "firecrawl"),
         ("brvae.search", "brave.search"),
         ("web_serach", "brave.web_search"),
-        ("githbu", "github"),
         ("Webpage.Fetsch", "webpage.fetch"),
         ("$b_qq", "$b_q"),
         ("fetch_wbe", "fetch_web"),
@@ -220,8 +219,10 @@ def test_an_exact_match_is_detailed_whatever_the_level(agent):
     assert agent.value('ot.help(query="brave.search", info="full")').startswith(detailed.splitlines()[0])
 
 
-def test_a_tool_of_a_server(agent):
-    text = agent.value('ot.help(query="github.search")')
+def test_a_tool_of_a_server(tmp_path):
+    with Agent(tmp_path, servers={"github": github(tmp_path)}) as agent:
+        text = agent.value('ot.help(query="github.search")')
+        assert "github" in agent.value('ot.help(query="githbu", info="list")')
     assert text.splitlines()[0] == "# github.search"
     assert "github.search(query: str, repo: str = '...', limit: int = 10)" in text
     assert "Only in this repository" in text
@@ -238,8 +239,9 @@ def test_an_unknown_level_is_refused_with_those_that_there_are(agent):
 
 
 def test_what_is_not_allowed_is_not_found(agent):
-    text = agent.value('ot.help(query="web fetch")', allowed=["ot.help", "demo.foo"])
-    assert "webpage.fetch" not in text
+    names = agent.value('ot.help(query="web fetch", info="list")', allowed=["ot.help", "demo.foo"])
+    assert not {"webpage", "webpage.fetch"} & set(names)
+    assert "# webpage.fetch" not in agent.value('ot.help("webpage.fetch")', allowed=["ot.help", "demo.foo"])
 
 
 # Answers are short, however much there is
@@ -261,23 +263,18 @@ def many(count):
         yield definition(name, handler="x", description=" ".join(chance.choices(WORDS, k=60)).capitalize() + ".")
 
 
-@pytest.fixture
-def crowd(tmp_path):
+def test_help_over_2000_tools_is_short(tmp_path):
     tools = list(many(2000))
     aliases = {f"web_fetch_{number}": tool["name"] for number, tool in enumerate(tools[:60])}
     about = "Fetch the web, page by page, and tell what there is in it. " * 5
     snippets = {f"fetch_web_{number}": {"description": about, "body": "None"} for number in range(60)}
     with Agent(tmp_path, tools=tools, aliases=aliases, snippets=snippets) as agent:
         assert len(agent.app.tools()) > 2000
-        yield agent
-
-
-@pytest.mark.parametrize("query", ["web fetch", "wbe fecth", "fetch", "web", "pack"])
-def test_help_over_2000_tools_is_short(crowd, query):
-    text = crowd.reads(f"ot.help({query!r})")
-    assert tokens(text) < 600
-    assert re.search(r"\bmore\b", text, re.IGNORECASE)
-    assert re.search(r"ot\.(tools|packs|help|search)\(", text)
+        for query in ("web fetch", "wbe fecth", "fetch", "web", "pack"):
+            text = agent.reads(f"ot.help({query!r})")
+            assert tokens(text) < 600, text
+            assert re.search(r"\bmore\b", text, re.IGNORECASE), text
+            assert re.search(r"ot\.(tools|packs|help|search)\(", text), text
 
 
 def test_help_of_a_pack_of_2000_tools_is_short(tmp_path):

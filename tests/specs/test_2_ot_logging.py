@@ -1,11 +1,14 @@
 """2-ot-pack.md: the scenarios of logging: every function of `ot` is a span of its own."""
 
+import asyncio
+
 import pytest
 from specs.ot import Agent
 
+from onetool import ToolCall
+
 CALLS = {
     "aliases": "ot.aliases()",
-    "call": 'ot.call("time.now", {})',
     "config": "ot.config()",
     "health": "ot.health()",
     "help": "ot.help()",
@@ -46,7 +49,16 @@ def test_span_naming(agent, spans, function):
 def test_span_naming_of_every_function(agent):
     """None was forgotten here."""
     names = {name.removeprefix("ot.") for name in agent.value('ot.tools(pattern="ot.", info="list")')}
-    assert names == {*CALLS, "result"}
+    assert names == {*CALLS, "result", "call"}
+
+
+def test_span_naming_of_call(agent, spans):
+    """In code it is only another way to write the call of the tool which it names; at other doors it is a tool."""
+    call = ToolCall("1", "ot.call", {"name": "ot.version", "args": {}}, "test")
+    assert asyncio.run(agent.app.call(call)).ok
+    assert {span["span"] for span in spans()} == {"ot.call", "ot.version"}
+    assert agent.value('ot.call("ot.version", {})')
+    assert [span["span"] for span in spans()].count("ot.version") == 2
 
 
 # Requirement: Result Query Logging

@@ -22,6 +22,7 @@ from onetool.app.oversights import oversights
 from onetool.app.services import services
 from onetool.app.view import AppView
 from onetool.config import Config, find_config, load_config, nearest_folder
+from onetool.config.texts import BESIDE as PROMPTS
 from onetool.core.caller import owner
 from onetool.core.errors import ConfigError, Mistake, ToolFailure
 from onetool.core.frozen import freeze
@@ -346,8 +347,8 @@ class App:
     def topics(self) -> "Topics":
         from onetool.services.topics import Topics
 
-        beside = self.config.path.parent if self.config.path else self.config.home
-        return Topics([(one.pattern, one.file) for one in self.config.topics], [str(beside), *self.config.fs.roots])
+        fs, topics = self.settings("fs"), [(one.pattern, one.file) for one in self.config.topics]
+        return Topics(topics, [str(_beside(self.config)), *fs["roots"]], fs["private"])
 
     @cached_property
     def _background(self) -> "Background":
@@ -387,13 +388,14 @@ class App:
 
     def _pack_paths(self, config: Config) -> list[Path]:
         """The packs that the config names, and the folder `packs` beside it, or in the nearest `.onetool`."""
-        beside = (config.path.parent if config.path else nearest_folder()) / "packs"
+        beside = _beside(config) / "packs"
         return [*config.packs, *([beside] if beside.is_dir() and beside not in config.packs else [])]
 
     def _files(self) -> list[Path]:
-        """What a reload reads."""
-        named = (self.config.path, *self.config.include, self.config.prompts, self.config.secrets.file)
-        return [*(file for file in named if file), *self._pack_paths(self.config)]
+        """What a reload reads, and what it would read if it were there."""
+        config, beside = self.config, _beside(self.config)
+        named = (config.path, *config.include, config.prompts or beside / PROMPTS, config.secrets.file)
+        return [*(file for file in named if file), *dict.fromkeys((*config.packs, beside / "packs"))]
 
     def _reload_by_itself(self) -> None:
         try:
@@ -461,6 +463,11 @@ class App:
                     log.log(logging.ERROR if mistake.severity == "error" else logging.WARNING, "%s", mistake)
         for tell in list(self._listeners):
             tell()
+
+
+def _beside(config: Config) -> Path:
+    """The folder of the config, or the one that it would be in."""
+    return config.path.parent if config.path else nearest_folder()
 
 
 def _rest(parts: Mapping[str, Any]) -> None:

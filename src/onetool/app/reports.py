@@ -10,7 +10,6 @@ from onetool.core.errors import ToolFailure
 
 if TYPE_CHECKING:
     from onetool.app.app import App
-    from onetool.services.confined import Refused, Roots
 
 SUFFIXES = (".html", ".htm")
 BEGINNING = 1_000  # bytes in which a report says that it is one
@@ -18,7 +17,7 @@ BEGINNING = 1_000  # bytes in which a report says that it is one
 
 def write_report(app: "App", path: str, stats: Mapping[str, Any]) -> str:
     """Where it was written, or ToolFailure."""
-    from onetool.services.confined import Refused, Roots
+    from onetool.services.confined import Refused, Roots, why_not_written
     from onetool.services.stats.report import MARK, report
 
     if not path.lower().endswith(SUFFIXES):
@@ -30,17 +29,9 @@ def write_report(app: "App", path: str, stats: Mapping[str, Any]) -> str:
             raise ToolFailure("there is a file of that name that is no report; choose another name")
     except Refused as refused:
         if refused.reason != "not_found":
-            raise ToolFailure(_why(refused, roots)) from None
+            raise ToolFailure(why_not_written(refused, path, roots.paths)) from None
     try:
         roots.write_file(path, report(stats).encode())
     except Refused as refused:
-        raise ToolFailure(_why(refused, roots)) from None
+        raise ToolFailure(why_not_written(refused, path, roots.paths)) from None
     return path
-
-
-def _why(refused: "Refused", roots: "Roots") -> str:
-    if refused.reason == "denied":
-        return f"it is outside of the folders that tools may use: {', '.join(roots.paths)} (fs.roots in the config)"
-    if refused.reason == "not_found":
-        return "its folder does not exist"
-    return refused.detail or refused.reason.replace("_", " ")

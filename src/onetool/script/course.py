@@ -63,7 +63,7 @@ class Course:
         known: Collection[str] | None = None,
         run: str | None = None,
     ) -> None:
-        """`known`, in a session, are the names that code before this one has defined; `run` is its id, if it has one."""
+        """`known`, in a session, are the names that code before this one has defined; `run` is its id, for a run."""
         self._setting = setting
         self._tools = tools
         self._allowed = allowed

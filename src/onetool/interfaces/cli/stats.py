@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onetool.interfaces.cli.options import complete_tool, data_options, open_app
-from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
+from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, stdout, wants_json
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 PERIODS = ("day", "week", "month", "all")  # a test holds them against those of the stats
 MOST_TOOLS = 30
 MOST_ERRORS = 5
+GAP = 3  # between two columns
+NEEDED = 4  # columns that are shown, however narrow the terminal
 
 
 @click.command()
@@ -124,22 +126,22 @@ def _print_tools(summary: "Summary") -> None:
     from onetool.services.stats.report_words import duration, percent, short, whole
 
     tools = summary["tools"]
+    heads = ("tool", "calls", "failed", "success", "last called (UTC)", "median", "p95", "tokens in", "tokens out")
     rows = [
         (
             row["tool"],
             whole(row["calls"]),
             whole(row["errors"]),
             percent(row["success_rate"]),
+            _minute(row["last_called"]),
             duration(row["median_ms"]),
             duration(row["p95_ms"]),
             short(row["tokens_in"]),
             short(row["tokens_out"]),
-            row["last_called"][:16].replace("T", " "),
         )
         for row in tools[:MOST_TOOLS]
     ]
-    heads = ("tool", "calls", "failed", "success", "median", "p95", "tokens in", "out", "last called (UTC)")
-    print_table(counted(len(tools), "tool"), heads, _aligned(rows))
+    _print_aligned(counted(len(tools), "tool"), heads, rows)
     if len(tools) > MOST_TOOLS:
         echo(f"… and {len(tools) - MOST_TOOLS:,} more: --json and --html have all of them.\n")
 
@@ -150,12 +152,26 @@ def _print_errors(summary: "Summary") -> None:
     errors = summary["errors"]
     if not errors:
         return
-    rows = [(row["tool"], row["code"], whole(row["count"]), row["last"][:16].replace("T", " ")) for row in errors]
+    rows = [(row["tool"], whole(row["count"]), _minute(row["last"]), row["code"]) for row in errors[:MOST_ERRORS]]
     title = "Errors" if len(errors) <= MOST_ERRORS else f"Errors: {MOST_ERRORS} of {len(errors):,} kinds"
-    print_table(title, ("tool", "code", "number", "last (UTC)"), _aligned(rows[:MOST_ERRORS], words=2))
+    _print_aligned(title, ("tool", "number", "last (UTC)", "code"), rows)
 
 
-def _aligned(rows: Sequence[Sequence[str]], words: int = 1) -> list[list[str]]:
-    """Numbers one below the other, behind the columns that are words."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [[cell if place < words else cell.rjust(widths[place]) for place, cell in enumerate(row)] for row in rows]
+def _minute(iso: str) -> str:
+    return iso[:16].replace("T", " ")
+
+
+def _print_aligned(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Names to the left, numbers to the right, and as many columns as the terminal has room for."""
+    from rich.console import Console
+
+    columns: list[list[str]] = []
+    room = Console(file=stdout()).width
+    for cells in zip(heads, *rows, strict=True):
+        wide = max(map(len, cells))
+        room -= wide + GAP
+        if room < 0 and len(columns) >= NEEDED:
+            break
+        columns.append([cell.rjust(wide) if columns else cell for cell in cells])
+    heads, *rows = zip(*columns, strict=True)
+    print_table(title, heads, rows)

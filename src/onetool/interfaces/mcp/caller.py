@@ -43,6 +43,10 @@ class ClientCaller:
         return self.client.owner
 
     @property
+    def client_name(self) -> str:
+        return self.client.name
+
+    @property
     def peer(self) -> object:
         return self.client.peer
 

@@ -1,6 +1,7 @@
 """What is known of whoever sent a message: from its `initialize`, or from the `_meta` of the message itself."""
 
 from collections.abc import Mapping
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from onetool.interfaces.mcp.revisions import (
     HANDSHAKE,
     LEVELS,
     LOG_LEVEL,
+    META,
     MODERN,
     PROTOCOL_VERSION,
     TASKS,
@@ -18,15 +20,42 @@ from onetool.interfaces.mcp.revisions import (
 from onetool.interfaces.mcp.wire import INVALID_PARAMS, UNSUPPORTED_VERSION, Fault
 
 
+CLIENT_INFO = f"{META}clientInfo"
+LONGEST_NAME = 100
+
+
+class Peer:
+    """The same one for all that comes over one conversation. It knows how long the client is silent between calls."""
+
+    __slots__ = ("_answered", "_under_way")
+
+    def __init__(self) -> None:
+        self._answered: float | None = None
+        self._under_way = 0
+
+    def calls(self) -> float | None:
+        """A call has come: the seconds since the last one was answered, if nothing has been under way since."""
+        silent_since = None if self._under_way else self._answered
+        self._under_way += 1
+        self._answered = None
+        return None if silent_since is None else monotonic() - silent_since
+
+    def gets(self, answer: bool) -> None:
+        """A call is over. Where the client has got no answer, what it does next is not for that."""
+        self._under_way -= 1
+        self._answered = monotonic() if answer else None
+
+
 class Client(msgspec.Struct, kw_only=True):
-    """A client at the other end. `owner` is to whom belongs what is stored for it."""
+    """A client at the other end. `owner` is to whom belongs what is stored for it, `name` what it says it is called."""
 
     revision: str = HANDSHAKE[0]
     capabilities: Mapping[str, Any] = {}
     log_level: Level | None = "info"
     owner: str = ""
+    name: str = ""
     menu: str | None = None  # the one it chose, if it did
-    peer: object = msgspec.field(default_factory=object)  # the same for all that comes over one conversation
+    peer: Peer = msgspec.field(default_factory=Peer)
 
     @property
     def is_modern(self) -> bool:
@@ -60,6 +89,14 @@ def in_short(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
     return known
 
 
+def name_in(info: Any) -> str:
+    """The name in a `clientInfo`, as far as it can be shown: it comes from outside."""
+    name = info.get("name") if isinstance(info, dict) else None
+    if not isinstance(name, str):
+        return ""
+    return "".join(filter(str.isprintable, name[: 2 * LONGEST_NAME])).strip()[:LONGEST_NAME]
+
+
 def is_modern(meta: Any) -> bool:
     """Whether a message says itself what it needs to say, and so stands alone."""
     return isinstance(meta, dict) and (PROTOCOL_VERSION in meta or CLIENT_CAPABILITIES in meta)
@@ -87,5 +124,6 @@ def from_meta(meta: Any, owner: str = "", menu: str | None = None) -> Client:
         capabilities=in_short(capabilities or {}),
         log_level=level,
         owner=owner,
+        name=name_in(meta.get(CLIENT_INFO)),
         menu=menu,
     )

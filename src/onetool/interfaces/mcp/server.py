@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from onetool.interfaces.mcp import completion, news, prompts, resources, tools
-from onetool.interfaces.mcp.client import in_short
+from onetool.interfaces.mcp.client import in_short, name_in
 from onetool.interfaces.mcp.describe import instructions
 from onetool.interfaces.mcp.request import Request
 from onetool.interfaces.mcp.revisions import LEVELS, MODERN, SERVER_INFO, TASKS, agreed
@@ -58,7 +58,7 @@ async def initialize(service: Service, request: Request) -> dict[str, Any]:
     client = request.client
     client.revision = agreed(request.param("protocolVersion"))
     client.capabilities = in_short(request.param("capabilities", dict, {}))
-    request.param("clientInfo", dict, {})  # nothing here goes by who it is, but it must make sense
+    client.name = name_in(request.param("clientInfo", dict, {}))  # for the stats: nothing here goes by who it is
     told = {"capabilities": {**CAPABILITIES, "logging": {}}, "serverInfo": SERVER}
     return {"protocolVersion": client.revision, **told, "instructions": _instructions(service, request)}
 

@@ -1,11 +1,11 @@
 """What was called, how often, how it went, and what it weighed. Kept in SQLite, so that processes can share one file.
 
-    recording   Stats: what it is told of calls, runs, menus and waiting times becomes rows. No argument and no value is kept.
-    sizes       how large a value is
-    writer      rows that wait, and the thread that writes them
-    tables      the file
-    summing     what a period comes to (periods, percentiles); savings: the two formulas; shapes: what comes out
-    report…     the same as one HTML page
+recording   Stats: what it is told of calls, runs, menus and waiting times becomes rows, without any value
+sizes       how large a value is
+writer      rows that wait, and the thread that writes them
+tables      the file
+summing     what a period comes to (periods, spread); savings: the two formulas; shapes: what comes out
+report…     the same as one HTML page
 """
 
 from onetool.services.stats.periods import PERIODS

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from time import time
-from typing import Any
+from typing import Any, TypeVar
 from weakref import finalize
 
 from onetool.core.event import CallEvent, RunEvent
@@ -17,10 +17,22 @@ from onetool.services.stats.periods import PERIODS
 from onetool.services.stats.shapes import Summary
 from onetool.services.stats.sizes import size_of
 from onetool.services.stats.summing import Question, facts, summed
-from onetool.services.stats.tables import BUSY_SECONDS, CALLS, GAPS, MENUS, REPLIES, RUNS, NewerFile, opened_to_read
+from onetool.services.stats.tables import (
+    BUSY_SECONDS,
+    CALLS,
+    GAPS,
+    MENUS,
+    REPLIES,
+    RUNS,
+    NewerFile,
+    empty,
+    opened_to_read,
+)
 from onetool.services.stats.writer import Writer
 
 log = logging.getLogger("onetool.stats")
+
+T = TypeVar("T")
 
 LONGEST_WAIT = 300.0  # seconds after which a client has not been thinking, but away
 _LONGEST_NAME = 300
@@ -102,8 +114,19 @@ class Stats:
     def _filter(self, tool: str | None) -> str | None:
         return None if tool is None else _name(tool, _LONGEST_NAME)
 
-    def _read[T](self, ask: Callable[[sqlite3.Connection], T]) -> T:
-        ...
+    def _read(self, ask: Callable[[sqlite3.Connection], T]) -> T:
+        """What there is; of a file that is not there, or can't be read, as if nothing had happened yet."""
+        self.flush()
+        if self._file.exists():
+            try:
+                with opened_to_read(self._file) as database:
+                    return ask(database)
+            except NewerFile as error:
+                self._writer.give_up(error)
+            except (OSError, sqlite3.Error) as error:
+                log.warning("stats can't be read: %s: %s; if the file is broken, delete it", self._file, error)
+        with empty() as database:
+            return ask(database)
 
     def _add(self, table: str, *cells: Any) -> None:
         if not self._writer.is_off:

@@ -98,7 +98,7 @@ def span(iso: str, period: str) -> str:
 
 
 def _unread(text: str) -> str:
-    return safe(clipped(text, 16))
+    return safe(clipped(text, 8))
 
 
 def _day(at: datetime) -> str:

@@ -38,7 +38,7 @@ _encode = msgspec.json.Encoder(enc_hook=_form).encode
 
 
 def _sum_of_parts(value: Any) -> int:
-    """The same for what the encoder refuses: everything in it counts as JSON where it can. What contains itself ends."""
+    """The same for what the encoder refuses: each part of it on its own. What contains itself ends."""
     try:
         total, met, left = 0, dict[int, Any](), [_bare(value)]
         while left:

@@ -14,19 +14,20 @@ BUSY_SECONDS = 1.0
 VERSION = 1
 
 CALLS, RUNS, REPLIES, MENUS, GAPS = "calls", "runs", "replies", "menus", "gaps"
-COLUMNS = {
-    CALLS: "at tool source door client run ok code reason duration_ms bytes_in bytes_out".split(),
-    RUNS: "at id door client ok code duration_ms calls bytes_in".split(),
-    REPLIES: "at run bytes_out".split(),
-    MENUS: "at client door full_bytes sent_bytes".split(),
-    GAPS: "at client duration_ms".split(),
+COLUMNS = {  # as rows have them; tokens are computed by the file
+    CALLS: "at, tool, source, door, client, run, ok, code, reason, duration_ms, bytes_in, bytes_out",
+    RUNS: "at, id, door, client, ok, code, duration_ms, calls, bytes_in",
+    REPLIES: "at, run, bytes_out",
+    MENUS: "at, client, door, full_bytes, sent_bytes",
+    GAPS: "at, client, duration_ms",
 }
 _AT_ONCE = 500  # rows of one statement
 
 # The table of calls as it was first; `source` was the door.
 _FIRST = """
 CREATE TABLE IF NOT EXISTS calls (
-    at REAL NOT NULL, tool TEXT NOT NULL, source TEXT NOT NULL, ok INTEGER NOT NULL, code TEXT, duration_ms REAL NOT NULL
+    at REAL NOT NULL, tool TEXT NOT NULL, source TEXT NOT NULL,
+    ok INTEGER NOT NULL, code TEXT, duration_ms REAL NOT NULL
 );
 CREATE INDEX IF NOT EXISTS calls_by_tool ON calls (tool, at)
 """
@@ -53,7 +54,8 @@ CREATE TABLE replies (
 );
 CREATE INDEX replies_by_run ON replies (run);
 CREATE TABLE menus (
-    at REAL NOT NULL, client TEXT NOT NULL, door TEXT NOT NULL, full_bytes INTEGER NOT NULL, sent_bytes INTEGER NOT NULL,
+    at REAL NOT NULL, client TEXT NOT NULL, door TEXT NOT NULL,
+    full_bytes INTEGER NOT NULL, sent_bytes INTEGER NOT NULL,
     full_tokens INTEGER AS ((full_bytes + 3) / 4), sent_tokens INTEGER AS ((sent_bytes + 3) / 4)
 );
 CREATE TABLE gaps (at REAL NOT NULL, client TEXT NOT NULL, duration_ms REAL NOT NULL)
@@ -66,7 +68,7 @@ class NewerFile(Exception):  # noqa: N818 - nothing is wrong with it
 
 @contextmanager
 def opened(file: Path, patience: float = BUSY_SECONDS) -> Generator[sqlite3.Connection]:
-    """The file, to be written: made, or made one of today, where it is not. Raises OSError, sqlite3.Error, NewerFile."""
+    """The file, to be written; made, where there is none. Raises OSError, sqlite3.Error, NewerFile."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with closing(sqlite3.connect(file, timeout=patience, isolation_level=None)) as database:
         if _version(database) != VERSION:
@@ -87,6 +89,14 @@ def opened_to_read(file: Path) -> Generator[sqlite3.Connection]:
 
 
 @contextmanager
+def empty() -> Generator[sqlite3.Connection]:
+    """A file in which nothing is, and that is nowhere."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
+        _brought_up(database)
+        yield database
+
+
+@contextmanager
 def transaction(database: sqlite3.Connection) -> Generator[None]:
     database.execute("BEGIN IMMEDIATE")
     try:
@@ -101,12 +111,12 @@ def transaction(database: sqlite3.Connection) -> Generator[None]:
 def insert(database: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -> None:
     """Many rows in one statement: a statement for each would take and give back the interpreter's lock as often."""
     columns = COLUMNS[table]
-    one = f"({', '.join('?' * len(columns))})"
+    one = f"({', '.join('?' * len(columns.split()))})"
     for start in range(0, len(rows), _AT_ONCE):
         part = rows[start : start + _AT_ONCE]
         values = ", ".join([one] * len(part))
         database.execute(
-            f"INSERT INTO {table} ({', '.join(columns)}) VALUES {values}",  # noqa: S608 - our own words only
+            f"INSERT INTO {table} ({columns}) VALUES {values}",  # noqa: S608 - our own words only
             [cell for row in part for cell in row],
         )
 

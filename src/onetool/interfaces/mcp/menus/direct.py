@@ -14,12 +14,16 @@ from onetool.interfaces.mcp.menus.entry import TASK_GRACE, Entry
 
 
 def entries(app: App, allowed: Collection[str] | None) -> list[Entry]:
+    return [_entry(app, spec, listing, allowed) for spec, listing in listed(app, allowed)]
+
+
+def listed(app: App, allowed: Collection[str] | None) -> list[tuple[ToolSpec, dict[str, Any]]]:
+    """Every tool, and what is shown of it."""
     specs = app.tools(allowed)
     listings = provider_tools(specs, "mcp")
     taken = {listing["name"] for listing in listings}
     aliases = _aliases(app, specs, taken)
-    pairs = zip(specs, listings, strict=True)
-    return [_entry(app, spec, listing | aliases.get(spec.name, {}), allowed) for spec, listing in pairs]
+    return [(spec, one | aliases.get(spec.name, {})) for spec, one in zip(specs, listings, strict=True)]
 
 
 def _aliases(app: App, specs: list[ToolSpec], taken: Collection[str]) -> dict[str, dict[str, Any]]:

@@ -1,0 +1,206 @@
+"""A reload takes all of what is new, or nothing; what is under way goes on with what it began with."""
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from onetool.app import App
+from onetool.core.errors import ConfigError
+
+PACK = '''
+def hello() -> str:
+    """Say hello."""
+    return "{}"
+'''
+TOOL = (
+    "tools: [{name: weather, description: Tells it., type: function, handler: weather,"
+    " parameters: {type: object, properties: {}}, implementation: {type: mock, mock_response: 21}}]\n"
+)
+PATIENCE = 20.0
+
+
+class Place:
+    """A folder with a config, and the app that has it in force."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / "packs").mkdir()
+        self.write("stats: {enabled: false}\n")
+        self.pack("one")
+        self.app = App.open(folder / "onetool.yaml")
+
+    def write(self, text, name="onetool.yaml"):
+        (self.folder / name).write_text(text)
+
+    def pack(self, says, name="greet"):
+        self.write(PACK.format(says), f"packs/{name}.py")
+
+    def says(self):
+        return asyncio.run(self.app.run("greet.hello()")).value()
+
+    def state(self):
+        """Everything that a reload could change."""
+        app = self.app
+        return app.config, app.registry.snapshot(), app.mistakes, app.prompts, app.engine, app.executor
+
+
+@pytest.fixture
+def place(tmp_path):
+    place = Place(tmp_path)
+    yield place
+    place.app.close()
+
+
+def eventually(is_so):
+    until = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_all_of_it_is_read_again(place):
+    assert place.says() == "one"
+    place.pack("two")
+    place.pack("three", name="other")
+    place.write(f"{TOOL}aliases: {{hi: greet.hello}}\nstats: {{enabled: false}}\n")
+    place.write("packs: {greet: Say it loud.}\n", "prompts.yaml")
+    place.app.reload()
+    assert place.says() == "two"
+    assert asyncio.run(place.app.run("[hi(), other.hello(), weather()]")).value() == ["two", "three", 21]
+    [greet] = asyncio.run(place.app.run('ot.packs(pattern="greet", info="full")')).value()
+    assert greet["instructions"] == "Say it loud."
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("onetool.yaml", "menus: run\n", "menus"),
+        ("onetool.yaml", "tools: [", "never closed"),
+        ("onetool.yaml", "tools: [{name: odd}]\n", "odd"),
+        ("onetool.yaml", TOOL.replace("]\n", ", " + TOOL.partition("[")[2]), "weather"),
+        ("prompts.yaml", "runs: x\n", "runs"),
+        ("packs/greet.py", "def hello(:\n", "greet.py"),
+        ("packs/more.py", "import no_such_module_at_all\nx = 1 / 0\n", "more.py"),
+    ],
+)
+def test_what_can_not_be_used_changes_nothing_and_is_told(place, file, text, said):
+    before = place.state()
+    place.pack("two")
+    place.write(text, file)
+    with pytest.raises(ConfigError, match=said):
+        place.app.reload()
+    assert all(now is then for now, then in zip(place.state(), before, strict=True))
+    assert place.says() == "one"
+    assert place.app.health()["registry"]["status"] == "ok"
+
+
+def test_the_tool_says_what_is_wrong(place):
+    place.write("menus: run\n")
+    error = asyncio.run(place.app.run("ot.reload()")).error
+    assert error is not None
+    assert "not reloaded, what was in force stays" in error.message
+    assert "onetool.yaml:1" in error.message
+    assert "menus" in error.message
+
+
+def test_what_was_broken_before_does_not_stand_in_the_way(tmp_path):
+    (tmp_path / "packs").mkdir()
+    (tmp_path / "packs" / "bad.py").write_text("def hello(:\n")
+    (tmp_path / "onetool.yaml").write_text("tools: [{name: odd}]\n")
+    with App.open(tmp_path / "onetool.yaml") as app:
+        assert len(app.mistakes) == 2
+        (tmp_path / "onetool.yaml").write_text(
+            "# one line further down\n\ntools: [{name: odd}]\naliases: {n: time.now}\n"
+        )
+        app.reload()
+        assert app.config.aliases == {"n": "time.now"}
+        assert len(app.mistakes) == 2
+
+
+def test_a_run_under_way_ends_with_the_tools_it_began_with(place):
+    place.write(
+        "import asyncio\nasync def slow() -> str:\n    'Wait.'\n    await asyncio.sleep(0.6)\n    return 'waited'\n",
+        "packs/slowly.py",
+    )
+    place.app.reload()
+
+    async def both():
+        running = asyncio.create_task(place.app.run("slowly.slow() + greet.hello()"))
+        await asyncio.sleep(0.2)
+        (place.folder / "packs" / "slowly.py").unlink()
+        place.pack("two")
+        await asyncio.to_thread(place.app.reload)
+        assert place.app.registry.get("slowly.slow") is None
+        return await running
+
+    assert asyncio.run(both()).value() == "waitedone"
+    assert place.says() == "two"
+
+
+def test_many_at_once_are_one_after_the_other(place):
+    with ThreadPoolExecutor(4) as threads:
+        for round in range(3):
+            place.pack(str(round))
+            list(threads.map(lambda _: place.app.reload(), range(8)))
+    assert place.says() == "2"
+
+
+def test_it_can_be_called_in_a_run_and_the_next_one_has_what_is_new(place):
+    place.pack("two")
+    assert asyncio.run(place.app.run("[ot.reload(), greet.hello()]")).value() == ["OK: Configuration reloaded", "one"]
+    assert place.says() == "two"
+
+
+# By itself
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """A look every 30 ms: nobody wants to wait for tests."""
+    from onetool.services import lookout
+
+    class Quick(lookout.Lookout):
+        def __init__(self, paths, tell):
+            super().__init__(paths, tell, every=0.03)
+
+    monkeypatch.setattr(lookout, "Lookout", Quick)
+
+
+@pytest.mark.parametrize("how", ["config", "option"])
+def test_files_that_change_are_read_again(place, quick, how, caplog):
+    if how == "config":
+        place.write("watch: true\nstats: {enabled: false}\n")
+        place.app.reload()
+    else:
+        place.app.watches = True
+    place.app.connect()
+    place.pack("two")
+    eventually(lambda: place.says() == "two")
+    place.pack("three", name="other")
+    eventually(lambda: "other.hello" in place.app.registry)
+    place.write("runs: x\n", "prompts.yaml")
+    eventually(lambda: "what was in force stays" in caplog.text)
+    place.write("run: Go.\n", "prompts.yaml")
+    eventually(lambda: place.app.config.texts.run == "Go.")
+
+
+def test_it_ends_when_the_config_says_so(place, quick):
+    place.write("watch: true\nstats: {enabled: false}\n")
+    place.app.reload()
+    place.app.connect()
+    place.write("stats: {enabled: false}\n")
+    eventually(lambda: not place.app.config.watch)
+    time.sleep(0.2)
+    place.pack("two")
+    time.sleep(0.3)
+    assert place.says() == "one"
+
+
+def test_nobody_watches_for_who_does_not_stay(place, quick):
+    place.write("watch: true\nstats: {enabled: false}\n")
+    place.app.reload()
+    place.pack("two")
+    time.sleep(0.3)
+    assert place.says() == "one"
