@@ -1,4 +1,5 @@
-"""Draws the pictures of the docs: `python docs/pictures/make.py [NAME…]`. They show what the command line prints."""
+"""Draws the pictures of the docs: `python docs/pictures/make.py [NAME…]`. They show what the command line prints, and
+the page that it writes, for which a browser is needed."""
 
 import os
 import pty
@@ -40,6 +41,7 @@ PICTURES = {
     "serve": [["serve"]],
     "servers": [["servers", "list"]],
 }
+PAGE = "stats-report"
 SERVES = 2.0  # seconds, after which a server has said what it has to say
 
 
@@ -86,5 +88,23 @@ def draw(name: str, commands: list[list[str]]) -> None:
     (HERE / f"{name}.svg").write_text(picture)
 
 
-for picture_name in sys.argv[1:] or PICTURES:
-    draw(picture_name, PICTURES[picture_name])
+def photograph(name: str) -> None:
+    """The report of the stats, with numbers that the tests have too, in their browser."""
+    sys.path.insert(0, str(HERE.parent.parent / "tests"))
+    from browser.chromium import chromium
+    from browser.summaries import usual
+
+    from onetool.services.stats.report import report
+
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        file = Path(folder, "report.html")
+        file.write_text(report(usual(tools=12)), encoding="utf-8")
+        with browser.page(file, width=1100) as page:
+            (HERE / f"{name}.png").write_bytes(page.picture())
+
+
+for picture_name in sys.argv[1:] or [*PICTURES, PAGE]:
+    if picture_name == PAGE:
+        photograph(picture_name)
+    else:
+        draw(picture_name, PICTURES[picture_name])

@@ -34,8 +34,8 @@ def usual(period="month", tools=18, buckets=30, seed=7):
         runs=212,
         calls_in_runs=calls // 2,
         doors=[
-            {"name": "run", "calls": calls // 2},
-            {"name": "mcp", "calls": calls // 3},
+            {"name": "mcp", "calls": calls // 2},
+            {"name": "http", "calls": calls // 3},
             {"name": "cli", "calls": 40},
         ],
         clients=[

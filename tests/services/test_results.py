@@ -11,6 +11,7 @@ from time import monotonic
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from services.pages import query
 
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.services.results import (
@@ -18,7 +19,6 @@ from onetool.services.results import (
     NotStoredError,
     ResultExpiredError,
     Results,
-    query,
 )
 from onetool.services.results.query import LONGEST_LINE, lines_of
 

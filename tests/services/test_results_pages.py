@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rapidfuzz import fuzz
+from services.pages import query
 
 from onetool.core.errors import ToolFailure
 from onetool.services.results import (
@@ -19,7 +20,6 @@ from onetool.services.results import (
     ResultExpiredError,
     Results,
     ResultTooLargeError,
-    query,
 )
 from onetool.services.results.lines import LONGEST_LINE, PIECE, count_of, lines_of, pieces
 from onetool.services.results.stored import SMALL

@@ -5,6 +5,8 @@ import re
 
 import pytest
 from helpers import definition
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from rs_bpe.bpe import openai
 from specs.ot import Agent, github
 
@@ -238,6 +240,21 @@ def test_an_unknown_level_is_refused_with_those_that_there_are(agent):
     assert all(level in error.message for level in ("list", "min", "full", "everything"))
 
 
+ODD = ["$", ".", "it's", "x" * 5000, "a b " * 900]
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(max_size=60) | st.text("ab $_.-'\"\\\n(*", max_size=20) | st.sampled_from(ODD))
+def test_any_query_has_an_answer(agent, query):
+    try:
+        query.encode()
+    except UnicodeEncodeError:  # half a character can't be written in code
+        return
+    assert agent.value(f"ot.help(query={query!r})")
+    assert isinstance(agent.value(f"ot.help(query={query!r}, info='list')"), list if query.strip() else str)
+    assert tokens(agent.reads(f"ot.help(query={query!r})")) < 600
+
+
 def test_what_is_not_allowed_is_not_found(agent):
     names = agent.value('ot.help(query="web fetch", info="list")', allowed=["ot.help", "demo.foo"])
     assert not {"webpage", "webpage.fetch"} & set(names)
@@ -275,6 +292,30 @@ def test_help_over_2000_tools_is_short(tmp_path):
             assert tokens(text) < 600, text
             assert re.search(r"\bmore\b", text, re.IGNORECASE), text
             assert re.search(r"ot\.(tools|packs|help|search)\(", text), text
+
+
+JAPANESE = "Fetch the web: " + "ウェブからページを取得し、本文を抽出して要約する道具です。" * 5
+
+
+@pytest.mark.parametrize(
+    ("name", "description"),
+    [
+        (
+            "pack{pack}.web_fetch_{number}",
+            "Fetch the web: " + "ウェブからページを取得し、本文を抽出して要約する道具です。" * 5,
+        ),
+        ("a_server_with_quite_a_long_name_{pack}.web_fetch_and_then_look_at_what_came_back_{number}", "Fetches. " * 20),
+    ],
+    ids=["in Japanese", "long names"],
+)
+def test_help_over_2000_tools_is_short_whatever_they_are_called(tmp_path, name, description):
+    names = [name.format(pack=number % 80, number=number) for number in range(2000)]
+    tools = [definition(name, handler="x", description=description) for name in names]
+    aliases = {f"fetch_the_web_{number}": name for number, name in enumerate(names[:20])}
+    snippets = {f"fetch_web_{number}": {"description": description, "body": "None"} for number in range(20)}
+    with Agent(tmp_path, tools=tools, aliases=aliases, snippets=snippets) as agent:
+        text = agent.reads('ot.help("web fetch")')
+    assert tokens(text) < 600, text
 
 
 def test_help_of_a_pack_of_2000_tools_is_short(tmp_path):

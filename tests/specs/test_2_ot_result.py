@@ -8,7 +8,6 @@ from time import time
 import pytest
 from specs.ot import Agent
 
-
 CATCHING = """
 try:
     {}

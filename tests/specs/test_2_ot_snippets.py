@@ -2,6 +2,7 @@
 
 import pytest
 import yaml
+from script.test_render import flow_depth
 from specs.ot import Agent
 
 SHOWN = """\
@@ -106,6 +107,27 @@ def test_a_type_that_nothing_else_tells_is_told(agent):
         "tags": {"default": ["a"]},
         "loud": {"default": False},
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        *(
+            ("string", text)
+            for text in ("no", "a: b", "it's", "a\nb", "", "a\u2028b", "a\x7fb", "a\x85b", "\uffff", "\0")
+        ),
+        *(("number", number) for number in (0.5, 1e300)),
+        *(("array", array) for array in ([], [1, "no"], [[1]])),
+        *(("object", value) for value in ({}, {"a": 1}, {"a": {"b": [1, {"c": 2}]}})),
+    ],
+    ids=repr,
+)
+def test_any_default_is_read_as_that_default(tmp_path, kind, default):
+    params = {"a": {"type": kind, "default": default, "description": "One"}}
+    with Agent(tmp_path, snippets={"one": {"params": params, "body": "1"}}) as agent:
+        shown = agent.value('ot.snippets(info="full")').partition("\n# Example")[0]
+    assert yaml.safe_load(shown)["params"]["a"]["default"] == default
+    assert flow_depth(shown) <= 2
 
 
 def test_the_example_is_one_that_works(agent):

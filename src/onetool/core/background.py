@@ -16,9 +16,9 @@ async def _all_cancelled() -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
-    if others:  # those that do not heed it are left behind
-        await asyncio.wait(others, timeout=PATIENCE)
-    await asyncio.get_running_loop().shutdown_asyncgens()
+    late = (await asyncio.wait(others, timeout=PATIENCE))[1] if others else ()
+    if not late:  # those that do not heed it are left behind, and their generators with them: nobody can close these
+        await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 class Background:
@@ -55,6 +55,7 @@ class Background:
             tasks[0].add_done_callback(ended)
 
         def ended(task: "asyncio.Task[T]") -> None:
+            _ = task.cancelled() or task.exception()  # else it is told on standard error where nobody waits any more
             with suppress(RuntimeError):  # whoever waited is gone, and their loop with them
                 here.call_soon_threadsafe(settle, task)
 

@@ -9,7 +9,7 @@ OneToolError
 ├── ScriptError, SnippetError  code, or what a snippet stands for, can't be run as it is (in script/)
 └── ToolFailure                a handler's way to fail with its own words, a reason and hints
     ├── BadArguments             … because of an argument that its schema could not rule out
-    └── HandleNotFoundError, ResultExpiredError, NotStoredError   stored results (services/results)
+    └── HandleNotFoundError, ResultExpiredError …   stored results (services/results)
 
 A tool that fails at run time is not an exception but a failed ToolResult: the executor turns whatever a handler
 raises into one. Exceptions are for people who define and configure tools.

@@ -232,11 +232,11 @@ def test_the_example_runs(app):
 
 
 def test_the_calls_that_it_names_run(app):
-    find, names_only, read = re.findall(r"`(ot\.[^`]*|info=[^`]*)`", RUN)
+    explain, find, read = re.findall(r"`(ot\.[^`]*)`", RUN)
+    assert "- fs.read_file: " in value(app, explain.replace("words", "read a file"))
     found = value(app, find.replace("word", "file"))
     assert [tool["name"] for tool in found] == ["fs.read_file"]
     assert found[0]["signature"].startswith("fs.read_file(path: str")
-    assert value(app, find.replace("word", "file").replace("info='full'", names_only)) == ["fs.read_file"]
     stored = app.reply(app.run_sync("[f'line {n} of many' for n in range(500)]")).structured
     call = read.replace("handle=…", f"handle='{stored['handle']}'").replace("offset=…", "offset=2")
     page = value(app, call.replace("regex", r"line \d7 of"))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 PERIODS = ("day", "week", "month", "all")  # a test holds them against those of the stats
 MOST_TOOLS = 30
 MOST_ERRORS = 5
+WORDS = ("tool", "code")  # heads of columns that are not of numbers
 GAP = 3  # between two columns
 NEEDED = 4  # columns that are shown, however narrow the terminal
 
@@ -162,7 +163,7 @@ def _minute(iso: str) -> str:
 
 
 def _print_aligned(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Names to the left, numbers to the right, and as many columns as the terminal has room for."""
+    """Words to the left, numbers to the right, and as many columns as the terminal has room for."""
     from rich.console import Console
 
     columns: list[list[str]] = []
@@ -172,6 +173,6 @@ def _print_aligned(title: str, heads: Sequence[str], rows: Sequence[Sequence[str
         room -= wide + GAP
         if room < 0 and len(columns) >= NEEDED:
             break
-        columns.append([cell.rjust(wide) if columns else cell for cell in cells])
+        columns.append([cell if cells[0] in WORDS else cell.rjust(wide) for cell in cells])
     heads, *rows = zip(*columns, strict=True)
     print_table(title, heads, rows)

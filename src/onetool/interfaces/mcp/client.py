@@ -19,7 +19,6 @@ from onetool.interfaces.mcp.revisions import (
 )
 from onetool.interfaces.mcp.wire import INVALID_PARAMS, UNSUPPORTED_VERSION, Fault
 
-
 CLIENT_INFO = f"{META}clientInfo"
 LONGEST_NAME = 100
 

@@ -22,7 +22,7 @@ RUN = """\
 Run Python that calls tools. Returns what is printed and the value of the last expression (not of an assignment).
 
 Call tools as `pack.tool(key=value)`; they return plain data. Never guess names or arguments, look them up: \
-`ot.tools(pattern='word', info='full')` finds tools by name (`info='list'`: names only).
+`ot.help('words')` finds and explains, `ot.tools(pattern='word', info='full')` lists by name.
 
 Do the whole job in one run: loop, filter, combine, call in parallel, and return only what matters:
 ```

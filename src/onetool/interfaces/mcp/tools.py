@@ -7,6 +7,7 @@ from onetool.interfaces.mcp.caller import ClientCaller
 from onetool.interfaces.mcp.client import Client
 from onetool.interfaces.mcp.content import readable, text_block
 from onetool.interfaces.mcp.menus.entry import Entry
+from onetool.interfaces.mcp.menus.weight import tell
 from onetool.interfaces.mcp.paging import page
 from onetool.interfaces.mcp.pausing import carried_out, lacking, missing
 from onetool.interfaces.mcp.request import Request
@@ -14,12 +15,35 @@ from onetool.interfaces.mcp.revisions import TASKS
 from onetool.interfaces.mcp.service import Service
 from onetool.interfaces.mcp.wire import INVALID_PARAMS, Fault
 
+UNFINISHED = ("task", "input_required")  # results that the client has to come back for
+
 
 async def list_tools(service: Service, request: Request) -> dict[str, Any]:
-    return page("tools", service.menu(request.client).listing, request)
+    menu = service.menu(request.client)
+    listed = page("tools", menu.listing, request)
+    if request.params.get("cursor") is None:
+        tell(service.app, menu, request.client.name)
+    return listed
 
 
 async def call_tool(service: Service, request: Request) -> dict[str, Any]:
+    """Answer it; and count how long its client took to come with it, since the last answer."""
+    client, is_answer = request.client, False
+    silent = client.peer.calls()
+    if silent is not None and "requestState" not in request.params and (stats := service.app.stats):
+        stats.waited(client.name, silent)
+    try:
+        result = await _called(service, request)
+        is_answer = result.get("resultType") not in UNFINISHED
+    except Fault:
+        is_answer = True
+        raise
+    finally:
+        client.peer.gets(is_answer)
+    return result
+
+
+async def _called(service: Service, request: Request) -> dict[str, Any]:
     entry = request.entry or wanted(service, request.client, request.param("name"))
     args = request.param("arguments", dict, None) or {}
     # Clients from before there were tasks have only one way to have it: to wait.

@@ -12,7 +12,7 @@ from onetool.packs.ot.grouping import grouped
 from onetool.packs.ot.grouping import listed as packs_listed
 from onetool.packs.ot.help import Help
 from onetool.packs.ot.here import seen_from_here
-from onetool.packs.ot.listing import Listed, Listing, gist
+from onetool.packs.ot.listing import Listed, Listing
 from onetool.packs.ot.view import View
 from onetool.sdk import LogSpan, call_tool, tool
 
@@ -24,11 +24,10 @@ def discovery_tools(view: View) -> list[Callable[..., Any]]:
     helper = Help(view, listing)
 
     def found(name: str) -> Listed:
-        every = listing.of(*seen_from_here())
-        for one in every:
-            if name in (one.word, one.spec.name):
-                return one
-        near = or_rather(name, [one.word for one in every])
+        catalogue, allowed = seen_from_here()
+        if one := listing.find(name, catalogue, allowed):
+            return one
+        near = or_rather(name, [one.word for one in listing.of(catalogue, allowed)])
         raise ToolFailure(f"Tool not found: {name:.200}{near}", reason="not_found")
 
     @tool(read_only=True, examples=['ot.tools(pattern="file", info="full")'])
@@ -73,7 +72,11 @@ def discovery_tools(view: View) -> list[Callable[..., Any]]:
             info: "list" for names alone, "min" for "name -> target", "full" for {name, target}.
         """
         with LogSpan("ot.aliases", pattern=pattern, info=info):
-            return shorthands.aliases(view.aliases, pattern, info)
+            catalogue, allowed = seen_from_here()
+            every = view.aliases
+            if allowed is not None:  # of what may be used
+                every = {name: to for name, to in every.items() if listing.find(to, catalogue, allowed)}
+            return shorthands.aliases(every, pattern, info)
 
     @tool(read_only=True)
     def snippets(pattern: str = "", info: Info = "min") -> list[str] | str:
@@ -114,15 +117,16 @@ def discovery_tools(view: View) -> list[Callable[..., Any]]:
         """
         with LogSpan("ot.search", query=query, limit=limit):
             catalogue, allowed = seen_from_here()
-            words = {one.spec.name: one for one in listing.of(catalogue, allowed)}
             best = [
-                (words[spec.name], score) for spec, score in view.search(query, limit, allowed) if spec.name in words
+                (one, score)
+                for spec, score in view.search(query, limit, allowed)
+                if (one := listing.find(spec.name, catalogue, allowed))  # others have come since this run began
             ]
             return [
                 {
                     "name": one.word,
                     "signature": signature_of(one.spec, one.word),
-                    "description": gist(one.spec.description),
+                    "description": one.gist,
                     "score": round(score, 3),
                 }
                 for one, score in best

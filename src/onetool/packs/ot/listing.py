@@ -25,6 +25,7 @@ class Listed(msgspec.Struct, frozen=True):
 
     word: str
     spec: ToolSpec
+    gist: str
     names: tuple[str, ...]
     dotted: tuple[str, ...]  # the same with a pack before each: a tool without one is under `config`
 
@@ -39,7 +40,7 @@ class Listing:
 
     def __init__(self, words: Words) -> None:
         self._words = words
-        self._last: tuple[Snapshot, list[Listed]] | None = None
+        self._last: tuple[Snapshot, list[Listed], dict[str, Listed]] | None = None
 
     def tools(
         self, catalogue: Snapshot, allowed: Collection[str] | None = None, pattern: str = "", info: Info = "min"
@@ -51,24 +52,33 @@ class Listing:
 
     def of(self, catalogue: Snapshot, allowed: Collection[str] | None = None) -> list[Listed]:
         """All that may be seen, in the order of the catalogue."""
-        every = self._all(catalogue)
+        every, _ = self._all(catalogue)
         if allowed is None:
             return every
         permitted = frozenset(allowed)
         return [one for one in every if one.spec.name in permitted]
 
-    def _all(self, catalogue: Snapshot) -> list[Listed]:
+    def find(self, name: str, catalogue: Snapshot, allowed: Collection[str] | None = None) -> Listed | None:
+        """The tool that code calls so, or that is called so."""
+        _, by_name = self._all(catalogue)
+        one = by_name.get(name)
+        return one if one is not None and (allowed is None or one.spec.name in allowed) else None
+
+    def _all(self, catalogue: Snapshot) -> tuple[list[Listed], dict[str, Listed]]:
         last = self._last
         if last is None or last[0] is not catalogue:
             words = self._words(catalogue)
             tools = [_listed(words[spec.name], spec) for spec in catalogue if spec.enabled and not spec.hidden]
-            last = self._last = (catalogue, tools)
-        return last[1]
+            last = self._last = (catalogue, tools, {name: one for one in tools for name in (one.spec.name, one.word)})
+        return last[1:]
 
 
 def _listed(word: str, spec: ToolSpec) -> Listed:
     names = tuple({word.casefold(), spec.name.casefold()})
-    return Listed(word, spec, names, names if "." in spec.name else tuple(f"{spec.pack}.{name}" for name in names))
+    short = gist(spec.description)
+    return Listed(
+        word, spec, short, names, names if "." in spec.name else tuple(f"{spec.pack}.{name}" for name in names)
+    )
 
 
 def _matches(one: Listed, wanted: str) -> bool:
@@ -82,7 +92,7 @@ def _word(one: Listed) -> str:
 
 
 def in_short(one: Listed) -> dict[str, str]:
-    return {"name": one.word, "description": gist(one.spec.description)}
+    return {"name": one.word, "description": one.gist}
 
 
 def gist(description: str, most: int = SHORT) -> str:

@@ -63,12 +63,13 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
             limit: How many lines to return at most.
             search: A regular expression: only lines that match somewhere. "(?i)" at its start ignores case;
                 look-around and back-references can't be used.
-            fuzzy: Take search as plain words and return lines that contain something similar, the best first.
+            fuzzy: Take search as plain words and return lines that contain something similar, the best first, 1000 at
+                the most.
 
         Returns:
             `lines`; `total_lines` of the whole result; how many lines are `returned`, from which `offset`; and whether
-            it `has_more`: then go on at offset + returned. Large pages end early; a line of over 2000 characters
-            counts as several.
+            it `has_more`: then go on at offset + returned. Large pages and slow searches end early; a line of over
+            2000 characters counts as several.
         """
         asked = {} if search is None else {"search": search}
         with LogSpan("ot.result", handle=handle, offset=offset, limit=limit, **asked):

@@ -38,7 +38,7 @@ def _defined(name: str, snippet: SnippetLike) -> Iterator[str]:
     for key, param in snippet.params.items():
         yield f"  {text_of(key)}: {{{', '.join(_facts(param))}}}"
     body = snippet.body.rstrip("\n") + "\n"
-    mark = "|" if "\n" not in body[:-1] else literal(body)
+    mark = literal(body)
     if mark is None:
         yield f"body: {quoted(snippet.body)}"
         return

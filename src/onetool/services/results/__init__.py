@@ -5,6 +5,5 @@ from onetool.services.results.errors import NotStoredError as NotStoredError
 from onetool.services.results.errors import ResultExpiredError as ResultExpiredError
 from onetool.services.results.errors import ResultTooLargeError as ResultTooLargeError
 from onetool.services.results.query import Page as Page
-from onetool.services.results.query import query as query
 from onetool.services.results.store import Results as Results
 from onetool.services.results.store import Stored as Stored

@@ -9,7 +9,7 @@ from typing import TypedDict
 from onetool.core.errors import ToolFailure
 from onetool.services.results.errors import BadQueryError
 from onetool.services.results.lines import LONGEST_LINE as LONGEST_LINE
-from onetool.services.results.lines import Lines, in_memory
+from onetool.services.results.lines import Lines
 from onetool.services.results.lines import lines_of as lines_of
 from onetool.services.results.search import matching, similar
 
@@ -33,24 +33,12 @@ class TimeUpError(ToolFailure):
     """A search that did not come to its end. Linear is still long, when the text and the pattern are large."""
 
     def __init__(self, line: int, total: int, fuzzy: bool) -> None:
-        simpler = "a regular expression: without fuzzy it is much faster" if fuzzy else "a simpler one"
+        simpler = "a regular expression: without fuzzy it is much faster" if fuzzy else "a simpler search"
         super().__init__(
             f"the search took more than {MOST_SECONDS:g} s: it came to line {line + 1:,} of {total:,}",
             reason="timeout",
             hints=[f"use {simpler}; or search in code, before the result is returned"],
         )
-
-
-def query(
-    text: str,
-    offset: int = 1,
-    limit: int = 100,
-    search: str | None = None,
-    fuzzy: bool = False,
-    most_bytes: int | None = None,
-) -> Page:
-    """A page of a text that is in memory."""
-    return page_of(in_memory(text), offset, limit, search, fuzzy, most_bytes)
 
 
 def page_of(

@@ -1,6 +1,7 @@
 """What is in the file, summed up. Rows stay where they are: SQLite goes over them, group by group."""
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +14,8 @@ from onetool.services.stats.spread import read, teach
 MOST_ROWS = 1000  # tools, errors and clients that are listed: names of tools come from outside, too
 
 _NUMBERS = "count(*), sum(1 - ok), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), spread(duration_ms)"
+
+_NOTHING: Sequence[Any] = (0, 0, 0, 0, None)
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -125,8 +128,8 @@ def _series(database: sqlite3.Connection, those: Question, starts: range) -> lis
     rows = Question(float(since), those.tool).ask(
         database, f"CAST(at / :bucket AS INTEGER), {_NUMBERS}", "GROUP BY 1", bucket=starts.step
     )
-    found = {number * starts.step: rest for number, *rest in rows}
-    return [_bucket(start, *found.get(start, (0, 0, 0, 0, None))) for start in starts]
+    found: dict[int, Sequence[Any]] = {number * starts.step: rest for number, *rest in rows}
+    return [_bucket(start, *found.get(start, _NOTHING)) for start in starts]
 
 
 def _bucket(start: float, calls: int, errors: int, tokens_in: int, tokens_out: int, spread: str | None) -> Bucket:

@@ -174,7 +174,8 @@ class Upstream:
             except BaseException as error:  # a group of whatever went wrong in the SDK's tasks
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
-                    raise
+                    # What else went wrong at the same moment may have replaced it, and nobody asks for that any more.
+                    raise asyncio.CancelledError from None
                 why = self._words(error)
             was_connected, self._link = self.state == "connected", None
             self.state = "disconnected"

@@ -32,15 +32,31 @@ def entries(app: App, allowed: Collection[str] | None) -> list[Entry]:
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
         result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress)
-        if result.ok and (media := await restored(result.data, app.kept, as_json)) is not None:
-            return {"content": [*([text_block(result.printed)] if result.printed else []), *media]}
-        if result.ok and (blocks := blocks_of(result.data)) is not None:  # pictures and the like are no text
-            return {"content": [*([text_block(result.printed)] if result.printed else []), *blocks]}
-        if _weight(result) > LARGE:  # writing it out takes a while, and others wait for the loop
-            return from_reply(await asyncio.to_thread(app.reply, result))
-        return from_reply(app.reply(result))
+        answer = await _answer(app, result)
+        _count(app, result, answer)
+        return answer
 
     return [Entry(listing=listing, call=call, task_after=TASK_AFTER)]
+
+
+async def _answer(app: App, result: RunResult) -> dict[str, Any]:
+    if result.ok and (media := await restored(result.data, app.kept, as_json)) is not None:
+        return {"content": [*([text_block(result.printed)] if result.printed else []), *media]}
+    if result.ok and (blocks := blocks_of(result.data)) is not None:  # pictures and the like are no text
+        return {"content": [*([text_block(result.printed)] if result.printed else []), *blocks]}
+    if _weight(result) > LARGE:  # writing it out takes a while, and others wait for the loop
+        return from_reply(await asyncio.to_thread(app.reply, result))
+    return from_reply(app.reply(result))
+
+
+def _count(app: App, result: RunResult, answer: dict[str, Any]) -> None:
+    """How much of it the client gets to read."""
+    stats, run = app.stats, result.meta.get("run")
+    if stats is not None and run is not None:
+        from onetool.services.stats import size_of  # loaded already, where there are stats
+
+        sizes = (size_of(block["text"] if block["type"] == "text" else block) for block in answer["content"])
+        stats.replied(run, sum(sizes))
 
 
 def _weight(result: RunResult) -> int:

@@ -69,6 +69,8 @@ class _There:
         self.names = Names(tools)
         self.by_name = {name: tool for tool in tools for name in (tool.word, tool.spec.name)}
         self.aliases = view.aliases
+        if allowed is not None:  # of what may be used
+            self.aliases = {name: to for name, to in view.aliases.items() if to in self.by_name}
         self.snippets = view.snippets
         self.packs: dict[str, PackView] = grouped(tools, view.server_packs(allowed), dict(view.instructions))
 

@@ -1,0 +1,170 @@
+"""How `ot.help` finds what was meant: exact, then what begins so, then words, then what is spelled alike."""
+
+import pytest
+from rs_bpe.bpe import openai
+
+from onetool import App, ToolSpec
+from onetool.packs.ot.help.matching import others_for, plain
+from onetool.packs.ot.help.pages import documentation
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "url": {"type": "string", "description": "Which page"},
+        "depth": {"type": "integer", "default": 2},
+        "mode": {"enum": ["fast", "slow"]},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["url", "mode", "tags"],
+}
+TOOLS = {
+    "web.fetch": "Fetch a page and give its text.",
+    "web.fetch_many": "Fetch several pages at once.",
+    "firecrawl.scrape": "Take a site apart.",
+    "scaffold.create": "Begin a project.",
+    "mail.send": "Send a letter. Not for a page of the web.",
+    "x.fetcher": "Something else.",
+}
+CONFIG = """
+stats: {enabled: false}
+aliases: {wf: web.fetch, gone: no.such}
+snippets: {fetchall: {description: Fetch everything, params: {url: {}}, body: 'web.fetch("{{ url }}")'}}
+"""
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("app")
+    (folder / "onetool.yaml").write_text(CONFIG)
+    (folder / "prompts.yaml").write_text("packs: {web: Fetch first.}\n")
+    with App.open(folder / "onetool.yaml") as app:
+        for name, description in TOOLS.items():
+            app.registry.register(
+                ToolSpec(name=name, description=description, input_schema=SCHEMA, handler=lambda **_: None)
+            )
+        yield app
+
+
+@pytest.fixture
+def ask(app):
+    from helpers import run
+
+    def ask(query="", **more):
+        result = run(app.executor, "ot.help", query=query, **more)
+        assert result.ok, result.error
+        return result.data
+
+    return ask
+
+
+def names(ask, query):
+    return ask(query, info="list")
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("fetc", "web.fetch"),  # begins so
+        ("web fetch", "web.fetch"),  # its words
+        ("fetch web", "web.fetch"),
+        ("several pages", "web.fetch_many"),  # its text
+        ("scaffoldl", "scaffold.create"),  # typos
+        ("frirecrawl", "firecrawl.scrape"),
+        ("web.fecth", "web.fetch"),
+        ("wbe fetch", "web.fetch"),
+        ("FETCH_MANY", "web.fetch_many"),
+        ("begin a project", "scaffold.create"),
+    ],
+)
+def test_a_typo_does_not_defeat_it(ask, query, first):
+    found = names(ask, query)
+    assert found[0] == first or {"scaffold", "firecrawl"} & set(found)
+
+
+def test_what_begins_so_comes_before_words_before_what_is_alike(ask):
+    assert names(ask, "fetch")[:3] == ["web.fetch", "x.fetcher", "web.fetch_many"]
+    assert names(ask, "fetch page")[:2] == ["web.fetch", "web.fetch_many"]
+
+
+def test_packs_snippets_and_aliases_are_found_too(ask):
+    text = ask("fetch all the web")
+    assert text.index("## Tools") < text.index("## Packs")
+    assert "- web: 2 tools, local" in text
+    assert "- $fetchall: Fetch everything" in ask("fetch everything")
+    assert "- wf -> web.fetch" in ask("wff")
+    assert "Aliases" not in ask("scaffoldl")
+
+
+def test_what_is_called_exactly_so_is_all_that_is_told(ask):
+    page = ask("web.fetch")
+    assert page.startswith("# web.fetch\n\nFetch a page and give its text.\n\nSignature: web.fetch(url: str, mode: ")
+    assert "- url (str): Which page" in page
+    assert "- depth (int, default 2)" in page
+    assert "- tags (list[str])" in page
+    assert "  web.fetch(url='...', mode='fast', tags=[])" in page
+    assert page.endswith("Documentation: https://onetool.beycom.online/reference/tools/web-fetch/")
+    assert ask("web.fetch", info="full") == page
+    assert ask("web.fetch", info="list") == ["web.fetch"]
+
+
+def test_a_pack_says_how_it_is_best_used(ask):
+    page = ask("web")
+    assert page.startswith("# web\n\nFetch first.\n\nTools:\n- web.fetch: Fetch a page and give its text.\n")
+
+
+def test_an_alias_of_nothing_says_so(ask):
+    assert "There is no tool no.such" in ask("gone")
+
+
+def test_snippets_go_with_and_without_their_sign(ask):
+    assert ask("$fetchall") == ask("fetchall")
+    assert names(ask, "$fetchal") == ["$fetchall"]
+
+
+def test_in_full_each_match_has_its_page(ask):
+    text = ask("fecth", info="full")
+    assert text.startswith("# web.fetch\n")
+    assert text.count("Signature: ") >= 2
+
+
+@pytest.mark.parametrize("query", ["xyznonexistent", "???", "q" * 5_000, "\x00", "$nothing", "…"])
+def test_nothing_is_found_kindly(ask, query):
+    text = ask(query)
+    assert text.startswith("No matches found for ")
+    assert "ot.tools()" in text
+    assert "ot.packs()" in text
+    assert len(text) < 300
+    assert ask(query, info="list") == []
+
+
+def test_only_what_may_be_used_is_told(app):
+    import asyncio
+
+    from onetool import ToolCall
+
+    call = ToolCall("1", "ot.help", {"query": "fetch", "info": "list"})
+    found = asyncio.run(app.call(call, allowed=["ot.help", "x.fetcher"]))
+    assert found.data == ["x.fetcher", "$fetchall"]
+
+
+def test_an_overview_is_short_and_names_what_there_is(ask, app):
+    text = ask()
+    assert len(openai.cl100k_base().encode(text)) < 450
+    for name in ("tools", "packs", "aliases", "snippets", "help", "search", "signature", "call", "result", "stats"):
+        assert f"ot.{name}(" in text
+        assert f"ot.{name}" in app.registry
+
+
+@pytest.mark.parametrize(("pack", "slug"), [("brave", "brave-search"), ("llm", "transform"), ("excel", "excel")])
+def test_documentation(pack, slug):
+    assert documentation(pack) == f"https://onetool.beycom.online/reference/tools/{slug}/"
+
+
+def test_names_are_compared_without_signs():
+    assert plain("Web.fetch_Many-2") == "web fetch many 2"
+
+
+def test_others_score_by_name_then_text_then_likeness():
+    texts = {"web": "", "fetcher": "the web", "wab": "", "mail": ""}
+    assert [name for name, _ in others_for("web", texts)] == ["web", "fetcher"]
+    assert [name for name, _ in others_for("fetchr", texts)] == ["fetcher"]
