@@ -16,7 +16,7 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-WITHIN = 30.0  # seconds for any answer
+WITHIN = 60.0  # seconds for any answer
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = (
     "--headless=new",

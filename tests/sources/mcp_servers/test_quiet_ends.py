@@ -103,5 +103,5 @@ def test_work_that_does_not_heed_the_end_in_the_middle_of_a_generator(monkeypatc
     background.close()
     assert cancelled.is_set()
     until(there.is_closed)
-    assert [one for one in told() if "generator" in one] == []
+    assert [one for one in told() if "closing of asynchronous generator" in one] == []
     may_end.set()

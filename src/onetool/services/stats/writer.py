@@ -13,7 +13,7 @@ from onetool.services.stats.tables import BUSY_SECONDS, COLUMNS, NewerFile, inse
 log = logging.getLogger("onetool.stats")
 
 GATHER_SECONDS = 2.0  # that a row waits at most, where the file can be written
-_FULL = 500  # rows of a table that are written at once
+_FULL = 2_000  # rows of a table that are not kept waiting for others
 _MOST = 10_000  # rows of a table that wait, however long the file can't be written
 _SWEEP_SECONDS = 3600.0  # between two looks for what is too old: each walks over the whole file
 

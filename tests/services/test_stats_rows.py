@@ -1,0 +1,136 @@
+"""Every call is one row, whatever it was given and whatever it gave; and no argument or value is in the file."""
+
+import math
+import sqlite3
+from collections import UserDict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from onetool.core.call import ToolCall, ToolError
+from onetool.core.event import CallEvent, RunEvent
+from onetool.core.spec import ToolSpec
+from onetool.services.stats import Stats, size_of, tokens_of
+
+FIELDS = "tool, source, door, client, run, ok, code, reason, duration_ms, bytes_in, bytes_out, tokens_in, tokens_out"
+
+
+def rows(stats, file, what=FIELDS, table="calls"):
+    stats.flush()
+    database = sqlite3.connect(file)
+    try:
+        return database.execute(f"SELECT {what} FROM {table} ORDER BY rowid").fetchall()
+    finally:
+        database.close()
+
+
+def test_a_call_that_went_well(tmp_path):
+    stats = Stats(tmp_path / "stats.db")
+    spec = ToolSpec(name="a.b", description="d", source="proxy:x")
+    call = ToolCall("1", "a.b", {"q": "é"}, "mcp")
+    stats.record(CallEvent(call=call, spec=spec, duration_ms=1.5, value=[1, 2], client="claude", run="r-1"))
+    # {"q":"é"} takes 10 bytes, [1,2] takes 5
+    expected = ("a.b", "proxy:x", "mcp", "claude", "r-1", 1, None, None, 1.5, 10, 5, 3, 2)
+    assert rows(stats, tmp_path / "stats.db") == [expected]
+
+
+def test_a_call_that_failed(tmp_path):
+    stats = Stats(tmp_path / "stats.db")
+    error = ToolError(code="execution_error", message="no", reason="timeout")
+    stats.record(CallEvent(call=ToolCall("1", "a.b"), duration_ms=1.0, error=error))
+    size = len('{"code":"execution_error","message":"no","reason":"timeout"}')
+    assert rows(stats, tmp_path / "stats.db", "source, ok, code, reason, bytes_out") == [
+        ("", 0, "execution_error", "timeout", size)
+    ]
+
+
+def test_nothing_that_was_said_is_in_the_file(tmp_path):
+    stats = Stats(tmp_path / "stats.db")
+    error = ToolError(code="execution_error", message="SECRET-M", reason="could not read SECRET-R", hints=("SECRET-H",))
+    stats.record(CallEvent(call=ToolCall("SECRET-I", "a.b", {"x": "SECRET-A"}), duration_ms=1.0, value="SECRET-V"))
+    stats.record(CallEvent(call=ToolCall("1", "a.b", {"x": "SECRET-A"}), duration_ms=1.0, error=error))
+    stats.ran(RunEvent(id="r", door="mcp", duration_ms=1.0, code_bytes=9, error=error))
+    stats.flush()
+    content = (tmp_path / "stats.db").read_bytes()
+    assert b"execution_error" in content
+    assert b"SECRET" not in content
+
+
+def test_names_from_outside_are_cut_and_printable(tmp_path):
+    stats = Stats(tmp_path / "stats.db")
+    for client in ("x" * 5000, "a\0b\n\x1b[31m", "\udcff", "naïve ☃"):
+        stats.record(CallEvent(call=ToolCall("1", "a.b"), duration_ms=1.0, client=client))
+    found = [client for (client,) in rows(stats, tmp_path / "stats.db", "client")]
+    assert found == [
+        "x" * 100,
+        "a\N{REPLACEMENT CHARACTER}b" + "\N{REPLACEMENT CHARACTER}" * 2 + "[31m",
+        "\ufffd",
+        "naïve ☃",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        ("", 0),
+        ("abc", 3),
+        ("é☃", 5),
+        ("\ud800", 1),  # as the question mark that it becomes
+        (None, 4),
+        (math.nan, 4),
+        ({"a": [1, 2.5, True]}, 18),
+        ({"a": "\ud800"}, 9),
+        ([10**5000], 5003),
+        ({"deep": {"er": 2**70}}, len('{"deep":{"er":1180591620717411303424}}')),
+        ({1: "x", None: "y"}, len('{1:"x",null:"y"}')),
+        (UserDict(a=1), 7),
+        (b"abc", 6),
+        (object(), 4),
+    ],
+)
+def test_sizes_are_those_of_the_json(value, size):
+    assert size_of(value) == size
+
+
+def test_what_contains_itself_has_a_size():
+    endless = [1, 2]
+    endless.append(endless)
+    assert 0 < size_of(endless) < 100
+
+
+def test_tokens_are_a_quarter_of_the_bytes_rounded_up():
+    assert [tokens_of(size) for size in (0, 1, 4, 5, 8, 9)] == [0, 1, 1, 2, 2, 3]
+
+
+odd = some.none() | some.booleans() | some.integers() | some.floats() | some.binary(max_size=20) | some.just(10**4500)
+words = some.text(some.characters(exclude_categories=()), max_size=20)  # with half surrogates
+data = some.recursive(
+    odd | words,
+    lambda inner: some.lists(inner, max_size=4) | some.dictionaries(words | odd, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+class Hostile(dict):
+    def __iter__(self):
+        raise RuntimeError("no")
+
+    items = keys = values = __len__ = __repr__ = __str__ = __iter__
+
+
+@settings(max_examples=60, deadline=None)
+@given(calls=some.lists(some.tuples(words, data, data), max_size=8), hostile=some.booleans())
+def test_every_call_gives_exactly_one_row(tmp_path_factory, calls, hostile):
+    file = tmp_path_factory.mktemp("stats") / "stats.db"
+    stats = Stats(file)
+    if hostile:
+        calls = [*calls, ("t", Hostile(a=1), Hostile(b=2))]
+    for name, args, value in calls:
+        stats.record(CallEvent(call=ToolCall("1", name, args, name), duration_ms=1.0, value=value, client=name))
+    stats.flush()
+    if calls:
+        found = rows(stats, file, "bytes_in, bytes_out")
+        assert len(found) == len(calls)
+        assert all(isinstance(size, int) and size >= 0 for row in found for size in row)
+    assert stats.summary()["total_calls"] == len(calls)
