@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from onetool.config import Config
-from onetool.config.texts import MOST_TOKENS, tokens
+from onetool.config.texts import MOST_TOKENS
 from onetool.core.errors import ConfigError, Mistake
 
 Load = Callable[..., Config]
@@ -95,8 +95,3 @@ def test_every_text_has_a_budget(load: Load, write: Write, refused, field: str, 
     [mistake] = refused(f"{field}: {'a' * (4 * most + 1)}\n")
     assert f"at most {most}" in mistake.message
     assert refused(f"{field}: {'茶' * (most + 1)}\n")
-
-
-@pytest.mark.parametrize(("text", "count"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("茶", 1), ("茶abcd", 2)])
-def test_tokens_are_guessed_without_a_vocabulary(text: str, count: int) -> None:
-    assert tokens(text) == count

@@ -16,7 +16,8 @@ params:
   part: {type: number, description: "How much: really"}
   flag: {default: false}
   many: {type: array}
-  things: {default: {"a": [1]}}
+  things:
+    default: {a: [1]}
   half: {default: 0.5}
   word: {default: "no"}
 body: |

@@ -56,6 +56,7 @@ log = logging.getLogger("onetool")
 
 NONE: Mapping[str, Any] = freeze({})
 NO_SERVERS = freeze({"status": "ok", "server_count": 0, "servers": {}})
+OWN, NAMED = "ot", 3.0  # a pack that is about all others; the score of who is asked for by its name
 PATIENCE = 10.0  # seconds that who only wants to know what there is waits for a server
 FACTS = ("calls", "success_rate", "median_ms", "last_called")
 # Made of the config when somebody asks for them, and anew with another config.
@@ -117,16 +118,15 @@ class App:
     def search(
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None
     ) -> list[tuple[ToolSpec, float]]:
-        """The tools that fit a query best."""
+        """The tools that fit a query best. Our own, which are about tools, come last unless they are named."""
         from onetool.services.search import SearchIndex
 
         snapshot = self.registry.snapshot()
         if self._index is None or self._index[0] is not snapshot:
             self._index = (snapshot, SearchIndex([spec for spec in snapshot if spec.enabled]))
-        if allowed is None:
-            return self._index[1].search(query, limit)
-        found = self._index[1].search(query, len(snapshot))
-        return [(spec, score) for spec, score in found if spec.name in allowed][:limit]
+        found = self._index[1].search(query, limit + len(self._own.tools) if allowed is None else len(snapshot))
+        found = [(spec, score) for spec, score in found if allowed is None or spec.name in allowed]
+        return sorted(found, key=lambda one: one[0].pack == OWN and one[1] < NAMED)[:limit]
 
     def health(self) -> dict[str, Any]:
         """Whether everything that should be there is there."""

@@ -3,19 +3,19 @@
 A model chooses the name, so that it can only make new files, or write over reports: nobody loses a page of his own.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onetool.core.errors import ToolFailure
 
 if TYPE_CHECKING:
     from onetool.app.app import App
+    from onetool.services.stats import Summary
 
 SUFFIXES = (".html", ".htm")
 BEGINNING = 1_000  # bytes in which a report says that it is one
 
 
-def write_report(app: "App", path: str, stats: Mapping[str, Any]) -> str:
+def write_report(app: "App", path: str, stats: "Summary") -> str:
     """Where it was written, or ToolFailure."""
     from onetool.services.confined import Refused, Roots, why_not_written
     from onetool.services.stats.report import MARK, report

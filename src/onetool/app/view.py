@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from onetool.core.registry import Snapshot
     from onetool.core.spec import ToolSpec
     from onetool.services.results import Page
+    from onetool.services.stats import Summary
 
 
 class AppView:
@@ -72,13 +73,13 @@ class AppView:
             wrong = "; ".join(map(str, error.mistakes))
             raise ToolFailure(f"not reloaded, what was in force stays: {wrong}", reason="config") from None
 
-    def stats(self, period: str, tool: str | None) -> dict[str, Any]:
+    def stats(self, period: str, tool: str | None) -> "Summary":
         if self._app.stats is None:
             file = self._app.config.path or "the config"
             raise ToolFailure(f"Statistics are disabled: stats.enabled is false in {file}")
-        return {**self._app.stats.summary(period, tool)}
+        return self._app.stats.summary(period, tool)
 
-    def write_report(self, path: str, stats: Mapping[str, Any]) -> str:
+    def write_report(self, path: str, stats: "Summary") -> str:
         from onetool.app.reports import write_report
 
         return write_report(self._app, path, stats)

@@ -4,8 +4,7 @@
     run: …                     # the description of the tool `run`; the names of packs follow it
     packs: {excel: …}          # how a pack is best used: shown by ot.packs(info="full") and ot.help("excel")
 
-They are read by models, again and again, so each has a budget. What a text weighs is a guess that needs no vocabulary:
-four characters of ASCII, or one other, are about a token.
+They are read by models, again and again, so each has a budget.
 """
 
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import msgspec
 
 from onetool.config.node import Findings
 from onetool.core.errors import Mistake
+from onetool.core.tokens import tokens
 
 BESIDE = "prompts.yaml"  # taken without being named, if it is there
 MOST_TOKENS = {"instructions": 300, "run": 260, "packs": 1_000}
@@ -46,12 +46,6 @@ class Texts(msgspec.Struct, frozen=True, kw_only=True):
                 most = MOST_TOKENS[field]
                 told = f"{key} has about {tokens(text):,} tokens; at most {most:,}, that is {4 * most:,} letters"
                 yield field, told, "shorten it: models read it again and again"
-
-
-def tokens(text: str) -> int:
-    """About how many tokens a text is."""
-    plain = sum(map(str.isascii, text))
-    return -(-plain // 4) + len(text) - plain
 
 
 def read_texts(path: Path | None, beside: Path, findings: Findings) -> tuple[Path | None, Texts]:

@@ -104,7 +104,8 @@ def test_what_is_called_exactly_so_is_all_that_is_told(ask):
     assert "  web.fetch(url='...', mode='fast', tags=[])" in page
     assert page.endswith("Documentation: https://onetool.beycom.online/reference/tools/web-fetch/")
     assert ask("web.fetch", info="full") == page
-    assert ask("web.fetch", info="list") == ["web.fetch"]
+    assert names(ask, "web.fetch")[:2] == ["web.fetch", "web.fetch_many"]
+    assert {"web", "$fetchall", "wf"} <= {*names(ask, "web.fetch")}
 
 
 def test_a_pack_says_how_it_is_best_used(ask):

@@ -51,7 +51,7 @@ def test_one_that_fails_at_the_moment_it_is_ended(stage, monkeypatch, told):
     assert told() == []
 
 
-def test_a_call_that_fails_when_its_caller_is_gone(stage, monkeypatch, told):
+def test_a_call_that_fails_when_its_caller_is_gone(stage, told):
     begun, go, ended = threading.Event(), threading.Event(), threading.Event()
 
     async def work(link, flight):

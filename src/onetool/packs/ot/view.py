@@ -1,11 +1,14 @@
 """What the pack `ot` sees of the app. All of its facts come from here, and all that it does goes through here."""
 
 from collections.abc import Collection, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.services.results.query import Page
+
+if TYPE_CHECKING:
+    from onetool.services.stats import Summary
 
 
 class SnippetView(Protocol):
@@ -65,10 +68,10 @@ class View(Protocol):
         """All or nothing. ToolFailure says why not."""
         ...
 
-    def stats(self, period: str, tool: str | None) -> dict[str, Any]:
+    def stats(self, period: str, tool: str | None) -> "Summary":
         """What was counted; ToolFailure where counting is switched off."""
         ...
 
-    def write_report(self, path: str, stats: Mapping[str, Any]) -> str:
+    def write_report(self, path: str, stats: "Summary") -> str:
         """A page of them, in a file below an allowed folder; gives its path. ToolFailure says why not."""
         ...

@@ -16,9 +16,11 @@ brave.search(query="Python", count=5)
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from msgspec import UNSET
 
+from onetool.script.render import render as render_value
 from onetool.script.snippets import ParamLike, SnippetError, SnippetLike, render
 from onetool.script.yaml_scalars import literal, quoted, text_of
 
@@ -36,7 +38,7 @@ def _defined(name: str, snippet: SnippetLike) -> Iterator[str]:
     yield f"description: {text_of(snippet.description)}"
     yield "params:" if snippet.params else "params: {}"
     for key, param in snippet.params.items():
-        yield f"  {text_of(key)}: {{{', '.join(_facts(param))}}}"
+        yield from _parameter(text_of(key), _facts(param))
     body = snippet.body.rstrip("\n") + "\n"
     mark = literal(body)
     if mark is None:
@@ -46,14 +48,30 @@ def _defined(name: str, snippet: SnippetLike) -> Iterator[str]:
     yield from (f"  {line}" if line else "" for line in body.splitlines())
 
 
-def _facts(param: ParamLike) -> Iterator[str]:
+def _facts(param: ParamLike) -> dict[str, Any]:
     """Its type, where neither the usual one nor that of the default tells it."""
+    facts: dict[str, Any] = {}
     if param.type != "string" and param.type != TYPES.get(type(param.default)):
-        yield f"type: {param.type}"
+        facts["type"] = param.type
     if param.default is not UNSET:
-        yield f"default: {_json(param.default)}"
-    if param.description:
-        yield f"description: {quoted(param.description)}"
+        facts["default"] = param.default
+    return {**facts, "description": param.description} if param.description else facts
+
+
+def _parameter(name: str, facts: dict[str, Any]) -> Iterator[str]:
+    """On one line, texts in quotes; below it where that would be too deep, or too long."""
+    default = facts.get("default")
+    parts = default.values() if isinstance(default, dict) else default if isinstance(default, list) else ()
+    values = {key: quoted(value) if _is_text(key, value) else render_value(value) for key, value in facts.items()}
+    if any(isinstance(part, list | dict) for part in parts) or "\n" in "".join(values.values()):
+        yield f"  {name}:"
+        yield from (f"    {line}" for line in render_value(facts).splitlines())
+    else:
+        yield f"  {name}: {{{', '.join(f'{key}: {text}' for key, text in values.items())}}}"
+
+
+def _is_text(key: str, value: Any) -> bool:
+    return isinstance(value, str) and key != "type"
 
 
 def _example(name: str, snippet: SnippetLike) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from onetool.core.registry import Snapshot
+from onetool.core.tokens import cut_to, tokens
 from onetool.packs.ot.filtering import Info
 from onetool.packs.ot.grouping import PackView, grouped
 from onetool.packs.ot.help import pages
@@ -16,6 +17,7 @@ from onetool.packs.ot.listing import Listed, Listing, gist
 from onetool.packs.ot.view import View
 
 MOST_TOOLS, MOST_OTHERS = 5, 3  # of each kind that matches
+MOST_TOKENS = 350  # of the matches in short; names may count for more than we guess
 MOST_PAGES = 3  # of each kind, in full
 SEARCHED = 20  # tools that are asked of the search
 SHOWN = 80  # characters of a query
@@ -28,16 +30,18 @@ class Help:
         self._last: _There | None = None
 
     def help(self, query: str, info: Info, catalogue: Snapshot, allowed: Collection[str] | None) -> str | list[str]:
-        if not query.strip():
+        query = query.strip()
+        if not query:
             return OVERVIEW
         there = self._there(catalogue, allowed)
-        if exact := there.called(query.strip()):
-            return "\n\n".join(exact) if info != "list" else [query.strip()]
+        exact = there.called(query)
+        if exact and info != "list":
+            return "\n\n".join(exact)
         found = self._matches(query, there, allowed)
-        if not any(found.values()):
-            return [] if info == "list" else _nothing(query)
         if info == "list":
-            return [name for names in found.values() for name in names]
+            return [*dict.fromkeys([*there.exact(query), *(name for names in found.values() for name in names)])]
+        if not any(found.values()):
+            return _nothing(query)
         return _in_full(there, found) if info == "full" else _in_short(query, there, found)
 
     def _there(self, catalogue: Snapshot, allowed: Collection[str] | None) -> "_There":
@@ -49,9 +53,9 @@ class Help:
 
     def _matches(self, query: str, there: "_There", allowed: Collection[str] | None) -> dict[str, list[str]]:
         """What may be meant, by its kind."""
-        said = query.strip().removeprefix("$")
+        said = query.removeprefix("$")
         found = self._view.search(said, SEARCHED, allowed)
-        tools = [] if query.strip().startswith("$") else tools_for(said, there.names, found)
+        tools = [] if query.startswith("$") else tools_for(said, there.names, found)
         return {
             "Tools": [there.by_name[name].word for name, _ in tools[:MOST_TOOLS]],
             "Packs": _best(said, {name: pack.instructions or "" for name, pack in there.packs.items()}),
@@ -87,12 +91,18 @@ class _There:
             found.append(pages.of_snippet(snippet, self.view.snippet(snippet)))
         return found
 
+    def exact(self, name: str) -> list[str]:
+        """What is called exactly so, as it is listed."""
+        known = [name] if name in self.by_name or name in self.packs or name in self.aliases else []
+        return known + ([f"${name.removeprefix('$')}"] if name.removeprefix("$") in self.snippets else [])
+
     def line(self, kind: str, name: str) -> str:
         """One match in short."""
         if kind == "Packs":
-            return f"- {name}: {len(self.packs[name].tools)} tools, {self.packs[name].source}"
+            count = len(self.packs[name].tools)
+            return f"- {name}: {count} tool{'' if count == 1 else 's'}, {self.packs[name].source}"
         if kind == "Snippets":
-            return f"- {name}: {gist(self.snippets[name[1:]].description, pages.LINE)}"
+            return f"- {name}: {cut_to(gist(self.snippets[name[1:]].description), pages.LINE)}"
         if kind == "Aliases":
             return f"- {name} -> {self.aliases[name]}"
         return pages.in_line(self.by_name[name])
@@ -103,11 +113,17 @@ def _best(query: str, texts: dict[str, str]) -> list[str]:
 
 
 def _in_short(query: str, there: _There, found: dict[str, list[str]]) -> str:
-    groups = [
-        "\n".join([f"## {kind}", *(there.line(kind, name) for name in names)]) for kind, names in found.items() if names
-    ]
+    groups, room = list[str](), MOST_TOKENS
+    for kind, names in found.items():
+        lines = list[str]()
+        for name in names:
+            lines.append(there.line(kind, name))
+            room -= tokens(lines[-1])
+            if room < 0:
+                break
+        groups += ["\n".join([f"## {kind}", *lines])] if lines else []
     first = next(names[0] for names in found.values() if names)
-    shown = query.strip()[:SHOWN]
+    shown = query[:SHOWN]
     more = f"All about one: ot.help({first!r}). More matches: ot.search({shown!r}, limit=20), or ot.tools(pattern=…)."
     return "\n\n".join([f"Nothing is called {shown!r}. What comes closest:", *groups, more])
 
@@ -118,5 +134,5 @@ def _in_full(there: _There, found: dict[str, list[str]]) -> str:
 
 
 def _nothing(query: str) -> str:
-    shown = query.strip()[:SHOWN]
+    shown = query[:SHOWN]
     return f"No matches found for {shown!r}. Browse what there is with ot.tools() or ot.packs()."

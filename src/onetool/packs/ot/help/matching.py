@@ -80,8 +80,9 @@ def _score(query: str, name: str, text: str) -> float:
     words, there = said.split(), {*called.split(), *plain(text).split()}
     if there.issuperset(words):
         return WORDS + len(set(words) & set(called.split())) / len(words)
+    begun = max((len(word) / len(called) for word in words if len(word) > 2 and called.startswith(word)), default=0.0)
     closest = max(fuzz.ratio(one, called, score_cutoff=CLOSE) for one in (said, *words))
-    return closest / 100
+    return max(begun, closest / 100)
 
 
 def _sorted(scores: dict[str, float]) -> list[tuple[str, float]]:

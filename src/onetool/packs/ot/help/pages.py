@@ -7,9 +7,10 @@ from onetool.core.returns import returns
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.spelling import spelled
+from onetool.core.tokens import cut_to
 from onetool.core.type_names import fields, resolved, type_name
 from onetool.packs.ot.grouping import PackView
-from onetool.packs.ot.listing import Listed, gist
+from onetool.packs.ot.listing import Listed
 
 DOCUMENTATION = "https://onetool.beycom.online/reference/tools/{slug}/"
 SLUGS = {
@@ -20,7 +21,7 @@ SLUGS = {
     "llm": "transform",
     "web": "web-fetch",
 }
-LINE = 120  # characters of a description, where many stand together
+LINE = 30  # tokens of a description, where many stand together
 # What stands in an example for an argument that must be given.
 STAND_INS: Mapping[Any, Any] = {"integer": 1, "number": 0.5, "boolean": True, "array": [], "object": {}}
 
@@ -73,7 +74,7 @@ def of_snippet(name: str, definition: str) -> str:
 
 
 def in_line(tool: Listed) -> str:
-    return f"- {tool.word}: {gist(tool.spec.description, LINE)}"
+    return f"- {tool.word}: {cut_to(tool.gist, LINE)}"
 
 
 def _no_tools(pack: PackView) -> str:

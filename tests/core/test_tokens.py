@@ -1,0 +1,19 @@
+"""Tokens, guessed without a vocabulary."""
+
+import pytest
+
+from onetool.core.tokens import cut_to, tokens
+
+
+@pytest.mark.parametrize(("text", "count"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("茶", 1), ("茶abcd", 2)])
+def test_four_letters_or_one_other_are_about_one(text, count):
+    assert tokens(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "short", "word " * 100, "茶" * 100, "茶 and tea " * 30, "x" * 1_000])
+@pytest.mark.parametrize("most", [2, 10, 50])
+def test_what_is_cut_fits_and_says_that_it_was_cut(text, most):
+    cut = cut_to(text, most)
+    assert tokens(cut) <= most
+    assert cut == text or (cut.endswith("…") and text.startswith(cut[:-1]))
+    assert (cut == text) == (tokens(text) <= most)
