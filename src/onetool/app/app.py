@@ -76,7 +76,7 @@ class App:
         self._index: tuple[Snapshot, SearchIndex] | None = None
         self._listing = RLock()  # servers tell of their tools in a thread of their own
         self._listeners: list[Callable[[], None]] = []
-        self._reloading = Lock()
+        self._reloading, self._making = Lock(), Lock()
         self._stays = False
         self.watches = False  # files, whatever the config says about that
         self._lookout: Lookout | None = None
@@ -196,6 +196,14 @@ class App:
 
         return reply(result, self.config.results.inline_bytes, None if whole else self.keep)
 
+    def replied(self, result: "RunResult", parts: Iterable[Any]) -> None:
+        """Count what a run's caller gets to read: texts, and other things as JSON."""
+        run = result.meta.get("run")
+        if self.stats is not None and run is not None:
+            from onetool.services.stats import size_of  # loaded already, where there are stats
+
+            self.stats.replied(run, sum(map(size_of, parts)))
+
     def keep(self, text: str) -> "Stored":
         """Store a result for whoever made the call that is running."""
         return self.results.put(text, owner())
@@ -209,8 +217,11 @@ class App:
         return self._background.call(self.run(code, allowed))
 
     def warm(self) -> None:
-        """Get ready what the first run would have to wait for. In any thread."""
-        self.engine.warm()
+        """Get ready what the first run would have to wait for. In any thread; nobody waits for it to succeed."""
+        try:
+            self.engine.warm()
+        except Exception as error:  # noqa: BLE001 - the first run tries again, and tells its caller
+            log.warning("the sandbox could not be started ahead of time: %s: %s", type(error).__name__, error)
 
     def _real_name(self, name: str) -> str:
         """Of a tool that is called as code spells it: `files.read_text` for `files.read-text`."""
@@ -329,6 +340,7 @@ class App:
             snippets=self.config.snippets,
             redact=self.config.secrets.redact_data,
             typecheck=run.typecheck,
+            recorders=[self.stats.ran] if self.stats else [],
         )
 
     @cached_property
@@ -358,6 +370,12 @@ class App:
 
     @cached_property
     def stats(self) -> "Stats | None":
+        with self._making:  # one for all threads: each would have rows of its own that wait
+            if "stats" not in self.__dict__:
+                self.__dict__["stats"] = self._made_stats()
+            return self.__dict__["stats"]
+
+    def _made_stats(self) -> "Stats | None":
         if not self.config.stats.enabled:
             return None
         from onetool.services.stats import Stats

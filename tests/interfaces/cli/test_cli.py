@@ -453,12 +453,12 @@ def test_check_lists_every_mistake(configured):
 
 
 def test_check_tells_of_keys_that_have_no_effect_yet(tmp_path):
-    (tmp_path / "early.yaml").write_text("watch: true\nallowedHosts: [example.com]\n")
+    (tmp_path / "early.yaml").write_text("ask: {max_steps: 3}\nallowedHosts: [example.com]\n")
     done = cli("check", "--config", "early.yaml", cwd=tmp_path)
     assert done.returncode == 0
     assert [(told["key"], told["severity"]) for told in json.loads(done.stdout)] == [
-        ("watch", "warning"),
         ("allowedHosts", "warning"),
+        ("ask", "warning"),
     ]
 
 

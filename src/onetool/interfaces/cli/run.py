@@ -59,10 +59,12 @@ def run(
     result = asyncio.run(_run(app, text, allowed))
     if as_json:
         print_json(result.to_dict())
+        app.replied(result, [result.to_dict()])
     elif result.error is not None:
         print_error(result.error)
+        app.replied(result, [result.printed, result.error.message])
     else:
-        print_value(app, result, full)
+        app.replied(result, [result.printed, print_value(app, result, full)])
     ctx.exit(0 if result.ok else 1)
 
 
@@ -76,12 +78,13 @@ def print_live(text: str) -> None:
     click.echo(printable(text) if sys.stderr.isatty() else text, err=True, nl=False)
 
 
-def print_value(app: "App", result: "RunResult", full: bool) -> None:
-    """The value alone: what was printed has been seen already."""
+def print_value(app: "App", result: "RunResult", full: bool) -> str:
+    """The value alone: what was printed has been seen already. Gives what was shown."""
     if result.data is None:
-        return
+        return ""
     text = app.reply(replace(result, printed=""), whole=full).text
     echo(printable(text) if stdout().isatty() else text)
+    return text
 
 
 def print_error(error: "ToolError") -> None:

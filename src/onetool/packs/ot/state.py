@@ -10,6 +10,7 @@ from onetool.sdk import LogSpan, tool
 from onetool.services.results.query import Page
 
 HEALTH_SECONDS = 120.0  # servers may take a while to start
+STATS_SECONDS = 60.0  # a million calls take some seconds to sum up
 RELOAD_SECONDS = 60.0  # packs may be slow to import
 PERIODS = ("day", "week", "month", "all")
 
@@ -75,7 +76,7 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
         with LogSpan("ot.result", handle=handle, offset=offset, limit=limit, **asked):
             return view.page(handle, offset, limit, search, fuzzy)
 
-    @tool(examples=['ot.stats(period="day")'])
+    @tool(timeout=STATS_SECONDS, examples=['ot.stats(period="day")'])
     def stats(period: str = "all", tool: str | None = None, output: str | None = None) -> dict[str, Any] | str:
         """Tell what was called, how often, how it went, and what it saved.
 

@@ -19,15 +19,17 @@ _NOTHING: Sequence[Any] = (0, 0, 0, 0, None)
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Which calls: since when, and of which tool."""
+    """Which calls: since when, of which tool, and whether only those that failed."""
 
     since: float | None = None
     tool: str | None = None
+    failed: bool = False
 
     def ask(self, database: sqlite3.Connection, wanted: str, further: str = "", **more: Any) -> sqlite3.Cursor:
         """`wanted` and `further` (grouping, order) are our own words; whatever comes from outside is a parameter."""
-        those = ["at >= :since"] * (self.since is not None) + ["tool = :tool"] * (self.tool is not None)
-        where = f"WHERE {' AND '.join(those)}" if those else ""
+        limits = {"at >= :since": self.since is not None, "tool = :tool": self.tool is not None, "NOT ok": self.failed}
+        those = " AND ".join(limit for limit, holds in limits.items() if holds)
+        where = f"WHERE {those}" if those else "NOT INDEXED"  # row after row is quicker than in the order of an index
         return database.execute(
             f"SELECT {wanted} FROM calls {where} {further}",  # noqa: S608
             {"since": self.since, "tool": self.tool, "most": MOST_ROWS, **more},
@@ -109,10 +111,8 @@ def _tool(
 
 
 def _errors(database: sqlite3.Connection, those: Question) -> list[ErrorRow]:
-    rows = those.ask(
-        database,
-        "tool, code, sum(1 - ok) AS failed, max(CASE WHEN ok THEN NULL ELSE at END)",
-        "GROUP BY tool, code HAVING failed ORDER BY failed DESC, tool, code LIMIT :most",
+    rows = Question(those.since, those.tool, failed=True).ask(
+        database, "tool, code, count(*), max(at)", "GROUP BY +tool, code ORDER BY 3 DESC, 1, 2 LIMIT :most"
     )
     return [{"tool": tool, "code": code or "", "count": count, "last": iso(last)} for tool, code, count, last in rows]
 
@@ -124,10 +124,7 @@ def _counts(database: sqlite3.Connection, those: Question, column: str) -> list[
 
 def _series(database: sqlite3.Connection, those: Question, starts: range) -> list[Bucket]:
     """Every bucket, also those without a call. The first one begins before the period does, and has only its calls."""
-    since = starts[0] if those.since is None else those.since
-    rows = Question(float(since), those.tool).ask(
-        database, f"CAST(at / :bucket AS INTEGER), {_NUMBERS}", "GROUP BY 1", bucket=starts.step
-    )
+    rows = those.ask(database, f"CAST(at / :bucket AS INTEGER), {_NUMBERS}", "GROUP BY 1", bucket=starts.step)
     found: dict[int, Sequence[Any]] = {number * starts.step: rest for number, *rest in rows}
     return [_bucket(start, *found.get(start, _NOTHING)) for start in starts]
 

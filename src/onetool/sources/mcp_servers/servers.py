@@ -4,6 +4,7 @@ What they offer is known from the last time, so listing starts nothing. The firs
 with the connections.
 """
 
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from threading import Lock
@@ -67,6 +68,7 @@ class Servers(Source):
         self._proxies: dict[str, Proxy] = {}
         self._loop: Loop | None = None
         self._is_closed = False
+        _read_how_python_was_built()
 
     def configure(self, blocks: Mapping[str, Server]) -> None:
         """These are the servers from now on. Those that are as they were are not touched."""
@@ -277,3 +279,14 @@ class Servers(Source):
         looked = [proxy.look_again() for proxy in self._proxies.values() if proxy.changes]
         if any(looked):
             self._changed()
+
+
+def _read_how_python_was_built() -> None:
+    """Now, while there is one thread: before Python 3.12 another one that asks meanwhile gets half of it.
+
+    The SDK asks (for the time zones), and the sandbox (for its program), each in a thread of its own.
+    """
+    if sys.version_info < (3, 12):
+        import sysconfig
+
+        sysconfig.get_config_vars()

@@ -171,7 +171,7 @@ class Upstream:
             try:
                 await self._once()
                 why = None if self._stop.is_set() else "the connection was lost"
-            except BaseException as error:  # a group of whatever went wrong in the SDK's tasks
+            except BaseException as error:  # noqa: BLE001 - a group of whatever went wrong in the SDK's tasks
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
                     # What else went wrong at the same moment may have replaced it, and nobody asks for that any more.

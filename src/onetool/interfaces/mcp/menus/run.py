@@ -33,7 +33,7 @@ def entries(app: App, allowed: Collection[str] | None) -> list[Entry]:
         check(args)
         result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress)
         answer = await _answer(app, result)
-        _count(app, result, answer)
+        app.replied(result, [block["text"] if block["type"] == "text" else block for block in answer["content"]])
         return answer
 
     return [Entry(listing=listing, call=call, task_after=TASK_AFTER)]
@@ -47,16 +47,6 @@ async def _answer(app: App, result: RunResult) -> dict[str, Any]:
     if _weight(result) > LARGE:  # writing it out takes a while, and others wait for the loop
         return from_reply(await asyncio.to_thread(app.reply, result))
     return from_reply(app.reply(result))
-
-
-def _count(app: App, result: RunResult, answer: dict[str, Any]) -> None:
-    """How much of it the client gets to read."""
-    stats, run = app.stats, result.meta.get("run")
-    if stats is not None and run is not None:
-        from onetool.services.stats import size_of  # loaded already, where there are stats
-
-        sizes = (size_of(block["text"] if block["type"] == "text" else block) for block in answer["content"])
-        stats.replied(run, sum(sizes))
 
 
 def _weight(result: RunResult) -> int:
