@@ -43,7 +43,7 @@ class AppView:
         return self._app.search(query, limit, allowed)
 
     def snippet(self, name: str) -> str:
-        from onetool.script.snippets.shown import definition
+        from onetool.script.snippets.readable import definition
 
         return definition(name, self._app.config.snippets[name])
 

@@ -52,6 +52,8 @@ def follow(service: Service) -> None:
         service.app.connect()
 
     service.unfollow = service.app.on_change(changed)
+    if service.app.servers is not None:  # they may be quicker
+        service.told = _state(service)
     loop.call_later(LATER, begin)
 
 

@@ -5,7 +5,7 @@ import yaml
 
 from onetool.config.model import Param, Snippet
 from onetool.script.snippets import expand
-from onetool.script.snippets.shown import definition
+from onetool.script.snippets.readable import definition
 
 FULL = """\
 name: every
