@@ -3,6 +3,7 @@
 cold-start   a command from nothing
 calls        a lookup and a call, with few tools and with many
 packs        loading many packs; a tool that calls another
+ot           finding one's way among 100, 2,000 and 20,000 tools
 stats        what counting a call costs
 run          code, beside FastMCP's code mode and smolagents
 mcp          the server over stdio and HTTP, beside FastMCP and the official SDK; takes three to four minutes
@@ -11,12 +12,13 @@ servers      other people's servers behind us, beside the SDK's client and FastM
 
 import sys
 
-from bench import calls, cold_start, mcp, packs, run, servers, stats
+from bench import calls, cold_start, mcp, ot, packs, run, servers, stats
 
 SUBJECTS = {
     "cold-start": cold_start.run,
     "calls": calls.run,
     "packs": packs.run,
+    "ot": ot.run,
     "stats": stats.run,
     "run": run.run,
     "mcp": mcp.run,

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from onetool.sources.mcp_servers.servers import Servers
 
 log = logging.getLogger("onetool")
+watch_log = logging.getLogger("onetool.watch")
 
 NONE: Mapping[str, Any] = freeze({})
 NO_SERVERS = freeze({"status": "ok", "server_count": 0, "servers": {}})
@@ -419,9 +420,9 @@ class App:
         try:
             self.reload()
         except ConfigError as error:
-            log.error("not reloaded, what was in force stays: %s", error)
+            watch_log.error("Not reloaded, what was in force stays: %s", error)
         else:
-            log.info("reloaded, since files have changed: %d tools", len(self.registry))
+            watch_log.info("Reloaded, since files have changed: %d tools", len(self.registry))
         if self._lookout is not None and not (self.watches or self.config.watch):
             self._lookout.close()
             self._lookout = None

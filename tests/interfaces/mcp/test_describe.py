@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rs_bpe.bpe import openai
 
 from onetool import App
+from onetool.config.texts import Texts
 from onetool.core.spelling import spelled
 from onetool.interfaces.mcp import describe
 from onetool.interfaces.mcp.describe import (
@@ -93,6 +94,24 @@ def test_what_is_fixed_takes_what_is_set_aside_for_it():
     assert listed(RUN) <= FIXED_TOKENS
     for line in (f"{PACKS} … and 999999 more: ot.tools(pattern=…)", f"{FUNCTIONS} … and 999999 more", SNIPPETS):
         assert tokens(f"\n{line}") <= LINE_TOKENS
+
+
+OWN = "Run Python over the tools of our shop: orders, stock and customers. Look before you sell. "
+
+
+@pytest.mark.parametrize("text", [OWN * 20, "店の道具を使うコードを走らせる。" * 30], ids=["English", "Japanese"])
+def test_a_text_of_ones_own_that_is_accepted_keeps_to_the_budget(text):
+    most = text[: max(at for at in range(len(text) + 1) if not list(Texts(run=text[:at] or "x").problems()))]
+    assert len(most) < len(text)  # it is cut where it would be refused
+    packs = [f"pack_{number}" for number in range(2000)]
+    description = run_description(packs, text=most)
+    assert description.startswith(most.strip())
+    assert names_in(description)
+    assert listed(description) <= MOST_TOKENS
+
+
+def test_instructions_of_ones_own_take_the_place_of_ours():
+    assert instructions("run", 5, "Think of us.\n") == "Think of us."
 
 
 def test_the_other_menu_is_smaller_still():

@@ -145,6 +145,32 @@ def test_what_changed_is_told_and_nothing_else(listener):
     assert "waving__wave" not in names(peer, "tools")
 
 
+def test_texts_of_ones_own_are_read_again(listener):
+    peer = listener()
+    (peer.folder / "onetool.yaml").write_text("menu: run\npacks: [packs]\nprompts: words.yaml\n")
+    (peer.folder / "words.yaml").write_text("run: Do it.\n")
+    assert reloaded(peer) == ["tools/list_changed"]
+    [run] = peer.result("tools/list")["tools"]
+    assert run["description"].startswith("Do it.\n\nPacks: ")
+    (peer.folder / "words.yaml").write_text("run: Do it well.\ninstructions: Be kind.\n")
+    assert reloaded(peer) == ["tools/list_changed"]
+    [run] = peer.result("tools/list")["tools"]
+    assert run["description"].startswith("Do it well.\n\nPacks: ")
+    if peer.is_new:
+        assert peer.result("server/discover")["instructions"] == "Be kind."
+
+
+def test_a_client_may_ask_for_it_and_all_hear_of_it(listener):
+    peer = listener()
+    (peer.folder / "packs" / "wave.py").write_text(TOOL)
+    before = said(peer)
+    assert peer.text("ot__reload") == "OK: Configuration reloaded"
+    assert peer.hear("notifications/tools/list_changed") is not None
+    assert "wave__wave" in names(peer, "tools")
+    assert said(peer) >= before
+    peer.heard.clear()
+
+
 def test_a_tool_that_is_described_anew_is_a_change_and_its_code_alone_is_none(listener):
     peer = listener()
     (peer.folder / "packs" / "waving.py").write_text(TOOL)

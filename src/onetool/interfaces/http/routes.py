@@ -62,9 +62,16 @@ def follow_rules(app: "App", place: Place, site: Site) -> Callable[[], None]:
             return
         access.switch(http.access_log)
         site.rules, site.max_body = Rules(http, place), http.max_body_mb * 1024**2
-        log.info("Reloaded: %d tools", len(app.tools()))
 
     return app.on_change(changed)
+
+
+async def reload_site(app: "App", mcp: Any) -> None:
+    """Read the config and the tools again, and say so when clients have been told."""
+    before = app.config
+    await mcp.reload()
+    if app.config is not before:  # else it can't be used, which has been told
+        log.info("Reloaded: %d tools", len(app.tools()))
 
 
 async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:

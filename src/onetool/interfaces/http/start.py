@@ -10,7 +10,7 @@ from onetool.core.errors import ConfigError, Mistake
 from onetool.interfaces.http import access
 from onetool.interfaces.http.greeting import greeting
 from onetool.interfaces.http.listen import Place, is_loopback, listen, resolve
-from onetool.interfaces.http.routes import facts_of, follow_rules, site_of
+from onetool.interfaces.http.routes import facts_of, follow_rules, reload_site, site_of
 from onetool.interfaces.http.server import serve
 from onetool.interfaces.mcp.http import McpOverHttp
 from onetool.interfaces.patient_log import make_log_patient
@@ -35,7 +35,8 @@ def serve_app(
     place = place_for(app, host, port)
     make_log_patient(access.AccessHandler)
     access.switch(app.config.http.access_log)
-    logging.getLogger("onetool.serve").setLevel(logging.INFO)
+    for told in ("onetool.serve", "onetool.watch"):
+        logging.getLogger(told).setLevel(logging.INFO)
     facts = partial(facts_of, app, place, menu, allowed)
     mcp = McpOverHttp(app, menu=menu, allowed=allowed)
     site = site_of(app, place, mcp, facts)
@@ -50,7 +51,7 @@ def serve_app(
         dogs.append(Watchdog())
 
     try:
-        return serve(site, place, started=started, reload=mcp.reload)
+        return serve(site, place, started=started, reload=partial(reload_site, app, mcp))
     finally:
         for dog in dogs:
             dog.close()
