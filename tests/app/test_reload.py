@@ -153,6 +153,92 @@ def test_it_can_be_called_in_a_run_and_the_next_one_has_what_is_new(place):
     assert place.says() == "two"
 
 
+def test_a_call_under_way_keeps_the_settings_of_its_time(place):
+    place.write(
+        "import asyncio\nfrom onetool.sdk import get_config\nasync def told() -> list:\n    'Tell.'\n"
+        "    first = get_config()['word']\n    await asyncio.sleep(0.6)\n    return [first, get_config()['word']]\n",
+        "packs/slowly.py",
+    )
+    place.write("settings: {slowly: {word: old}}\nstats: {enabled: false}\n")
+    place.app.reload()
+
+    async def both():
+        running = asyncio.create_task(place.app.run("slowly.told()"))
+        await asyncio.sleep(0.2)
+        place.write("settings: {slowly: {word: new}}\nstats: {enabled: false}\n")
+        await asyncio.to_thread(place.app.reload)
+        return (await running).value(), (await place.app.run("slowly.told()")).value()
+
+    assert asyncio.run(both()) == (["old", "old"], ["new", "new"])
+
+
+def test_a_refused_one_leaves_packages_whole(place):
+    (place.folder / "packs" / "whole").mkdir()
+    place.write(
+        "def word() -> str:\n    'Say.'\n    from .part import WORD\n    return WORD\n", "packs/whole/__init__.py"
+    )
+    place.write("WORD = 'old'\n", "packs/whole/part.py")
+    place.app.reload()
+    assert asyncio.run(place.app.run("whole.word()")).value() == "old"
+    place.write("WORD = 'new'\n", "packs/whole/part.py")
+    place.write("menus: run\n", "prompts.yaml")
+    with pytest.raises(ConfigError):
+        place.app.reload()
+    assert asyncio.run(place.app.run("whole.word()")).value() == "old"
+
+
+def test_what_was_counted_before_is_seen_after(place):
+    place.write("stats: {enabled: true}\n")
+    place.app.reload()
+    code = '[time.now(), ot.reload(), time.now(), ot.stats(tool="time.now")["total_calls"]][3]'
+    assert asyncio.run(place.app.run(code)).value() == 2
+    assert asyncio.run(place.app.run('ot.stats(tool="time.now")["total_calls"]')).value() == 2
+
+
+def test_one_that_nobody_could_be_told_of_is_whole(place, caplog):
+    told = []
+
+    def fails():
+        raise RuntimeError("I can't hear")
+
+    place.app.on_change(fails)
+    place.app.on_change(lambda: told.append(1))
+    place.pack("two")
+    place.app.reload()
+    assert place.says() == "two"
+    assert told
+    assert "could not be told" in caplog.text
+
+
+def test_a_config_that_comes_later_is_found(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("ONETOOL_CONFIG", raising=False)
+    with App.open() as app:
+        assert app.config.path is None
+        (tmp_path / ".onetool").mkdir()
+        (tmp_path / ".onetool" / "onetool.yaml").write_text("aliases: {n: time.now}\nstats: {enabled: false}\n")
+        app.reload()
+        assert app.config.path == tmp_path / ".onetool" / "onetool.yaml"
+        assert app.config.aliases == {"n": "time.now"}
+
+
+def test_health_tells_that_it_failed_until_it_does_not(place):
+    place.write("menus: run\n")
+    with pytest.raises(ConfigError):
+        place.app.reload()
+    assert "menus" in place.app.health()["reload"]
+    place.write("stats: {enabled: false}\n")
+    place.app.reload()
+    assert "reload" not in place.app.health()
+
+
+def test_a_part_is_made_once_however_many_ask(place):
+    with ThreadPoolExecutor(8) as threads:
+        for part in ("engine", "executor", "stats", "results", "topics"):
+            assert len({id(one) for one in threads.map(lambda _, part=part: getattr(place.app, part), range(32))}) == 1
+
+
 # By itself
 
 
@@ -184,6 +270,17 @@ def test_files_that_change_are_read_again(place, quick, how, caplog):
     eventually(lambda: "what was in force stays" in caplog.text)
     place.write("run: Go.\n", "prompts.yaml")
     eventually(lambda: place.app.config.texts.run == "Go.")
+
+
+def test_a_file_that_stood_in_the_way_is_looked_at_too(place, quick):
+    place.write("watch: true\nstats: {enabled: false}\n")
+    place.app.reload()
+    place.app.connect()
+    place.write("alias: {}\n", "more.yaml")
+    place.write("watch: true\nstats: {enabled: false}\ninclude: [more.yaml]\n")
+    eventually(lambda: place.app.not_reloaded)
+    place.write("aliases: {n: time.now}\n", "more.yaml")
+    eventually(lambda: place.app.config.aliases == {"n": "time.now"})
 
 
 def test_it_ends_when_the_config_says_so(place, quick):

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from onetool.core.call import ToolCall
+from onetool.core.errors import ToolFailure
 from onetool.core.event import CallEvent, RunEvent
 from onetool.services.stats import Stats
 from onetool.services.stats.writer import GATHER_SECONDS
@@ -121,7 +122,9 @@ def test_a_newer_file_is_left_alone_and_told_once(tmp_path, caplog):
     for _ in range(3):
         stats.record(event())
         stats.flush()
-        assert stats.summary()["total_calls"] == 0
+        assert stats.facts()["calls"] == 0
+        with pytest.raises(ToolFailure, match="version 99"):
+            stats.summary()
     assert (tmp_path / "stats.db").read_bytes() == before
     (told,) = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
     assert "version 99" in told

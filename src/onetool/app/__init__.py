@@ -1,7 +1,8 @@
 """The app: the only room that wires things together.
 
-`app` has `App` itself, `view` what the pack `ot` sees of it, `services` what declared tools may reach of it, `absent`
-why something is not there, and `oversights` what a config says in vain.
+`app` has `App` itself, `parts` what is made of one config, `view` what the pack `ot` sees of it and `reports` what that
+writes, `services` what declared tools may reach, `absent` why something is not there, `oversights` what a config says
+in vain.
 """
 
 from onetool.app.app import App as App

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from onetool.app.absent import explained, missing_server, why_missing, words_in
 from onetool.app.oversights import oversights
+from onetool.app.parts import NONE, Parts
 from onetool.app.services import services
 from onetool.app.view import AppView
 from onetool.config import Config, find_config, load_config, nearest_folder
@@ -34,7 +35,7 @@ from onetool.core.spec import ToolSpec
 from onetool.library import Registry
 from onetool.packs.ot import ot_tools
 from onetool.sources.declared import DeclaredTools
-from onetool.sources.packs import PackSource
+from onetool.sources.packs import PackSource, imported, put_back
 from onetool.sources.united import first, united
 
 if TYPE_CHECKING:
@@ -55,21 +56,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool")
 watch_log = logging.getLogger("onetool.watch")
 
-NONE: Mapping[str, Any] = freeze({})
 NO_SERVERS = freeze({"status": "ok", "server_count": 0, "servers": {}})
 OWN, NAMED = "ot", 3.0  # a pack that is about all others; the score of who is asked for by its name
 PATIENCE = 10.0  # seconds that who only wants to know what there is waits for a server
 FACTS = ("calls", "success_rate", "median_ms", "last_called")
-# Made of the config when somebody asks for them, and anew with another config.
-OF_CONFIG = ("engine", "executor", "results", "stats", "topics")
 
 
 class App:
     """A config in force, the tools that it gives, and the services behind them."""
 
     def __init__(self, config: Config) -> None:
-        self.config = config
         self.registry = Registry(internals=services(self))
+        self._parts = Parts(config, self.registry)
         self.mistakes: tuple[Mistake, ...] = ()
         self.prompts: Mapping[str, Prompt] = NONE
         self.resources: Mapping[str, Resource] = NONE  # by their uri
@@ -77,7 +75,10 @@ class App:
         self._index: tuple[Snapshot, SearchIndex] | None = None
         self._listing = RLock()  # servers tell of their tools in a thread of their own
         self._listeners: list[Callable[[], None]] = []
-        self._reloading, self._making = Lock(), Lock()
+        self._reloading = Lock()
+        self._finds_config = False  # and so looks for it again, as long as there is none
+        self.not_reloaded: str | None = None  # why the last reload changed nothing …
+        self._named_in_vain: tuple[Path, ...] = ()  # … and which files are to be mended
         self._stays = False
         self.watches = False  # files, whatever the config says about that
         self._lookout: Lookout | None = None
@@ -88,7 +89,9 @@ class App:
     @classmethod
     def open(cls, config: str | Path | None = None) -> Self:
         """The app for a config file, or for the one that is found from here. Raises ConfigError if it can't be used."""
-        return cls(load_config(find_config(config)))
+        app = cls(load_config(find_config(config)))
+        app._finds_config = config is None
+        return app
 
     # What there is
 
@@ -101,7 +104,7 @@ class App:
         from onetool.core.signature import signature
         from onetool.script.names import Names
 
-        spec = self.registry.get(self._real_name(name))
+        spec = self.registry.get(self.real_name(name))
         if spec is None:
             return None
         return {
@@ -111,9 +114,9 @@ class App:
             "signature": signature(spec, Names(self.registry.snapshot()).spelling(spec)),
             "source": spec.source,
             "definedIn": spec.defined_in,
-            "allowed": allowed is None or name in allowed,
+            "allowed": allowed is None or spec.name in allowed,
             "enabled": spec.enabled,
-            **(self.stats.facts(name) if self.stats else dict.fromkeys(FACTS)),
+            **(self.stats.facts(spec.name) if self.stats else dict.fromkeys(FACTS)),
         }
 
     def search(
@@ -143,9 +146,10 @@ class App:
             "registry": {
                 "status": status,
                 "tool_count": len(self.registry),
-                "mistakes": [str(m) for m in self.mistakes],
+                **({"mistakes": [str(m) for m in self.mistakes]} if self.mistakes else {}),
             },
             "proxy": NO_SERVERS if self.servers is None else self.servers.health(),
+            **({"reload": f"failed: {self.not_reloaded}"} if self.not_reloaded else {}),
         }
 
     # What it does
@@ -156,7 +160,7 @@ class App:
         """Run one tool. Of one that is not there because it was refused, the result says why."""
         if call.name not in self.registry:
             await self.listed([call.name.partition(".")[0]])
-            call = replace(call, name=self._real_name(call.name))
+            call = replace(call, name=self.real_name(call.name))
         result = await self.executor.execute(call, allowed, progress)
         if result.error is None or call.name in self.registry or not (why := why_missing(self, call.name)):
             return result
@@ -224,13 +228,13 @@ class App:
         except Exception as error:  # noqa: BLE001 - the first run tries again, and tells its caller
             log.warning("the sandbox could not be started ahead of time: %s: %s", type(error).__name__, error)
 
-    def _real_name(self, name: str) -> str:
-        """Of a tool that is called as code spells it: `files.read_text` for `files.read-text`."""
+    def real_name(self, name: str) -> str:
+        """Of a tool that is called as code spells it, `files.read_text` for `files.read-text`, or by an alias."""
         if name in self.registry:
             return name
         from onetool.script.names import Names
 
-        spec = Names(self.registry.snapshot()).tool(name)
+        spec = Names(self.registry.snapshot(), self.config.aliases).tool(name)
         return name if spec is None else spec.name
 
     def why_missing(self, name: str) -> ToolFailure | None:
@@ -244,12 +248,18 @@ class App:
         runs under way go on with what they began with.
         """
         with self._reloading:
-            config = load_config(self.config.path)
-            read = self._read(config, again=True)
-            if broken := self._broken(read):
-                raise ConfigError(broken)
+            modules = imported()
+            try:
+                config = load_config(self.config.path or (find_config(None) if self._finds_config else None))
+                read = self._read(config, again=True)
+                if broken := self._broken(read):
+                    raise ConfigError(broken)
+            except ConfigError as error:
+                put_back(modules)
+                self._refused(error)
+                raise
+            self.not_reloaded, self._named_in_vain = None, ()
             self._put_in_force(config, read)
-            _rest({part: self.__dict__.pop(part, None) for part in OF_CONFIG})
             if self._stays:
                 self.connect()
 
@@ -289,7 +299,7 @@ class App:
             self.servers.close()
         if background := self.__dict__.get("_background"):
             background.close()
-        _rest(self.__dict__)
+        self._parts.rest()
 
     def __enter__(self) -> Self:
         return self
@@ -311,45 +321,37 @@ class App:
 
     # How it is wired
 
-    @cached_property
+    @property
+    def config(self) -> Config:
+        """The one in force."""
+        return self._parts.config
+
+    @property
     def executor(self) -> "Executor":
-        from onetool.core.executor import Executor  # asyncio is not for those who only list tools
-        from onetool.services.telemetry import call_log
+        return self._parts.executor
 
-        redact = self.config.secrets.redact_data
-        recorders = [call_log(redact), *([self.stats.record] if self.stats else [])]
-        return Executor(self.registry, environment=self, recorders=recorders, redact=redact)
-
-    @cached_property
+    @property
     def engine(self) -> "Engine":
-        from onetool.script.engine import Engine  # brings the sandbox with it
-        from onetool.script.limits import Limits
+        return self._parts.engine
 
-        run = self.config.run
-        limits = Limits(
-            seconds=run.timeout_s,
-            memory_mb=run.memory_mb,
-            calls=run.max_calls,
-            output_bytes=run.max_output_bytes,
-            workers=run.workers,
-        )
-        return Engine(
-            limits,
-            self.executor,
-            environment=self,
-            aliases=self.config.aliases,
-            snippets=self.config.snippets,
-            redact=self.config.secrets.redact_data,
-            typecheck=run.typecheck,
-            recorders=[self.stats.ran] if self.stats else [],
-        )
-
-    @cached_property
+    @property
     def results(self) -> "Results":
-        from onetool.services.results import Results
+        return self._parts.results
 
-        kept = self.config.results
-        return Results(self.config.home / "results", kept.ttl_s, kept.max_total_mb)
+    @property
+    def stats(self) -> "Stats | None":
+        return self._parts.stats
+
+    @property
+    def topics(self) -> "Topics":
+        return self._parts.topics
+
+    def settings(self, pack: str) -> Mapping[str, Any]:
+        return self._parts.settings(pack)
+
+    def redact(self, value: Any) -> Any:
+        """The same data without the config's secrets."""
+        return self._parts.redact(value)
 
     @property
     def page_bytes(self) -> int:
@@ -357,53 +359,14 @@ class App:
         return self.config.results.inline_bytes // 2
 
     @cached_property
-    def topics(self) -> "Topics":
-        from onetool.services.topics import Topics
-
-        fs, topics = self.settings("fs"), [(one.pattern, one.file) for one in self.config.topics]
-        return Topics(topics, [str(_beside(self.config)), *fs["roots"]], fs["private"])
-
-    @cached_property
     def _background(self) -> "Background":
         from onetool.core.background import Background
 
         return Background()
 
-    @cached_property
-    def stats(self) -> "Stats | None":
-        with self._making:  # one for all threads: each would have rows of its own that wait
-            if "stats" not in self.__dict__:
-                self.__dict__["stats"] = self._made_stats()
-            return self.__dict__["stats"]
-
-    def _made_stats(self) -> "Stats | None":
-        if not self.config.stats.enabled:
-            return None
-        from onetool.services.stats import Stats
-
-        return Stats(self.config.home / "stats.db", self.config.stats.retention_days)
-
-    def settings(self, pack: str) -> Mapping[str, Any]:
-        """A pack's settings; `fs` has a section of its own in the config, and must not show our secrets to a model."""
-        own = self._settings.get(pack, NONE)
-        if pack != "fs":
-            return own
-        private = [str(self.config.secrets.file)] if self.config.secrets.file else []
-        return {**own, "roots": list(self.config.fs.roots), "private": private}
-
-    def snapshot(self) -> Snapshot:
-        return self.registry.snapshot()
-
-    @property
-    def calls(self) -> "Executor":
-        return self.executor
-
-    def secret(self, name: str) -> str | None:
-        return self.config.secrets.get(name)
-
-    def redact(self, value: Any) -> Any:
-        """The same data without the config's secrets."""
-        return self.config.secrets.redact_data(value)
+    def _refused(self, error: ConfigError) -> None:
+        self.not_reloaded = self.redact(str(error))
+        self._named_in_vain = tuple({Path(mistake.file) for mistake in error.mistakes if mistake.file})
 
     def _pack_paths(self, config: Config) -> list[Path]:
         """The packs that the config names, and the folder `packs` beside it, or in the nearest `.onetool`."""
@@ -414,7 +377,8 @@ class App:
         """What a reload reads, and what it would read if it were there."""
         config, beside = self.config, _beside(self.config)
         named = (config.path, *config.include, config.prompts or beside / PROMPTS, config.secrets.file)
-        return [*(file for file in named if file), *dict.fromkeys((*config.packs, beside / "packs"))]
+        files = [*(file for file in named if file), *config.packs, beside / "packs", *self._named_in_vain]
+        return list(dict.fromkeys(files))
 
     def _reload_by_itself(self) -> None:
         try:
@@ -455,14 +419,16 @@ class App:
         return [one for one in mistakes if one.severity == "error" and (one.key, one.message) not in known]
 
     def _put_in_force(self, config: Config, read: Iterable[Catalogue]) -> None:
-        self.config = config
-        self._settings = {pack: freeze(own) for pack, own in config.settings.items()}  # packs can't change them
+        """All at once, but for servers: those that have changed need time to end, and are not waited for by others."""
         for secret in self._known_secrets:
             config.secrets.know(secret)
-        self._configured_servers()
+        before, self._parts = self._parts, Parts(config, self.registry, self._parts)
         self._catalogues = (self._own, *read)
         self._told: set[str] = set()
         self._list()
+        before.rest()
+        if self._configured_servers() is not None:
+            self._list()
         for mistake in config.warnings:
             log.warning("%s", mistake)
 
@@ -481,17 +447,12 @@ class App:
                     self._told.add(str(mistake))
                     log.log(logging.ERROR if mistake.severity == "error" else logging.WARNING, "%s", mistake)
         for tell in list(self._listeners):
-            tell()
+            try:
+                tell()
+            except Exception:
+                log.exception("somebody could not be told of other tools; the others are")
 
 
 def _beside(config: Config) -> Path:
     """The folder of the config, or the one that it would be in."""
     return config.path.parent if config.path else nearest_folder()
-
-
-def _rest(parts: Mapping[str, Any]) -> None:
-    """Workers go when they are done, and what was counted is written; only if something asked for these parts."""
-    if engine := parts.get("engine"):
-        engine.close()
-    if stats := parts.get("stats"):
-        stats.flush()

@@ -14,6 +14,7 @@ def oversights(config: "Config", registry: "Registry", waiting: Collection[str])
     """`waiting` are packs of servers, whose tools may not be known yet."""
     return [
         *_settings(config, registry),
+        *_topics(config),
         *_instructions(config, registry, waiting),
         *_aliases(config, registry, waiting),
     ]
@@ -28,6 +29,26 @@ def _settings(config: "Config", registry: "Registry") -> list[Mistake]:
     return [
         Mistake(message=message, file=str(config.path), key=f"settings.{name}", severity="warning")
         for name, message in wrong.items()
+    ]
+
+
+def _topics(config: "Config") -> list[Mistake]:
+    """Files that can't be written: what counts is how they are opened, but a person should hear of it before."""
+    if not config.topics:
+        return []
+    from pathlib import Path
+
+    beside = config.path.parent if config.path else config.home
+    roots = [Path(root).resolve() for root in (beside, *config.fs.roots)]
+    return [
+        Mistake(
+            message=f"{topic.file} is neither beside the config nor in fs.roots, so that nothing can be written to it",
+            file=str(config.path),
+            key=f"topics[{number}].file",
+            severity="warning",
+        )
+        for number, topic in enumerate(config.topics)
+        if not any(topic.file.resolve().is_relative_to(root) for root in roots)
     ]
 
 

@@ -77,7 +77,13 @@ class AppView:
         if self._app.stats is None:
             file = self._app.config.path or "the config"
             raise ToolFailure(f"Statistics are disabled: stats.enabled is false in {file}")
-        return self._app.stats.summary(period, tool)
+        name = None if tool is None else self._app.real_name(tool)
+        told = self._app.stats.summary(period, name)
+        if name is not None and not told["total_calls"] and name not in self._app.registry:
+            from onetool.core.nearest import or_rather
+
+            raise ToolFailure(f"Tool not found: {name:.200}{or_rather(name, self._app.registry.names())}")
+        return told
 
     def write_report(self, path: str, stats: "Summary") -> str:
         from onetool.app.reports import write_report

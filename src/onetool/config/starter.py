@@ -54,14 +54,14 @@ tools:
 #  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: "${DOCS_TOKEN}", connect_timeout: 30,
 #         tools: [find], prefix: docs, pin: true}
 
-# From here on: understood and checked, but for parts that are still to come. `onetool check` tells when one is set.
-
-# Reload when files change.
+# Servers (onetool serve, onetool mcp) read everything again when files change.
 #watch: false
 
-# Instructions for packs, and files where ot.notify writes.
+# Texts of your own for models: of the server, of `run`, of packs. And the files that ot.notify writes to.
 #prompts: prompts.yaml
 #topics: [{pattern: "notes*", file: notes.yaml}]
+
+# From here on: understood and checked, but for parts that are still to come. `onetool check` tells when one is set.
 
 # Hosts that HTTP tools of bundles may call; none unless they are named here.
 #allowedHosts: [api.example.com, {host: "localhost:9000", allowPrivate: true}]

@@ -22,7 +22,7 @@ def now() -> Moment:
     """Tell the current date and time, in UTC.
 
     Returns:
-        `timestamp`: milliseconds since 1970-01-01T00:00:00Z. `iso`: the same instant as ISO 8601 text in UTC, for
+        `timestamp` in milliseconds since 1970-01-01T00:00:00Z, and `iso`, the same instant as ISO 8601 text in UTC, for
         example "2025-01-31T08:15:30.125Z".
     """
     timestamp = time.time_ns() // 1_000_000

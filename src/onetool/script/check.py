@@ -212,7 +212,7 @@ class _Check:
                 given = literal(written)
             case _:
                 return
-        spec = self._names.catalogue.get(name)
+        spec = self._names.catalogue.get(name) or self._names.tool(name)
         if spec is None:
             yield Finding(node.lineno, f"there is no tool {name!r}{self._near(name, self._names.catalogue.names())}")
         elif given is not UNKNOWN:

@@ -201,6 +201,8 @@ class Drive:
             if not isinstance(name, str) or not isinstance(inner, dict):
                 raise TypeError('ot.call takes the name of a tool and its arguments: ot.call("pack.tool", {"key": 1})')
             args = {**inner, **args}
+            meant = None if name in self._tools.names.catalogue else self._tools.names.tool(name)
+            name = name if meant is None else meant.name
         return ToolCall(f"{self._context.call.id}/{self.calls}", name, args, self._context.call.source)
 
     def _plain(self, value: Any, what: str, most_bytes: int) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from onetool.core.errors import ToolFailure
+from onetool.core.errors import BadArguments, ToolFailure
 from onetool.core.nearest import or_rather
 from onetool.core.signature import signature as signature_of
 from onetool.packs.ot import shorthands
@@ -25,7 +25,7 @@ def discovery_tools(view: View) -> list[Callable[..., Any]]:
 
     def found(name: str) -> Listed:
         catalogue, allowed = seen_from_here()
-        if one := listing.find(name, catalogue, allowed):
+        if one := listing.find(view.aliases.get(name, name), catalogue, allowed):
             return one
         near = or_rather(name, [one.word for one in listing.of(catalogue, allowed)])
         raise ToolFailure(f"Tool not found: {name:.200}{near}", reason="not_found")
@@ -115,6 +115,8 @@ def discovery_tools(view: View) -> list[Callable[..., Any]]:
         Returns:
             {name, signature, description, score} of each. Empty when nothing fits.
         """
+        if limit < 1:
+            raise BadArguments(f"limit must be >= 1, got {limit}")
         with LogSpan("ot.search", query=query, limit=limit):
             catalogue, allowed = seen_from_here()
             best = [

@@ -1,7 +1,7 @@
 """What `ot.tools` gives: the tools of a catalogue as plain data, in short or in full."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -12,8 +12,8 @@ from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.spelling import spelled
 from onetool.core.type_names import fields
+from onetool.packs.ot.filtering import Info, wanted
 
-Info = Literal["list", "min", "full"]
 Words = Callable[[Snapshot], Mapping[str, str]]
 """What code writes for each tool of a catalogue, by the tool's own name."""
 
@@ -46,9 +46,9 @@ class Listing:
         self, catalogue: Snapshot, allowed: Collection[str] | None = None, pattern: str = "", info: Info = "min"
     ) -> list[Any]:
         """The tools whose name contains the pattern, in the order of the catalogue."""
-        wanted = pattern.strip().casefold()
+        said = wanted(pattern)
         form: Callable[[Listed], Any] = {"list": _word, "min": in_short, "full": in_full}[info]
-        return [form(one) for one in self.of(catalogue, allowed) if _matches(one, wanted)]
+        return [form(one) for one in self.of(catalogue, allowed) if _matches(one, said)]
 
     def of(self, catalogue: Snapshot, allowed: Collection[str] | None = None) -> list[Listed]:
         """All that may be seen, in the order of the catalogue."""
@@ -81,10 +81,10 @@ def _listed(word: str, spec: ToolSpec) -> Listed:
     )
 
 
-def _matches(one: Listed, wanted: str) -> bool:
-    if not wanted:
+def _matches(one: Listed, said: str) -> bool:
+    if not said:
         return True
-    return any(wanted in name for name in (one.dotted if "." in wanted else one.names))
+    return any(said in name for name in (one.dotted if "." in said else one.names))
 
 
 def _word(one: Listed) -> str:

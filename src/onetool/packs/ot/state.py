@@ -68,9 +68,9 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
                 the most.
 
         Returns:
-            `lines`; `total_lines` of the whole result; how many lines are `returned`, from which `offset`; and whether
-            it `has_more`: then go on at offset + returned. Large pages and slow searches end early; a line of over
-            2000 characters counts as several.
+            `lines`; of a search also their `numbers`; `total_lines` of the whole result; how many lines are `returned`,
+            from which `offset`; and whether it `has_more`: then go on at offset + returned. Large pages and slow
+            searches end early; a line of over 2000 characters counts as several.
         """
         asked = {} if search is None else {"search": search}
         with LogSpan("ot.result", handle=handle, offset=offset, limit=limit, **asked):

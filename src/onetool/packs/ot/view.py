@@ -17,9 +17,6 @@ class SnippetView(Protocol):
     @property
     def description(self) -> str: ...
 
-    @property
-    def body(self) -> str: ...
-
 
 class View(Protocol):
     """The app as it is now. Of tools it is told which catalogue the caller began with."""

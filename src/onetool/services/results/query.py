@@ -4,18 +4,20 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 from time import monotonic
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from onetool.core.errors import ToolFailure
 from onetool.services.results.errors import BadQueryError
 from onetool.services.results.lines import LONGEST_LINE as LONGEST_LINE
 from onetool.services.results.lines import Lines
 from onetool.services.results.lines import lines_of as lines_of
-from onetool.services.results.search import matching, similar
+from onetool.services.results.search import Found, matching, similar
 
 LONGEST_SEARCH = 1_000
 BEST = 1_000  # lines that resemble a search: who wants more of them wants something else
 MOST_SECONDS = 5.0
+_AROUND = 16  # quotes, a mark and spaces before it, and the number of a line that was searched for
+_ESCAPE = 10  # bytes, of \\U0001f600 for example
 _SHOWN = 200  # characters of a line inside a message
 
 
@@ -23,10 +25,15 @@ class Page(TypedDict):
     """Some lines of a result. `total_lines` counts all that there are, `has_more` means those that were asked for."""
 
     lines: list[str]
+    numbers: NotRequired[list[int]]  # of a search: which lines of the result these are
     total_lines: int
     returned: int
     offset: int
     has_more: bool
+
+
+class NumbersOnly(TypedDict, total=False):
+    numbers: list[int]
 
 
 class TimeUpError(ToolFailure):
@@ -57,10 +64,12 @@ def page_of(
     if search:
         found = islice(_found(lines, search, fuzzy, offset + limit), min(offset - 1, sys.maxsize), None)
     else:
-        found = lines.since(offset - 1)
+        found = enumerate(lines.since(offset - 1), offset - 1)
     page, has_more = _fitting(found, limit, most_bytes)
+    numbers: NumbersOnly = {"numbers": [number + 1 for number, _ in page]} if search else {}
     return {
-        "lines": page,
+        "lines": [line for _, line in page],
+        **numbers,
         "total_lines": lines.total,
         "returned": len(page),
         "offset": offset,
@@ -68,26 +77,34 @@ def page_of(
     }
 
 
-def _fitting(found: Iterator[str], limit: int, most_bytes: int | None) -> tuple[list[str], bool]:
+def _fitting(found: Iterator[Found], limit: int, most_bytes: int | None) -> tuple[list[Found], bool]:
     """As many as fit, and whether there are more."""
-    page: list[str] = []
+    page: list[Found] = []
     size = 0
     try:
-        for line in found:
-            size += len(line.encode("utf-8", "surrogatepass"))
+        for number, line in found:
+            size += written(line)
             if len(page) == limit or (page and most_bytes is not None and size > most_bytes):
                 return page, True
-            page.append(line)
+            page.append((number, line))
     except TimeUpError as error:
         if len(page) > 1:
             return page[:-1], True  # one that is known to be there: "more" must be no guess
         if page:
-            error.hints += (f"one line was found by then: {page[0][:_SHOWN]}",)
+            error.hints += (f"one line was found by then: {page[0][1][:_SHOWN]}",)
         raise
     return page, False
 
 
-def _found(lines: Lines, search: str, fuzzy: bool, most: int) -> Iterator[str]:
+def written(line: str) -> int:
+    """Bytes that a line takes on a page, at the most: it is written as data, in quotes, on a line of its own."""
+    if line.isascii() and line.isprintable():
+        return len(line) + line.count('"') + line.count("\\") + _AROUND
+    plain = sum(map(str.isprintable, line))  # what is not becomes an escape
+    return len(line.encode("utf-8", "surrogatepass")) + plain + _ESCAPE * (len(line) - plain) + _AROUND
+
+
+def _found(lines: Lines, search: str, fuzzy: bool, most: int) -> Iterator[Found]:
     if len(search) > LONGEST_SEARCH:
         raise BadQueryError(f"search must have at most {LONGEST_SEARCH} characters, got {len(search)}")
     deadline = monotonic() + MOST_SECONDS

@@ -15,9 +15,10 @@ _OFTEN = 8  # lines between two looks at the clock, where each may take some hun
 _LOOKS_AROUND = re.compile(r"[\^$]|\\[AbBGzZ<>]")
 
 Look = Callable[[int], None]
+Found = tuple[int, str]  # a line, and before it which it is; the first is 0
 
 
-def matching(lines: Lines, search: str, look: Look) -> Iterator[str]:
+def matching(lines: Lines, search: str, look: Look) -> Iterator[Found]:
     """The lines that match somewhere.
 
     Most pieces of a large text hold none, which one question can tell: for the text of a piece, without making lines
@@ -31,7 +32,7 @@ def matching(lines: Lines, search: str, look: Look) -> Iterator[str]:
         if fits_within is None or fits_within(text):
             some = lines_of(text)
             if not none_fits(some):
-                yield from filter(fits, some)
+                yield from ((number, line) for number, line in enumerate(some, first) if fits(line))
 
 
 def _accepts(schema: dict[str, object], search: str) -> Callable[[str | list[str]], bool]:
@@ -60,7 +61,7 @@ def _mended(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def similar(lines: Lines, search: str, most: int, look: Look) -> Iterator[str]:
+def similar(lines: Lines, search: str, most: int, look: Look) -> Iterator[Found]:
     """The lines that hold something like it, in any case: the best first, equals in their order, at most so many."""
     from heapq import heappush, heappushpop
 
@@ -77,4 +78,4 @@ def similar(lines: Lines, search: str, most: int, look: Look) -> Iterator[str]:
             if score := measure(wanted, line.lower(), score_cutoff=SIMILAR):
                 (heappush if len(best) < most else heappushpop)(best, (score, -number, line))
     best.sort(reverse=True)
-    return (line for _, _, line in best)
+    return ((-number, line) for _, number, line in best)

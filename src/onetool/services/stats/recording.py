@@ -12,6 +12,7 @@ from time import time
 from typing import Any, TypeVar
 from weakref import finalize
 
+from onetool.core.errors import ToolFailure
 from onetool.core.event import CallEvent, RunEvent
 from onetool.services.stats.periods import PERIODS
 from onetool.services.stats.shapes import Summary
@@ -40,17 +41,28 @@ _LONGEST = 100  # … of clients, doors and sources
 _REASON = re.compile(r"[\w.-]{1,60}", re.ASCII)  # a word of a tool's author; whatever is longer may quote a value
 
 
+class UnreadableError(ToolFailure):
+    """The file is there, and can't be read."""
+
+    def __init__(self, file: Path, why: str) -> None:
+        super().__init__(f"stats can't be read: {file}: {why}", reason="source_unavailable")
+
+
 class Stats:
     """Counts. `record`, `ran`, `replied`, `listed` and `waited` append to a list, in any thread, and never raise.
 
     A file that can't be written is told once. What waits is written every few seconds, before a read, and at the end.
     """
 
-    def __init__(self, file: Path, retention_days: int = 90, now: Callable[[], float] = time) -> None:
+    def __init__(
+        self, file: Path, retention_days: int = 90, now: Callable[[], float] = time, inline_bytes: int = 16_384
+    ) -> None:
+        """`inline_bytes` are sent of a value at the most: what is larger goes behind a handle."""
         self._file = file
+        self._inline = inline_bytes
         self._now = now
         self._writer = Writer(file, retention_days * 86_400, now)
-        self._at_the_end = finalize(self, self._writer.flush)
+        self._at_the_end = finalize(self, self._writer.flush_at_the_end)
 
     # What happens
 
@@ -106,16 +118,20 @@ class Stats:
         return self._read(lambda database: facts(database, Question(None, self._filter(tool))))
 
     def summary(self, period: str = "all", tool: str | None = None) -> Summary:
-        """What a period comes to: day, week, month or all. Raises ValueError for any other."""
+        """What a period comes to: day, week, month or all. ValueError for any other, UnreadableError for the file."""
         if period not in PERIODS:
             raise ValueError(f"no period {period!r:.60}: there are {', '.join(PERIODS)}")
-        return self._read(lambda database: summed(database, PERIODS[period], self._filter(tool), self._now()))
+        only, inline = self._filter(tool), self._inline
+        return self._read(lambda db: summed(db, PERIODS[period], only, self._now(), inline), strict=True)
 
     def _filter(self, tool: str | None) -> str | None:
         return None if tool is None else _name(tool, _LONGEST_NAME)
 
-    def _read(self, ask: Callable[[sqlite3.Connection], T]) -> T:
-        """What there is; of a file that is not there, or can't be read, as if nothing had happened yet."""
+    def _read(self, ask: Callable[[sqlite3.Connection], T], strict: bool = False) -> T:
+        """What there is; of a file that is not there, or can't be read, as if nothing had happened yet.
+
+        Who looks at nothing else is told: `strict`.
+        """
         self.flush()
         if self._file.exists():
             try:
@@ -123,7 +139,11 @@ class Stats:
                     return ask(database)
             except NewerFile as error:
                 self._writer.give_up(error)
+                if strict:
+                    raise UnreadableError(self._file, str(error)) from None
             except (OSError, sqlite3.Error) as error:
+                if strict:
+                    raise UnreadableError(self._file, f"{error}; if the file is broken, delete it") from None
                 log.warning("stats can't be read: %s: %s; if the file is broken, delete it", self._file, error)
         with empty() as database:
             return ask(database)

@@ -19,15 +19,21 @@ _NOTHING: Sequence[Any] = (0, 0, 0, 0, None)
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Which calls: since when, of which tool, and whether only those that failed."""
+    """Which calls: since when, of which tool, and whether only those that failed, or of tools that there were."""
 
     since: float | None = None
     tool: str | None = None
     failed: bool = False
+    there: bool = False
 
     def ask(self, database: sqlite3.Connection, wanted: str, further: str = "", **more: Any) -> sqlite3.Cursor:
         """`wanted` and `further` (grouping, order) are our own words; whatever comes from outside is a parameter."""
-        limits = {"at >= :since": self.since is not None, "tool = :tool": self.tool is not None, "NOT ok": self.failed}
+        limits = {
+            "at >= :since": self.since is not None,
+            "tool = :tool": self.tool is not None,
+            "NOT ok": self.failed,
+            "(source != '' OR code IS NOT 'tool_not_found')": self.there,
+        }
         those = " AND ".join(limit for limit, holds in limits.items() if holds)
         where = f"WHERE {those}" if those else "NOT INDEXED"  # row after row is quicker than in the order of an index
         return database.execute(
@@ -50,7 +56,7 @@ def facts(database: sqlite3.Connection, those: Question) -> dict[str, Any]:
     }
 
 
-def summed(database: sqlite3.Connection, period: Period, tool: str | None, now: float) -> Summary:
+def summed(database: sqlite3.Connection, period: Period, tool: str | None, now: float, inline_bytes: int) -> Summary:
     """All of a summary, of one moment: nothing is written between its parts."""
     teach(database)
     those = Question(period.since(now), tool)
@@ -58,10 +64,10 @@ def summed(database: sqlite3.Connection, period: Period, tool: str | None, now: 
     calls, errors, tokens_in, tokens_out, spread, bytes_in, bytes_out, in_runs, first = those.ask(
         database, f"{_NUMBERS}, coalesce(sum(bytes_in), 0), coalesce(sum(bytes_out), 0), count(run), min(at)"
     ).fetchone()
-    saved = savings(database, those.since, tool)
+    saved = savings(database, those.since, tool, inline_bytes)
     return {
         "period": period.name,
-        "since": None if those.since is None else iso(those.since),
+        "since": iso(first if those.since is None else those.since) if calls or those.since else None,
         "until": iso(now),
         "tool": tool,
         "total_calls": calls,
@@ -84,7 +90,7 @@ def summed(database: sqlite3.Connection, period: Period, tool: str | None, now: 
 
 
 def _tools(database: sqlite3.Connection, those: Question) -> list[ToolRow]:
-    rows = those.ask(
+    rows = Question(those.since, those.tool, there=True).ask(
         database,
         f"tool, source, max(at), {_NUMBERS}",  # the source is that of the latest call: SQLite goes with max
         "GROUP BY tool ORDER BY count(*) DESC, tool LIMIT :most",

@@ -81,7 +81,11 @@ def opened_to_read(file: Path) -> Generator[sqlite3.Connection]:
     """The same file, to be read, also where it can't be written."""
     where = f"{file.absolute().as_uri()}?mode=ro"
     with closing(sqlite3.connect(where, timeout=BUSY_SECONDS, isolation_level=None, uri=True)) as database:
-        if _version(database) == VERSION:
+        try:
+            is_ready = _version(database) == VERSION
+        except sqlite3.OperationalError:  # a writer was killed: only who may write can put the file right
+            is_ready = False
+        if is_ready:
             yield database
             return
     with opened(file) as database:

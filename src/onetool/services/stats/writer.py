@@ -46,17 +46,28 @@ class Writer:
     def flush(self, patience: float = BUSY_SECONDS) -> None:
         """Write what waits. A file that another process holds is tried again later, for a bounded number of rows."""
         with self._writing:
-            taken = {table: _all_of(waiting) for table, waiting in self._waiting.items() if waiting}
-            if not taken or self.is_off:
-                return
+            self._flush(patience)
+
+    def flush_at_the_end(self) -> None:
+        """The same for the collector of garbage, which may come in the middle of writing, and in that very thread."""
+        if self._writing.acquire(blocking=False):
             try:
-                self._write(taken, patience)
-            except (OSError, sqlite3.Error, NewerFile) as error:
-                if is_busy(error):
-                    for table, rows in taken.items():
-                        self._waiting[table].extendleft(reversed(rows[-_MOST:]))
-                    return
-                self.give_up(error)
+                self._flush(BUSY_SECONDS)
+            finally:
+                self._writing.release()
+
+    def _flush(self, patience: float) -> None:
+        taken = {table: _all_of(waiting) for table, waiting in self._waiting.items() if waiting}
+        if not taken or self.is_off:
+            return
+        try:
+            self._write(taken, patience)
+        except (OSError, sqlite3.Error, NewerFile) as error:
+            if is_busy(error):
+                for table, rows in taken.items():
+                    self._waiting[table].extendleft(reversed(rows[-_MOST:]))
+                return
+            self.give_up(error)
 
     def give_up(self, error: Exception) -> None:
         """Nothing more is written. Said once."""

@@ -26,6 +26,7 @@ log = logging.getLogger("onetool.servers")
 
 LONGEST_CLOSE = 10.0  # seconds; each server gets a few, side by side
 LOOK_AGAIN = 1.0  # seconds between two looks whether somebody has approved
+NOT_YET = 0.05  # seconds between two looks whether calls have ended
 REMEMBER = 60  # of these, until what was learnt is written down
 
 
@@ -38,6 +39,7 @@ class Loop:
         self._servers = servers
         self._watch = Watch()
         self._looking: asyncio.Task[None] | None = None
+        self._leaving: dict[Upstream, asyncio.Task[None]] = {}  # replaced, but with calls under way
         self.keeps_all = False  # not only those that somebody has needed
 
     async def start(self, names: Iterable[str]) -> None:
@@ -65,9 +67,21 @@ class Loop:
 
     async def _replaced(self, gone: list[str], proxies: Mapping[str, Proxy]) -> None:
         ended = [upstream for name in gone if (upstream := self.upstreams.pop(name, None)) is not None]
-        await asyncio.gather(*(upstream.close() for upstream in ended))
+        for upstream in ended:
+            if not upstream.flights.are_none():
+                self._leaving[upstream] = asyncio.create_task(self._leave(upstream))
         if self.keeps_all:
             await self.start(name for name, proxy in proxies.items() if proxy.settings.enabled)
+        await asyncio.gather(*(upstream.close() for upstream in ended if upstream not in self._leaving))
+
+    async def _leave(self, upstream: Upstream) -> None:
+        """Calls under way end first, in the time that they have: nobody new comes here."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(upstream.settings.timeout):
+                while not upstream.flights.are_none():  # noqa: ASYNC110 - it happens seldom, and costs nothing before
+                    await asyncio.sleep(NOT_YET)
+        del self._leaving[upstream]
+        await upstream.close()
 
     def _upstream(self, name: str) -> Upstream:
         found = self.upstreams.get(name)
@@ -115,5 +129,7 @@ class Loop:
     async def _closed(self) -> None:
         if self._looking is not None:
             self._looking.cancel()
-        upstreams, self.upstreams = self.upstreams, {}
-        await asyncio.gather(*(upstream.close() for upstream in upstreams.values()))
+        for waiting in self._leaving.values():
+            waiting.cancel()
+        upstreams, self.upstreams = [*self.upstreams.values(), *self._leaving], {}
+        await asyncio.gather(*(upstream.close() for upstream in upstreams))

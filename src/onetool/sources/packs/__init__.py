@@ -7,6 +7,7 @@ source       all of them together, each name once
 """
 
 from onetool.sources.packs.builtin import BuiltinFunctions
+from onetool.sources.packs.importing import imported, put_back
 from onetool.sources.packs.source import PackSource
 
-__all__ = ["BuiltinFunctions", "PackSource"]
+__all__ = ["BuiltinFunctions", "PackSource", "imported", "put_back"]

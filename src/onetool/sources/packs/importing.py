@@ -14,6 +14,8 @@ from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.failure import words_for
 from onetool.sources.packs.candidates import Candidate
 
+PREFIX = "onetool_pack_"
+
 
 class Import:
     """One import under way."""
@@ -76,7 +78,7 @@ def _run_file(file: Path, fresh: bool) -> ModuleType:
     from importlib.util import module_from_spec, spec_from_file_location
 
     # Two files may have one name; each is a module of its own.
-    name = f"onetool_pack_{file.parent.name if file.name == '__init__.py' else file.stem}_{crc32(bytes(file)):08x}"
+    name = f"{PREFIX}{file.parent.name if file.name == '__init__.py' else file.stem}_{crc32(bytes(file)):08x}"
     for loaded in [one for one in sys.modules if one == name or one.startswith(f"{name}.")]:
         del sys.modules[loaded]
     inside = [str(file.parent)] if file.name == "__init__.py" else None
@@ -91,6 +93,18 @@ def _run_file(file: Path, fresh: bool) -> ModuleType:
     else:
         spec.loader.exec_module(module)
     return module
+
+
+def imported() -> dict[str, ModuleType]:
+    """The modules of packs that come from files, and what is inside of them."""
+    return {name: module for name, module in list(sys.modules.items()) if name.startswith(PREFIX)}
+
+
+def put_back(modules: dict[str, ModuleType]) -> None:
+    """Those that there were before: packs whose successors are not taken look their own parts up there."""
+    for name in imported():
+        del sys.modules[name]
+    sys.modules.update(modules)
 
 
 def import_mistake(candidate: Candidate, error: BaseException) -> Mistake:

@@ -27,10 +27,10 @@ def menu(kind: str, app: App, allowed: Collection[str] | None = None) -> Menu:
     listing = [entry.listing for entry in entries]
     sent = cache(lambda: weight(listing))
     full = sent if kind == "direct" else cache(lambda: _full(app, allowed))
-    return Menu(listing, {entry.name: entry for entry in entries}, sent, full)
+    return Menu(listing, {name: entry for entry in entries for name in (*entry.also, entry.name)}, sent, full)
 
 
 def _full(app: App, allowed: Collection[str] | None) -> int:
     from onetool.interfaces.mcp.menus.direct import listed
 
-    return weight(listing for _, listing in listed(app, allowed))
+    return weight(listing for _, listing, _ in listed(app, allowed))

@@ -14,16 +14,16 @@ from onetool.interfaces.mcp.menus.entry import TASK_GRACE, Entry
 
 
 def entries(app: App, allowed: Collection[str] | None) -> list[Entry]:
-    return [_entry(app, spec, listing, allowed) for spec, listing in listed(app, allowed)]
+    return [_entry(app, spec, listing, also, allowed) for spec, listing, also in listed(app, allowed)]
 
 
-def listed(app: App, allowed: Collection[str] | None) -> list[tuple[ToolSpec, dict[str, Any]]]:
-    """Every tool, and what is shown of it."""
+def listed(app: App, allowed: Collection[str] | None) -> list[tuple[ToolSpec, dict[str, Any], str]]:
+    """Every tool, what is shown of it, and its own name where it is shown under an alias."""
     specs = app.tools(allowed)
     listings = provider_tools(specs, "mcp")
     taken = {listing["name"] for listing in listings}
     aliases = _aliases(app, specs, taken)
-    return [(spec, one | aliases.get(spec.name, {})) for spec, one in zip(specs, listings, strict=True)]
+    return [(spec, one | aliases.get(spec.name, {}), one["name"]) for spec, one in zip(specs, listings, strict=True)]
 
 
 def _aliases(app: App, specs: list[ToolSpec], taken: Collection[str]) -> dict[str, dict[str, Any]]:
@@ -37,7 +37,7 @@ def _aliases(app: App, specs: list[ToolSpec], taken: Collection[str]) -> dict[st
     return found
 
 
-def _entry(app: App, spec: ToolSpec, listing: dict[str, Any], allowed: Collection[str] | None) -> Entry:
+def _entry(app: App, spec: ToolSpec, listing: dict[str, Any], own: str, allowed: Collection[str] | None) -> Entry:
     structured = "outputSchema" in listing
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
@@ -49,6 +49,7 @@ def _entry(app: App, spec: ToolSpec, listing: dict[str, Any], allowed: Collectio
         call=call,
         task_after=None if spec.task is None else TASK_GRACE,
         needs_task=spec.task == "required",
+        also=() if own == listing["name"] else (own,),
     )
 
 

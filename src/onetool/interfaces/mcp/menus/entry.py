@@ -23,6 +23,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     call: Call
     task_after: float | None = None
     needs_task: bool = False
+    also: tuple[str, ...] = ()  # further names that it answers to, though they are not listed
 
     @property
     def name(self) -> str:

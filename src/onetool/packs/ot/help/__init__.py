@@ -34,22 +34,21 @@ class Help:
         if not query:
             return OVERVIEW
         there = self._there(catalogue, allowed)
-        exact = there.called(query)
-        if exact and info != "list":
+        if exact := there.called(query):
             return "\n\n".join(exact)
         found = self._matches(query, there, allowed)
         if info == "list":
-            return [*dict.fromkeys([*there.exact(query), *(name for names in found.values() for name in names)])]
+            return [name for names in found.values() for name in names]
         if not any(found.values()):
             return _nothing(query)
         return _in_full(there, found) if info == "full" else _in_short(query, there, found)
 
     def _there(self, catalogue: Snapshot, allowed: Collection[str] | None) -> "_There":
         """Made once for each catalogue: another config is another catalogue, too."""
-        tools = self._listing.of(catalogue, allowed)
-        if self._last is None or self._last.tools is not tools:
-            self._last = _There(self._view, tools, allowed)
-        return self._last
+        tools, last = self._listing.of(catalogue, allowed), self._last
+        if last is None or last.tools is not tools:
+            last = self._last = _There(self._view, tools, allowed)
+        return last  # not what stands there now: another thread may be about another catalogue
 
     def _matches(self, query: str, there: "_There", allowed: Collection[str] | None) -> dict[str, list[str]]:
         """What may be meant, by its kind."""
@@ -91,11 +90,6 @@ class _There:
             found.append(pages.of_snippet(snippet, self.view.snippet(snippet)))
         return found
 
-    def exact(self, name: str) -> list[str]:
-        """What is called exactly so, as it is listed."""
-        known = [name] if name in self.by_name or name in self.packs or name in self.aliases else []
-        return known + ([f"${name.removeprefix('$')}"] if name.removeprefix("$") in self.snippets else [])
-
     def line(self, kind: str, name: str) -> str:
         """One match in short."""
         if kind == "Packs":
@@ -124,8 +118,10 @@ def _in_short(query: str, there: _There, found: dict[str, list[str]]) -> str:
         groups += ["\n".join([f"## {kind}", *lines])] if lines else []
     first = next(names[0] for names in found.values() if names)
     shown = query[:SHOWN]
-    more = f"All about one: ot.help({first!r}). More matches: ot.search({shown!r}, limit=20), or ot.tools(pattern=…)."
-    return "\n\n".join([f"Nothing is called {shown!r}. What comes closest:", *groups, more])
+    ways = {"ot.search": f"ot.search({shown!r}, limit=20)", "ot.tools": "ot.tools(pattern=…)"}
+    usable = ", or ".join(call for name, call in ways.items() if name in there.by_name)
+    more = f"All about one: ot.help({first!r}).{f' More matches: {usable}.' if usable else ''}"
+    return "\n\n".join([f"Nothing is called exactly {shown!r}. What comes closest:", *groups, more])
 
 
 def _in_full(there: _There, found: dict[str, list[str]]) -> str:

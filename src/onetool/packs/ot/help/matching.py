@@ -12,7 +12,9 @@ from onetool.core.spec import ToolSpec
 from onetool.packs.ot.listing import Listed
 
 PREFIX, WORDS = 3.0, 2.0
+WEAK = 0.2  # what scores less than this part of the best one, at most of a name's words, is not worth a line
 CLOSE = 75.0  # of 100: `frirecrawl` is 95 from `firecrawl`, `web fecth` 89 from `web fetch`
+SHORT, SHORT_ALIKE = 4, 0.7  # of a name so short one slip is a third of it: `gti` is meant for `git`
 LONGEST = 100  # characters of a query that are compared with names
 _SIGNS = re.compile(r"[^\w]|_")
 
@@ -56,7 +58,9 @@ def tools_for(query: str, names: Names, found: Iterable[tuple[ToolSpec, float]])
         naming, text = divmod(score, 1.0)
         scores[spec.name] = max(scores.get(spec.name, 0.0), (WORDS if naming else 0.0) + text)
     scores |= names.begun(query)
-    return _sorted({name: score for name, score in scores.items() if name in names.known})
+    best = _sorted({name: score for name, score in scores.items() if name in names.known})
+    enough = min(best[0][1] if best else 0.0, WORDS) * WEAK
+    return [(name, score) for name, score in best if score >= enough]
 
 
 def others_for(query: str, texts: dict[str, str]) -> list[tuple[str, float]]:
@@ -71,6 +75,7 @@ def plain(name: str) -> str:
 
 def _score(query: str, name: str, text: str) -> float:
     from rapidfuzz import fuzz
+    from rapidfuzz.distance import OSA
 
     said, called = plain(query)[:LONGEST], plain(name)
     if not said or not called:
@@ -80,9 +85,14 @@ def _score(query: str, name: str, text: str) -> float:
     words, there = said.split(), {*called.split(), *plain(text).split()}
     if there.issuperset(words):
         return WORDS + len(set(words) & set(called.split())) / len(words)
+    near = (
+        SHORT_ALIKE
+        if any(len(called) <= SHORT < 2 * len(one) and OSA.distance(one, called) == 1 for one in words)
+        else 0.0
+    )
     begun = max((len(word) / len(called) for word in words if len(word) > 2 and called.startswith(word)), default=0.0)
     closest = max(fuzz.ratio(one, called, score_cutoff=CLOSE) for one in (said, *words))
-    return max(begun, closest / 100)
+    return max(begun, near, closest / 100)
 
 
 def _sorted(scores: dict[str, float]) -> list[tuple[str, float]]:

@@ -58,15 +58,10 @@ def of_pack(pack: PackView) -> str:
 
 
 def of_alias(name: str, target: str, tool: Listed | None) -> str:
-    parts = [
-        f"# {name}",
-        f"An alias: {name} -> {target}",
-        f"Usage: {name}(…) is {signature(tool.spec, target)}"
-        if tool
-        else f"There is no tool {target}, so it can't be used.",
-        f'All about it: ot.help("{target}")',
-    ]
-    return "\n\n".join(parts)
+    head = f"# {name}\n\nAn alias: {name} -> {target}"
+    if tool is None:
+        return f"{head}\n\nThere is no tool {target}, so it can't be used."
+    return f'{head}\n\nUsage: {name}(…) is {signature(tool.spec, target)}\n\nAll about it: ot.help("{target}")'
 
 
 def of_snippet(name: str, definition: str) -> str:

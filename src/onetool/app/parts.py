@@ -1,0 +1,169 @@
+"""The parts that hold settings of a config: made of one config when somebody first asks for them, and never of another.
+
+A reload makes new parts and rests the old ones. Calls under way keep theirs to the end: the settings and secrets of
+their packs, the limits of their runs, and where they are counted.
+"""
+
+from collections.abc import Callable, Mapping
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from onetool.config import Config
+from onetool.core.frozen import freeze
+from onetool.core.registry import Snapshot
+from onetool.library import Registry
+
+if TYPE_CHECKING:
+    from onetool.core.executor import Executor
+    from onetool.script.engine import Engine
+    from onetool.services.results import Results
+    from onetool.services.stats import Stats
+    from onetool.services.topics import Topics
+
+T = TypeVar("T")
+
+NONE: Mapping[str, Any] = freeze({})
+
+
+class Parts:
+    """Also the environment of running tools: what the app lends them."""
+
+    def __init__(self, config: Config, registry: Registry, before: "Parts | None" = None) -> None:
+        self.config = config
+        self._registry = registry
+        self._settings = {pack: freeze(own) for pack, own in config.settings.items()}  # packs can't change them
+        self._made: dict[str, Any] = {}
+        self._making = RLock()  # a part may need another one; two threads must not each have their own
+        self._resting = False
+        if before is not None and "stats" in before._made and _counts_alike(config, before.config):
+            self._made["stats"] = before._made.pop("stats")  # what waits to be written there has to be seen here
+
+    # Parts
+
+    @property
+    def executor(self) -> "Executor":
+        return self._part("executor", self._new_executor)
+
+    @property
+    def engine(self) -> "Engine":
+        return self._part("engine", self._new_engine)
+
+    @property
+    def results(self) -> "Results":
+        return self._part("results", self._new_results)
+
+    @property
+    def stats(self) -> "Stats | None":
+        return self._part("stats", self._new_stats)
+
+    @property
+    def topics(self) -> "Topics":
+        return self._part("topics", self._new_topics)
+
+    def rest(self) -> None:
+        """Workers go when they are done, and what was counted is written; only of parts that somebody asked for."""
+        with self._making:
+            self._resting = True
+            engine, stats = self._made.get("engine"), self._made.get("stats")
+        if engine is not None:
+            engine.close()
+        if stats is not None:
+            stats.flush()
+
+    # The environment of running tools
+
+    def settings(self, pack: str) -> Mapping[str, Any]:
+        """A pack's settings; `fs` has a section of its own in the config, and must not show our secrets to a model."""
+        own = self._settings.get(pack, NONE)
+        if pack != "fs":
+            return own
+        private = [str(self.config.secrets.file)] if self.config.secrets.file else []
+        return {**own, "roots": list(self.config.fs.roots), "private": private}
+
+    def snapshot(self) -> Snapshot:
+        return self._registry.snapshot()
+
+    @property
+    def calls(self) -> "Executor":
+        return self.executor
+
+    def secret(self, name: str) -> str | None:
+        return self.config.secrets.get(name)
+
+    def redact(self, value: Any) -> Any:
+        """The same data without the config's secrets."""
+        return self.config.secrets.redact_data(value)
+
+    # How they are made
+
+    def _part(self, name: str, new: Callable[[], T]) -> T:
+        found = self._made.get(name, self)
+        if found is self:
+            with self._making:
+                if name not in self._made:
+                    self._made[name] = new()
+                found = self._made[name]
+        return cast(T, found)
+
+    def _new_executor(self) -> "Executor":
+        from onetool.core.executor import Executor  # asyncio is not for those who only list tools
+        from onetool.services.telemetry import call_log
+
+        recorders = [call_log(self.redact), *([self.stats.record] if self.stats else [])]
+        return Executor(self._registry, environment=self, recorders=recorders, redact=self.redact)
+
+    def _new_engine(self) -> "Engine":
+        from onetool.script.engine import Engine  # brings the sandbox with it
+        from onetool.script.limits import Limits
+
+        run = self.config.run
+        limits = Limits(
+            seconds=run.timeout_s,
+            memory_mb=run.memory_mb,
+            calls=run.max_calls,
+            output_bytes=run.max_output_bytes,
+            workers=run.workers,
+        )
+        engine = Engine(
+            limits,
+            self.executor,
+            environment=self,
+            aliases=self.config.aliases,
+            snippets=self.config.snippets,
+            redact=self.redact,
+            typecheck=run.typecheck,
+            recorders=[self.stats.ran] if self.stats else [],
+        )
+        if self._resting:  # for who came late: it serves this one, and keeps nothing
+            engine.close()
+        return engine
+
+    def _new_results(self) -> "Results":
+        from onetool.services.results import Results
+
+        kept = self.config.results
+        return Results(self.config.home / "results", kept.ttl_s, kept.max_total_mb)
+
+    def _new_stats(self) -> "Stats | None":
+        if not self.config.stats.enabled:
+            return None
+        from onetool.services.stats import Stats
+
+        sent = self.config.results.inline_bytes
+        return Stats(self.config.home / "stats.db", self.config.stats.retention_days, inline_bytes=sent)
+
+    def _new_topics(self) -> "Topics":
+        from onetool.services.topics import Topics
+
+        fs, beside = self.settings("fs"), self.config.path.parent if self.config.path else self.config.home
+        topics = [(one.pattern, one.file) for one in self.config.topics]
+        return Topics(topics, [str(beside), *fs["roots"]], fs["private"])
+
+
+def _counts_alike(config: Config, before: Config) -> bool:
+    """Whether both count in the same file, in the same way."""
+    return (config.home, config.stats, config.results.inline_bytes) == (
+        before.home,
+        before.stats,
+        before.results.inline_bytes,
+    )
