@@ -248,8 +248,8 @@ def quick(monkeypatch):
     from onetool.services import lookout
 
     class Quick(lookout.Lookout):
-        def __init__(self, paths, tell):
-            super().__init__(paths, tell, every=0.03)
+        def __init__(self, paths, tell, since):
+            super().__init__(paths, tell, every=0.03, since=since)
 
     monkeypatch.setattr(lookout, "Lookout", Quick)
 

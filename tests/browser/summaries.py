@@ -138,5 +138,6 @@ def _errors(rows):
         for part, code in zip((0.6, 0.4), (CODES[place % 4], CODES[(place + 1) % 4]), strict=True):
             count = math.floor(row["errors"] * part)
             if count:
-                found.append({"tool": row["tool"], "code": code, "count": count, "last": row["last_called"]})
+                error = {"tool": row["tool"], "code": "execution_error", "reason": code}
+                found.append({**error, "count": count, "last": row["last_called"]})
     return sorted(found, key=lambda one: -one["count"])

@@ -102,8 +102,9 @@ def told(tmp_path):
     (tmp_path / "onetool.yaml").write_text("packs: [work.py]\n")
     calls, runs = [], []
     with App.open(tmp_path / "onetool.yaml") as app:
-        app.executor = executor = Executor(app.registry, environment=app, recorders=[calls.append])
-        engine = Engine(Limits(), executor, environment=app, recorders=[runs.append])
+        parts = app._parts
+        parts._made["executor"] = executor = Executor(app.registry, environment=parts, recorders=[calls.append])
+        engine = Engine(Limits(), executor, environment=parts, recorders=[runs.append])
 
         def go(code):
             async def inside():

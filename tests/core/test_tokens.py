@@ -5,8 +5,11 @@ import pytest
 from onetool.core.tokens import cut_to, tokens
 
 
-@pytest.mark.parametrize(("text", "count"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("茶", 1), ("茶abcd", 2)])
-def test_four_letters_or_one_other_are_about_one(text, count):
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("茶", 1), ("茶abcd", 2), ("{[(,.;:)]}", 7)],
+)
+def test_four_letters_or_one_other_are_about_one_and_signs_are_more(text, count):
     assert tokens(text) == count
 
 

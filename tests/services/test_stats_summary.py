@@ -109,7 +109,7 @@ def test_tools_errors_doors_and_clients(stats, clock):
         },
     ]
     assert summary["errors"] == [
-        {"tool": "a.b", "code": "invalid_args", "count": 1, "last": "2023-11-15T12:01:00+00:00"}
+        {"tool": "a.b", "code": "invalid_args", "reason": None, "count": 1, "last": "2023-11-15T12:01:00+00:00"}
     ]
     assert summary["doors"] == [{"name": "mcp", "calls": 3}, {"name": "cli", "calls": 1}]
     assert summary["clients"] == [{"name": "claude", "calls": 2}]

@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from threading import Lock, RLock
+from time import time
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
@@ -75,14 +76,16 @@ class App:
         self._index: tuple[Snapshot, SearchIndex] | None = None
         self._listing = RLock()  # servers tell of their tools in a thread of their own
         self._listeners: list[Callable[[], None]] = []
-        self._reloading = Lock()
+        self._asking, self._reloading = Lock(), Lock()
+        self._asked = self._begun = 0  # reloads
         self._finds_config = False  # and so looks for it again, as long as there is none
-        self.not_reloaded: str | None = None  # why the last reload changed nothing …
+        self.not_reloaded: ConfigError | None = None  # why the last reload changed nothing …
         self._named_in_vain: tuple[Path, ...] = ()  # … and which files are to be mended
         self._stays = False
         self.watches = False  # files, whatever the config says about that
         self._lookout: Lookout | None = None
         self._known_secrets: set[str] = set()
+        self._read_at = time()
         self._own = Catalogue(tools=tuple(ot_tools(AppView(self))))
         self._put_in_force(config, self._read(config))
 
@@ -149,7 +152,7 @@ class App:
                 **({"mistakes": [str(m) for m in self.mistakes]} if self.mistakes else {}),
             },
             "proxy": NO_SERVERS if self.servers is None else self.servers.health(),
-            **({"reload": f"failed: {self.not_reloaded}"} if self.not_reloaded else {}),
+            **({"reload": f"failed: {self.redact(str(self.not_reloaded))}"} if self.not_reloaded else {}),
         }
 
     # What it does
@@ -247,21 +250,31 @@ class App:
         What can't be used, or would break what worked, raises ConfigError, and everything stays as it was. Calls and
         runs under way go on with what they began with.
         """
+        with self._asking:
+            self._asked = asked = self._asked + 1
         with self._reloading:
-            modules = imported()
-            try:
-                config = load_config(self.config.path or (find_config(None) if self._finds_config else None))
-                read = self._read(config, again=True)
-                if broken := self._broken(read):
-                    raise ConfigError(broken)
-            except ConfigError as error:
-                put_back(modules)
-                self._refused(error)
-                raise
-            self.not_reloaded, self._named_in_vain = None, ()
-            self._put_in_force(config, read)
-            if self._stays:
-                self.connect()
+            if self._begun >= asked:  # somebody else's began after we asked for ours, and so was ours, too
+                if self.not_reloaded is not None:
+                    raise ConfigError(self.not_reloaded.mistakes)
+                return
+            self._begun = self._asked
+            self._reload()
+
+    def _reload(self) -> None:
+        modules, began = imported(), time()
+        try:
+            config = load_config(self.config.path or (find_config(None) if self._finds_config else None))
+            read = self._read(config, again=True)
+            if broken := self._broken(read):
+                raise ConfigError(broken)
+        except ConfigError as error:
+            put_back(modules)
+            self._refused(error)
+            raise
+        self.not_reloaded, self._named_in_vain, self._read_at = None, (), began
+        self._put_in_force(config, read)
+        if self._stays:
+            self.connect()
 
     def connect(self) -> None:
         """For who stays: connect all MCP servers, and look after the files if that is wanted, both in the background.
@@ -274,7 +287,7 @@ class App:
         if self._lookout is None and (self.watches or self.config.watch):
             from onetool.services.lookout import Lookout
 
-            self._lookout = Lookout(self._files, self._reload_by_itself)
+            self._lookout = Lookout(self._files, self._reload_by_itself, since=self._read_at)
 
     async def listed(self, packs: Iterable[str] | None = None) -> None:
         """Wait for servers whose tools are not known yet: of those packs, or all; until they tell, or can't."""
@@ -349,6 +362,10 @@ class App:
     def settings(self, pack: str) -> Mapping[str, Any]:
         return self._parts.settings(pack)
 
+    @property
+    def unwritable(self) -> list[str]:
+        return self._parts.unwritable
+
     def redact(self, value: Any) -> Any:
         """The same data without the config's secrets."""
         return self._parts.redact(value)
@@ -365,7 +382,7 @@ class App:
         return Background()
 
     def _refused(self, error: ConfigError) -> None:
-        self.not_reloaded = self.redact(str(error))
+        self.not_reloaded = error
         self._named_in_vain = tuple({Path(mistake.file) for mistake in error.mistakes if mistake.file})
 
     def _pack_paths(self, config: Config) -> list[Path]:

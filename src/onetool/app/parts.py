@@ -5,6 +5,7 @@ their packs, the limits of their runs, and where they are counted.
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -15,7 +16,7 @@ from onetool.library import Registry
 
 if TYPE_CHECKING:
     from onetool.core.executor import Executor
-    from onetool.script.engine import Engine
+    from onetool.script.engine import Engine, Room
     from onetool.services.results import Results
     from onetool.services.stats import Stats
     from onetool.services.topics import Topics
@@ -34,9 +35,9 @@ class Parts:
         self._settings = {pack: freeze(own) for pack, own in config.settings.items()}  # packs can't change them
         self._made: dict[str, Any] = {}
         self._making = RLock()  # a part may need another one; two threads must not each have their own
-        self._resting = False
-        if before is not None and "stats" in before._made and _counts_alike(config, before.config):
-            self._made["stats"] = before._made.pop("stats")  # what waits to be written there has to be seen here
+        self._resting = self._handed_over = False
+        if before is not None:
+            before.hand_over(self)
 
     # Parts
 
@@ -60,13 +61,23 @@ class Parts:
     def topics(self) -> "Topics":
         return self._part("topics", self._new_topics)
 
+    def hand_over(self, to: "Parts") -> None:
+        """What is the same for both configs: what waits to be written is seen there, and no worker is there twice."""
+        with self._making:
+            mine, theirs = self.config, to.config
+            if (mine.home, mine.stats, mine.results) == (theirs.home, theirs.stats, theirs.results):
+                to._made |= {"stats": self._made["stats"]} if "stats" in self._made else {}
+            if mine.run == theirs.run and "room" in self._made:
+                to._made["room"] = self._made["room"]
+                self._handed_over = True
+
     def rest(self) -> None:
         """Workers go when they are done, and what was counted is written; only of parts that somebody asked for."""
         with self._making:
             self._resting = True
-            engine, stats = self._made.get("engine"), self._made.get("stats")
-        if engine is not None:
-            engine.close()
+            room, stats = self._made.get("room"), self._made.get("stats")
+        if room is not None and not self._handed_over:
+            room.close()
         if stats is not None:
             stats.flush()
 
@@ -77,8 +88,24 @@ class Parts:
         own = self._settings.get(pack, NONE)
         if pack != "fs":
             return own
-        private = [str(self.config.secrets.file)] if self.config.secrets.file else []
-        return {**own, "roots": list(self.config.fs.roots), "private": private}
+        return {**own, "roots": list(self.config.fs.roots), "private": [str(path) for path in self._private()]}
+
+    def _private(self) -> list[Path]:
+        """Secrets, what was counted, and what belongs to others: stored results, what is known of servers.
+
+        Of a config in the middle of somebody's project, folders of these names may be that person's own.
+        """
+        secrets, home = self.config.secrets.file, self.config.home
+        mixed = self.config.path is not None and home == self.config.path.parent and home.name != ".onetool"
+        folders = [] if mixed else [home / "results", home / "servers"]
+        return [*([secrets] if secrets else []), home / "stats.db", *folders]
+
+    @property
+    def unwritable(self) -> list[str]:
+        """What no tool may write to, though it may read it: what a reload reads."""
+        config = self.config
+        read = (config.path, *config.include, config.prompts)
+        return [str(path) for path in (*self._private(), *read) if path]
 
     def snapshot(self) -> Snapshot:
         return self._registry.snapshot()
@@ -112,8 +139,8 @@ class Parts:
         recorders = [call_log(self.redact), *([self.stats.record] if self.stats else [])]
         return Executor(self._registry, environment=self, recorders=recorders, redact=self.redact)
 
-    def _new_engine(self) -> "Engine":
-        from onetool.script.engine import Engine  # brings the sandbox with it
+    def _new_room(self) -> "Room":
+        from onetool.script.engine import Room  # brings the sandbox with it
         from onetool.script.limits import Limits
 
         run = self.config.run
@@ -124,19 +151,26 @@ class Parts:
             output_bytes=run.max_output_bytes,
             workers=run.workers,
         )
-        engine = Engine(
-            limits,
+        room = Room(limits)
+        if self._resting:  # for who came late: it serves this one, and keeps nothing
+            room.close()
+        return room
+
+    def _new_engine(self) -> "Engine":
+        from onetool.script.engine import Engine
+
+        room = self._part("room", self._new_room)
+        return Engine(
+            room.limits,
             self.executor,
             environment=self,
             aliases=self.config.aliases,
             snippets=self.config.snippets,
             redact=self.redact,
-            typecheck=run.typecheck,
+            typecheck=self.config.run.typecheck,
             recorders=[self.stats.ran] if self.stats else [],
+            room=room,
         )
-        if self._resting:  # for who came late: it serves this one, and keeps nothing
-            engine.close()
-        return engine
 
     def _new_results(self) -> "Results":
         from onetool.services.results import Results
@@ -157,13 +191,4 @@ class Parts:
 
         fs, beside = self.settings("fs"), self.config.path.parent if self.config.path else self.config.home
         topics = [(one.pattern, one.file) for one in self.config.topics]
-        return Topics(topics, [str(beside), *fs["roots"]], fs["private"])
-
-
-def _counts_alike(config: Config, before: Config) -> bool:
-    """Whether both count in the same file, in the same way."""
-    return (config.home, config.stats, config.results.inline_bytes) == (
-        before.home,
-        before.stats,
-        before.results.inline_bytes,
-    )
+        return Topics(topics, [str(beside), *fs["roots"]], self.unwritable)

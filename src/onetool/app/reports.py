@@ -22,8 +22,7 @@ def write_report(app: "App", path: str, stats: "Summary") -> str:
 
     if not path.lower().endswith(SUFFIXES):
         raise ToolFailure("the name of a report ends with .html")
-    settings = app.settings("fs")
-    roots = Roots(settings["roots"], settings["private"])
+    roots = Roots(app.config.fs.roots, app.unwritable)
     try:
         if MARK.encode() not in roots.read_file(path, BEGINNING).data:
             raise ToolFailure("there is a file of that name that is no report; choose another name")

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from onetool.core.caller import owner
+from onetool.core.context import current_call
 
 if TYPE_CHECKING:
     from onetool.app.app import App
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
 
 def services(app: "App") -> "dict[str, Handler]":
     async def search(query: str, limit: int = 5) -> list[dict[str, Any]]:
-        found = app.search(query, limit)
+        context = current_call.get()
+        found = app.search(query, limit, None if context is None else context.allowed)
         return [{"name": spec.name, "description": spec.description, "score": score} for spec, score in found]
 
     def stats(tool: str | None = None) -> dict[str, Any]:

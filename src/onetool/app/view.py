@@ -92,13 +92,13 @@ class AppView:
 
 
 def _told(status: Any) -> dict[str, Any]:
-    """A server in short: what has nothing to say is left out."""
+    """A server in short. Not how it is reached: there may be a password in that. What has nothing to say is left out."""
     facts = {
         "name": status.name,
         "state": status.state,
         "transport": status.transport,
-        "target": status.target,
         "tools": status.tools,
     }
-    more = {"version": status.version, "error": status.error, "changed": list(status.changed)}
+    version = " ".join((status.version or "").split())[:100]  # a stranger's words, on one line
+    more = {"version": version, "error": status.error, "changed": list(status.changed)}
     return facts | {key: value for key, value in more.items() if value}

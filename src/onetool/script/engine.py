@@ -38,6 +38,22 @@ CANCELLED = ToolError(code="execution_error", message="cancelled by the caller",
 RUN = ToolSpec(name="run", description="Run code over all tools.", hidden=True)
 
 
+class Room:
+    """Where scripts run: workers, threads, and so many at a time. It may outlive the engine that began with it.
+
+    A reload makes another engine, but whoever can have things reloaded must not get more workers by that.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.sandbox = Sandbox(limits)
+        self.threads = Threads()
+        self.turns: dict[int, Turnstile] = {}
+
+    def close(self) -> None:
+        self.sandbox.close()
+
+
 class Engine:
     """Runs scripts. Keeps workers warm between them, and nothing else."""
 
@@ -51,19 +67,20 @@ class Engine:
         redact: Callable[[Any], Any] | None = None,
         typecheck: bool = False,
         recorders: Iterable[RunRecorder] = (),
+        room: Room | None = None,
     ) -> None:
         self._recorders = tuple(recorders)
         self._limits = limits
         self._environment = environment
         self._aliases = aliases or {}
         self._typecheck = typecheck
-        self._sandbox = Sandbox(limits)
+        self._room = room or Room(limits)
+        self._sandbox = self._room.sandbox
         self._tools: Tools | None = None
-        self._turns: dict[int, Turnstile] = {}
         self._setting = Setting(
             limits=limits,
             executor=executor,
-            threads=Threads(),
+            threads=self._room.threads,
             snippets=snippets or {},
             redact=redact or (lambda value: value),
         )
@@ -138,7 +155,7 @@ class Engine:
             pass
 
     def close(self) -> None:
-        self._sandbox.close()
+        self._room.close()
 
     def _tools_of(self, catalogue: Snapshot) -> Tools:
         tools = self._tools
@@ -149,7 +166,7 @@ class Engine:
     def _turnstile(self, outer: CallContext | None) -> Turnstile:
         """One for each level of runs inside of runs: nobody who waits holds what another one waits for."""
         level = outer.chain.count(RUN.name) if outer else 0
-        return self._turns.setdefault(level, Turnstile(self._limits.workers))
+        return self._room.turns.setdefault(level, Turnstile(self._limits.workers))
 
     def _worker(self, prepared: Prepared, names: Names) -> AbstractContextManager[Worker]:
         """A fresh worker for this code."""

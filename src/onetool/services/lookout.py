@@ -35,14 +35,21 @@ class Lookout:
     change: it gives others because they have been read. `tell` runs in the lookout's own thread.
     """
 
-    def __init__(self, paths: Callable[[], Iterable[Path]], tell: Callable[[], None], every: float = 1.0) -> None:
+    def __init__(
+        self,
+        paths: Callable[[], Iterable[Path]],
+        tell: Callable[[], None],
+        every: float = 1.0,
+        since: float | None = None,
+    ) -> None:
+        """`since` is when they were read, where that was before: what has changed after it is told, too."""
         self._paths = paths
         self._tell = tell
         self._every = every
         self._closed = Event()
         self._trouble = ""
         self._told: Picture = {}
-        self._told = self._look() or {}
+        self._told = _older(self._look() or {}, since)
         self._thread = Thread(target=self._watch, name="onetool-lookout", daemon=True)
         self._thread.start()
 
@@ -133,6 +140,7 @@ class _Look:
         if levels == 0 or number in self._folders:
             return
         self._folders.add(number)
+        self._left -= 1
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
@@ -152,6 +160,16 @@ class _Look:
                 files[entry.path] = _stamp(entry.stat())
         except OSError as error:
             _raise_unless_fact(error)
+
+
+def _older(picture: Picture, since: float | None) -> Picture:
+    """Without what has changed since: it is news."""
+    if since is None:
+        return picture
+    return {
+        path: {name: stamp for name, stamp in files.items() if stamp[0] < since * 1e9}
+        for path, files in picture.items()
+    }
 
 
 def _stamp(status: os.stat_result) -> Stamp:

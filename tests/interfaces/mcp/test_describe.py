@@ -99,7 +99,11 @@ def test_what_is_fixed_takes_what_is_set_aside_for_it():
 OWN = "Run Python over the tools of our shop: orders, stock and customers. Look before you sell. "
 
 
-@pytest.mark.parametrize("text", [OWN * 20, "店の道具を使うコードを走らせる。" * 30], ids=["English", "Japanese"])
+@pytest.mark.parametrize(
+    "text",
+    [OWN * 20, "店の道具を使うコードを走らせる。" * 30, RUN * 3, '{"a":[1,{"b":"c"}]} ' * 80],
+    ids=["English", "Japanese", "Markdown", "JSON"],
+)
 def test_a_text_of_ones_own_that_is_accepted_keeps_to_the_budget(text):
     most = text[: max(at for at in range(len(text) + 1) if not list(Texts(run=text[:at] or "x").problems()))]
     assert len(most) < len(text)  # it is cut where it would be refused

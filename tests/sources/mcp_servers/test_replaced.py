@@ -4,7 +4,7 @@ import asyncio
 from time import sleep
 
 import pytest
-from sources.mcp_servers.stage import call, settle, tools_of
+from sources.mcp_servers.stage import call, is_gone, settle, tools_of
 
 from onetool.sources.mcp_servers.memory import Offers
 from onetool.sources.mcp_servers.upstream import Told
@@ -76,3 +76,38 @@ def test_those_to_be_settled_may_be_given_as_they_come(stage, kind):
         asyncio.run(app.servers.settled(kind(["b", "c"])))
         states = {status.name: status.state for status in app.servers.statuses()}
         assert states == {"a": "idle", "b": "connected", "c": "connected"}
+
+
+def test_a_call_under_way_ends_with_the_server_that_it_began_with(stage):
+    with stage.app({"one": stage.nasty("ok")}) as app:
+        old = call(app, "one.pid").data
+
+        async def both():
+            slow = asyncio.create_task(app.run("[one.slow(seconds=1.5), one.echo(text='after')]"))
+            await asyncio.sleep(0.4)
+            stage.config({"one": stage.nasty("ok", env={"OTHER": "yes"})})
+            await asyncio.to_thread(app.reload)
+            assert not slow.done()
+            new = (await app.run("one.pid()")).value()
+            return new, (await slow).value()
+
+        new, (_, after) = asyncio.run(both())
+        assert after == "after"
+        assert new != old
+        assert is_gone(int(old))  # nobody needs it any more
+
+
+def test_who_is_left_with_a_call_ends_with_the_app(stage):
+    with stage.app({"one": stage.nasty("ok")}) as app:
+        old = call(app, "one.pid").data
+
+        async def left():
+            slow = asyncio.create_task(app.run("one.slow(seconds=20)"))
+            await asyncio.sleep(0.4)
+            stage.config({})
+            await asyncio.to_thread(app.reload)
+            await asyncio.to_thread(app.close)
+            slow.cancel()
+
+        asyncio.run(left())
+        assert is_gone(int(old))

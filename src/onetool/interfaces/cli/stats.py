@@ -153,8 +153,13 @@ def _print_errors(summary: "Summary") -> None:
     errors = summary["errors"]
     if not errors:
         return
-    rows = [(row["tool"], whole(row["count"]), _minute(row["last"]), row["code"]) for row in errors[:MOST_ERRORS]]
-    title = "Errors" if len(errors) <= MOST_ERRORS else f"Errors: {MOST_ERRORS} of {len(errors):,} kinds"
+    rows = [
+        (row["tool"], whole(row["count"]), _minute(row["last"]), row["reason"] or row["code"])
+        for row in errors[:MOST_ERRORS]
+    ]
+    title = (
+        "Errors" if len(errors) <= MOST_ERRORS else f"Errors: {MOST_ERRORS} of {len(errors):,} kinds (--json has all)"
+    )
     _print_aligned(title, ("tool", "number", "last (UTC)", "code"), rows)
 
 

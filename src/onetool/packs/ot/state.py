@@ -1,18 +1,28 @@
 """The tools of `ot` that tell how things are, and those few that change something: notes, reports, a reload."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from onetool.core.errors import ToolFailure
 from onetool.core.failure import text_of
+from onetool.packs.ot.here import seen_from_here
 from onetool.packs.ot.view import View
 from onetool.sdk import LogSpan, tool
 from onetool.services.results.query import Page
 
+RESULT_SECONDS = 20.0  # a search takes five at the most, and may have to wait as long for another one
 HEALTH_SECONDS = 120.0  # servers may take a while to start
 STATS_SECONDS = 60.0  # a million calls take some seconds to sum up
 RELOAD_SECONDS = 60.0  # packs may be slow to import
 PERIODS = ("day", "week", "month", "all")
+
+
+def _of_what_may_be_seen(stats: Mapping[str, Any], allowed: Collection[str] | None) -> dict[str, Any]:
+    """Without the series, which is for charts, and under an allow-list without the rows of other tools."""
+    shown = {key: value for key, value in stats.items() if key != "series"}
+    if allowed is None:
+        return shown
+    return shown | {key: [row for row in stats[key] if row["tool"] in allowed] for key in ("tools", "errors")}
 
 
 def state_tools(view: View) -> list[Callable[..., Any]]:
@@ -20,8 +30,9 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
     def config() -> dict[str, Any]:
         """Show what is configured: aliases, snippets and MCP servers, by their names."""
         with LogSpan("ot.config"):
+            allowed = seen_from_here()[1]
             return {
-                "aliases": dict(view.aliases),
+                "aliases": {name: to for name, to in view.aliases.items() if allowed is None or to in allowed},
                 "snippets": {name: {"description": one.description} for name, one in view.snippets.items()},
                 "servers": [server["name"] for server in view.servers()],
             }
@@ -43,7 +54,7 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
         """List the MCP servers whose tools are used here, and how each is doing.
 
         Returns:
-            {name, state, transport, target, tools} of each; `version`, `error` and `changed` where there are any.
+            {name, state, transport, tools} of each; `version`, `error` and `changed` where there are any.
         """
         with LogSpan("ot.servers"):
             return view.servers()
@@ -54,7 +65,7 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
         with LogSpan("ot.version"):
             return view.version
 
-    @tool(read_only=True)
+    @tool(read_only=True, timeout=RESULT_SECONDS)
     def result(handle: str, offset: int = 1, limit: int = 100, search: str | None = None, fuzzy: bool = False) -> Page:
         """Read lines of a large result that was stored behind a handle: a page of them, or those that match a search.
 
@@ -97,9 +108,7 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
                 told = view.stats(period, tool)
             except ToolFailure as failure:
                 return f"Error: {text_of(failure)}"
-            shown = {
-                key: value for key, value in told.items() if key != "series"
-            }  # for charts: much, and seldom wanted
+            shown = _of_what_may_be_seen(told, seen_from_here()[1])
             if output is None:
                 return shown
             try:
@@ -116,7 +125,7 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
             message: The text.
 
         Returns:
-            "OK: …", or "SKIP: no matching topic".
+            OK and the file; or the text "SKIP: no matching topic".
         """
         with LogSpan("ot.notify", topic=topic):
             return view.publish(topic, message)

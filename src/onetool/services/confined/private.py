@@ -9,7 +9,7 @@ from onetool.services.confined.refusals import Refused, refusals
 class Private:
     """Paths of files, and of folders with all that is in them. They need not exist: nobody may make them either.
 
-    What is read is known by its status alone, so there it is the files themselves that are kept from tools.
+    What is read is open already: where the system tells where it lies, what is in those folders is kept back as well.
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
@@ -18,6 +18,13 @@ class Private:
     def refuse(self, status: os.stat_result) -> None:
         """Refuse a file that is open, or a folder, if it is one of them."""
         if any(_is_at(status, path) for path in self._paths):
+            raise Refused("private")
+
+    def refuse_open(self, file: int) -> None:
+        """Refuse what is open, if it is one of them, or in one of them."""
+        self.refuse(os.fstat(file))
+        where = _place_of(file) if self._paths else None
+        if where and any(where.startswith(f"{os.path.realpath(path)}{os.sep}") for path in self._paths):
             raise Refused("private")
 
     def refuse_name(self, folder: int, name: bytes) -> None:
@@ -40,6 +47,14 @@ def _is_at(status: os.stat_result, path: str) -> bool:
         return os.path.samestat(status, os.stat(path))
     except OSError:
         return False
+
+
+def _place_of(file: int) -> str | None:
+    """Where it lies, as the system says; None where it does not."""
+    try:
+        return os.readlink(f"/proc/self/fd/{file}")
+    except OSError:
+        return None
 
 
 def _ways_up(folder: int) -> Iterable[os.stat_result]:

@@ -94,7 +94,7 @@ class Roots:
                 status = os.fstat(file)
                 if not stat.S_ISREG(status.st_mode):
                     raise Refused("is_a_directory" if stat.S_ISDIR(status.st_mode) else "not_a_file")
-                self._private.refuse(status)
+                self._private.refuse_open(file)
                 return Content(_read_at_most(file, most), status.st_size)
         finally:
             os.close(file)

@@ -1,8 +1,10 @@
 """A page of a text: some of its lines, or of those that match a search."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from itertools import islice
+from threading import Semaphore
 from time import monotonic
 from typing import NotRequired, TypedDict
 
@@ -14,11 +16,16 @@ from onetool.services.results.lines import lines_of as lines_of
 from onetool.services.results.search import Found, matching, similar
 
 LONGEST_SEARCH = 1_000
+LONGEST_FUZZY = 100  # what a line takes grows with the square of it: half a millisecond here, forty for a thousand
 BEST = 1_000  # lines that resemble a search: who wants more of them wants something else
 MOST_SECONDS = 5.0
 _AROUND = 16  # quotes, a mark and spaces before it, and the number of a line that was searched for
 _ESCAPE = 10  # bytes, of \\U0001f600 for example
 _SHOWN = 200  # characters of a line inside a message
+
+
+# One at a time: comparing holds up all other threads of the process, as long as a line or a piece takes.
+_searching = Semaphore(1)
 
 
 class Page(TypedDict):
@@ -61,11 +68,13 @@ def page_of(
         raise BadQueryError(f"offset must be >= 1 (1-indexed), got {offset}")
     if limit < 1:
         raise BadQueryError(f"limit must be >= 1, got {limit}")
+    skipped = min(offset - 1, sys.maxsize) if search else 0
     if search:
-        found = islice(_found(lines, search, fuzzy, offset + limit), min(offset - 1, sys.maxsize), None)
+        found = _found(lines, search, fuzzy, offset + limit)
     else:
-        found = enumerate(lines.since(offset - 1), offset - 1)
-    page, has_more = _fitting(found, limit, most_bytes)
+        found = ((number, line) for number, line in enumerate(lines.since(offset - 1), offset - 1))
+    with closing(found):
+        page, has_more = _fitting(islice(found, skipped, None), limit, most_bytes)
     numbers: NumbersOnly = {"numbers": [number + 1 for number, _ in page]} if search else {}
     return {
         "lines": [line for _, line in page],
@@ -104,13 +113,21 @@ def written(line: str) -> int:
     return len(line.encode("utf-8", "surrogatepass")) + plain + _ESCAPE * (len(line) - plain) + _AROUND
 
 
-def _found(lines: Lines, search: str, fuzzy: bool, most: int) -> Iterator[Found]:
-    if len(search) > LONGEST_SEARCH:
-        raise BadQueryError(f"search must have at most {LONGEST_SEARCH} characters, got {len(search)}")
-    deadline = monotonic() + MOST_SECONDS
+def _found(lines: Lines, search: str, fuzzy: bool, most: int) -> Generator[Found]:
+    longest = LONGEST_FUZZY if fuzzy else LONGEST_SEARCH
+    if len(search) > longest:
+        raise BadQueryError(f"search must have at most {longest} characters, got {len(search)}")
+    if not _searching.acquire(timeout=MOST_SECONDS):
+        raise ToolFailure(
+            "others are searching, and did not come to an end in time", reason="busy", hints=["try again"]
+        )
+    try:
+        deadline = monotonic() + MOST_SECONDS
 
-    def look(line: int) -> None:
-        if monotonic() > deadline:
-            raise TimeUpError(line, lines.total, fuzzy)
+        def look(line: int) -> None:
+            if monotonic() > deadline:
+                raise TimeUpError(line, lines.total, fuzzy)
 
-    return similar(lines, search, min(most, BEST), look) if fuzzy else matching(lines, search, look)
+        yield from similar(lines, search, min(most, BEST), look) if fuzzy else matching(lines, search, look)
+    finally:
+        _searching.release()

@@ -141,7 +141,7 @@ class Stats:
                 self._writer.give_up(error)
                 if strict:
                     raise UnreadableError(self._file, str(error)) from None
-            except (OSError, sqlite3.Error) as error:
+            except (OSError, sqlite3.Error, ValueError, TypeError, OverflowError) as error:  # a row may hold anything
                 if strict:
                     raise UnreadableError(self._file, f"{error}; if the file is broken, delete it") from None
                 log.warning("stats can't be read: %s: %s; if the file is broken, delete it", self._file, error)

@@ -47,17 +47,21 @@ def errors(found: "Sequence[ErrorRow]") -> str:
         name, number = f"{whole(len(rest))} other kinds", sum(one["count"] for one in rest)
         rows.append(Bar(f"<em>{name}</em>", (("failed", number),), whole(number), f"{name}: {whole(number)}"))
     everything = (
-        (safe(one["tool"]), f"<code>{safe(one['code'])}</code>", whole(one["count"]), moment(one["last"]))
+        (safe(one["tool"]), f"<code>{safe(_why(one))}</code>", whole(one["count"]), moment(one["last"]))
         for one in found
     )
     table = behind("Errors by tool and code", ("tool", "code", "number", "last"), everything)
     return card("Errors", bars("Errors by tool and code", rows, ("tool and code", "number")) + table)
 
 
+def _why(error: "ErrorRow") -> str:
+    return error["reason"] or error["code"]
+
+
 def _of_errors(error: "ErrorRow") -> Bar:
-    full_name = f"{safe(error['tool'])}, {safe(error['code'])}"
+    full_name = f"{safe(error['tool'])}, {safe(_why(error))}"
     return Bar(
-        f"{_name(error['tool'])}<br><code>{_name(error['code'])}</code>",
+        f"{_name(error['tool'])}<br><code>{_name(_why(error))}</code>",
         (("failed", error["count"]),),
         whole(error["count"]),
         f"{full_name}: {counted(error['count'], 'time')}, the last at {moment(error['last'])}",

@@ -23,6 +23,7 @@ class ErrorRow(TypedDict):
 
     tool: str
     code: str
+    reason: str | None  # the finer cause, where there is one
     count: int
     last: str
 

@@ -118,9 +118,14 @@ def _tool(
 
 def _errors(database: sqlite3.Connection, those: Question) -> list[ErrorRow]:
     rows = Question(those.since, those.tool, failed=True).ask(
-        database, "tool, code, count(*), max(at)", "GROUP BY +tool, code ORDER BY 3 DESC, 1, 2 LIMIT :most"
+        database,
+        "tool, code, reason, count(*), max(at)",
+        "GROUP BY +tool, code, reason ORDER BY 4 DESC, 1, 2, 3 LIMIT :most",
     )
-    return [{"tool": tool, "code": code or "", "count": count, "last": iso(last)} for tool, code, count, last in rows]
+    return [
+        {"tool": tool, "code": code or "", "reason": reason, "count": count, "last": iso(last)}
+        for tool, code, reason, count, last in rows
+    ]
 
 
 def _counts(database: sqlite3.Connection, those: Question, column: str) -> list[Count]:

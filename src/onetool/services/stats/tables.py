@@ -8,8 +8,10 @@ import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
+MOST_SECONDS = 50.0  # that a read may take: who waits for it has no longer
 BUSY_SECONDS = 1.0
 VERSION = 1
 
@@ -70,6 +72,8 @@ class NewerFile(Exception):  # noqa: N818 - nothing is wrong with it
 def opened(file: Path, patience: float = BUSY_SECONDS) -> Generator[sqlite3.Connection]:
     """The file, to be written; made, where there is none. Raises OSError, sqlite3.Error, NewerFile."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if file.exists() and not file.is_file():
+        raise OSError(f"{file} is no regular file")
     with closing(sqlite3.connect(file, timeout=patience, isolation_level=None)) as database:
         if _version(database) != VERSION:
             _brought_up(database)
@@ -79,6 +83,8 @@ def opened(file: Path, patience: float = BUSY_SECONDS) -> Generator[sqlite3.Conn
 @contextmanager
 def opened_to_read(file: Path) -> Generator[sqlite3.Connection]:
     """The same file, to be read, also where it can't be written."""
+    if not file.is_file():  # opening a pipe would wait for who writes to it
+        raise OSError(f"{file} is no regular file")
     where = f"{file.absolute().as_uri()}?mode=ro"
     with closing(sqlite3.connect(where, timeout=BUSY_SECONDS, isolation_level=None, uri=True)) as database:
         try:
@@ -86,6 +92,8 @@ def opened_to_read(file: Path) -> Generator[sqlite3.Connection]:
         except sqlite3.OperationalError:  # a writer was killed: only who may write can put the file right
             is_ready = False
         if is_ready:
+            deadline = monotonic() + MOST_SECONDS
+            database.set_progress_handler(lambda: monotonic() > deadline, 100_000)
             yield database
             return
     with opened(file) as database:

@@ -7,7 +7,7 @@ from onetool.core.returns import returns
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.spelling import spelled
-from onetool.core.tokens import cut_to
+from onetool.core.tokens import cut_to, tokens
 from onetool.core.type_names import fields, resolved, type_name
 from onetool.packs.ot.grouping import PackView
 from onetool.packs.ot.listing import Listed
@@ -21,6 +21,7 @@ SLUGS = {
     "llm": "transform",
     "web": "web-fetch",
 }
+DESCRIBED, NAMED = 250, 120  # tokens for the tools of a pack
 LINE = 30  # tokens of a description, where many stand together
 # What stands in an example for an argument that must be given.
 STAND_INS: Mapping[Any, Any] = {"integer": 1, "number": 0.5, "boolean": True, "array": [], "object": {}}
@@ -35,10 +36,10 @@ def of_tool(tool: Listed) -> str:
     told = list(_arguments(spec))
     parts = [
         f"# {tool.word}",
-        spec.description.strip(),
+        _indented(spec.description) if spec.source.startswith("proxy:") else spec.description.strip(),
         f"Signature: {signature(spec, tool.word)}",
         "\n".join(["Arguments:", *told]) if told else "Arguments: none",
-        f"Returns: {returns(spec) or _type(spec)}",
+        f"Returns: {_on_a_line(returns(spec) or _type(spec))}",
         "\n".join(["Example:", *(f"  {line}" for line in _example(tool).splitlines())]),
         f"Source: {spec.source}",
         f"Documentation: {documentation(tool.pack)}",
@@ -50,7 +51,7 @@ def of_pack(pack: PackView) -> str:
     parts = [
         f"# {pack.name}",
         (pack.instructions or "").strip(),
-        "\n".join(["Tools:", *(in_line(tool) for tool in pack.tools)]) if pack.tools else _no_tools(pack),
+        "\n".join(["Tools:", *_listed(pack)]) if pack.tools else _no_tools(pack),
         f"Source: {pack.source}",
         f"Documentation: {documentation(pack.name)}",
     ]
@@ -68,8 +69,37 @@ def of_snippet(name: str, definition: str) -> str:
     return f"# ${name}\n\n{definition.rstrip()}"
 
 
+def _listed(pack: PackView) -> Iterator[str]:
+    """With what they do while there is room, then by their names, then by their number."""
+    said = list(_as_many(DESCRIBED, (in_line(tool) for tool in pack.tools)))
+    yield from said
+    rest = [tool.word for tool in pack.tools[len(said) :]]
+    named = list(_as_many(NAMED, rest))
+    more = f' … and {len(rest) - len(named):,} more: ot.tools(pattern="{pack.name}.")' if len(named) < len(rest) else ""
+    if rest:
+        yield f"- also {', '.join(named)}{more}"
+
+
+def _as_many(room: int, texts: Iterable[str]) -> Iterator[str]:
+    """As so many tokens hold."""
+    for text in texts:
+        room -= tokens(text) + 1
+        if room < 0:
+            return
+        yield text
+
+
 def in_line(tool: Listed) -> str:
     return f"- {tool.word}: {cut_to(tool.gist, LINE)}"
+
+
+def _indented(text: str) -> str:
+    """A stranger's words: no line of them can pass for one of ours."""
+    return "\n".join(f"  {line}".rstrip() for line in text.strip().splitlines())
+
+
+def _on_a_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _no_tools(pack: PackView) -> str:
@@ -85,7 +115,7 @@ def _arguments(spec: ToolSpec) -> Iterator[str]:
         facts = [type_name(part, schema)]
         if name not in required:
             facts.append(f"default {known['default']!r:.60}" if "default" in known else "optional")
-        told = " ".join(filter(None, (str(known.get("description") or "").strip(), fields(part, schema))))
+        told = _on_a_line(f"{known.get('description') or ''} {fields(part, schema)}")
         yield f"- {spelled(name)} ({', '.join(facts)}){f': {told}' if told else ''}"
 
 
