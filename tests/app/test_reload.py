@@ -1,8 +1,11 @@
 """A reload takes all of what is new, or nothing; what is under way goes on with what it began with."""
 
 import asyncio
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -139,12 +142,52 @@ def test_a_run_under_way_ends_with_the_tools_it_began_with(place):
     assert place.says() == "two"
 
 
-def test_many_at_once_are_one_after_the_other(place):
-    with ThreadPoolExecutor(4) as threads:
+def test_many_at_once_are_joined(place, monkeypatch):
+    reloads = []
+    whole = App._reload
+    monkeypatch.setattr(App, "_reload", lambda app: (reloads.append(1), time.sleep(0.1), whole(app)))
+    with ThreadPoolExecutor(8) as threads:
         for round in range(3):
             place.pack(str(round))
             list(threads.map(lambda _: place.app.reload(), range(8)))
-    assert place.says() == "2"
+            assert place.says() == str(round)
+    assert len(reloads) <= 9  # not 24: who waits for his turn is content with the one that begins after he asked
+    place.write("menus: run\n")
+    with ThreadPoolExecutor(8) as threads:
+        asked = [threads.submit(place.app.reload) for _ in range(8)]
+    assert all(isinstance(one.exception(), ConfigError) for one in asked)
+
+
+def test_nobody_gets_more_workers_by_it(place):
+    place.write("run: {workers: 2, timeout_s: 20}\nstats: {enabled: false}\n")
+    place.app.reload()
+
+    async def storm():
+        runs = []
+        for _ in range(4):
+            runs += [asyncio.create_task(place.app.run("while True: pass")) for _ in range(2)]
+            await asyncio.sleep(0.3)
+            await asyncio.to_thread(place.app.reload)
+        workers = _children()
+        for run in runs:
+            run.cancel()
+        await asyncio.gather(*runs, return_exceptions=True)
+        return workers
+
+    before = _children()
+    assert len(asyncio.run(storm()) - before) <= 3  # two, and a shell that ends them if we no longer can
+
+
+def _children():
+    """The processes that we have started."""
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("only Linux tells whom we have started")
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.add(int(stat.parent.name))
+    return found
 
 
 def test_it_can_be_called_in_a_run_and_the_next_one_has_what_is_new(place):
@@ -279,6 +322,7 @@ def test_a_file_that_stood_in_the_way_is_looked_at_too(place, quick):
     place.write("alias: {}\n", "more.yaml")
     place.write("watch: true\nstats: {enabled: false}\ninclude: [more.yaml]\n")
     eventually(lambda: place.app.not_reloaded)
+    time.sleep(0.1)  # it looks at the file for the first time
     place.write("aliases: {n: time.now}\n", "more.yaml")
     eventually(lambda: place.app.config.aliases == {"n": "time.now"})
 
@@ -293,6 +337,13 @@ def test_it_ends_when_the_config_says_so(place, quick):
     place.pack("two")
     time.sleep(0.3)
     assert place.says() == "one"
+
+
+def test_what_changed_between_reading_and_looking_is_seen(place, quick):
+    place.pack("two")  # after it was read
+    place.app.watches = True
+    place.app.connect()
+    eventually(lambda: place.says() == "two")
 
 
 def test_nobody_watches_for_who_does_not_stay(place, quick):

@@ -437,8 +437,8 @@ class App:
 
     def _put_in_force(self, config: Config, read: Iterable[Catalogue]) -> None:
         """All at once, but for servers: those that have changed need time to end, and are not waited for by others."""
-        for secret in self._known_secrets:
-            config.secrets.know(secret)
+        for secret in (*self._known_secrets, *([config.http.token] if config.http.token else [])):
+            config.secrets.know(str(secret))
         before, self._parts = self._parts, Parts(config, self.registry, self._parts)
         self._catalogues = (self._own, *read)
         self._told: set[str] = set()

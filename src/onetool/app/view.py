@@ -92,7 +92,7 @@ class AppView:
 
 
 def _told(status: Any) -> dict[str, Any]:
-    """A server in short. Not how it is reached: there may be a password in that. What has nothing to say is left out."""
+    """A server in short. Not how it is reached: there may be a password in that."""
     facts = {
         "name": status.name,
         "state": status.state,

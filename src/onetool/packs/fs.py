@@ -167,7 +167,7 @@ WORDS = {
     "not_a_directory": "{path} is not a directory, or goes on below a file. Use fs.read_file to read files.",
     "not_a_file": "{path} is not a regular file: devices, pipes and sockets can't be read.",
     "not_found": "{path} does not exist.",
-    "private": "{path} holds OneTool's own secrets and can't be read by tools.",
+    "private": "{path} is OneTool's own and can't be read by tools.",
     "root_missing": "The allowed folder {detail!r} can't be opened. The operator can change it in fs.roots.",
     "unreadable": "{path} could not be read: {detail}.",
 }

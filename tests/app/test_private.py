@@ -1,0 +1,78 @@
+"""What is OneTool's own stays out of the reach of tools, though it lies in a folder that they may use."""
+
+import asyncio
+
+import pytest
+
+from onetool.app import App
+
+
+@pytest.fixture
+def app(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".onetool").mkdir()
+    (tmp_path / ".onetool" / "onetool.yaml").write_text(
+        "topics: [{pattern: 'c*', file: onetool.yaml}, {pattern: 'p*', file: prompts.yaml}]\n"
+        "http: {token: tok-0123456789abcdef}\naliases: {now: time.now, list: fs.list_dir}\n"
+    )
+    (tmp_path / ".onetool" / "prompts.yaml").write_text("run: Go.\n")
+    with App.open() as app:
+        yield app
+
+
+def failure(app, code):
+    error = asyncio.run(app.run(code)).error
+    assert error is not None
+    return error.message
+
+
+def value(app, code, allowed=None):
+    return asyncio.run(app.run(code, allowed)).value()
+
+
+def test_stored_results_are_read_by_their_handle_and_in_no_other_way(app, tmp_path):
+    stored = app.keep("somebody's own text")
+    [file] = (tmp_path / ".onetool" / "results").iterdir()
+    path = str(file.relative_to(tmp_path))
+    assert "OneTool's own" in failure(app, f"fs.read_file(path={path!r})")
+    (tmp_path / "link").symlink_to(file)
+    assert not asyncio.run(app.run("fs.read_file(path='link')")).ok
+    assert value(app, f"ot.result(handle={stored.handle!r})['lines']") == ["somebody's own text"]
+
+
+def test_what_was_counted_is_not_read_as_a_file(app):
+    value(app, "time.now()")
+    app.stats.flush()
+    assert not asyncio.run(app.run("fs.read_file(path='.onetool/stats.db', encoding='base64')")).ok
+
+
+def test_a_token_in_the_config_is_masked(app):
+    assert "tok-0123456789abcdef" not in value(app, "fs.read_file(path='.onetool/onetool.yaml')")
+
+
+@pytest.mark.parametrize("topic", ["config", "prompts"])
+def test_no_note_is_written_into_what_a_reload_reads(app, topic):
+    assert "not kept" in failure(app, f"ot.notify(topic={topic!r}, message='x: y')")
+
+
+def test_folders_of_a_project_that_are_called_so_are_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "mine.txt").write_text("mine")
+    (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\n")
+    with App.open(tmp_path / "onetool.yaml") as app:
+        assert value(app, "fs.read_file(path='results/mine.txt')") == "mine"
+
+
+def test_under_an_allow_list_the_rest_is_not_there(app):
+    allowed = ["time.now", "ot.config", "ot.aliases", "ot.stats", "ot.help", "ot.search", "ot.packs", "ot.tools"]
+    value(app, "fs.list_dir(path='.')")
+    value(app, "time.now()")
+    assert value(app, "ot.config()['aliases']", allowed) == {"now": "time.now"}
+    assert value(app, "ot.aliases()", allowed) == ["now -> time.now"]
+    told = value(app, "[row['tool'] for row in ot.stats()['tools']]", allowed)
+    assert "time.now" in told
+    assert "fs.list_dir" not in told
+    assert value(app, "ot.packs(info='list')", allowed) == ["ot", "time"]
+    assert "fs." not in str(value(app, "ot.search('list a folder', limit=20)", allowed))
+    assert "fs." not in value(app, "ot.help('list_dir')", allowed)

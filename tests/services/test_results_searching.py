@@ -1,0 +1,85 @@
+"""Searches hold up nobody: they are short, and one at a time."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from onetool.core.errors import BadArguments, ToolFailure
+from onetool.services.results import Results, query
+
+DULL = "\n".join(["a" * 1_999] * 60)
+WORST = "a" * (query.LONGEST_FUZZY - 1) + "b"
+
+
+@pytest.fixture
+def stored(tmp_path):
+    results = Results(tmp_path, 3600, 64)
+    return results, results.put(DULL).handle
+
+
+def test_what_is_compared_with_every_line_is_short(stored):
+    results, handle = stored
+    results.page(handle, search=WORST, fuzzy=True)
+    with pytest.raises(BadArguments, match="at most 100 characters"):
+        results.page(handle, search=f"{WORST}b", fuzzy=True)
+
+
+def test_one_at_a_time(stored, monkeypatch):
+    results, handle = stored
+    under_way, most = [], []
+
+    def slow(lines, search, most_lines, look):
+        under_way.append(1)
+        most.append(len(under_way))
+        time.sleep(0.02)
+        under_way.pop()
+        return iter(())
+
+    monkeypatch.setattr(query, "similar", slow)
+    threads = [
+        threading.Thread(target=results.page, args=(handle,), kwargs={"search": "x", "fuzzy": True}) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert most == [1] * 8
+
+
+def test_who_waits_too_long_for_others_is_told(stored, monkeypatch):
+    results, handle = stored
+    monkeypatch.setattr(query, "MOST_SECONDS", 0.05)
+    with query._searching, pytest.raises(ToolFailure, match="others are searching") as caught:
+        results.page(handle, search="a")
+    assert caught.value.reason == "busy"
+    monkeypatch.setattr(query, "MOST_SECONDS", 5.0)
+    assert results.page(handle, search="a")["returned"] > 0
+
+
+def test_a_search_that_fails_or_is_left_lets_the_next_one_go(stored):
+    results, handle = stored
+    for search in ("(", "a", "b", "a"):
+        try:
+            results.page(handle, search=search, limit=1)
+        except BadArguments:
+            assert search == "("
+    assert query._searching.acquire(blocking=False)
+    query._searching.release()
+
+
+def test_the_loop_goes_on_meanwhile(stored):
+    """Not by a clock: as often as the loop gets a turn while many search, each of whom would hold it up for long."""
+    results, handle = stored
+
+    async def both():
+        searches = asyncio.gather(*(asyncio.to_thread(results.page, handle, "", 1, 1, WORST, True) for _ in range(4)))
+        turns = 0
+        while not searches.done():
+            await asyncio.sleep(0)
+            turns += 1
+        await searches
+        return turns
+
+    assert asyncio.run(both()) > 4
