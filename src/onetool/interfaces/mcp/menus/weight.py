@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from onetool.app import App
@@ -38,4 +39,5 @@ def _tell(app: App, menu: "Menu", client: str) -> None:
         except Exception:
             log.exception("a menu could not be measured; nothing but the stats goes by that")
 
-    asyncio.get_running_loop().run_in_executor(None, measure)
+    with suppress(RuntimeError):  # the server stops
+        asyncio.get_running_loop().run_in_executor(None, measure)
