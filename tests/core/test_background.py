@@ -86,8 +86,9 @@ def test_every_way_raises_the_error(background):
         waited(background.run(fails()))
 
 
-def test_nothing_runs_before_it_is_wanted(background):
-    assert "the-other-loop" not in [one.name for one in threading.enumerate()]
+def test_nothing_runs_before_it_is_wanted():
+    background = Background("nobody-wants-it")
+    assert "nobody-wants-it" not in [one.name for one in threading.enumerate()]
     background.close()  # and that nothing was started is no trouble
 
 
