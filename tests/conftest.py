@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 # A machine that is busy with other tests is no reason to fail.
-settings.register_profile("project", deadline=None)
+settings.register_profile("project", deadline=None, max_examples=60)
 settings.load_profile("project")
 
 
