@@ -1,7 +1,8 @@
 """The tools of `ot` that tell what there is: what can be called, how, and under which names."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.core.nearest import or_rather
@@ -10,18 +11,25 @@ from onetool.packs.ot import shorthands
 from onetool.packs.ot.filtering import Info
 from onetool.packs.ot.grouping import grouped
 from onetool.packs.ot.grouping import listed as packs_listed
-from onetool.packs.ot.help import Help
 from onetool.packs.ot.here import seen_from_here
 from onetool.packs.ot.listing import Listed, Listing
 from onetool.packs.ot.view import View
 from onetool.sdk import LogSpan, call_tool, tool
+
+if TYPE_CHECKING:
+    from onetool.packs.ot.help import Help
 
 LONGEST_CALL = 600.0  # seconds: what is called has a limit of its own
 
 
 def discovery_tools(view: View) -> list[Callable[..., Any]]:
     listing = Listing(view.words)
-    helper = Help(view, listing)
+
+    @cache
+    def helper() -> "Help":
+        from onetool.packs.ot.help import Help  # not for those who only list tools
+
+        return Help(view, listing)
 
     def found(name: str) -> Listed:
         catalogue, allowed = seen_from_here()
@@ -102,7 +110,7 @@ def discovery_tools(view: View) -> list[Callable[..., Any]]:
             Text; with info="list" the names that match.
         """
         with LogSpan("ot.help", query=query, info=info):
-            return helper.help(query, info, *seen_from_here())
+            return helper().help(query, info, *seen_from_here())
 
     @tool(read_only=True, examples=['ot.search("read a file")'])
     def search(query: str, limit: int = 5) -> list[dict[str, Any]]:
