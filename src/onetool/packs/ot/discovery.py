@@ -14,7 +14,7 @@ from onetool.packs.ot.grouping import listed as packs_listed
 from onetool.packs.ot.here import seen_from_here
 from onetool.packs.ot.listing import Listed, Listing
 from onetool.packs.ot.view import View
-from onetool.sdk import LogSpan, call_tool, tool
+from onetool.sdk import LogSpan, tool
 
 if TYPE_CHECKING:
     from onetool.packs.ot.help import Help
@@ -161,6 +161,8 @@ def discovery_tools(view: View) -> list[Callable[..., Any]]:
             name: The tool, as code calls it or under its own name.
             args: Its arguments by their names.
         """
+        from onetool.sdk import call_tool
+
         with LogSpan("ot.call", tool=name):
             return await call_tool(found(name).spec.name, **(args or {}))
 
