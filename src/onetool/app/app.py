@@ -257,8 +257,14 @@ class App:
                 if self.not_reloaded is not None:
                     raise ConfigError(self.not_reloaded.mistakes)
                 return
-            self._begun = self._asked
-            self._reload()
+            begun, self._begun = self._begun, self._asked
+            try:
+                self._reload()
+            except ConfigError:
+                raise
+            except BaseException:  # nobody's who waits for his turn: he tries himself
+                self._begun = begun
+                raise
 
     def _reload(self) -> None:
         modules, began = imported(), time()
