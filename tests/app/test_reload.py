@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -224,7 +225,8 @@ def test_a_refused_one_leaves_packages_whole(place):
     place.app.reload()
     assert asyncio.run(place.app.run("whole.word()")).value() == "old"
     place.write("WORD = 'new'\n", "packs/whole/part.py")
-    place.write("menus: run\n", "prompts.yaml")
+    place.write("from .part import WORD\ndef word() -> str:\n    'Say.'\n    return WORD\n", "packs/whole/__init__.py")
+    place.write("def hello(:\n", "packs/zebra.py")  # what is new of the other has been imported when this is read
     with pytest.raises(ConfigError):
         place.app.reload()
     assert asyncio.run(place.app.run("whole.word()")).value() == "old"
@@ -236,6 +238,82 @@ def test_what_was_counted_before_is_seen_after(place):
     code = '[time.now(), ot.reload(), time.now(), ot.stats(tool="time.now")["total_calls"]][3]'
     assert asyncio.run(place.app.run(code)).value() == 2
     assert asyncio.run(place.app.run('ot.stats(tool="time.now")["total_calls"]')).value() == 2
+
+
+def test_workers_stay_warm(place):
+    place.says()
+    before = _children()
+    place.app.reload()
+    place.says()
+    assert _children() == before
+
+
+def test_one_that_the_system_refuses_is_refused_for_all_who_asked(place):
+    place.write(f"packs: [{'x' * 300}]\n")
+    with ThreadPoolExecutor(4) as threads:
+        asked = [threads.submit(place.app.reload) for _ in range(4)]
+    assert [type(one.exception()) for one in asked] == [ConfigError] * 4
+    assert "reload" in place.app.health()
+
+
+def test_links_that_lead_in_circles_stop_nobody(place):
+    (place.folder / "round").symlink_to(place.folder / "round")
+    place.write("topics: [{pattern: x, file: round/x.yaml}]\naliases: {n: time.now}\nstats: {enabled: false}\n")
+    place.app.reload()
+    assert place.app.config.aliases == {"n": "time.now"}
+
+
+def test_who_is_told_can_not_have_another_one(place):
+    wrong = []
+
+    def again():
+        try:
+            place.app.reload()
+        except RuntimeError as error:
+            wrong.append(str(error))
+
+    place.app.on_change(again)
+    place.app.reload()
+    assert "in this very thread" in wrong[0]
+    place.app.reload()
+
+
+def test_one_that_is_too_late_changes_nothing(place, monkeypatch):
+    began = threading.Event()
+    read = App._read
+
+    def slowly(app, config, again=False):
+        began.set()
+        time.sleep(0.5)
+        return read(app, config, again)
+
+    monkeypatch.setattr(App, "_read", slowly)
+    place.write("aliases: {n: time.now}\nstats: {enabled: false}\n")
+    reloading = threading.Thread(target=place.app.reload)
+    reloading.start()
+    began.wait(PATIENCE)
+    place.app.close()
+    reloading.join(PATIENCE)
+    assert place.app.config.aliases == {}
+
+
+def test_a_run_under_way_masks_what_the_new_config_knows(place):
+    place.write(
+        "import asyncio\nfrom pathlib import Path\nasync def told() -> str:\n    'Tell.'\n"
+        "    await asyncio.sleep(0.6)\n    return Path(__file__).with_name('secret.txt').read_text()\n",
+        "packs/slowly.py",
+    )
+    place.app.reload()
+
+    async def both():
+        running = asyncio.create_task(place.app.run("slowly.told()"))
+        await asyncio.sleep(0.2)
+        place.write("tok-0123456789abcdef", "packs/secret.txt")
+        place.write("secrets: {NEW: tok-0123456789abcdef}\nstats: {enabled: false}\n")
+        await asyncio.to_thread(place.app.reload)
+        return (await running).value()
+
+    assert asyncio.run(both()) == "***"
 
 
 def test_one_that_nobody_could_be_told_of_is_whole(place, caplog):

@@ -1,6 +1,5 @@
 """Searches hold up nobody: they are short, and one at a time."""
 
-import asyncio
 import threading
 import time
 
@@ -67,19 +66,3 @@ def test_a_search_that_fails_or_is_left_lets_the_next_one_go(stored):
             assert search == "("
     assert query._searching.acquire(blocking=False)
     query._searching.release()
-
-
-def test_the_loop_goes_on_meanwhile(stored):
-    """Not by a clock: as often as the loop gets a turn while many search, each of whom would hold it up for long."""
-    results, handle = stored
-
-    async def both():
-        searches = asyncio.gather(*(asyncio.to_thread(results.page, handle, "", 1, 1, WORST, True) for _ in range(4)))
-        turns = 0
-        while not searches.done():
-            await asyncio.sleep(0)
-            turns += 1
-        await searches
-        return turns
-
-    assert asyncio.run(both()) > 4

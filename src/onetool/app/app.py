@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from threading import Lock, RLock
+from threading import Lock, RLock, get_ident
 from time import time
 from typing import TYPE_CHECKING, Any, Self
 
@@ -78,13 +78,14 @@ class App:
         self._listeners: list[Callable[[], None]] = []
         self._asking, self._reloading = Lock(), Lock()
         self._asked = self._begun = 0  # reloads
+        self._reloader: int | None = None  # the thread that is at it
+        self._is_closed = False
         self._finds_config = False  # and so looks for it again, as long as there is none
         self.not_reloaded: ConfigError | None = None  # why the last reload changed nothing …
         self._named_in_vain: tuple[Path, ...] = ()  # … and which files are to be mended
         self._stays = False
         self.watches = False  # files, whatever the config says about that
         self._lookout: Lookout | None = None
-        self._known_secrets: set[str] = set()
         self._read_at = time()
         self._own = Catalogue(tools=tuple(ot_tools(AppView(self))))
         self._put_in_force(config, self._read(config))
@@ -250,6 +251,8 @@ class App:
         What can't be used, or would break what worked, raises ConfigError, and everything stays as it was. Calls and
         runs under way go on with what they began with.
         """
+        if self._reloader == get_ident():
+            raise RuntimeError("a reload is under way in this very thread, and can't begin another one")
         with self._asking:
             self._asked = asked = self._asked + 1
         with self._reloading:
@@ -257,7 +260,7 @@ class App:
                 if self.not_reloaded is not None:
                     raise ConfigError(self.not_reloaded.mistakes)
                 return
-            begun, self._begun = self._begun, self._asked
+            begun, self._begun, self._reloader = self._begun, self._asked, get_ident()
             try:
                 self._reload()
             except ConfigError:
@@ -265,6 +268,8 @@ class App:
             except BaseException:  # nobody's who waits for his turn: he tries himself
                 self._begun = begun
                 raise
+            finally:
+                self._reloader = None
 
     def _reload(self) -> None:
         modules, began = imported(), time()
@@ -273,10 +278,16 @@ class App:
             read = self._read(config, again=True)
             if broken := self._broken(read):
                 raise ConfigError(broken)
+        except OSError as error:  # a path that the system refuses, say
+            put_back(modules)
+            self._refused(ConfigError([Mistake(message=str(error))]))
+            raise self.not_reloaded or error from None
         except ConfigError as error:
             put_back(modules)
             self._refused(error)
             raise
+        if self._is_closed:
+            return
         self.not_reloaded, self._named_in_vain, self._read_at = None, (), began
         self._put_in_force(config, read)
         if self._stays:
@@ -287,6 +298,8 @@ class App:
 
         Others connect those servers that they call.
         """
+        if self._is_closed:
+            return
         self._stays = True
         if self.servers is not None:
             self.servers.start()
@@ -312,6 +325,10 @@ class App:
         return lambda: self._listeners.remove(tell)
 
     def close(self) -> None:
+        self._is_closed = True
+        waits = self._reloader != get_ident() and self._reloading.acquire(timeout=PATIENCE)  # for a reload under way
+        if waits:
+            self._reloading.release()
         if self._lookout is not None:
             self._lookout.close()
         if self.servers is not None:
@@ -400,6 +417,8 @@ class App:
         """What a reload reads, and what it would read if it were there."""
         config, beside = self.config, _beside(self.config)
         named = (config.path, *config.include, config.prompts or beside / PROMPTS, config.secrets.file)
+        if config.path is None and self._finds_config:
+            named = (*named, beside / "onetool.yaml")  # one that is yet to come
         files = [*(file for file in named if file), *config.packs, beside / "packs", *self._named_in_vain]
         return list(dict.fromkeys(files))
 
@@ -415,19 +434,16 @@ class App:
             self._lookout = None
 
     def _know(self, secret: str) -> None:
-        """One more to mask: servers get theirs while they are connected. Another config must know them, too."""
-        self._known_secrets.add(secret)
+        """One more to mask: servers get theirs while they are connected. Other configs know it by that, too."""
         self.config.secrets.know(secret)
 
-    def _configured_servers(self) -> "Servers | None":
-        """The same ones as before, with what has changed about them; none where there never were any."""
+    def _configured_servers(self) -> Callable[[], None]:
+        """The same ones as before, with what has changed about them; what comes back ends those that are others now."""
         if self.servers is None and self.config.servers:
             from onetool.sources.mcp_servers.servers import Servers
 
             self.servers = Servers(self.config.home / "servers", self.keep, self.redact, self._list, self._know)
-        if self.servers is not None:
-            self.servers.configure(self.config.servers)
-        return self.servers
+        return (lambda: None) if self.servers is None else self.servers.configure(self.config.servers)
 
     def _read(self, config: Config, again: bool = False) -> tuple[Catalogue, Catalogue]:
         """The packs and the declared tools of a config. Nothing is changed by that."""
@@ -443,15 +459,18 @@ class App:
 
     def _put_in_force(self, config: Config, read: Iterable[Catalogue]) -> None:
         """All at once, but for servers: those that have changed need time to end, and are not waited for by others."""
-        for secret in (*self._known_secrets, *([config.http.token] if config.http.token else [])):
-            config.secrets.know(str(secret))
+        if config.http.token:
+            config.secrets.know(str(config.http.token))
+        config.secrets.join(self.config.secrets)  # runs under way mask what the new ones know, and the other way round
         before, self._parts = self._parts, Parts(config, self.registry, self._parts)
         self._catalogues = (self._own, *read)
         self._told: set[str] = set()
-        self._list()
-        before.rest()
-        if self._configured_servers() is not None:
+        try:
+            end_others = self._configured_servers()
             self._list()
+        finally:
+            before.rest()
+        end_others()
         for mistake in config.warnings:
             log.warning("%s", mistake)
 

@@ -1,6 +1,8 @@
 """What a config says in vain: nothing breaks, but somebody should know. `onetool check` tells it."""
 
+import os
 from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onetool.core.errors import Mistake
@@ -36,10 +38,8 @@ def _topics(config: "Config") -> list[Mistake]:
     """Files that can't be written: what counts is how they are opened, but a person should hear of it before."""
     if not config.topics:
         return []
-    from pathlib import Path
-
     beside = config.path.parent if config.path else config.home
-    roots = [Path(root).resolve() for root in (beside, *config.fs.roots)]
+    roots = [Path(os.path.realpath(root)) for root in (beside, *config.fs.roots)]
     return [
         Mistake(
             message=f"{topic.file} is neither beside the config nor in fs.roots, so that nothing can be written to it",
@@ -48,7 +48,7 @@ def _topics(config: "Config") -> list[Mistake]:
             severity="warning",
         )
         for number, topic in enumerate(config.topics)
-        if not any(topic.file.resolve().is_relative_to(root) for root in roots)
+        if not any(Path(os.path.realpath(topic.file)).is_relative_to(root) for root in roots)
     ]
 
 

@@ -73,16 +73,20 @@ class AppView:
             wrong = "; ".join(map(str, error.mistakes))
             raise ToolFailure(f"not reloaded, what was in force stays: {wrong}", reason="config") from None
 
-    def stats(self, period: str, tool: str | None) -> "Summary":
+    def stats(self, period: str, tool: str | None, allowed: Collection[str] | None) -> "Summary":
         if self._app.stats is None:
             file = self._app.config.path or "the config"
             raise ToolFailure(f"Statistics are disabled: stats.enabled is false in {file}")
         name = None if tool is None else self._app.real_name(tool)
+        known = self._app.registry.names() if allowed is None else allowed
         told = self._app.stats.summary(period, name)
-        if name is not None and not told["total_calls"] and name not in self._app.registry:
+        if name is not None and name not in known and (allowed is not None or not told["total_calls"]):
             from onetool.core.nearest import or_rather
 
-            raise ToolFailure(f"Tool not found: {name:.200}{or_rather(name, self._app.registry.names())}")
+            raise ToolFailure(f"Tool not found: {name:.200}{or_rather(name, known)}")
+        if allowed is not None:
+            told["tools"] = [row for row in told["tools"] if row["tool"] in allowed]
+            told["errors"] = [row for row in told["errors"] if row["tool"] in allowed]
         return told
 
     def write_report(self, path: str, stats: "Summary") -> str:

@@ -214,7 +214,9 @@ class _Check:
                 return
         spec = self._names.catalogue.get(name) or self._names.tool(name)
         if spec is None:
-            yield Finding(node.lineno, f"there is no tool {name!r}{self._near(name, self._names.catalogue.names())}")
+            every = self._names.catalogue.names()
+            known = every if self._allowed is None else [one for one in every if one in self._allowed]
+            yield Finding(node.lineno, f"there is no tool {name!r}{self._near(name, known)}")
         elif given is not UNKNOWN:
             yield from self._checked(node.lineno, spec, Arguments(given, frozenset(given)))
 

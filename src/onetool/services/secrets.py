@@ -65,6 +65,11 @@ class Secrets:
         if len(value) >= UNMISTAKABLE and not value.isalpha() and not value.isdigit():
             self._seen.add(value)
 
+    def join(self, other: "Secrets") -> None:
+        """What one of them masks the other masks, too, from now on: of two configs, the one may know what is new."""
+        self._seen |= other._seen
+        other._seen = self._seen
+
     def where(self, name: str) -> str | None:
         """Where a secret comes from, in a word; None when there is none."""
         if self._values.get(name):

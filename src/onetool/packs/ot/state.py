@@ -1,6 +1,6 @@
 """The tools of `ot` that tell how things are, and those few that change something: notes, reports, a reload."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from onetool.core.errors import ToolFailure
@@ -15,14 +15,6 @@ HEALTH_SECONDS = 120.0  # servers may take a while to start
 STATS_SECONDS = 60.0  # a million calls take some seconds to sum up
 RELOAD_SECONDS = 60.0  # packs may be slow to import
 PERIODS = ("day", "week", "month", "all")
-
-
-def _of_what_may_be_seen(stats: Mapping[str, Any], allowed: Collection[str] | None) -> dict[str, Any]:
-    """Without the series, which is for charts, and under an allow-list without the rows of other tools."""
-    shown = {key: value for key, value in stats.items() if key != "series"}
-    if allowed is None:
-        return shown
-    return shown | {key: [row for row in stats[key] if row["tool"] in allowed] for key in ("tools", "errors")}
 
 
 def state_tools(view: View) -> list[Callable[..., Any]]:
@@ -105,10 +97,10 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
                 known = ", ".join(PERIODS)
                 return f"Error: Invalid period '{period}'. Valid: {known}. Example: ot.stats(period='day')"
             try:
-                told = view.stats(period, tool)
+                told = view.stats(period, tool, seen_from_here()[1])
             except ToolFailure as failure:
                 return f"Error: {text_of(failure)}"
-            shown = _of_what_may_be_seen(told, seen_from_here()[1])
+            shown = {key: value for key, value in told.items() if key != "series"}  # that is for charts
             if output is None:
                 return shown
             try:

@@ -65,8 +65,8 @@ class View(Protocol):
         """All or nothing. ToolFailure says why not."""
         ...
 
-    def stats(self, period: str, tool: str | None) -> "Summary":
-        """What was counted; ToolFailure where counting is switched off."""
+    def stats(self, period: str, tool: str | None, allowed: Collection[str] | None) -> "Summary":
+        """What was counted, by names only of what is allowed; ToolFailure where that can't be told."""
         ...
 
     def write_report(self, path: str, stats: "Summary") -> str:

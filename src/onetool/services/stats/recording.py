@@ -143,7 +143,8 @@ class Stats:
                     raise UnreadableError(self._file, str(error)) from None
             except (OSError, sqlite3.Error, ValueError, TypeError, OverflowError) as error:  # a row may hold anything
                 if strict:
-                    raise UnreadableError(self._file, f"{error}; if the file is broken, delete it") from None
+                    advice = "" if "interrupted" in str(error) else "; if the file is broken, delete it"
+                    raise UnreadableError(self._file, f"{error}{advice}") from None
                 log.warning("stats can't be read: %s: %s; if the file is broken, delete it", self._file, error)
         with empty() as database:
             return ask(database)

@@ -5,7 +5,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Thread, get_ident
 from typing import Any
 
 from onetool.services.stats.tables import BUSY_SECONDS, COLUMNS, NewerFile, insert, is_busy, opened, sweep, transaction
@@ -13,6 +13,7 @@ from onetool.services.stats.tables import BUSY_SECONDS, COLUMNS, NewerFile, inse
 log = logging.getLogger("onetool.stats")
 
 GATHER_SECONDS = 2.0  # that a row waits at most, where the file can be written
+LAST_WAIT = 3.0  # seconds, for who is writing when everything ends
 _FULL = 2_000  # rows of a table that are not kept waiting for others
 _MOST = 10_000  # rows of a table that wait, however long the file can't be written
 _SWEEP_SECONDS = 3600.0  # between two looks for what is too old: each walks over the whole file
@@ -29,6 +30,7 @@ class Writer:
         self._now = now
         self._waiting: dict[str, deque[Row]] = {table: deque() for table in COLUMNS}
         self._writing = Lock()
+        self._writer: int | None = None  # the thread that is at it
         self._starting = Lock()
         self._thread: Thread | None = None
         self._full = Event()
@@ -46,11 +48,15 @@ class Writer:
     def flush(self, patience: float = BUSY_SECONDS) -> None:
         """Write what waits. A file that another process holds is tried again later, for a bounded number of rows."""
         with self._writing:
-            self._flush(patience)
+            self._writer = get_ident()
+            try:
+                self._flush(patience)
+            finally:
+                self._writer = None
 
     def flush_at_the_end(self) -> None:
         """The same for the collector of garbage, which may come in the middle of writing, and in that very thread."""
-        if self._writing.acquire(blocking=False):
+        if self._writer != get_ident() and self._writing.acquire(timeout=LAST_WAIT):
             try:
                 self._flush(BUSY_SECONDS)
             finally:

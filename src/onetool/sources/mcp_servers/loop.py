@@ -68,7 +68,7 @@ class Loop:
     async def _replaced(self, gone: list[str], proxies: Mapping[str, Proxy]) -> None:
         ended = [upstream for name in gone if (upstream := self.upstreams.pop(name, None)) is not None]
         for upstream in ended:
-            if not upstream.flights.are_none():
+            if upstream.calls:
                 self._leaving[upstream] = asyncio.create_task(self._leave(upstream))
         if self.keeps_all:
             await self.start(name for name, proxy in proxies.items() if proxy.settings.enabled)
@@ -78,10 +78,10 @@ class Loop:
         """Calls under way end first, in the time that they have: nobody new comes here."""
         with suppress(TimeoutError):
             async with asyncio.timeout(upstream.settings.timeout):
-                while not upstream.flights.are_none():  # noqa: ASYNC110 - it happens seldom, and costs nothing before
+                while upstream.calls:  # noqa: ASYNC110 - it happens seldom, and costs nothing before
                     await asyncio.sleep(NOT_YET)
-        del self._leaving[upstream]
         await upstream.close()
+        del self._leaving[upstream]
 
     def _upstream(self, name: str) -> Upstream:
         found = self.upstreams.get(name)

@@ -70,8 +70,8 @@ class Servers(Source):
         self._is_closed = False
         _read_how_python_was_built()
 
-    def configure(self, blocks: Mapping[str, Server]) -> None:
-        """These are the servers from now on. Those that are as they were are not touched."""
+    def configure(self, blocks: Mapping[str, Server]) -> Callable[[], None]:
+        """These are the servers from now on. Those that are as they were stay; what comes back ends the others."""
         kept = {name: proxy for name, proxy in self._proxies.items() if blocks.get(name) == proxy.settings}
         gone = [name for name in self._proxies if name not in kept]
         self._proxies = {
@@ -83,8 +83,7 @@ class Servers(Source):
                 proxy.look_again()
             for secret in secrets_in(proxy.settings):
                 self.known(secret)
-        if self._loop is not None:
-            self._loop.replace(gone, self._proxies)
+        return lambda: None if self._loop is None else self._loop.replace(gone, self._proxies)
 
     def load(self) -> Catalogue:
         offers = [proxy.catalogue() for proxy in self._proxies.values()]

@@ -76,6 +76,7 @@ class Upstream:
         self.watch = watch
         self.folder = folder
         self.flights = Flights()
+        self.calls = 0  # under way, also those that wait for the connection
         self.state: State = "connecting"
         self.error: str | None = None
         self.way = way
@@ -95,6 +96,13 @@ class Upstream:
 
     async def do(self, what: str, work: "Work[T]", again: bool, flight: Flight) -> T:
         """The server's answer. Where the connection is lost meanwhile, only what may be done twice is done again."""
+        self.calls += 1
+        try:
+            return await self._do(what, work, again, flight)
+        finally:
+            self.calls -= 1
+
+    async def _do(self, what: str, work: "Work[T]", again: bool, flight: Flight) -> T:
         while True:
             link = await self._connected()
             if (refusal := self._refusal()) is not None:  # its tools were listed before it told them anew

@@ -101,9 +101,10 @@ def imported() -> dict[str, ModuleType]:
 
 
 def put_back(modules: dict[str, ModuleType]) -> None:
-    """Those that there were before: packs whose successors are not taken look their own parts up there."""
-    for name in imported():
-        del sys.modules[name]
+    """Those that there were before: packs whose successors are not taken look their own parts up there.
+
+    Others are left: another app in this process may have imported them.
+    """
     sys.modules.update(modules)
 
 
