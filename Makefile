@@ -5,7 +5,8 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 PEERS   := .venv-bench
 NODE    := .node-servers
-WORKERS ?= auto
+# One more than there are cores: many tests wait for a process or a clock.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup serve test check lint conformance bench bench-peers lock clean
