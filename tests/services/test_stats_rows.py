@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.event import CallEvent, RunEvent
 from onetool.core.spec import ToolSpec
-from onetool.services.stats import Stats, size_of, tokens_of
+from onetool.services.stats import Stats, size_of
 
 FIELDS = "tool, source, door, client, run, ok, code, reason, duration_ms, bytes_in, bytes_out, tokens_in, tokens_out"
 
@@ -97,10 +97,6 @@ def test_what_contains_itself_has_a_size():
     endless = [1, 2]
     endless.append(endless)
     assert 0 < size_of(endless) < 100
-
-
-def test_tokens_are_a_quarter_of_the_bytes_rounded_up():
-    assert [tokens_of(size) for size in (0, 1, 4, 5, 8, 9)] == [0, 1, 1, 2, 2, 3]
 
 
 odd = (

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec.structs import replace
 
 from onetool.app.absent import explained, missing_server, why_missing, words_in
+from onetool.app.files import files_of, pack_paths
 from onetool.app.oversights import oversights
 from onetool.app.parts import NONE, Parts
 from onetool.app.services import services
 from onetool.app.view import AppView
-from onetool.config import Config, find_config, load_config, nearest_folder
-from onetool.config.texts import BESIDE as PROMPTS
+from onetool.config import Config, find_config, load_config
 from onetool.core.caller import owner
 from onetool.core.errors import ConfigError, Mistake, ToolFailure
 from onetool.core.frozen import freeze
@@ -408,19 +408,8 @@ class App:
         self.not_reloaded = error
         self._named_in_vain = tuple({Path(mistake.file) for mistake in error.mistakes if mistake.file})
 
-    def _pack_paths(self, config: Config) -> list[Path]:
-        """The packs that the config names, and the folder `packs` beside it, or in the nearest `.onetool`."""
-        beside = _beside(config) / "packs"
-        return [*config.packs, *([beside] if beside.is_dir() and beside not in config.packs else [])]
-
     def _files(self) -> list[Path]:
-        """What a reload reads, and what it would read if it were there."""
-        config, beside = self.config, _beside(self.config)
-        named = (config.path, *config.include, config.prompts or beside / PROMPTS, config.secrets.file)
-        if config.path is None and self._finds_config:
-            named = (*named, beside / "onetool.yaml")  # one that is yet to come
-        files = [*(file for file in named if file), *config.packs, beside / "packs", *self._named_in_vain]
-        return list(dict.fromkeys(files))
+        return files_of(self.config, self._named_in_vain, self._finds_config)
 
     def _reload_by_itself(self) -> None:
         try:
@@ -447,7 +436,7 @@ class App:
 
     def _read(self, config: Config, again: bool = False) -> tuple[Catalogue, Catalogue]:
         """The packs and the declared tools of a config. Nothing is changed by that."""
-        packs = PackSource(self._pack_paths(config), fresh=again).load()
+        packs = PackSource(pack_paths(config), fresh=again).load()
         functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
         return packs, DeclaredTools(config.tools, functions, services(self)).load()
 
@@ -493,8 +482,3 @@ class App:
                 tell()
             except Exception:
                 log.exception("somebody could not be told of other tools; the others are")
-
-
-def _beside(config: Config) -> Path:
-    """The folder of the config, or the one that it would be in."""
-    return config.path.parent if config.path else nearest_folder()

@@ -50,6 +50,7 @@ def _summary(app: "App", period: str, tool: str | None) -> "Summary":
         raise click.ClickException(
             f"Stats are switched off: stats.enabled is false in {app.config.path}. With true, calls are counted."
         )
+    tool = None if tool is None else app.real_name(tool)
     summary = app.stats.summary(period, tool)
     if tool is not None and not summary["total_calls"]:
         _check_known(app, app.stats, tool)

@@ -11,6 +11,6 @@ report…     the same as one HTML page
 from onetool.services.stats.periods import PERIODS
 from onetool.services.stats.recording import Stats
 from onetool.services.stats.shapes import Bucket, Count, ErrorRow, Summary, ToolRow
-from onetool.services.stats.sizes import size_of, tokens_of
+from onetool.services.stats.sizes import size_of
 
-__all__ = ["PERIODS", "Bucket", "Count", "ErrorRow", "Stats", "Summary", "ToolRow", "size_of", "tokens_of"]
+__all__ = ["PERIODS", "Bucket", "Count", "ErrorRow", "Stats", "Summary", "ToolRow", "size_of"]

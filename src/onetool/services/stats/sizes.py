@@ -23,11 +23,6 @@ def size_of(value: Any) -> int:
         return _sum_of_parts(value)
 
 
-def tokens_of(size: int) -> int:
-    """About as many tokens: a quarter of the bytes, rounded up."""
-    return (size + 3) // 4
-
-
 def _form(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

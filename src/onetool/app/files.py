@@ -1,0 +1,27 @@
+"""Which files a config is read from: those that there are, and those that would be read if they were there."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from onetool.config import Config, nearest_folder
+from onetool.config.texts import BESIDE as PROMPTS
+
+
+def pack_paths(config: Config) -> list[Path]:
+    """The packs that the config names, and the folder `packs` beside it, or in the nearest `.onetool`."""
+    beside = _beside(config) / "packs"
+    return [*config.packs, *([beside] if beside.is_dir() and beside not in config.packs else [])]
+
+
+def files_of(config: Config, in_vain: Iterable[Path], finds: bool) -> list[Path]:
+    """What to look at for changes. `in_vain` are files that a refused reload wants mended; `finds`: a config, too."""
+    beside = _beside(config)
+    place = beside / "onetool.yaml" if config.path is None and finds else config.path
+    named = (place, *config.include, config.prompts or beside / PROMPTS, config.secrets.file)
+    files = [*(file for file in named if file), *config.packs, beside / "packs", *in_vain]
+    return list(dict.fromkeys(files))
+
+
+def _beside(config: Config) -> Path:
+    """The folder of the config, or the one that it would be in."""
+    return config.path.parent if config.path else nearest_folder()
