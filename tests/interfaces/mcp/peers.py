@@ -310,6 +310,8 @@ class HttpPeer(Peer):
 
     def tell(self, message):
         exchange = self.send(message, self.headers())
+        if exchange.status == 404:
+            raise ConnectionError(f"the session has ended: {exchange.body}")
         assert (exchange.status, exchange.body) == (202, b""), (exchange.status, exchange.body)
 
     def listen(self, last_event_id=None):
