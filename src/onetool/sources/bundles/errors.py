@@ -1,0 +1,51 @@
+"""What a store refuses, and why.
+
+BundleError
+├── Invalid       what was sent can't be kept; `pointer` says where it is wrong
+├── NotFound      no such bundle or tool
+├── Conflict      it is there already, or something is in the way
+├── Forbidden     built-in, disabled, or one too many
+├── Stale         somebody else has changed it since
+└── Unavailable   the store can't be written now: it is busy, the disk is full …; nothing has changed
+"""
+
+from onetool.core.errors import OneToolError
+
+
+class BundleError(OneToolError):
+    """`code` is for programs, the message for people."""
+
+    def __init__(self, message: str, code: str, pointer: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.pointer = pointer  # RFC 6901, into what was sent
+
+
+class Invalid(BundleError):
+    def __init__(self, message: str, pointer: str | None = None, code: str = "invalid") -> None:
+        super().__init__(message, code, pointer)
+
+
+class NotFound(BundleError):
+    def __init__(self, message: str, code: str = "not_found") -> None:
+        super().__init__(message, code)
+
+
+class Conflict(BundleError):
+    def __init__(self, message: str, code: str = "conflict") -> None:
+        super().__init__(message, code)
+
+
+class Forbidden(BundleError):
+    def __init__(self, message: str, code: str = "forbidden") -> None:
+        super().__init__(message, code)
+
+
+class Stale(BundleError):
+    def __init__(self, message: str, code: str = "stale") -> None:
+        super().__init__(message, code)
+
+
+class Unavailable(BundleError):
+    def __init__(self, message: str, code: str = "unavailable") -> None:
+        super().__init__(message, code)

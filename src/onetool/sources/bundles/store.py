@@ -1,0 +1,128 @@
+"""Store: what a place that keeps bundles can do. The folder of files is one; others may come, for several machines.
+
+All methods block and may be called from any thread. Writes are durable when they return; they are refused by raising a
+BundleError, and then nothing has changed. Built-in bundles are given to a store when it is opened: it lists and finds
+them as all others, keeps only their switches, and refuses every other change.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, Protocol
+
+from onetool.core.errors import Mistake
+from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
+
+Tag = str
+"""What a client knows of the state of a thing: an ETag without its quotes; "*" stands for any that is there."""
+
+Check = Callable[[Tool], None]
+"""Raises Invalid for a tool that can't be kept: what only its type knows about."""
+
+
+class Rank(NamedTuple):
+    """Where a tool stands among those that a search finds: lower comes first. It depends on nothing but that tool."""
+
+    tier: int  # 0 prefix, 1 whole word, 2 fuzzy, 3 only recency
+    score: float  # inside the tier; lower is better
+    age: int  # minus its modifiedAt in ms
+    id: str
+
+
+class Found(NamedTuple):
+    rank: Rank
+    tool: Tool
+
+
+class Store(Protocol):
+    # Reading. Lists come in the order of the ids, from behind `after` on.
+
+    def bundle(self, id: str) -> Bundle | None: ...
+
+    def bundles(
+        self, ids: Iterable[str] = (), include_disabled: bool = False, after: str | None = None, limit: int = 100
+    ) -> list[Bundle]: ...
+
+    def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None: ...
+
+    def tools(
+        self,
+        tags: Iterable[str] = (),
+        bundle_ids: Iterable[str] = (),
+        include_disabled: bool = False,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> list[Tool]: ...
+
+    def search(
+        self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
+    ) -> list[Found]: ...
+
+    def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
+        """All that is not built-in, of one moment; for who makes tools of them."""
+        ...
+
+    def mistakes(self) -> list[Mistake]:
+        """What lies there and can't be used: each with its path and the reason."""
+        ...
+
+    # Writing. `match` is the tag that the caller has seen, if that matters to it.
+
+    def put_bundle(
+        self, id: str, content: BundleContent, match: Tag | None = None, create_only: bool = False
+    ) -> tuple[Bundle, bool]:
+        """The bundle, and whether it is new. Of one that is soft-deleted this is the way back."""
+        ...
+
+    def patch_bundle(self, id: str, is_enabled: bool, match: Tag | None = None) -> Bundle: ...
+
+    def delete_bundle(self, id: str, match: Tag | None = None) -> None: ...
+
+    def put_tool(
+        self, bundle_id: str, slug: str, version: str, content: ToolContent, check: Check | None = None
+    ) -> Tool: ...
+
+    def patch_tool(
+        self, bundle_id: str, slug: str, version: str, is_enabled: bool, match: Tag | None = None
+    ) -> Tool: ...
+
+    def delete_tool(self, bundle_id: str, slug: str, version: str, match: Tag | None = None) -> None: ...
+
+    def put_all(self, bundle: Bundle, tools: Iterable[Tool]) -> None:
+        """A whole bundle that is not there yet, as it comes out of an archive; all of it or nothing."""
+        ...
+
+    def reap(self) -> list[str]:
+        """Remove bundles that were soft-deleted more than two days ago and are still empty; their ids."""
+        ...
+
+    # Usage. Told at any time from any thread, written later; nobody waits for it.
+
+    def used(self, tool_id: str) -> None: ...
+
+    def usage(self, tool_ids: Iterable[str]) -> dict[str, tuple[int, str]]:
+        """callCount and lastCalledAt of those that were ever called."""
+        ...
+
+    # Keeping in step
+
+    def look(self) -> bool:
+        """Take in what others have done to the place; whether anything is different from the last look."""
+        ...
+
+    def state(self) -> int:
+        """A number that is another one after every change that can be seen here. Cheap: for who keeps things made."""
+        ...
+
+    def key(self) -> bytes:
+        """A secret of this place, the same for all who use it: what seals page tokens."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def tag_of(thing: Bundle | Tool) -> Tag:
+    """Another one for every other content."""
+    from hashlib import sha256
+
+    import msgspec
+
+    return sha256(msgspec.json.encode(thing, order="deterministic")).hexdigest()[:24]
