@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec.structs import replace
 
 from onetool.app.absent import explained, missing_server, why_missing, words_in
+from onetool.app.bundling import Bundling
 from onetool.app.files import files_of, pack_paths
 from onetool.app.oversights import oversights
 from onetool.app.parts import NONE, Parts
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from onetool.core.call import ToolCall, ToolResult
     from onetool.core.context import Progress
     from onetool.core.executor import Executor
+    from onetool.handlers.http.tool import Outside
     from onetool.script.engine import Engine
     from onetool.script.outcome import RunResult
     from onetool.script.reply import Reply
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from onetool.services.search import SearchIndex
     from onetool.services.stats import Stats
     from onetool.services.topics import Topics
+    from onetool.sources.bundles.shelf import Shelf
     from onetool.sources.mcp_servers.servers import Servers
 
 log = logging.getLogger("onetool")
@@ -73,6 +76,7 @@ class App:
         self.prompts: Mapping[str, Prompt] = NONE
         self.resources: Mapping[str, Resource] = NONE  # by their uri
         self.servers: Servers | None = None  # none are configured
+        self._bundling = Bundling(self)
         self._index: tuple[Snapshot, SearchIndex] | None = None
         self._listing = RLock()  # servers tell of their tools in a thread of their own
         self._listeners: list[Callable[[], None]] = []
@@ -101,6 +105,7 @@ class App:
 
     def tools(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
         """The tools to show, in order; with an allow-list exactly those."""
+        self.in_step()
         return [spec for spec in self.registry.list(allowed) if spec.enabled and not spec.hidden]
 
     def info(self, name: str, allowed: Collection[str] | None = None) -> dict[str, Any] | None:
@@ -108,6 +113,7 @@ class App:
         from onetool.core.signature import signature
         from onetool.script.names import Names
 
+        self.in_step()
         spec = self.registry.get(self.real_name(name))
         if spec is None:
             return None
@@ -129,6 +135,7 @@ class App:
         """The tools that fit a query best. Our own, which are about tools, come last unless they are named."""
         from onetool.services.search import SearchIndex
 
+        self.in_step()
         snapshot = self.registry.snapshot()
         if self._index is None or self._index[0] is not snapshot:
             self._index = (snapshot, SearchIndex([spec for spec in snapshot if spec.enabled]))
@@ -162,6 +169,7 @@ class App:
         self, call: "ToolCall", allowed: Collection[str] | None = None, progress: "Progress | None" = None
     ) -> "ToolResult":
         """Run one tool. Of one that is not there because it was refused, the result says why."""
+        self.in_step()
         if call.name not in self.registry:
             await self.listed([call.name.partition(".")[0]])
             call = replace(call, name=self.real_name(call.name))
@@ -186,14 +194,25 @@ class App:
         source: str = "run",
         progress: "Progress | None" = None,
         live: Callable[[str], None] | None = None,
+        variables: Mapping[str, Any] | None = None,
     ) -> "RunResult":
-        """Run code over all tools, in the sandbox. `live` is told what it prints, as it prints it."""
+        """Run code over all tools, in the sandbox, with these variables.
+
+        `live` is told what it prints, as it prints it.
+        """
+        self.in_step()
         words = () if self.servers is None else words_in(self, code)
         if words:
             looks_around = "ot" in words and not self._stays  # who stays will see them come
             await self.listed(None if looks_around else words)
         result = await self.engine.run(
-            code, self.registry.snapshot(), allowed=allowed, source=source, progress=progress, live=live
+            code,
+            self.registry.snapshot(),
+            allowed=allowed,
+            source=source,
+            progress=progress,
+            live=live,
+            variables=variables,
         )
         if result.error is None or not (why := missing_server(self, words, result.error.message)):
             return result
@@ -301,6 +320,7 @@ class App:
         if self._is_closed:
             return
         self._stays = True
+        self._bundling.stay()
         if self.servers is not None:
             self.servers.start()
         if self._lookout is None and (self.watches or self.config.watch):
@@ -329,10 +349,9 @@ class App:
         waits = self._reloader != get_ident() and self._reloading.acquire(timeout=PATIENCE)  # for a reload under way
         if waits:
             self._reloading.release()
-        if self._lookout is not None:
-            self._lookout.close()
-        if self.servers is not None:
-            self.servers.close()
+        for part in (self._lookout, self.servers, self._bundling):
+            if part is not None:
+                part.close()
         if background := self.__dict__.get("_background"):
             background.close()
         self._parts.rest()
@@ -381,6 +400,21 @@ class App:
     @property
     def topics(self) -> "Topics":
         return self._parts.topics
+
+    @property
+    def outside(self) -> "Outside":
+        """What HTTP tools reach the world with."""
+        return self._parts.outside
+
+    @property
+    def bundles(self) -> "Shelf":
+        """The bundles in the folder beside the config. Nothing is written there before somebody keeps something."""
+        return self._bundling.shelf
+
+    def in_step(self) -> None:
+        """See to it that the tools of bundles are those of now: another process may have changed them."""
+        if not self._bundling.is_in_step():
+            self._list()
 
     def settings(self, pack: str) -> Mapping[str, Any]:
         return self._parts.settings(pack)
@@ -451,7 +485,8 @@ class App:
         if config.http.token:
             config.secrets.know(str(config.http.token))
         config.secrets.join(self.config.secrets)  # runs under way mask what the new ones know, and the other way round
-        before, self._parts = self._parts, Parts(config, self.registry, self._parts)
+        before, self._parts = self._parts, Parts(config, self.registry, self._parts, [self._bundling.count])
+        self._bundling.follow(config)
         self._catalogues = (self._own, *read)
         self._told: set[str] = set()
         try:
@@ -466,9 +501,10 @@ class App:
     def _list(self) -> None:
         """All tools that there are now, under their names. Again whenever a server has others than before."""
         with self._listing:
-            offers = [*self._catalogues, *([] if self.servers is None else [self.servers.load()])]
+            local = self._bundling.with_bundles(self._catalogues)
+            offers = [*local, *([] if self.servers is None else [self.servers.load()])]
             tools, mistakes = united(offers)
-            self.registry.replace(tools)
+            self.registry.replace(tools, self._bundling.find)
             self.prompts = first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)
             self.resources = first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
             waiting = () if self.servers is None else self.servers.packs()  # their tools may not be known yet

@@ -4,7 +4,7 @@ A reload makes new parts and rests the old ones. Calls under way keep theirs to 
 their packs, the limits of their runs, and where they are counted.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -15,7 +15,9 @@ from onetool.core.registry import Snapshot
 from onetool.library import Registry
 
 if TYPE_CHECKING:
+    from onetool.core.event import Recorder
     from onetool.core.executor import Executor
+    from onetool.handlers.http.tool import Outside
     from onetool.script.engine import Engine, Room
     from onetool.services.results import Results
     from onetool.services.stats import Stats
@@ -29,8 +31,12 @@ NONE: Mapping[str, Any] = freeze({})
 class Parts:
     """Also the environment of running tools: what the app lends them."""
 
-    def __init__(self, config: Config, registry: Registry, before: "Parts | None" = None) -> None:
+    def __init__(
+        self, config: Config, registry: Registry, before: "Parts | None" = None, recorders: "Iterable[Recorder]" = ()
+    ) -> None:
+        """`recorders` are told of every call, beside those that are made here."""
         self.config = config
+        self._recorders = tuple(recorders)
         self._registry = registry
         self._settings = {pack: freeze(own) for pack, own in config.settings.items()}  # packs can't change them
         self._made: dict[str, Any] = {}
@@ -61,12 +67,17 @@ class Parts:
     def topics(self) -> "Topics":
         return self._part("topics", self._new_topics)
 
+    @property
+    def outside(self) -> "Outside":
+        return self._part("outside", self._new_outside)
+
     def hand_over(self, to: "Parts") -> None:
         """What is the same for both configs: what waits to be written is seen there, and no worker is there twice."""
         with self._making:
             mine, theirs = self.config, to.config
             if (mine.home, mine.stats, mine.results) == (theirs.home, theirs.stats, theirs.results):
                 to._made |= {"stats": self._made["stats"]} if "stats" in self._made else {}
+            to._made |= {"client": self._made["client"]} if "client" in self._made else {}
             if mine.run == theirs.run and "room" in self._made:
                 to._made["room"] = self._made["room"]
                 self._handed_over = True
@@ -97,14 +108,14 @@ class Parts:
         """
         secrets, home = self.config.secrets.file, self.config.home
         mixed = self.config.path is not None and home == self.config.path.parent and home.name != ".onetool"
-        folders = [] if mixed else [home / "results", home / "servers"]
+        folders = [] if mixed else [home / "results", home / "servers", home / "bundles" / ".state"]
         return [*([secrets] if secrets else []), home / "stats.db", *folders]
 
     @property
     def unwritable(self) -> list[str]:
         """What no tool may write to, though it may read it: what a reload reads."""
         config = self.config
-        read = (config.path, *config.include, config.prompts)
+        read = (config.path, *config.include, config.prompts, config.home / "bundles")
         return [str(path) for path in (*self._private(), *read) if path]
 
     def snapshot(self) -> Snapshot:
@@ -136,7 +147,7 @@ class Parts:
         from onetool.core.executor import Executor  # asyncio is not for those who only list tools
         from onetool.services.telemetry import call_log
 
-        recorders = [call_log(self.redact), *([self.stats.record] if self.stats else [])]
+        recorders = [call_log(self.redact), *([self.stats.record] if self.stats else []), *self._recorders]
         return Executor(self._registry, environment=self, recorders=recorders, redact=self.redact)
 
     def _new_room(self) -> "Room":
@@ -170,6 +181,20 @@ class Parts:
             typecheck=self.config.run.typecheck,
             recorders=[self.stats.ran] if self.stats else [],
             room=room,
+        )
+
+    def _new_outside(self) -> "Outside":
+        from onetool.core.caller import owner
+        from onetool.handlers.http.client import Client
+        from onetool.handlers.http.hosts import AllowedHosts, HostRule
+        from onetool.handlers.http.tool import Outside
+
+        hosts = AllowedHosts([HostRule(one.host, one.allow_private) for one in self.config.allowed_hosts])
+        return Outside(
+            client=self._part("client", Client),
+            hosts=hosts,
+            keep=lambda text: self.results.put(text, owner()),
+            know=self.config.secrets.know,
         )
 
     def _new_results(self) -> "Results":

@@ -5,7 +5,6 @@ from onetool.core.errors import Mistake
 
 # A part that comes into use takes its key out of here.
 LATER = {
-    "allowed_hosts": "allowedHosts",
     "ask": "ask",
 }
 

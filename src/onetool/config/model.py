@@ -73,6 +73,12 @@ class AllowedHost(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     allow_private: bool = False
 
 
+class Bundles(msgspec.Struct, frozen=True, kw_only=True):
+    """Tools that people keep, in `bundles/` beside the config."""
+
+    max_tools: Count = 200_000
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one `run`."""
 
@@ -149,6 +155,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
     prompts: Path | None = None  # prompts.yaml beside this one, if there is none named
     topics: tuple[Topic, ...] = ()
     allowed_hosts: tuple[AllowedHost, ...] = ()
+    bundles: Bundles = Bundles()
     run: Run = Run()
     results: Results = Results()
     stats: Stats = Stats()

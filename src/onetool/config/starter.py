@@ -61,10 +61,11 @@ tools:
 #prompts: prompts.yaml
 #topics: [{pattern: "notes*", file: notes.yaml}]
 
-# From here on: understood and checked, but for parts that are still to come. `onetool check` tells when one is set.
-
-# Hosts that HTTP tools of bundles may call; none unless they are named here.
+# Hosts that HTTP tools of bundles may call; none unless they are named here. And how many tools bundles may hold.
 #allowedHosts: [api.example.com, {host: "localhost:9000", allowPrivate: true}]
+#bundles: {max_tools: 200000}
+
+# From here on: understood and checked, but for a part that is still to come. `onetool check` tells when it is set.
 
 # The model of `onetool ask`: openai, ollama, gemini or anthropic. Keys: onetool auth set openai
 #ask: {provider: openai, model: gpt-x, base_url: "http://127.0.0.1:8000/v1", max_steps: 8}

@@ -1,6 +1,6 @@
 """Registry: names to tools, in the order of registration. Refuses what is wrong; hands out frozen snapshots."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from threading import Lock
 from typing import Any
 
@@ -9,19 +9,24 @@ from onetool.core.errors import DuplicateToolError
 from onetool.core.implementation import Handlers
 from onetool.core.spec import ToolSpec
 
+Further = Callable[[str], ToolSpec | None]
+"""Finds tools that are in no list but can be called by their full name: `bundle.tool@version`."""
+
 
 class Snapshot:
     """The tools at one moment. Nothing that happens to the registry afterwards changes it."""
 
-    __slots__ = ("_packs", "_tools")
+    __slots__ = ("_further", "_packs", "_tools")
 
-    def __init__(self, tools: dict[str, ToolSpec]) -> None:
+    def __init__(self, tools: dict[str, ToolSpec], further: Further | None = None) -> None:
         self._tools = tools
+        self._further = further
         self._packs: dict[str, dict[str, ToolSpec]] | None = None
 
     def get(self, name: str) -> ToolSpec | None:
         """The tool of that name, or None: the caller handles a missing tool."""
-        return self._tools.get(name)
+        found = self._tools.get(name)
+        return found if found is not None or self._further is None else self._further(name)
 
     def list(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
         """All tools in the order of registration; with an allow-list exactly those that it names."""
@@ -46,13 +51,13 @@ class Snapshot:
 
     def unmatched(self, names: Iterable[str]) -> "list[str]":
         """Those names that no tool has: an allow-list with a typo should not be silent."""
-        return [name for name in names if name not in self._tools]
+        return [name for name in names if name not in self]
 
     def __len__(self) -> int:
         return len(self._tools)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._tools
+        return name in self._tools or (isinstance(name, str) and self.get(name) is not None)
 
     def __iter__(self) -> Iterator[ToolSpec]:
         return iter(self._tools.values())
@@ -94,7 +99,7 @@ class Registry(Snapshot):
         """The tools as they are now. Costs a copy after a change, nothing otherwise."""
         with self._lock:
             if self._frozen is None:
-                self._frozen = Snapshot(self._tools.copy())
+                self._frozen = Snapshot(self._tools.copy(), self._further)
             return self._frozen
 
     # Another thread may register while somebody reads: what walks over all tools walks over a snapshot.
@@ -111,7 +116,7 @@ class Registry(Snapshot):
     def __iter__(self) -> Iterator[ToolSpec]:
         return iter(self.snapshot())
 
-    def replace(self, specs: Iterable[ToolSpec]) -> None:
+    def replace(self, specs: Iterable[ToolSpec], further: Further | None = None) -> None:
         """Swap all tools at once, as a reload does: a reader sees the old set or the new one, never a mixture."""
         tools: dict[str, ToolSpec] = {}
         for spec in specs:
@@ -119,7 +124,7 @@ class Registry(Snapshot):
                 raise DuplicateToolError(duplicate(tools[spec.name], spec), tool=spec.name)
             tools[spec.name] = spec
         with self._lock:
-            self._tools = tools
+            self._tools, self._further = tools, further
             self._frozen = None
 
 

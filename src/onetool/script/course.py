@@ -26,7 +26,7 @@ from onetool.script.names import said_otherwise
 from onetool.script.outcome import RunResult
 from onetool.script.prepare import Prepared, prepare
 from onetool.script.printed import Live, Printed
-from onetool.script.reading import ScriptError, read
+from onetool.script.reading import ScriptError, read, why_not
 from onetool.script.sandbox import Worker
 from onetool.script.scan import Scan
 from onetool.script.tools import Tools
@@ -62,12 +62,17 @@ class Course:
         allowed: Collection[str] | None,
         known: Collection[str] | None = None,
         run: str | None = None,
+        variables: Mapping[str, Any] | None = None,
     ) -> None:
-        """`known`, in a session, are the names that code before this one has defined; `run` is its id, for a run."""
+        """`known`, in a session, are the names that code before this one has defined; `run` is its id, for a run.
+
+        `variables` are names that are bound before it begins, and what they hold.
+        """
         self._setting = setting
         self._tools = tools
         self._allowed = allowed
         self._known = known
+        self._variables = variables or {}
         self._sent = text
         self._started = perf_counter()
         self._calls = 0  # made by the code, once it has ended
@@ -78,7 +83,8 @@ class Course:
     async def prepared(self) -> Prepared | RunResult:
         """What to feed, or the refusal."""
         text = self.code
-        if self._is_plain and (again := self._tools.prepared.get(text)) is not None:
+        key = "\0".join((text, *self._variables))  # no code has a NUL in it
+        if self._is_plain and (again := self._tools.prepared.get(key)) is not None:
             self.code, prepared = again
             return prepared
         try:
@@ -89,12 +95,22 @@ class Course:
         except _Refused as refused:
             return self._result(error=refused.error)
         if self._is_plain:
-            self._tools.prepared.put(text, (self.code, prepared))
+            self._tools.prepared.put(key, (self.code, prepared))
         return prepared
+
+    def checked(self) -> ToolError | None:
+        """What is wrong with it, if anything is. Nothing runs."""
+        try:
+            self._prepared()
+        except _Refused as refused:
+            return refused.error
+        if self.scan is not None and self.scan.tree is None:
+            return ToolError(code="invalid_args", message=why_not(self.code), reason="syntax")
+        return None
 
     @property
     def _is_plain(self) -> bool:
-        """Whether what is prepared depends on the text and the catalogue alone."""
+        """Whether what is prepared depends on the text, the names of its variables and the catalogue alone."""
         return self._allowed is None and self._known is None and len(self.code) <= LONG
 
     async def driven(
@@ -102,7 +118,7 @@ class Course:
     ) -> RunResult:
         """Drive the code in a thread, until it ends, or its time does."""
         setting = self._setting
-        drive = Drive(self._tools, setting.executor, context, setting.limits)
+        drive = Drive(self._tools, setting.executor, context, setting.limits, self._variables)
         printed = Printed(setting.limits, live, setting.redact, drive.stop)
         job = {"workers": workers, "drive": drive, "prepared": prepared, "printed": printed, "context": context}
         try:
@@ -151,7 +167,7 @@ class Course:
         except ScriptError as error:
             raise _Refused(ToolError(code="invalid_args", message=str(error), reason="syntax")) from None
         self.scan = scan = Scan(self.code)
-        scan.bound.update(self._known or ())
+        scan.bound.update((*(self._known or ()), *self._variables))
         if found := check(scan, self._tools.names, MODULES, self._allowed):
             raise _Refused(self._refusal(found))
         return prepare(scan, self._tools.names)

@@ -56,8 +56,16 @@ class WrongTypes(Exception):  # noqa: N818 - carries findings
 class Drive:
     """Answers the questions of one piece of code. `stop` ends it from any thread."""
 
-    def __init__(self, tools: Tools, executor: Executor, context: CallContext, limits: Limits) -> None:
+    def __init__(
+        self,
+        tools: Tools,
+        executor: Executor,
+        context: CallContext,
+        limits: Limits,
+        variables: Mapping[str, Any] | None = None,
+    ) -> None:
         self._tools = tools
+        self._variables = variables or {}
         self._executor = executor
         self._context = context
         self._limits = limits
@@ -110,7 +118,7 @@ class Drive:
     def _start(self, worker: Worker, prepared: Prepared, printed: Printed) -> Question:
         if prepared.prelude:
             worker.start(prepared.prelude, {}, printed, checked=False)
-        inputs = {name: self._tools.value(word) for name, word in prepared.words.items()}
+        inputs = {name: self._tools.value(word) for name, word in prepared.words.items()} | dict(self._variables)
         self.feed = worker.next_feed
         try:
             return worker.start(prepared.code, inputs, printed, prepared.futures)

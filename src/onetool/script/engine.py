@@ -94,15 +94,17 @@ class Engine:
         source: str = "run",
         progress: Progress | None = None,
         live: Live | None = None,
+        variables: Mapping[str, Any] | None = None,
     ) -> RunResult:
         """Run the code in a text. Never raises for what the code does; being cancelled is the only way out.
 
-        Code that a tool has run is a part of that tool's call: it has no id, and nobody is told of it.
+        Code that a tool has run is a part of that tool's call: it has no id, and nobody is told of it. `variables` are
+        names that the code finds bound.
         """
         outer = current_call.get()
         allowed = both(allowed, outer.allowed if outer else None)
         tools = self._tools_of(catalogue)
-        course = Course(self._setting, tools, text, allowed, run=None if outer else new_id())
+        course = Course(self._setting, tools, text, allowed, run=None if outer else new_id(), variables=variables)
         error: ToolError | None = CANCELLED
         try:
             result = await self._gone(course, tools, allowed, source, progress, live)
@@ -135,6 +137,10 @@ class Engine:
             context = self._context(allowed, source, progress, course.run)
             with nullcontext() if context.pauses is None else context.pauses.telling(turnstile.lend):
                 return await course.driven(prepared, lambda code: self._worker(code, tools.names), context, live)
+
+    def check(self, text: str, catalogue: Snapshot, known: Collection[str]) -> ToolError | None:
+        """What is wrong with code that somebody wants to keep, if anything is. `known` are its variables."""
+        return Course(self._setting, self._tools_of(catalogue), text, None, known).checked()
 
     def session(self, catalogue: Snapshot, allowed: Collection[str] | None = None, source: str = "run") -> Session:
         """For a person who goes on where the last line left off. Everybody else starts empty."""

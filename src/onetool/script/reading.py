@@ -53,6 +53,17 @@ def parse(code: str) -> ast.Module | None:
         return None
 
 
+def why_not(code: str) -> str:
+    """What this Python's parser says of code that it does not take."""
+    try:
+        _parsed(code)
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}"
+    except (ValueError, RecursionError, MemoryError, SystemError) as error:
+        return str(error) or "it is nested too deep"
+    return "it is too long, or nested too deep"
+
+
 def _parsed(code: str) -> ast.Module:
     if "\\" not in code:  # nothing to warn of
         return ast.parse(code)

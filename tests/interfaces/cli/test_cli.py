@@ -453,13 +453,10 @@ def test_check_lists_every_mistake(configured):
 
 
 def test_check_tells_of_keys_that_have_no_effect_yet(tmp_path):
-    (tmp_path / "early.yaml").write_text("ask: {max_steps: 3}\nallowedHosts: [example.com]\n")
+    (tmp_path / "early.yaml").write_text("ask: {max_steps: 3}\n")
     done = cli("check", "--config", "early.yaml", cwd=tmp_path)
     assert done.returncode == 0
-    assert [(told["key"], told["severity"]) for told in json.loads(done.stdout)] == [
-        ("allowedHosts", "warning"),
-        ("ask", "warning"),
-    ]
+    assert [(told["key"], told["severity"]) for told in json.loads(done.stdout)] == [("ask", "warning")]
 
 
 def test_check_tells_what_tools_need(tmp_path):

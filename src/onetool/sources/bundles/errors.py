@@ -6,6 +6,7 @@ BundleError
 ├── Conflict      it is there already, or something is in the way
 ├── Forbidden     built-in, disabled, or one too many
 ├── Stale         somebody else has changed it since
+├── Limited       called more often than its limit allows
 └── Unavailable   the store can't be written now: it is busy, the disk is full …; nothing has changed
 """
 
@@ -44,6 +45,12 @@ class Forbidden(BundleError):
 class Stale(BundleError):
     def __init__(self, message: str, code: str = "stale") -> None:
         super().__init__(message, code)
+
+
+class Limited(BundleError):
+    def __init__(self, message: str, retry_after: float, code: str = "rate_limited") -> None:
+        super().__init__(message, code)
+        self.retry_after = retry_after  # seconds
 
 
 class Unavailable(BundleError):

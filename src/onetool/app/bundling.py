@@ -1,0 +1,107 @@
+"""The bundles of an app: the shelf of the config in force, and what keeps the registry in step with it."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from onetool.core.source import Catalogue
+from onetool.core.spec import ToolSpec
+
+if TYPE_CHECKING:
+    from onetool.app.app import App
+    from onetool.config import Config
+    from onetool.core.event import CallEvent
+    from onetool.sources.bundles.keeper import Keeper
+    from onetool.sources.bundles.shelf import Shelf
+
+FOLDER = "bundles"
+
+
+class Bundling:
+    """Costs nothing where there is no folder of bundles and nobody asks for one."""
+
+    def __init__(self, app: "App") -> None:
+        self._app = app
+        self._lock = RLock()
+        self._shelf: Shelf | None = None
+        self._keeper: Keeper | None = None
+        self._config: Config | None = None  # that the shelf is of
+        self._functions: Mapping[str, ToolSpec] = {}
+
+    @property
+    def shelf(self) -> "Shelf":
+        with self._lock:
+            if self._shelf is None:
+                from onetool.app.lending import shelf_of
+
+                self._shelf = shelf_of(self._app, self._folder, lambda: self._functions)
+            return self._shelf
+
+    def is_in_step(self) -> bool:
+        return self._shelf is None or self._shelf.is_in_step()
+
+    def find(self, name: str) -> ToolSpec | None:
+        """One version of a tool."""
+        return None if self._shelf is None or "@" not in name else self._shelf.find(name)
+
+    def with_bundles(self, catalogues: Iterable[Catalogue]) -> list[Catalogue]:
+        """What there is, without what is switched off, and then what bundles make of it."""
+        found = list(catalogues)
+        self._functions = _by_name(found)
+        if self._shelf is None and not self._folder.is_dir():
+            return found
+        if off := self.shelf.switched_off():
+            found = [replace(one, tools=tuple(_switched(spec, off) for spec in one.tools)) for one in found]
+            self._functions = _by_name(found)
+        return [*found, self.shelf.load({spec.pack for spec in self._functions.values()})]
+
+    def count(self, event: "CallEvent") -> None:
+        if self._shelf is not None:
+            self._shelf.record(event)
+
+    def follow(self, config: "Config") -> None:
+        """Another config is in force: it may have its bundles elsewhere."""
+        before, self._config = self._config, config
+        if before is not None and (before.home, before.bundles) != (config.home, config.bundles):
+            self._put_away()
+
+    def stay(self) -> None:
+        """For who stays: take in what others do to the files, in the background."""
+        if self._keeper is None:
+            from onetool.sources.bundles.keeper import Keeper
+
+            self._keeper = Keeper(self._look)
+
+    def close(self) -> None:
+        if self._keeper is not None:
+            self._keeper.close()
+        self._put_away()
+
+    @property
+    def _folder(self) -> Path:
+        return self._app.config.home / FOLDER
+
+    def _look(self) -> None:
+        if self._shelf is None and not self._folder.is_dir():
+            return
+        self.shelf.store.look()
+        self.shelf.store.reap()
+        self._app.in_step()
+
+    def _put_away(self) -> None:
+        with self._lock:
+            shelf, self._shelf = self._shelf, None
+        if shelf is not None:
+            shelf.close()
+
+
+def _by_name(catalogues: list[Catalogue]) -> dict[str, ToolSpec]:
+    """The first of each name, as in the registry."""
+    return {spec.name: spec for one in reversed(catalogues) for spec in reversed(one.tools)}
+
+
+def _switched(spec: ToolSpec, off: set[str]) -> ToolSpec:
+    return replace(spec, enabled=False) if spec.name in off else spec

@@ -1,0 +1,73 @@
+"""What the app lends to the tools of bundles, and the shelf that they stand on. Loaded where there are bundles."""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onetool.core.call import ToolCall, ToolResult
+from onetool.core.context import Progress, current_call
+from onetool.core.offer import Alone
+from onetool.core.spec import ToolSpec
+from onetool.sources.bundles.built_in import built_in_bundles
+from onetool.sources.bundles.files import FileStore
+from onetool.sources.bundles.making import Workshop
+from onetool.sources.bundles.shelf import Shelf
+from onetool.sources.packs.builtin import BUILTIN
+
+if TYPE_CHECKING:
+    from onetool.app.app import App
+    from onetool.handlers.http.impl import HttpImpl, Limits
+
+OWN = ("ot", *BUILTIN)
+
+
+Functions = Callable[[], Mapping[str, ToolSpec]]
+"""All tools beside those of bundles, by their names: what a tool of a bundle may stand for."""
+
+
+def shelf_of(app: "App", folder: Path, functions: Functions) -> Shelf:
+    """The shelf of a folder. The built-in packs stand on it, too."""
+    built_in = [spec for spec in functions().values() if spec.pack in OWN]
+    ways = Lent(app, functions)
+    store = FileStore(folder, built_in_bundles(built_in), max_tools=app.config.bundles.max_tools)
+    return Shelf(store, Workshop(ways), ways.execute, ways.function, [spec.name for spec in built_in])
+
+
+class Lent:
+    """The ways of `sources.bundles.making`, by an app."""
+
+    def __init__(self, app: "App", functions: Functions) -> None:
+        self._app = app
+        self._functions = functions
+
+    def function(self, name: str) -> ToolSpec | None:
+        spec = self._functions().get(name)
+        return spec if spec is not None and spec.enabled and spec.handler is not None else None
+
+    def functions(self) -> list[str]:
+        return [name for name, spec in self._functions().items() if spec.enabled and spec.handler is not None]
+
+    async def run_script(self, code: str, variables: Mapping[str, Any]) -> Any:
+        context = current_call.get()
+        source = "run" if context is None else context.call.source
+        return (await self._app.run(code, source=source, variables=variables)).value()
+
+    def check_script(self, code: str, variables: tuple[str, ...]) -> str | None:
+        error = self._app.engine.check(code, self._app.registry.snapshot(), variables)
+        return None if error is None else " ".join((error.message, *error.hints))
+
+    def http_tool(
+        self, impl: "HttpImpl", arg_schema: Mapping[str, Any], limits: "Limits"
+    ) -> Callable[..., Awaitable[Any]]:
+        from onetool.handlers.http.tool import HttpTool
+
+        return HttpTool(impl, arg_schema, limits, lambda: self._app.outside)
+
+    @property
+    def script_seconds(self) -> float:
+        return self._app.config.run.timeout_s
+
+    async def execute(
+        self, call: ToolCall, spec: ToolSpec, allowed: Collection[str] | None, progress: Progress | None
+    ) -> ToolResult:
+        return await self._app.executor.execute(call, allowed, progress, tools=Alone(spec))

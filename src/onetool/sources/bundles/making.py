@@ -1,0 +1,220 @@
+"""A tool that somebody keeps -> one that runs: ToolSpec and handler, by its type.
+
+What costs time (templates, selectors, schemas) is made at the first call; when a tool is put, all of it is made once to
+see that it can be.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from keyword import iskeyword
+from typing import Any, Protocol
+
+from onetool.core.errors import SchemaError, ToolFailure
+from onetool.core.nearest import did_you_mean
+from onetool.core.schema import CompiledSchema
+from onetool.core.spec import NO_PARAMETERS, Handler, ToolSpec
+from onetool.handlers.http.impl import HttpImpl, Limits
+from onetool.handlers.rates import Rates
+from onetool.sources.bundles.errors import Invalid
+from onetool.sources.bundles.model import Tool, code_of, function_of, http_of, limits_of
+
+SAFE = ("GET", "HEAD", "OPTIONS")  # methods that change nothing
+SCRIPT = "script"
+
+
+class Ways(Protocol):
+    """What the app lends to the tools of bundles."""
+
+    def function(self, name: str) -> ToolSpec | None:
+        """The registered function of that name, if it is there and switched on."""
+        ...
+
+    def functions(self) -> list[str]:
+        """Those that there are, for who mistypes one."""
+        ...
+
+    async def run_script(self, code: str, variables: Mapping[str, Any]) -> Any:
+        """The value of the code; ToolFailure where it fails."""
+        ...
+
+    def check_script(self, code: str, variables: tuple[str, ...]) -> str | None:
+        """What is wrong with the code, if anything is."""
+        ...
+
+    def http_tool(self, impl: HttpImpl, arg_schema: Mapping[str, Any], limits: Limits) -> Callable[..., Awaitable[Any]]:
+        """The handler; raises ValueError with a `pointer` for what can't ever work."""
+        ...
+
+    @property
+    def script_seconds(self) -> float: ...
+
+
+class Workshop:
+    """Makes specs. `rates` counts calls of tools that have a limit, whoever makes them."""
+
+    def __init__(self, ways: Ways) -> None:
+        self._ways = ways
+        self._rates = Rates()
+
+    def spec(self, tool: Tool, name: str, enabled: bool, place: str | None = None) -> ToolSpec:
+        """Under a name. Nothing is checked here: it was, when it was put or read."""
+        shared: dict[str, Any] = {
+            "name": name,
+            "description": tool.description or tool.display_name or tool.slug,
+            "input_schema": tool.arg_schema or NO_PARAMETERS,
+            "output_schema": tool.output_schema or None,
+            "tags": tool.tags,
+            "defined_in": place,
+            "enabled": enabled,
+        }
+        if tool.type == "http":
+            return ToolSpec(**shared, **self._http(tool))
+        if tool.type == SCRIPT:
+            handler = _Script(tool, self._ways)
+            return ToolSpec(**shared, handler=self._limited(handler, tool, True), timeout=self._ways.script_seconds)
+        return ToolSpec(**shared, **self._function(tool))
+
+    def why_disabled(self, tool: Tool) -> str | None:
+        """Why it can't run though it is switched on. Its file stays as it is: it comes back when its function does."""
+        if tool.type not in ("python", "go") or self._ways.function(name := function_of(tool)) is not None:
+            return None
+        return f"its function {name} is not there, or is switched off"
+
+    def wait(self, tool: Tool) -> float:
+        """Seconds until a tool that has reached its limit may be called again."""
+        return self._rates.wait(tool.id, limits_of(tool).max_calls_per_minute or 1)
+
+    def check(self, tool: Tool) -> None:
+        """Raises Invalid for what could never run."""
+        _check_schemas(tool)
+        if tool.type == "http":
+            self._check_http(tool)
+        elif tool.type == SCRIPT:
+            self._check_script(tool)
+        else:
+            self._check_function(tool)
+
+    # Each type
+
+    def _http(self, tool: Tool) -> dict[str, Any]:
+        impl, limits = http_of(tool), limits_of(tool)
+        request = impl.request
+        return {
+            "handler": self._limited(_Http(tool, self._ways), tool, True),
+            "timeout": total_seconds(impl, limits),
+            "idempotent": may_repeat(request),
+            "read_only": request.method in SAFE,
+        }
+
+    def _function(self, tool: Tool) -> dict[str, Any]:
+        target = self._ways.function(function_of(tool))
+        if target is None or target.handler is None:
+            return {"handler": None}
+        return {
+            "handler": self._limited(target.handler, tool, target.is_async),
+            "settings_of": target.settings_of or target.pack,
+            "timeout": target.timeout,
+            "requires": target.requires,
+            **{flag: getattr(target, flag) for flag in ("pure", "idempotent", "read_only")},
+        }
+
+    def _limited(self, handler: Handler, tool: Tool, is_async: bool) -> Handler:
+        most = limits_of(tool).max_calls_per_minute if tool.limits else None
+        if most is None:
+            return handler
+        take, id = self._rates.take, tool.id
+
+        async def run_async(**args: Any) -> Any:
+            take(id, most)
+            return await handler(**args)
+
+        def run(**args: Any) -> Any:
+            take(id, most)
+            return handler(**args)
+
+        return run_async if is_async else run
+
+    # What could never run
+
+    def _check_http(self, tool: Tool) -> None:
+        try:
+            self._ways.http_tool(http_of(tool), tool.arg_schema, limits_of(tool))
+        except ValueError as error:
+            pointer = f"/httpImpl{getattr(error, 'pointer', None) or ''}"
+            raise Invalid(f"{pointer}: {error}", pointer) from None
+
+    def _check_function(self, tool: Tool) -> None:
+        name, pointer = function_of(tool), "/goImpl/func" if tool.type == "go" else "/pythonImpl/func"
+        target = self._ways.function(name)
+        if target is None:
+            near = did_you_mean(name, self._ways.functions()) or "`onetool tools list` shows those that there are"
+            raise Invalid(f"{pointer}: there is no function {name!r}; {near}", pointer)
+        known, required = target.order, set(target.input_schema.get("required") or ())
+        if target.input_schema.get("additionalProperties"):
+            return
+        for arg in _properties(tool):
+            if arg not in known:
+                near = did_you_mean(arg, known) or f"it takes {', '.join(known) or 'none'}"
+                raise Invalid(f"/argSchema/properties: {name} takes no argument {arg!r}; {near}", "/argSchema/properties")
+        if missing := sorted(required - set(tool.arg_schema.get("required") or ())):
+            raise Invalid(
+                f"/argSchema/required: {name} needs {', '.join(missing)}; declare and require what it needs",
+                "/argSchema/required",
+            )
+
+    def _check_script(self, tool: Tool) -> None:
+        for name in _properties(tool):
+            if not name.isidentifier() or iskeyword(name):
+                message = f"/argSchema/properties: {name!r} can't be a variable, and a script's arguments are variables"
+                raise Invalid(message, "/argSchema/properties")
+        if wrong := self._ways.check_script(code_of(tool), _properties(tool)):
+            raise Invalid(f"/scriptImpl/code: {wrong}", "/scriptImpl/code")
+
+
+class _Http:
+    """Made of its template at the first call."""
+
+    def __init__(self, tool: Tool, ways: Ways) -> None:
+        self._tool = tool
+        self._ways = ways
+        self._made: Callable[..., Awaitable[Any]] | None = None
+
+    async def __call__(self, **args: Any) -> Any:
+        made = self._made
+        if made is None:
+            tool = self._tool
+            try:
+                made = self._ways.http_tool(http_of(tool), tool.arg_schema, limits_of(tool))
+            except ValueError as error:  # a file that somebody has edited
+                pointer = getattr(error, "pointer", None) or ""
+                raise ToolFailure(f"its template can't be used: httpImpl{pointer}: {error}") from None
+            self._made = made
+        return await made(**args)
+
+
+class _Script:
+    """Code with the arguments as variables: those that are not given hold their default, or None."""
+
+    def __init__(self, tool: Tool, ways: Ways) -> None:
+        self._code = code_of(tool)
+        self._run = ways.run_script
+        properties: Mapping[str, Any] = tool.arg_schema.get("properties") or {}
+        self._defaults = {
+            name: schema.get("default") if isinstance(schema, Mapping) else None for name, schema in properties.items()
+        }
+
+    async def __call__(self, **args: Any) -> Any:
+        return await self._run(self._code, {**self._defaults, **args})
+
+
+def _properties(tool: Tool) -> tuple[str, ...]:
+    return tuple(tool.arg_schema.get("properties") or ())
+
+
+def _check_schemas(tool: Tool) -> None:
+    if tool.arg_schema.get("type", "object") != "object":
+        raise Invalid("/argSchema/type: arguments are an object: write \"object\"", "/argSchema/type")
+    for pointer, schema, closed in (("/argSchema", tool.arg_schema, True), ("/outputSchema", tool.output_schema, False)):
+        try:
+            CompiledSchema(schema, closed=closed)
+        except SchemaError as error:
+            raise Invalid(f"{pointer}: {error}", pointer) from None

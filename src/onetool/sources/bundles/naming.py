@@ -1,0 +1,107 @@
+"""What the tools of bundles are called in code: `bundle.tool`, and `bundle.tool@version` for one version.
+
+Without a version it is the enabled one that was modified last. Where two bundles, or a bundle and a pack, would have
+one name, the first keeps it; the other one is reached by its id, over REST.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from onetool.core.errors import Mistake
+from onetool.core.spec import ToolSpec
+from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.names import code_name
+
+Make = Callable[[Tool, str, bool], ToolSpec]
+"""A tool under a name, and whether it may be called."""
+
+AT = "@"
+
+
+class Versions(NamedTuple):
+    """All versions of one tool, in a bundle that is switched on or not."""
+
+    enabled: bool
+    tools: list[Tool]
+
+    def newest(self, is_there: Callable[[Tool], bool]) -> Tool:
+        """The one that is meant where no version is named. One that can't be called, only if there is no other."""
+        return max(self.tools, key=lambda tool: (tool.is_enabled and is_there(tool), tool.modified_at, tool.id))
+
+
+class Named:
+    """The tools under their names. `get` also finds single versions."""
+
+    def __init__(
+        self,
+        bundles: Iterable[Bundle],
+        tools: Iterable[Tool],
+        make: Make,
+        is_there: Callable[[Tool], bool],
+        taken: Collection[str] = (),
+    ) -> None:
+        """`taken` are the packs that have a name already."""
+        self._make = make
+        self._is_there = is_there
+        self._made: dict[str, ToolSpec] = {}
+        self.ids: dict[str, str] = {}  # of the tool that a name stands for
+        self.mistakes: list[Mistake] = []
+        packs = dict(self._packs(bundles, taken))
+        self._versions: dict[str, Versions] = {}
+        for tool in tools:
+            if (found := packs.get(tool.bundle_id)) is not None:
+                name = f"{found[0]}.{code_name(tool.slug)}"
+                self._versions.setdefault(name, Versions(found[1], [])).tools.append(tool)
+
+    def _packs(self, bundles: Iterable[Bundle], taken: Collection[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
+        """Each bundle that has its name, what code calls it, and whether it is switched on."""
+        owners: dict[str, Bundle] = {}
+        for bundle in sorted(bundles, key=lambda one: (one.created_at, one.id)):
+            if bundle.soft_deleted_at is not None:
+                continue
+            pack = code_name(bundle.slug)
+            if pack in taken or pack in owners:
+                self.mistakes.append(_shadowed(bundle, owners.get(pack)))
+            else:
+                owners[pack] = bundle
+                yield bundle.id, (pack, bundle.is_enabled)
+
+    def specs(self) -> Iterator[ToolSpec]:
+        """One for each name."""
+        for name, versions in self._versions.items():
+            tool = versions.newest(self._is_there)
+            self.ids[name] = tool.id
+            yield self._spec(tool, name, versions.enabled)
+
+    def get(self, name: str) -> ToolSpec | None:
+        """`bundle.tool@version`."""
+        base, at, version = name.rpartition(AT)
+        versions = self._versions.get(base) if at else None
+        if versions is None:
+            return None
+        found = self._made.get(name)
+        if found is None:
+            tool = next((one for one in versions.tools if one.version == version), None)
+            if tool is None:
+                return None
+            self.ids[name] = tool.id
+            found = self._made[name] = self._spec(tool, name, versions.enabled)
+        return found
+
+    def name_of(self, bundle: Bundle, tool: Tool) -> str:
+        """What a call of this very tool is counted under."""
+        name = f"{code_name(bundle.slug)}.{code_name(tool.slug)}"
+        return name if self.ids.get(name) == tool.id else f"{name}{AT}{tool.version}"
+
+    def _spec(self, tool: Tool, name: str, in_force: bool) -> ToolSpec:
+        return self._make(tool, name, in_force and tool.is_enabled and self._is_there(tool))
+
+
+def _shadowed(bundle: Bundle, by: Bundle | None) -> Mistake:
+    other = f"the bundle {by.id}" if by else "a pack"
+    return Mistake(
+        message=f"the bundle {bundle.slug!r} ({bundle.id}) is shadowed: {other} has this name in code already",
+        key=f"bundles.{bundle.slug}",
+        hint="give it another slug, or call its tools by id over REST",
+        severity="warning",
+    )

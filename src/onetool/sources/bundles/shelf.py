@@ -1,0 +1,308 @@
+"""Shelf: all bundles, those that people keep and the built-in ones, with the rules that every door shares.
+
+Doors give data as it came and get data to show; what is refused raises a BundleError. All but `invoke` blocks.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from threading import RLock
+from typing import Any, NamedTuple, Protocol
+
+from onetool.core.call import ToolCall, ToolResult
+from onetool.core.context import Progress
+from onetool.core.event import CallEvent
+from onetool.core.ids import new_id as call_id
+from onetool.core.source import Catalogue
+from onetool.core.spec import ToolSpec
+from onetool.sources.bundles.built_in import built_in_id
+from onetool.sources.bundles.errors import Forbidden, Invalid, Limited, NotFound
+from onetool.sources.bundles.making import Workshop
+from onetool.sources.bundles.model import Bundle, Tool, function_of, shown
+from onetool.sources.bundles.names import check_id, check_slug, check_version
+from onetool.sources.bundles.naming import Named
+from onetool.sources.bundles.reading import read_bundle, read_tool
+from onetool.sources.bundles.store import Found, Rank, Store, Tag, tag_of
+
+Shown = dict[str, Any]
+MOST_READY = 10_000  # tools that are kept ready to be invoked by their ids
+
+
+class Execute(Protocol):
+    """Runs one tool: the executor's way in."""
+
+    async def __call__(
+        self, call: ToolCall, spec: ToolSpec, allowed: Collection[str] | None, progress: Progress | None
+    ) -> ToolResult: ...
+
+
+class _Ready(NamedTuple):
+    tool: Tool
+    spec: ToolSpec
+
+
+class Shelf:
+    """`function` gives a registered function by its name; `execute` runs a spec; `built_in` are the built-in tools."""
+
+    def __init__(
+        self,
+        store: Store,
+        workshop: Workshop,
+        execute: Execute,
+        function: Callable[[str], ToolSpec | None],
+        built_in: Iterable[str] = (),
+    ) -> None:
+        self.store = store
+        self._workshop = workshop
+        self._execute = execute
+        self._function = function
+        self._built_in = {name: built_in_id(name) for name in built_in}
+        self._lock = RLock()
+        self._named = Named((), (), self._spec, self._is_there)
+        self._ready: dict[tuple[str, str, str], _Ready] = {}
+        self._ready_state: int | None = None
+        self._loaded_state: int | None = None  # what the store was like when the names were made
+
+    # Bundles
+
+    def put_bundle(
+        self, id: str, data: Any, match: Tag | None = None, create_only: bool = False
+    ) -> tuple[Shown, Tag, bool]:
+        """Create or replace; also the way back for one that was deleted."""
+        content = read_bundle(data)
+        check_slug(content.slug)
+        bundle, is_new = self.store.put_bundle(check_id(id, None), content, match, create_only)
+        return self._shown_bundle(bundle), tag_of(bundle), is_new
+
+    def patch_bundle(self, id: str, data: Any, match: Tag | None = None) -> tuple[Shown, Tag]:
+        bundle = self.store.patch_bundle(check_id(id, None), self._switch(data, self.store.bundle(id)), match)
+        return self._shown_bundle(bundle), tag_of(bundle)
+
+    def delete_bundle(self, id: str, match: Tag | None = None) -> None:
+        self.store.delete_bundle(check_id(id, None), match)
+
+    def get_bundle(self, id: str) -> tuple[Shown, Tag]:
+        bundle = self._bundle(check_id(id, None))
+        return self._shown_bundle(bundle), tag_of(bundle)
+
+    def bundles(
+        self, ids: Iterable[str] = (), include_disabled: bool = False, after: str | None = None, limit: int = 100
+    ) -> tuple[list[Shown], str | None]:
+        wanted = [check_id(id, None) for id in ids]
+        found = self.store.bundles(wanted, include_disabled, after, limit + 1)
+        page = found[:limit]
+        return [self._shown_bundle(one) for one in page], page[-1].id if len(found) > limit else None
+
+    # Tools
+
+    def put_tool(self, bundle_id: str, slug: str, version: str, data: Any) -> tuple[Shown, Tag]:
+        self._check_place(bundle_id, slug, version)
+        content = read_tool(data, slug, version)
+        tool = self.store.put_tool(bundle_id, slug, version, content, self._workshop.check)
+        return self._shown_tool(tool), tag_of(tool)
+
+    def patch_tool(
+        self, bundle_id: str, slug: str, version: str, data: Any, match: Tag | None = None
+    ) -> tuple[Shown, Tag]:
+        self._check_place(bundle_id, slug, version)
+        is_enabled = self._switch(data, self.store.tool(bundle_id, slug, version))
+        tool = self.store.patch_tool(bundle_id, slug, version, is_enabled, match)
+        return self._shown_tool(tool), tag_of(tool)
+
+    def delete_tool(self, bundle_id: str, slug: str, version: str, match: Tag | None = None) -> None:
+        self._check_place(bundle_id, slug, version)
+        self.store.delete_tool(bundle_id, slug, version, match)
+
+    def get_tool(self, bundle_id: str, slug: str, version: str) -> tuple[Shown, Tag]:
+        tool = self._tool(bundle_id, slug, version)
+        return self._with_usage([tool])[0], tag_of(tool)
+
+    def tools(
+        self,
+        tags: Iterable[str] = (),
+        bundle_ids: Iterable[str] = (),
+        include_disabled: bool = False,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> tuple[list[Shown], str | None]:
+        tags, ids = list(tags), [check_id(id, None) for id in bundle_ids]
+
+        def more(after: str | None, limit: int) -> list[tuple[str, Tool]]:
+            return [(tool.id, tool) for tool in self.store.tools(tags, ids, include_disabled, after, limit)]
+
+        page, last = self._page(more, include_disabled, after, limit)
+        return self._with_usage(page), last
+
+    def search(
+        self, query: str, include_disabled: bool = False, after: Iterable[Any] | None = None, limit: int = 100
+    ) -> tuple[list[Shown], list[Any] | None]:
+        def more(after: Rank | None, limit: int) -> list[Found]:
+            return self.store.search(query, include_disabled, after, limit)
+
+        page, last = self._page(more, include_disabled, None if after is None else Rank(*after), limit)
+        return self._with_usage(page), None if last is None else list(last)
+
+    def _page(
+        self, more: Callable[[Any, int], Iterable[tuple[Any, Tool]]], include_disabled: bool, after: Any, limit: int
+    ) -> tuple[list[Tool], Any]:
+        """So many, and where the next ones begin. Tools whose function is gone count as disabled: only we know that."""
+        page: list[Tool] = []
+        last = None
+        while True:
+            wanted = limit + 1 - len(page)
+            found = list(more(after, wanted))
+            for place, tool in found:
+                if include_disabled or self._is_there(tool):
+                    if len(page) == limit:
+                        return page, last
+                    page.append(tool)
+                    last = place
+            if len(found) < wanted:
+                return page, None
+            after = found[-1][0]
+
+    # Calls
+
+    async def invoke(
+        self,
+        bundle_id: str,
+        slug: str,
+        version: str,
+        args: Any,
+        source: str = "rest",
+        progress: Progress | None = None,
+        allowed: Collection[str] | None = None,
+    ) -> ToolResult:
+        """Run exactly this tool. What is not there, switched off or over its limit is refused before anything runs."""
+        ready = self._ready_for(bundle_id, slug, version)
+        if not isinstance(args, Mapping):
+            raise Invalid("/args: expected an object", "/args")
+        result = await self._execute(ToolCall(call_id(), ready.spec.name, args, source), ready.spec, allowed, progress)
+        if result.error is not None and result.error.reason == "rate_limited":
+            raise Limited(result.error.message, self._workshop.wait(ready.tool))
+        return result
+
+    def record(self, event: CallEvent) -> None:
+        """Count a call through any door. Told of all calls; those of other tools are none of ours."""
+        name = event.call.name
+        if (id := self._named.ids.get(name) or self._built_in.get(name)) is not None:
+            self.store.used(id)
+
+    def _ready_for(self, bundle_id: str, slug: str, version: str) -> _Ready:
+        """Made once, as long as nothing changes."""
+        state, key = self.store.state(), (bundle_id, slug, version)
+        if state != self._ready_state or len(self._ready) > MOST_READY:
+            self._ready, self._ready_state = {}, state
+        found = self._ready.get(key)
+        if found is None:
+            found = self._ready[key] = self._made_ready(bundle_id, slug, version)
+        return found
+
+    def _made_ready(self, bundle_id: str, slug: str, version: str) -> _Ready:
+        tool, bundle = self._tool(bundle_id, slug, version), self._bundle(bundle_id)
+        if not bundle.is_enabled or bundle.soft_deleted_at is not None:
+            raise Forbidden(f"the bundle {bundle.slug!r} is switched off: enable it first", "disabled")
+        if not tool.is_enabled:
+            raise Forbidden(f"{bundle.slug}/{slug} in version {version} is switched off: enable it first", "disabled")
+        if (why := self._why_disabled(tool)) is not None:
+            raise Forbidden(f"{bundle.slug}/{slug} can't be called now: {why}", "disabled")
+        name = self._named.name_of(bundle, tool)
+        if tool.is_built_in and (own := self._function(name.partition("@")[0])) is not None:
+            return _Ready(tool, own)
+        return _Ready(tool, self._spec(tool, name, True))
+
+    # For the registry
+
+    def load(self, taken: Collection[str] = ()) -> Catalogue:
+        """The tools under their names in code. `taken` are packs, which come first."""
+        with self._lock:
+            state = self.store.state()
+            bundles, tools = self.store.everything()
+            self._named = Named(bundles, tools, self._spec, self._is_there, taken)
+            specs = tuple(self._named.specs())
+            self._loaded_state, self._ready_state = state, None  # functions may be others, too
+            return Catalogue(tools=specs, mistakes=(*self._named.mistakes, *self.store.mistakes()))
+
+    def find(self, name: str) -> ToolSpec | None:
+        """`bundle.tool@version`."""
+        return self._named.get(name)
+
+    def is_in_step(self) -> bool:
+        """Whether the names are those of now."""
+        return self._loaded_state == self.store.state()
+
+    def switched_off(self) -> set[str]:
+        """The built-in tools that must not be called, by their names."""
+        packs = {name.partition(".")[0] for name in self._built_in}
+        found: set[str] = set()
+        for bundle in self.store.bundles([built_in_id(pack) for pack in packs], True, None, len(packs)):
+            tools = self.store.tools((), [bundle.id], True, None, len(self._built_in))
+            found |= {function_of(tool) for tool in tools if not (bundle.is_enabled and tool.is_enabled)}
+        return found
+
+    def close(self) -> None:
+        self.store.close()
+
+    # What is behind it
+
+    def _bundle(self, id: str) -> Bundle:
+        bundle = self.store.bundle(id)
+        if bundle is None:
+            raise NotFound(f"there is no bundle {id}")
+        return bundle
+
+    def _tool(self, bundle_id: str, slug: str, version: str) -> Tool:
+        self._check_place(bundle_id, slug, version)
+        tool = self.store.tool(bundle_id, slug, version)
+        if tool is None:
+            self._bundle(bundle_id)  # which is the better thing to say, if it is not there
+            raise NotFound(f"there is no tool {slug!r} in version {version!r} in the bundle {bundle_id}")
+        return tool
+
+    def _check_place(self, bundle_id: str, slug: str, version: str) -> None:
+        check_id(bundle_id, None)
+        check_slug(slug, None)
+        check_version(version, None)
+
+    def _switch(self, data: Any, thing: Bundle | Tool | None) -> bool:
+        """What a PATCH says. It is about one thing alone."""
+        if not isinstance(data, Mapping):
+            raise Invalid("the body: expected a JSON object with isEnabled", "")
+        for key in data:
+            if key != "isEnabled":
+                if thing is not None and thing.is_built_in:
+                    raise Forbidden(f"{key} can't be changed: it is built in, and only isEnabled can", "built_in")
+                raise Invalid(f"/{key}: only isEnabled can be changed in this way", f"/{key}")
+        value = data.get("isEnabled")
+        if not isinstance(value, bool):
+            raise Invalid("/isEnabled: expected true or false", "/isEnabled")
+        return value
+
+    def _spec(self, tool: Tool, name: str, enabled: bool) -> ToolSpec:
+        return self._workshop.spec(tool, name, enabled)
+
+    def _why_disabled(self, tool: Tool) -> str | None:
+        return None if tool.is_built_in else self._workshop.why_disabled(tool)
+
+    def _is_there(self, tool: Tool) -> bool:
+        return self._why_disabled(tool) is None
+
+    # What is shown
+
+    def _shown_bundle(self, bundle: Bundle) -> Shown:
+        found = shown(bundle)
+        del found["schemaVersion"]
+        return found
+
+    def _shown_tool(self, tool: Tool) -> Shown:
+        found = shown(tool)
+        if (why := self._why_disabled(tool)) is not None:
+            found |= {"isEnabled": False, "disabledReason": why}
+        return found
+
+    def _with_usage(self, tools: list[Tool]) -> list[Shown]:
+        usage = self.store.usage([tool.id for tool in tools]) if tools else {}
+        never = (0, None)
+        return [
+            {**self._shown_tool(tool), "callCount": count, "lastCalledAt": last}
+            for tool in tools
+            for count, last in [usage.get(tool.id, never)]
+        ]
