@@ -20,7 +20,7 @@ serve: $(VENV)/.run  ## set up and run the product
 	@$(BIN)/onetool serve $(ARGS)
 
 test: setup  ## set up and run all tests
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m tests.suite -n $(WORKERS) $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
