@@ -5,11 +5,12 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 PEERS   := .venv-bench
 NODE    := .node-servers
+OPENAPI := .node-openapi
 # One more than there are cores: many tests wait for a process or a clock.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check lint conformance bench bench-peers lock clean
+.PHONY: help setup serve test check lint conformance bench bench-peers openapi-documents lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +39,8 @@ bench: $(VENV)/.dev  ## measure, as ratios in one run
 
 bench-peers: $(PEERS)/.done  ## install what `make bench` compares us with
 
+openapi-documents: $(OPENAPI)/installed.json  ## install GitHub's OpenAPI document (400 MB), for the test that imports it
+
 lock: $(VENV)/.dev  ## resolve the dependencies anew (needs uv)
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate -q \
 	  --python-version 3.11 pyproject.toml --group pyproject.toml:build -o requirements.lock
@@ -47,7 +50,7 @@ lock: $(VENV)/.dev  ## resolve the dependencies anew (needs uv)
 	  --python-version 3.11 bench/peers.in -o bench/peers.lock
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) $(PEERS) $(NODE) .conformance .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PEERS) $(NODE) $(OPENAPI) .conformance .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
@@ -76,3 +79,7 @@ $(PEERS)/.done: $(BIN)/python bench/peers.lock
 # Best effort: where npm can't reach its registry, the tests of these servers are skipped and say why.
 $(NODE)/installed.json: tests/sources/mcp_servers/npm/package-lock.json | $(VENV)/.dev
 	@$(BIN)/python -m tests.npm $(<D) $(NODE)
+
+# Large, so only where it is asked for; without it, the test that needs it is skipped.
+$(OPENAPI)/installed.json: tests/sources/bundles/openapi/npm/package-lock.json | $(VENV)/.dev
+	@$(BIN)/python -m tests.npm $(<D) $(OPENAPI)

@@ -9,7 +9,7 @@ from onetool.core.context import Progress, current_call
 from onetool.core.offer import Alone
 from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.built_in import built_in_bundles
-from onetool.sources.bundles.files import FileStore
+from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.making import Workshop
 from onetool.sources.bundles.shelf import Shelf
 from onetool.sources.packs.builtin import BUILTIN
@@ -30,7 +30,7 @@ def shelf_of(app: "App", folder: Path, functions: Functions) -> Shelf:
     built_in = [spec for spec in functions().values() if spec.pack in OWN]
     ways = Lent(app, functions)
     store = FileStore(folder, built_in_bundles(built_in), max_tools=app.config.bundles.max_tools)
-    return Shelf(store, Workshop(ways), ways.execute, ways.function, [spec.name for spec in built_in])
+    return Shelf(store, Workshop(ways), ways.execute, ways.function, [spec.name for spec in built_in], app.in_step)
 
 
 class Lent:
@@ -53,6 +53,7 @@ class Lent:
         return (await self._app.run(code, source=source, variables=variables)).value()
 
     def check_script(self, code: str, variables: tuple[str, ...]) -> str | None:
+        self._app.in_step()
         error = self._app.engine.check(code, self._app.registry.snapshot(), variables)
         return None if error is None else " ".join((error.message, *error.hints))
 

@@ -29,8 +29,10 @@ class Reply(NamedTuple):
 
     @property
     def code(self):
-        error = self.json["error"]
-        return error["data"]["reason"] if "jsonrpc" in self.json else error["code"]
+        said = self.json
+        if "error" not in said:
+            return said["code"]  # a problem, as REST tells it
+        return said["error"]["data"]["reason"] if "jsonrpc" in said else said["error"]["code"]
 
 
 class Served:

@@ -19,6 +19,7 @@ class LazyGroup(click.Group):
         "mcp": "onetool.interfaces.cli.mcp:mcp",
         "serve": "onetool.interfaces.cli.serve:serve",
         "tools": "onetool.interfaces.cli.tools:tools",
+        "bundles": "onetool.interfaces.cli.bundles:bundles",
         "packs": "onetool.interfaces.cli.packs:packs",
         "servers": "onetool.interfaces.cli.servers:servers",
         "auth": "onetool.interfaces.cli.auth:auth",

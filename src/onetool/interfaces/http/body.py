@@ -5,6 +5,7 @@ chunks, whose length nobody knows, is counted.
 """
 
 import asyncio
+from collections.abc import Callable
 
 from onetool.interfaces.asgi import CLOSE, Message, Receive, Refused, Send, start
 from onetool.interfaces.http.rules import TWICE
@@ -39,7 +40,12 @@ class Counted:
     has to cope with anyway; an exception it might catch.
     """
 
-    def __init__(self, receive: Receive, send: Send, limit: int) -> None:
+    def __init__(
+        self, receive: Receive, send: Send, limit: int, told: Callable[[Refused], bytes], kind: bytes
+    ) -> None:
+        """`told` and `kind`: a refusal, as clients of this route read it."""
+        self._told = told
+        self._kind = kind
         self._receive = receive
         self._send = send
         self._limit = limit
@@ -56,7 +62,8 @@ class Counted:
             return message
         self._over = True
         if not self._started:
-            await refuse_body(TooLarge(self._limit), self._limit, self._receive, self._send)
+            refused = TooLarge(self._limit)
+            await refuse_body(refused, self._limit, self._receive, self._send, self._told(refused), self._kind)
         return DISCONNECT
 
     async def send(self, message: Message) -> None:
@@ -65,14 +72,15 @@ class Counted:
             await self._send(message)
 
 
-async def refuse_body(refused: Refused, limit: int, receive: Receive, send: Send) -> None:
+async def refuse_body(
+    refused: Refused, limit: int, receive: Receive, send: Send, body: bytes, kind: bytes
+) -> None:
     """Answer at once, then take in the rest for a moment before the connection ends.
 
     Closing with bytes unread would reset the connection, and most clients send all they have before they read: they
     would never see the answer.
     """
-    body = refused.body()
-    await send(start(refused.status, body, headers=refused.headers))
+    await send(start(refused.status, body, kind, refused.headers))
     await send({"type": "http.response.body", "body": body, "more_body": True})
     left = limit * LINGER_TIMES
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool import __version__
-from onetool.interfaces.asgi import Receive, Scope, Send, respond
+from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http import access
 from onetool.interfaces.http.greeting import Facts, bearer
 from onetool.interfaces.http.listen import Place, is_loopback
@@ -15,6 +15,8 @@ from onetool.interfaces.http.page import page
 from onetool.interfaces.http.rules import Rules
 from onetool.interfaces.http.site import READ, Route, Site
 from onetool.interfaces.mcp.exchange import in_json_rpc
+from onetool.interfaces.rest import rest, told
+from onetool.interfaces.rest.problem import KIND as PROBLEM
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -24,10 +26,15 @@ log = logging.getLogger("onetool.serve")
 HEALTHY = msgspec.json.encode({"status": "ok", "version": __version__})
 
 
-def site_of(app: "App", place: Place, mcp: Any, facts: Callable[[], Facts]) -> Site:
+def site_of(
+    app: "App", place: Place, mcp: Any, facts: Callable[[], Facts], allowed: Collection[str] | None = None
+) -> Site:
     """Every route in one place. `mcp` is an ASGI app; it may have `stop()` and `reload()`."""
     routes = [
         Route("/mcp", mcp, told=in_json_rpc),
+        Route("/tools", rest(app, allowed), below=True, told=told, kind=PROBLEM),
+        Route("/openapi.json", _later(lambda: _openapi(app)), methods=READ),
+        Route("/docs", _later(lambda: _docs(app)), methods=READ),
         Route("/healthz", _health, protected=False, methods=READ),
         Route("/", page(facts), methods=READ),
     ]
@@ -72,6 +79,30 @@ async def reload_site(app: "App", mcp: Any) -> None:
     await mcp.reload()
     if app.config is not before:  # else it can't be used, which has been told
         log.info("Reloaded: %d tools", len(app.tools()))
+
+
+def _later(load: Callable[[], Asgi]) -> Asgi:
+    """A route that is loaded when somebody first comes by: most servers never show it."""
+    loaded: list[Asgi] = []
+
+    async def show(scope: Scope, receive: Receive, send: Send) -> None:
+        if not loaded:
+            loaded.append(load())
+        await loaded[0](scope, receive, send)
+
+    return show
+
+
+def _openapi(app: "App") -> Asgi:
+    from onetool.interfaces.rest.openapi import openapi
+
+    return openapi(app)
+
+
+def _docs(app: "App") -> Asgi:
+    from onetool.interfaces.rest.docs import docs
+
+    return docs(app)
 
 
 async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from onetool.core.nearest import did_you_mean
-from onetool.interfaces.asgi import CLOSE, Asgi, Message, Receive, Refused, Scope, Send, respond
+from onetool.interfaces.asgi import CLOSE, JSON, Asgi, Message, Receive, Refused, Scope, Send, respond
 from onetool.interfaces.http.access import GONE, clean, write_line
 from onetool.interfaces.http.body import Counted, TooLarge, check_length, refuse_body
 from onetool.interfaces.http.cors import is_preflight, preflight, readable_by
@@ -33,7 +33,8 @@ class Route(NamedTuple):
     protected: bool = True
     methods: tuple[str, ...] = ()  # none: the app has its own answer to each
     below: bool = False
-    told: Callable[[Refused], bytes] = Refused.body  # a refusal, as clients of this route read it
+    told: Callable[[Refused], bytes] = Refused.body  # a refusal, as clients of this route read it …
+    kind: bytes = JSON  # … and what that is
 
     def is_above(self, path: str) -> bool:
         return self.below and path.startswith(f"{self.path}/")
@@ -73,7 +74,7 @@ class Site:
             text = "".join(traceback.format_exception(error))
             log.error("%s %s failed\n%s", scope["method"], clean(scope["path"]), self._redact(text))
             message = "Something went wrong in the server; its log says what. This is a bug in OneTool."
-            await self._fail(answer, Refused(500, "internal", message))
+            await self._refuse(Refused(500, "internal", message), receive, answer, scope["path"])
         finally:
             write_line(scope, answer.status or GONE, perf_counter() - began, answer.bytes)
 
@@ -100,7 +101,7 @@ class Site:
         scope["principal"] = "" if is_open else rules.check_token(head.get(b"authorization"))
         route = self._can_take(scope, route)
         if b"transfer-encoding" in head:
-            counted = Counted(receive, answer.send, self.max_body)
+            counted = Counted(receive, answer.send, self.max_body, route.told, route.kind)
             await route.app(scope, counted.receive, counted.send)
         else:
             await route.app(scope, receive, answer.send)
@@ -121,15 +122,16 @@ class Site:
         return route
 
     async def _refuse(self, refused: Refused, receive: Receive, answer: "Answer", path: str) -> None:
+        route = self._route(path)
+        body, kind = (route.told(refused), route.kind) if route else (refused.body(), JSON)
         if isinstance(refused, TooLarge):
-            await refuse_body(refused, self.max_body, receive, answer.send)
+            await refuse_body(refused, self.max_body, receive, answer.send, body, kind)
         else:
-            route = self._route(path)
-            await self._fail(answer, refused, route.told(refused) if route else None)
+            await self._fail(answer, refused, body, kind)
 
-    async def _fail(self, answer: "Answer", refused: Refused, body: bytes | None = None) -> None:
+    async def _fail(self, answer: "Answer", refused: Refused, body: bytes | None = None, kind: bytes = JSON) -> None:
         if not answer.status:  # else it is half told, and the server below ends the connection
-            await respond(answer.send, refused.status, body or refused.body(), headers=refused.headers)
+            await respond(answer.send, refused.status, body or refused.body(), kind, refused.headers)
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The start and the end of the server. There are no websockets here."""

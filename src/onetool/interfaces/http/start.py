@@ -39,7 +39,7 @@ def serve_app(
         logging.getLogger(told).setLevel(logging.INFO)
     facts = partial(facts_of, app, place, menu, allowed)
     mcp = McpOverHttp(app, menu=menu, allowed=allowed)
-    site = site_of(app, place, mcp, facts)
+    site = site_of(app, place, mcp, facts, allowed)
     follow_rules(app, place, site)
     dogs: list[Watchdog] = []
 

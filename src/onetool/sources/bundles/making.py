@@ -13,6 +13,7 @@ from onetool.core.nearest import did_you_mean
 from onetool.core.schema import CompiledSchema
 from onetool.core.spec import NO_PARAMETERS, Handler, ToolSpec
 from onetool.handlers.http.impl import HttpImpl, Limits
+from onetool.handlers.http.timing import may_repeat, total_seconds
 from onetool.handlers.rates import Rates
 from onetool.sources.bundles.errors import Invalid
 from onetool.sources.bundles.model import Tool, code_of, function_of, http_of, limits_of
@@ -65,6 +66,7 @@ class Workshop:
             "tags": tool.tags,
             "defined_in": place,
             "enabled": enabled,
+            "kept_as": tool.id,
         }
         if tool.type == "http":
             return ToolSpec(**shared, **self._http(tool))
@@ -154,7 +156,9 @@ class Workshop:
         for arg in _properties(tool):
             if arg not in known:
                 near = did_you_mean(arg, known) or f"it takes {', '.join(known) or 'none'}"
-                raise Invalid(f"/argSchema/properties: {name} takes no argument {arg!r}; {near}", "/argSchema/properties")
+                raise Invalid(
+                    f"/argSchema/properties: {name} takes no argument {arg!r}; {near}", "/argSchema/properties"
+                )
         if missing := sorted(required - set(tool.arg_schema.get("required") or ())):
             raise Invalid(
                 f"/argSchema/required: {name} needs {', '.join(missing)}; declare and require what it needs",
@@ -212,8 +216,11 @@ def _properties(tool: Tool) -> tuple[str, ...]:
 
 def _check_schemas(tool: Tool) -> None:
     if tool.arg_schema.get("type", "object") != "object":
-        raise Invalid("/argSchema/type: arguments are an object: write \"object\"", "/argSchema/type")
-    for pointer, schema, closed in (("/argSchema", tool.arg_schema, True), ("/outputSchema", tool.output_schema, False)):
+        raise Invalid('/argSchema/type: arguments are an object: write "object"', "/argSchema/type")
+    for pointer, schema, closed in (
+        ("/argSchema", tool.arg_schema, True),
+        ("/outputSchema", tool.output_schema, False),
+    ):
         try:
             CompiledSchema(schema, closed=closed)
         except SchemaError as error:

@@ -40,7 +40,10 @@ class _Ready(NamedTuple):
 
 
 class Shelf:
-    """`function` gives a registered function by its name; `execute` runs a spec; `built_in` are the built-in tools."""
+    """`function` gives a registered function by its name; `execute` runs a spec; `built_in` are the built-in tools.
+
+    `keep_in_step` has the tools loaded again, if there are others now.
+    """
 
     def __init__(
         self,
@@ -49,11 +52,13 @@ class Shelf:
         execute: Execute,
         function: Callable[[str], ToolSpec | None],
         built_in: Iterable[str] = (),
+        keep_in_step: Callable[[], None] = lambda: None,
     ) -> None:
         self.store = store
         self._workshop = workshop
         self._execute = execute
         self._function = function
+        self._keep_in_step = keep_in_step
         self._built_in = {name: built_in_id(name) for name in built_in}
         self._lock = RLock()
         self._named = Named((), (), self._spec, self._is_there)
@@ -110,6 +115,10 @@ class Shelf:
     def delete_tool(self, bundle_id: str, slug: str, version: str, match: Tag | None = None) -> None:
         self._check_place(bundle_id, slug, version)
         self.store.delete_tool(bundle_id, slug, version, match)
+
+    def check(self, tool: Tool) -> None:
+        """Raises Invalid for what could never run, as `put_tool` does: for who puts a whole bundle into the store."""
+        self._workshop.check(tool)
 
     def get_tool(self, bundle_id: str, slug: str, version: str) -> tuple[Shown, Tag]:
         tool = self._tool(bundle_id, slug, version)
@@ -182,14 +191,15 @@ class Shelf:
 
     def record(self, event: CallEvent) -> None:
         """Count a call through any door. Told of all calls; those of other tools are none of ours."""
-        name = event.call.name
-        if (id := self._named.ids.get(name) or self._built_in.get(name)) is not None:
+        id = None if event.spec is None else event.spec.kept_as or self._built_in.get(event.spec.name)
+        if id is not None:
             self.store.used(id)
 
     def _ready_for(self, bundle_id: str, slug: str, version: str) -> _Ready:
         """Made once, as long as nothing changes."""
         state, key = self.store.state(), (bundle_id, slug, version)
         if state != self._ready_state or len(self._ready) > MOST_READY:
+            self._keep_in_step()  # what a tool is called, and so whether it is allowed, depends on the others
             self._ready, self._ready_state = {}, state
         found = self._ready.get(key)
         if found is None:
@@ -237,6 +247,10 @@ class Shelf:
             tools = self.store.tools((), [bundle.id], True, None, len(self._built_in))
             found |= {function_of(tool) for tool in tools if not (bundle.is_enabled and tool.is_enabled)}
         return found
+
+    def key(self) -> bytes:
+        """What seals page tokens."""
+        return self.store.key()
 
     def close(self) -> None:
         self.store.close()

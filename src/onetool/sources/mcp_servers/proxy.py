@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from onetool.core.blob import Keep
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.failure import cut
 from onetool.core.seen import Seen
@@ -30,7 +31,7 @@ from onetool.sources.mcp_servers.memory import (
 from onetool.sources.mcp_servers.offers import prompts_of, resources_of
 from onetool.sources.mcp_servers.settings import Server, pack_name
 from onetool.sources.mcp_servers.specs import is_allowed, spec_of, unusable
-from onetool.sources.mcp_servers.values import Keep, is_light, value_of
+from onetool.sources.mcp_servers.values import is_light, value_of
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.upstream import Told, Work

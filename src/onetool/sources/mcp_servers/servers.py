@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from onetool.core.blob import Keep
 from onetool.core.errors import ToolFailure
 from onetool.core.offer import Resource
 from onetool.core.source import Catalogue, Source
@@ -21,7 +22,6 @@ from onetool.sources.mcp_servers.journal import Redact
 from onetool.sources.mcp_servers.memory import Offers
 from onetool.sources.mcp_servers.proxy import Proxy
 from onetool.sources.mcp_servers.settings import Server, Transport, secrets_in
-from onetool.sources.mcp_servers.values import Keep
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.loop import Loop

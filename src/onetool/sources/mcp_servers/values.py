@@ -4,25 +4,20 @@ Pictures, sounds, blobs and links are stored, and a handle with their type stand
 not carry it, and a model does not read it by accident. What shows results may put the picture back.
 """
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onetool.core.blob import Keep, stored
 from onetool.core.errors import ToolFailure
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
-    from onetool.services.results import Stored
-
-Keep = Callable[[str], "Stored"]
-
 LONGEST_ERROR = 2_000
 MOST_STORED = 200
 MOST_PARTS = 500_000  # of data in a text
-MIME = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
 
 
 def value_of(result: "CallToolResult", keep: Keep) -> Any:
@@ -62,14 +57,6 @@ def _block(block: Mapping[str, Any], keep: Keep) -> Any:
             return {**block, "handle": kept.handle}
         case _:
             return block
-
-
-def stored(kind: str, data: str, mime: str | None, keep: Keep) -> dict[str, Any]:
-    """A record of what is kept as a data: URL, which says itself what it is."""
-    mime = mime if mime and MIME.fullmatch(mime) else "application/octet-stream"
-    kept = keep(f"data:{mime};base64,{data}")
-    size = len(data) * 3 // 4 - data[-2:].count("=")
-    return {"type": kind, "mimeType": mime, "handle": kept.handle, "size": size}
 
 
 def data_in(text: str) -> Any:

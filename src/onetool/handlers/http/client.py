@@ -1,0 +1,146 @@
+"""The HTTP client of HTTP tools: small, since its tools need little, and careful about whom it talks to.
+
+    answer = await client.send(outgoing, hosts, timeout=10, max_bytes=4_000_000)
+
+One try: the host is checked, every address that its name leads to is checked, and a checked address is dialled. No
+redirects, no cookies, no proxies. Connections are kept and used again, for each event loop on its own.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from onetool import __version__
+from onetool.handlers.http.dialling import Connect, Dialler, Resolve
+from onetool.handlers.http.faults import Stale, TooLate
+from onetool.handlers.http.oauth import Tokens
+from onetool.handlers.http.pool import MOST, Pool
+from onetool.handlers.http.refusal import Refusal
+from onetool.handlers.http.wire import Answer, Connection, head_of
+
+if TYPE_CHECKING:
+    import ssl
+
+    from onetool.handlers.http.hosts import AllowedHosts
+    from onetool.handlers.http.template import Outgoing
+    from onetool.handlers.http.url import Url
+
+AGENT = f"onetool/{__version__}"
+IDEMPOTENT = frozenset(("GET", "HEAD", "PUT", "DELETE", "OPTIONS"))
+
+
+class Client:
+    """One for an app. `resolve`, `connect` and `tls` can be replaced in tests."""
+
+    def __init__(
+        self,
+        resolve: Resolve | None = None,
+        connect: Connect | None = None,
+        tls: Callable[[], "ssl.SSLContext"] | None = None,
+        most: int = MOST,
+    ) -> None:
+        self._dialler = Dialler(resolve, connect, tls)
+        self._most = most
+        self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
+        self._lock = Lock()
+        self.tokens = Tokens()  # of OAuth, for all tools
+
+    async def send(
+        self,
+        outgoing: "Outgoing",
+        hosts: "AllowedHosts",
+        *,
+        timeout: float,  # noqa: ASYNC109 - asyncio.timeout around it would cost more than all the rest
+        max_bytes: int,
+    ) -> Answer:
+        """The answer, whole. A ToolFailure says why there is none."""
+        return await self._exchange(outgoing, hosts, timeout, max_bytes, False)
+
+    async def stream(
+        self,
+        outgoing: "Outgoing",
+        hosts: "AllowedHosts",
+        *,
+        timeout: float,  # noqa: ASYNC109 - as above
+        max_bytes: int,
+    ) -> Answer:
+        """The answer as soon as its head is there: its body comes as `answer.pieces`, which has to be closed."""
+        return await self._exchange(outgoing, hosts, timeout, max_bytes, True)
+
+    async def _exchange(
+        self, outgoing: "Outgoing", hosts: "AllowedHosts", seconds: float, max_bytes: int, stream: bool
+    ) -> Answer:
+        url = outgoing.url
+        rule = hosts.check(url)
+        request = request_bytes(outgoing)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        pool = self._pools.get(loop) or await self._new_pool(loop)
+        key = (url.scheme, url.host, url.port, rule)
+        again = outgoing.method in IDEMPOTENT
+        while True:
+            connection = pool.at_hand(key)
+            if connection is None:
+                dial = self._dialler.dialling(url, rule, hosts, deadline, pool.drop)
+                connection = await _in_time(pool.take(key, dial), deadline, url)
+            try:
+                answer = await connection.exchange(request, outgoing.method == "HEAD", max_bytes, deadline, stream)
+            except Stale:
+                pool.drop(connection)
+                if not again:
+                    raise
+                again = False
+                pool.drop_idle(key)  # the others will be no better
+            except BaseException:
+                pool.drop(connection)
+                raise
+            else:
+                return _handed_over(answer, connection, pool)
+
+    async def _new_pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
+        pool = Pool(loop, self._most)
+        with self._lock:
+            for old in [one for one in self._pools if one.is_closed()]:
+                del self._pools[old]
+            pool = self._pools.setdefault(loop, pool)
+        await pool.begin()
+        return pool
+
+    def close(self) -> None:
+        """End all connections, of every loop."""
+        with self._lock:
+            pools, self._pools = self._pools, {}
+        for loop, pool in pools.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(pool.close)
+
+
+def _handed_over(answer: Answer, connection: Connection, pool: Pool) -> Answer:
+    if answer.pieces is None:
+        pool.give_back(connection)
+    else:
+        answer.pieces.at_close(lambda: pool.give_back(connection) if connection.is_done() else pool.drop(connection))
+    return answer
+
+
+async def _in_time(work: Awaitable[Connection], deadline: float, url: "Url") -> Connection:
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await work
+    except TimeoutError:
+        raise TooLate(f"no connection to {url.authority} in time") from None
+
+
+def request_bytes(outgoing: "Outgoing") -> bytes:
+    """As it is sent: with the headers that say where and how, and those that nobody has set."""
+    given = {name.lower() for name, _ in outgoing.headers}
+    headers = [("Host", outgoing.url.authority), *outgoing.headers]
+    if "user-agent" not in given:
+        headers.append(("User-Agent", AGENT))
+    if "accept-encoding" not in given:
+        headers.append(("Accept-Encoding", "gzip, deflate"))
+    try:
+        return head_of(outgoing.method, outgoing.url.target, headers, outgoing.body)
+    except ValueError as error:
+        raise Refusal(f"a header can't be sent: it has {error} in it") from None

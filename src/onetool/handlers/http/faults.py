@@ -1,0 +1,42 @@
+"""What can go wrong between us and a server, as failures that say what happened and whether another try may help."""
+
+from onetool.core.errors import ToolFailure
+
+
+class WireFailure(ToolFailure):
+    """Nothing came of one try. `again`: whether another one may do better."""
+
+    again = True
+
+
+class Unreachable(WireFailure):
+    """No connection, or one that broke off."""
+
+    def __init__(self, message: str, again: bool = True) -> None:
+        super().__init__(message, reason="source_unavailable")
+        self.again = again
+
+
+class Stale(Unreachable):
+    """A connection that had been used before was closed before a byte of an answer came: the server was tired of it."""
+
+
+class TooLate(WireFailure):
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reason="timeout")
+
+
+class TooLarge(WireFailure):
+    again = False
+
+    def __init__(self, message: str, key: str) -> None:
+        super().__init__(message, reason="too_large", hints=(f"the tool's {key} can be raised",))
+
+
+class Garbled(WireFailure):
+    """What came is not HTTP, or is more of it than anybody needs."""
+
+    again = False
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reason="source_unavailable")

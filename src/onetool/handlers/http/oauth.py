@@ -1,0 +1,218 @@
+"""OAuth 2: tokens that are fetched by client credentials or a refresh token, kept in memory until they end.
+
+One fetch at a time for each set of credentials, however many calls wait for it, on whatever loop. No token is written
+down anywhere; every one that comes is told to whoever masks secrets before it is used.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from concurrent.futures import Future
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote_plus, urlencode
+
+import msgspec
+
+from onetool.core.errors import ToolFailure
+from onetool.core.failure import cut
+from onetool.handlers.http.auth import POINTER, Helper, Signer, Texts, basic, with_header
+from onetool.handlers.http.impl import OAuth2, Request
+from onetool.handlers.http.placeholders import Lookup, TemplateError
+
+if TYPE_CHECKING:
+    from onetool.handlers.http.template import Outgoing
+    from onetool.handlers.http.tool import Outside
+    from onetool.handlers.http.wire import Answer
+
+MARGIN = 30.0  # seconds before its end that a token is no longer used …
+DEFAULT_LIFE = 300.0  # … where nobody says when that is
+TOKEN_SECONDS = 15.0  # that a fetch may take
+LARGEST = 256 * 1024
+MOST_KEPT = 1_000
+
+_SENDABLE = re.compile(r"[\x21-\x7e]+")
+_UNFIT = re.compile(r"[^\x20-\x7e]+")
+
+Key = tuple[str, ...]
+
+
+class Fetched(NamedTuple):
+    access: str
+    life: float  # seconds
+    refresh: str | None = None  # the one to use from now on
+
+
+class _Kept(NamedTuple):
+    access: str
+    until: float
+    refresh: str | None
+
+
+class _Abandoned(Exception):  # noqa: N818 - whoever fetched has been cancelled: somebody else has to
+    pass
+
+
+class Tokens:
+    """Those of an app."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._kept: dict[Key, _Kept] = {}
+        self._flights: dict[Key, Future[None]] = {}
+
+    async def get(self, key: Key, fetch: Callable[[str | None], Awaitable[Fetched]], refused: str | None = None) -> str:
+        """A token that is valid for a while, and not the refused one. `fetch` takes a newer refresh token, if any."""
+        while True:
+            with self._lock:
+                kept = self._kept.get(key)
+                if kept is not None and kept.access != refused and self._clock() < kept.until:
+                    return kept.access
+                flight = self._flights.get(key)
+                if flight is None:
+                    mine = self._flights[key] = Future()
+                    break
+            try:
+                await asyncio.shield(asyncio.wrap_future(flight))
+            except _Abandoned:
+                continue
+            except ToolFailure as error:
+                raise ToolFailure(str(error), error.reason, error.hints) from None
+        return await self._fetch(key, fetch, kept, mine)
+
+    async def _fetch(
+        self, key: Key, fetch: Callable[[str | None], Awaitable[Fetched]], kept: _Kept | None, mine: "Future[None]"
+    ) -> str:
+        refresh = kept.refresh if kept else None
+        try:
+            fetched = await fetch(refresh)
+        except BaseException as error:
+            with self._lock:
+                del self._flights[key]
+            mine.set_exception(error if isinstance(error, ToolFailure) else _Abandoned())
+            raise
+        life = fetched.life - min(MARGIN, fetched.life / 10)
+        with self._lock:
+            self._kept.pop(key, None)
+            self._kept[key] = _Kept(fetched.access, self._clock() + life, fetched.refresh or refresh)
+            if len(self._kept) > MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+            del self._flights[key]
+        mine.set_result(None)
+        return fetched.access
+
+
+class OAuthHelper(Helper):
+    def __init__(self, auth: OAuth2, arguments: Collection[str], arg_schema: Mapping[str, Any]) -> None:
+        from onetool.handlers.http.template import Template
+
+        self.auth = auth
+        self._texts = Texts(auth, ("client_id", "client_secret", "refresh_token", "scope"), arguments)
+        if auth.grant == "refreshToken" and not auth.refresh_token:
+            raise TemplateError("the grant refreshToken needs a refreshToken", f"{POINTER}/refreshToken")
+        try:
+            self._endpoint = Template(Request(url_template=auth.token_url, method="POST"), arg_schema)
+        except TemplateError as error:
+            raise TemplateError(str(error), f"{POINTER}/tokenUrl") from None
+        self.secrets = self._texts.secrets | self._endpoint.secrets
+
+    def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "Outside") -> Signer:
+        return _OAuthSigner(self, self._texts.fill(args, secret), self._endpoint.fill(args, secret), outside)
+
+
+class _OAuthSigner(Signer):
+    def __init__(self, helper: OAuthHelper, filled: dict[str, str], endpoint: "Outgoing", outside: "Outside") -> None:
+        self._auth = helper.auth
+        self._filled, self._endpoint, self._outside = filled, endpoint, outside
+        # All that makes a token somebody's: who has another secret gets another token, or none.
+        self._key: Key = (endpoint.url.text, self._auth.grant, *filled.values())
+        self._token = ""
+        self._refused: str | None = None
+        self._left = 0.0
+
+    async def ready(self, left: float) -> None:
+        self._left = left
+        self._token = await self._outside.client.tokens.get(self._key, self._fetch, self._refused)
+
+    def sign(self, outgoing: "Outgoing") -> "Outgoing":
+        return with_header(outgoing, "Authorization", f"Bearer {self._token}")
+
+    def refused(self) -> bool:
+        """Once: a token may have been taken back. A second one that is refused, too, is not the token's fault."""
+        if self._refused is not None:
+            return False
+        self._refused = self._token
+        return True
+
+    async def _fetch(self, newer: str | None) -> Fetched:
+        client, hosts = self._outside.client, self._outside.hosts
+        request = self._request(newer or self._filled["refresh_token"])
+        try:
+            answer = await client.send(request, hosts, timeout=min(self._left, TOKEN_SECONDS), max_bytes=LARGEST)
+        except ToolFailure as error:
+            raise ToolFailure(f"no access token: {error}", error.reason, error.hints) from None
+        return self._read(answer, newer)
+
+    def _request(self, refresh: str) -> "Outgoing":
+        filled = self._filled
+        form = {"grant_type": "client_credentials"}
+        if self._auth.grant == "refreshToken":
+            form = {"grant_type": "refresh_token", "refresh_token": refresh}
+        if filled["scope"]:
+            form["scope"] = filled["scope"]
+        headers = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json")]
+        if self._auth.client_auth == "body" or not filled["client_secret"]:
+            form["client_id"] = filled["client_id"]
+            if filled["client_secret"]:
+                form["client_secret"] = filled["client_secret"]
+        else:
+            # As RFC 6749 has it: both are encoded as in a form first.
+            login = basic(quote_plus(filled["client_id"]), quote_plus(filled["client_secret"]))
+            self._outside.know(login.removeprefix("Basic "))
+            headers.append(("Authorization", login))
+        return self._endpoint._replace(headers=headers, body=urlencode(form).encode())
+
+    def _read(self, answer: "Answer", newer: str | None) -> Fetched:
+        try:
+            said: Any = msgspec.json.decode(answer.body)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            said = None
+        said = said if isinstance(said, dict) else {}
+        access, kind = said.get("access_token"), said.get("token_type", "Bearer")
+        if answer.status != 200 or not isinstance(access, str):
+            raise self._failure(answer.status, said, newer)
+        self._outside.know(access)
+        if str(kind).lower() != "bearer" or not _SENDABLE.fullmatch(access):
+            raise self._failure(answer.status, {"error": "what it gave is no bearer token"}, newer)
+        refresh = said.get("refresh_token")
+        if isinstance(refresh, str) and refresh:
+            self._outside.know(refresh)
+        else:
+            refresh = None
+        return Fetched(access, _life(said.get("expires_in")), refresh)
+
+    def _failure(self, status: int, said: dict[str, Any], newer: str | None) -> ToolFailure:
+        """In the endpoint's own words, those that are for people; without what was sent, should they repeat it."""
+        texts = [
+            _UNFIT.sub(" ", one) for key in ("error", "error_description") if isinstance(one := said.get(key), str)
+        ]
+        words = ": ".join(text for text in texts if text) or "it gave no access token"
+        for value in (self._filled["client_secret"], self._filled["refresh_token"], newer):
+            if value:
+                words = words.replace(value, "***")
+        return ToolFailure(
+            f"no access token: {self._endpoint.url.authority} answered {status}: {cut(words, 300)}",
+            reason="upstream_error",
+            hints=("check clientId, clientSecret and scope in the tool's auth, and the secrets that they name",),
+        )
+
+
+def _life(seconds: Any) -> float:
+    """Some say it as a text, some do not say it, and some say 0 and mean that they do not know."""
+    try:
+        found = float(seconds)
+    except (TypeError, ValueError, OverflowError):
+        return DEFAULT_LIFE
+    return found if 0 < found < 10 * 366 * 86_400 else DEFAULT_LIFE

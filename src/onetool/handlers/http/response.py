@@ -1,0 +1,212 @@
+"""An answer -> the value of a call, or a failure that says what the server said."""
+
+import asyncio
+import re
+from base64 import b64encode
+from codecs import lookup
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from onetool.core.blob import Keep, stored
+from onetool.core.errors import ToolFailure
+from onetool.core.failure import cut
+from onetool.handlers.http.impl import Response
+from onetool.handlers.http.placeholders import TemplateError
+from onetool.handlers.http.retry import retry_after
+from onetool.handlers.http.selector import Selector, SelectorError
+from onetool.handlers.http.sse import Events, Part, event_value
+from onetool.handlers.http.wire import Answer
+
+MOST_PARTS = 2_000_000  # of one answer in JSON
+LONGEST_EXCERPT = 300
+LOOKED_AT = 16 * 1024  # bytes of a body that an excerpt is made of
+LARGE = 256 * 1024  # what is kept by a thread, since the disk may be slow
+_STRANGE = frozenset(
+    ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf_7")
+)  # slow, or no text
+_TAG = re.compile(r"<[^<>]*>")
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
+
+Redact = Callable[[Any], Any]
+Tell = Callable[[float, float | None, str | None], None]
+
+
+class Reader:
+    """What a tool says of its answers, ready to be used."""
+
+    def __init__(self, response: Response, now: Callable[[], float]) -> None:
+        self._codes = frozenset(response.success_codes)
+        self._mode = response.error_mode
+        self._encoding = response.encoding
+        self._now = now
+        self._selector = _selector(response)
+
+    def is_success(self, status: int) -> bool:
+        return status in self._codes if self._codes else 200 <= status < 300
+
+    async def value(self, answer: Answer, place: str, keep: Keep, redact: Redact) -> Any:
+        if not self.is_success(answer.status):
+            return self._other(answer, place, redact)
+        if self._encoding == "binary":
+            return await _kept(answer, keep)
+        if self._encoding == "text":
+            return text_of(answer)
+        value = _json(answer, place, redact)
+        return value if self._selector is None else await self._selector.of(value, len(answer.body))
+
+    async def events(self, answer: Answer, place: str, tell: Tell | None, redact: Redact) -> Any:
+        """Each event is told as it comes; the value is the list of them all."""
+        pieces = answer.pieces
+        assert pieces is not None  # noqa: S101 - for the type checker: it was asked for a stream
+        try:
+            if not self.is_success(answer.status):
+                answer.body = await pieces.read()
+                return self._other(answer, place, redact)
+            kind = _mime(answer)
+            if kind not in ("text/event-stream", ""):
+                raise ToolFailure(f"{place} gave no stream of events, but {kind[:60]}", reason="upstream_error")
+            told = _Told(tell, redact)
+            events = Events()
+            async for piece in pieces:
+                told.take(events.feed(piece))
+            told.take(events.end())
+        finally:
+            pieces.close()
+        return told.values if self._selector is None else await self._selector.of(told.values, told.size)
+
+    def _other(self, answer: Answer, place: str, redact: Redact) -> Any:
+        """Of an answer that is no success."""
+        if self._mode == "empty":
+            return None
+        if self._mode == "return":
+            return {"status": answer.status, "body": _anything(answer)}
+        said = " ".join(part for part in (str(answer.status), _reason(answer)) if part)
+        excerpt = excerpt_of(answer, redact)
+        message = f"{place} answered {said}" + (f": {excerpt}" if excerpt else "")
+        raise ToolFailure(message, reason="upstream_error", hints=self._hints(answer, redact))
+
+    def _hints(self, answer: Answer, redact: Redact) -> list[str]:
+        if answer.status == 401:
+            return ["it does not accept the login: check the tool's auth, and the secrets that it names"]
+        if 300 <= answer.status < 400 and (location := answer.headers.get("location")):
+            there = cut(_UNSEEN.sub(" ", redact(location)), 200)
+            return [f"it redirects to {there}; with request.followRedirects the tool goes there, if that is allowed"]
+        seconds = retry_after(answer, self._now())
+        return [f"it asks to be tried again in {seconds:.0f} s"] if seconds else []
+
+
+class _Told:
+    """The events so far."""
+
+    def __init__(self, tell: Tell | None, redact: Redact) -> None:
+        self._tell, self._redact = tell, redact
+        self.values: list[Any] = []
+        self.size = 0
+
+    def take(self, events: list[str]) -> None:
+        for data in events:
+            self.values.append(event_value(data))
+            self.size += len(data)
+            if self._tell is not None:
+                self._tell(len(self.values), None, Part(self._redact(data)))
+
+
+def text_of(answer: Answer) -> str:
+    """The body as text, in the encoding that it says it has."""
+    return answer.body.decode(_charset(answer), "replace").removeprefix("\ufeff")
+
+
+def excerpt_of(answer: Answer, redact: Redact) -> str:
+    """Some words of a body, on one line. Secrets are masked before it is cut: half of one would not be recognised."""
+    text = answer.body[:LOOKED_AT].decode(_charset(answer), "replace")
+    if "html" in _mime(answer):
+        text = _TAG.sub(" ", text)
+    return cut(_UNSEEN.sub(" ", redact(text)).strip(), LONGEST_EXCERPT)
+
+
+def _json(answer: Answer, place: str, redact: Redact) -> Any:
+    body = answer.body
+    if not body or body.isspace():
+        return None
+    if len(body) > MOST_PARTS and sum(map(body.count, (b"[", b"{", b","))) > MOST_PARTS:
+        raise ToolFailure(f"the answer of {place} has more than {MOST_PARTS:,} parts", reason="too_large")
+    try:
+        return _decoded(answer)
+    except RecursionError:
+        why = "nested too deep"
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        why = str(error)
+    kind = _mime(answer)
+    said = f" ({kind[:60]})" if kind and "json" not in kind else ""
+    message = f"the answer of {place} is not JSON{said}: {why}; it begins: {excerpt_of(answer, redact) or '(nothing)'}"
+    hint = "response.encoding can be text or binary, too"
+    raise ToolFailure(message, reason="upstream_error", hints=(hint,))
+
+
+def _decoded(answer: Answer) -> Any:
+    try:
+        return msgspec.json.decode(answer.body)
+    except msgspec.DecodeError:
+        text = text_of(answer)  # with a mark at its beginning, or in another encoding
+        if text.isascii() and text.encode() == answer.body:
+            raise
+        return msgspec.json.decode(text)
+
+
+def _anything(answer: Answer) -> Any:
+    """A body of whatever kind: data, where it is JSON, else text."""
+    if not answer.body:
+        return None
+    try:
+        return _decoded(answer)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return text_of(answer)
+
+
+async def _kept(answer: Answer, keep: Keep) -> dict[str, Any]:
+    data, mime = answer.body, _mime(answer)
+    if len(data) < LARGE:
+        return stored("blob", b64encode(data).decode(), mime, keep)
+    return await asyncio.to_thread(lambda: stored("blob", b64encode(data).decode(), mime, keep))
+
+
+def _mime(answer: Answer) -> str:
+    return answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _charset(answer: Answer) -> str:
+    kind = answer.headers.get("content-type", "")
+    if "charset" not in kind.lower():
+        return "utf-8"
+    _, _, text = kind.lower().partition("charset=")
+    try:
+        found = lookup(text.partition(";")[0].strip().strip("\"'")[:40])
+    except (LookupError, ValueError):
+        return "utf-8"
+    is_text = getattr(found, "_is_text_encoding", True)
+    return found.name if is_text and found.name.replace("-", "_") not in _STRANGE else "utf-8"
+
+
+def _reason(answer: Answer) -> str:
+    if answer.reason.strip():
+        return cut(_UNSEEN.sub(" ", answer.reason).strip(), 60)
+    from http import HTTPStatus
+
+    try:
+        return HTTPStatus(answer.status).phrase
+    except ValueError:
+        return ""
+
+
+def _selector(response: Response) -> Selector | None:
+    if not response.selector.strip():
+        return None
+    pointer = "/response/selector"
+    if response.encoding not in ("json", "sse"):
+        raise TemplateError(f"a selector needs data, and the encoding is {response.encoding}", pointer)
+    try:
+        return Selector(response.selector)
+    except SelectorError as error:
+        raise TemplateError(f"this is no JMESPath expression: {error}", pointer) from None

@@ -1,0 +1,71 @@
+"""When a request may be sent again, and how long to wait before. Only what does no harm twice is sent twice."""
+
+import random
+import time
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+from math import isfinite
+
+from onetool.handlers.http.client import IDEMPOTENT
+from onetool.handlers.http.faults import WireFailure
+from onetool.handlers.http.impl import Limits, Request
+from onetool.handlers.http.wire import Answer
+
+AGAIN = frozenset((429, 500, 502, 503, 504))
+FIRST_PAUSE = 0.25  # seconds at most before the second try; twice as many before the next one …
+LONGEST_PAUSE = 8.0  # … up to this
+
+
+class Retries:
+    """Of one tool. `tries` is how often it is sent at most."""
+
+    def __init__(
+        self,
+        request: Request,
+        limits: Limits,
+        now: Callable[[], float] = time.time,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        may = request.method in IDEMPOTENT if request.idempotent is None else request.idempotent
+        retries = request.retries if limits.max_retries is None else min(request.retries, limits.max_retries)
+        self.tries = 1 + (retries if may else 0)
+        self._now = now
+        self._chance = chance
+
+    @property
+    def pauses(self) -> float:
+        """Seconds that are spent between all tries, at most, where no server asks for more."""
+        return sum(_longest(number) for number in range(1, self.tries))
+
+    def pause(self, number: int, outcome: Answer | WireFailure, left: float) -> float | None:
+        """Seconds to wait after try `number` (from 1); None when that was the last one, for one reason or another."""
+        if number >= self.tries:
+            return None
+        asked = 0.0
+        if isinstance(outcome, WireFailure):
+            if not outcome.again:
+                return None
+        elif outcome.status not in AGAIN:
+            return None
+        else:
+            asked = retry_after(outcome, self._now()) or 0.0
+        pause = max(asked, self._chance() * _longest(number))
+        return pause if pause < left else None
+
+
+def _longest(number: int) -> float:
+    return min(FIRST_PAUSE * 2 ** (number - 1), LONGEST_PAUSE)
+
+
+def retry_after(answer: Answer, now: float) -> float | None:
+    """Seconds that a server asks to wait: it says them, or a date."""
+    text = answer.headers.get("retry-after", "").strip()
+    if not text:
+        return None
+    if text.isascii() and text.isdigit():
+        return float(text[:12])
+    try:
+        seconds = parsedate_to_datetime(text).timestamp() - now
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+    return max(0.0, seconds) if isfinite(seconds) else None

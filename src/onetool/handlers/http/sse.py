@@ -1,0 +1,68 @@
+"""Server-Sent Events: bytes in, events out, as they come."""
+
+import codecs
+from typing import Any
+
+import msgspec
+
+_FIELD = "data"
+
+
+class Part(str):
+    """A piece of the answer itself, told by a call's progress: no word about how far it has come."""
+
+    __slots__ = ()
+
+
+class Events:
+    """`feed` gives the data of each event that the bytes complete. Names, ids and comments are left out."""
+
+    def __init__(self) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._line: list[str] = []  # a line that has not ended yet, in pieces
+        self._data: list[str] = []  # of the event that has not ended yet
+        self._begun = self._after_return = False
+
+    def feed(self, piece: bytes, last: bool = False) -> list[str]:
+        text = self._decode(piece, last)
+        if not self._begun and text:
+            self._begun, text = True, text.removeprefix("\ufeff")
+        if self._after_return and text:  # a line end may be cut in two
+            self._after_return, text = False, text.removeprefix("\n")
+        self._after_return = self._after_return or text.endswith("\r")
+        found: list[str] = []
+        *lines, rest = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        for line in lines:
+            self._line.append(line)
+            self._take("".join(self._line), found)
+            self._line.clear()
+        if rest:
+            self._line.append(rest)
+        return found
+
+    def end(self) -> list[str]:
+        """What was begun: not every server ends its last event properly, and it is complete by its length."""
+        found = self.feed(b"", last=True)
+        if self._line:
+            self._take("".join(self._line), found)
+            self._line.clear()
+        self._take("", found)
+        return found
+
+    def _take(self, line: str, found: list[str]) -> None:
+        if not line:
+            if self._data:
+                found.append("\n".join(self._data))
+                self._data = []
+            return
+        name, _, value = line.partition(":")
+        if name == _FIELD:
+            self._data.append(value.removeprefix(" "))
+
+
+def event_value(data: str) -> Any:
+    """What it says in JSON, where it is JSON; else the text."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return data

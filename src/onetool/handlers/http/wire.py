@@ -1,0 +1,285 @@
+"""One connection: a request at a time goes out, its answer comes in. HTTP/1.1 by httptools, on an asyncio Protocol.
+
+Everything is bounded while it is read: heads, bodies (as sent and decompressed), the time. What follows an answer that
+nobody asked for ends the connection, so that no answer can ever be taken for another request's.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from onetool.handlers.http.body import Compressed, Plain, body_reader, too_large
+from onetool.handlers.http.faults import Garbled, Stale, TooLate, Unreachable, WireFailure
+from onetool.handlers.http.pieces import Pieces
+
+LARGEST_HEAD = 64 * 1024
+LARGEST_READ = 256 * 1024  # what a transport hands over at once, at most
+MOST_HEADERS = 200
+MOST_INTERIM = 20  # answers like "103 Early Hints"
+
+
+class Answer:
+    """What a server said: status, reason, headers by their names in lower case, and the body.
+
+    Of a streamed one the body comes as `pieces`.
+    """
+
+    __slots__ = ("body", "headers", "pieces", "reason", "status")
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.reason = ""
+        self.headers: dict[str, str] = {}
+        self.body = b""
+        self.pieces: Pieces | None = None
+
+
+class Connection(asyncio.Protocol):
+    """`lost` is told when it ends while nobody uses it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, place: str, lost: Callable[["Connection"], None]) -> None:
+        self._loop = loop
+        self._place = place  # for messages: host and port
+        self._lost = lost
+        self._transport: asyncio.Transport = None  # pyright: ignore[reportAttributeAccessIssue]
+        self._parser = HttpResponseParser(self)
+        self._fresh = True  # whether this parser has the beginning of an answer before it
+        self._waiter: asyncio.Future[Answer] | None = None
+        self._pieces: Pieces | None = None
+        self._complete = True
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
+        self.used = 0  # answers so far
+        self.since = 0.0  # when it became idle
+        self.keep = True  # whether it can be used again
+
+    # One exchange
+
+    def exchange(
+        self, request: bytes, is_head: bool, most: int, deadline: float, stream: bool
+    ) -> "asyncio.Future[Answer]":
+        """Send it. The future has the answer, complete, or where it is streamed, its head."""
+        self._answer = Answer()
+        self._parts: list[bytes] = []
+        self._most, self._is_head, self._stream = most, is_head, stream
+        self._body: Plain | Compressed | None = None  # from the end of the head on
+        self._fault: WireFailure | None = None
+        self._heard = self._headers = self._interim = 0
+        self._silent = 0  # bytes since something came of them
+        self._complete = self._begun = False
+        if not self._fresh:
+            self._parser, self._fresh = HttpResponseParser(self), True
+        waiter = self._waiter = self._loop.create_future()
+        self._set_deadline(deadline)
+        self._transport.write(request)
+        return waiter
+
+    def end(self, fault: WireFailure | None = None) -> None:
+        """It is over, at once. Whoever waits for an answer is told why there is none."""
+        self.keep = False
+        waiter, pieces, timer = self._waiter, self._pieces, self._timer
+        self._waiter = self._pieces = self._timer = None
+        if timer is not None:
+            timer.cancel()
+        self._transport.abort()
+        if pieces is not None:
+            pieces.finish(fault or _closed(self._place))
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(fault or _closed(self._place))
+
+    def is_done(self) -> bool:
+        """Whether the last answer has come to its end."""
+        return self._complete
+
+    def is_open(self) -> bool:
+        return self.keep and not self._transport.is_closing()
+
+    def read_on(self, going: bool) -> None:
+        """Of a stream: whoever reads it is behind, or no longer."""
+        if self._transport.is_closing() or self._complete:
+            return
+        if going:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    # Time: one timer for many requests. When it rings it may have to wait on.
+
+    def _set_deadline(self, deadline: float) -> None:
+        self._deadline = deadline
+        if self._timer is None or self._timer.when() > deadline:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(deadline, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._waiter is None and self._pieces is None:
+            return
+        if self._loop.time() < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._ring)
+        else:
+            words = "broke off its answer" if self._begun else "did not answer"
+            self.end(TooLate(f"{self._place} {words} in time"))
+
+    # The transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # pyright: ignore[reportAttributeAccessIssue]
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiter is None and self._pieces is None:
+            self.end()  # nothing was asked
+            return
+        self._begun = True
+        self._silent += len(data)
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            self.end(Garbled(f"{self._place} wants to go on with another protocol"))
+        except HttpParserError as error:
+            self.keep = False
+            if not self._complete:
+                self.end(self._fault or Garbled(f"{self._place} does not speak HTTP: {error}"))
+                return
+        if self._complete:
+            self._finish()
+        elif self._silent > LARGEST_HEAD + LARGEST_READ:
+            self.end(Garbled(f"{self._place} sends headers without end"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.keep = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waiter is None and self._pieces is None:
+            self._lost(self)
+        elif exc is None and self._body is not None and self._lasts_to_the_end():
+            self._finish()
+        else:
+            self.end(self._broken(exc))
+
+    def _broken(self, error: Exception | None) -> WireFailure:
+        why = f" ({getattr(error, 'strerror', None) or error})" if error else ""
+        if self._begun:
+            return Unreachable(f"{self._place} broke off its answer{why}")
+        kind = Stale if self.used else Unreachable
+        return kind(f"{self._place} closed the connection before it answered{why}")
+
+    def _lasts_to_the_end(self) -> bool:
+        """Whether the end of the connection is the end of the body, for there is nothing else that tells it."""
+        headers = self._answer.headers
+        return "content-length" not in headers and "chunked" not in headers.get("transfer-encoding", "").lower()
+
+    # The parser's side. What is raised here comes out of feed_data as another error: `_fault` is what it was.
+
+    def on_message_begin(self) -> None:
+        if self._complete:
+            raise self._refused(Garbled(f"{self._place} sent more than one answer"))
+
+    def on_status(self, status: bytes) -> None:
+        self._answer.reason += status.decode("latin-1")
+        self._count(len(status))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers += 1
+        self._count(len(name) + len(value))
+        if self._body is not None:
+            return  # a trailer
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        headers = self._answer.headers
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+
+    def _count(self, size: int) -> None:
+        self._heard += size
+        if self._heard > LARGEST_HEAD or self._headers > MOST_HEADERS:
+            raise self._refused(Garbled(f"{self._place} sends too many or too large headers"))
+
+    def on_headers_complete(self) -> None:
+        answer = self._answer
+        answer.status = status = self._parser.get_status_code()
+        if status < 200:
+            self._interim += 1
+            if self._interim > MOST_INTERIM or status < 100:
+                raise self._refused(Garbled(f"{self._place} does not come to an answer"))
+            return
+        self.keep = self._parser.should_keep_alive()
+        self._silent = 0
+        try:
+            self._begin_body(answer.headers)
+        except WireFailure as fault:
+            raise self._refused(fault) from None
+
+    def _begin_body(self, headers: dict[str, str]) -> None:
+        if self._is_head:
+            self._body, self._complete, self._fresh = Plain(0), True, False  # the parser would wait for its body
+            return
+        length = headers.get("content-length")
+        if length is not None and int(length) > self._most:
+            raise too_large(self._most)
+        self._body = body_reader(headers.get("content-encoding", ""), self._most)
+        if self._stream:
+            self._pieces = self._answer.pieces = Pieces(self._loop, self.read_on)
+            self._tell(self._answer)
+
+    def on_body(self, body: bytes) -> None:
+        if self._is_head or self._body is None:
+            raise self._refused(Garbled(f"{self._place} sent a body where there can be none"))
+        self._silent = 0
+        try:
+            part = self._body.feed(body)
+        except WireFailure as fault:
+            raise self._refused(fault) from None
+        if self._pieces is not None:
+            self._pieces.put(part)
+        else:
+            self._parts.append(part)
+
+    def on_message_complete(self) -> None:
+        if self._body is None:  # of an interim answer
+            self._answer = Answer()
+        else:
+            self._complete = True
+
+    def _refused(self, fault: WireFailure) -> WireFailure:
+        self._fault = self._fault or fault
+        return fault
+
+    # The outcome
+
+    def _finish(self) -> None:
+        self._complete = True
+        try:
+            if self._body is not None:
+                self._body.end()
+        except WireFailure as fault:
+            self.end(fault)
+            return
+        self.used += 1
+        pieces, self._pieces = self._pieces, None
+        if pieces is not None:
+            pieces.finish(None)
+        parts = self._parts
+        self._answer.body = parts[0] if len(parts) == 1 else b"".join(parts)
+        self._tell(self._answer)
+
+    def _tell(self, answer: Answer) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(answer)
+
+
+def _closed(place: str) -> Unreachable:
+    return Unreachable(f"the connection to {place} was closed", again=False)
+
+
+def head_of(method: str, target: str, headers: list[tuple[str, str]], body: bytes) -> bytes:
+    """The bytes of a request. Whatever the headers came from, none of them can begin another one."""
+    lines = [f"{method} {target} HTTP/1.1", *[f"{name}: {value}" for name, value in headers]]
+    if body or method in ("POST", "PUT", "PATCH"):
+        lines.append(f"Content-Length: {len(body)}")
+    text = "\r\n".join(lines)
+    if text.count("\n") != len(lines) - 1 or text.count("\r") != len(lines) - 1 or "\0" in text:
+        raise ValueError("a line break in a header")
+    return f"{text}\r\n\r\n".encode() + body

@@ -1,0 +1,160 @@
+"""`onetool bundles export` and `import`: bundles as files."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onetool.interfaces.cli.bundles.given import STDIN, fetch, is_url, read_bytes
+from onetool.interfaces.cli.bundles.places import Place, PlaceType, complete_place, find_bundle
+from onetool.interfaces.cli.bundles.telling import say, say_needs
+from onetool.interfaces.cli.options import config_option, data_options, open_app
+from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, stdout, wants_json
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.interfaces.cli.bundles.arriving import Arrival, Remark
+
+MOST_TOLD = 20
+STEP = 50  # tools between two words on how far it is
+
+
+@click.command()
+@click.argument("place", metavar="BUNDLE", type=PlaceType(tool=False), shell_complete=complete_place)
+@click.option("-o", "--output", metavar="FILE", help="Where to; SLUG.zip by default, - is standard output.")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@config_option
+@click.pass_context
+def export(ctx: click.Context, place: Place, output: str | None, force: bool) -> None:
+    """Write a bundle with all its tools into a ZIP file. Secrets are not in it: tools have only their names."""
+    from onetool.interfaces.cli.bundles.arriving import tools_of
+    from onetool.sources.bundles.archive import pack
+
+    app = open_app(ctx)
+    found = app.bundles.store.bundle(find_bundle(app.bundles, place.bundle)["id"])
+    if found is None:
+        raise click.ClickException(printable(f"The bundle {place} has just gone."))
+    if output == STDIN and stdout().isatty():
+        raise click.UsageError("a ZIP file is nothing for a terminal: pipe it, or say -o FILE.")
+    tools = tools_of(app, found)
+    data = pack(found, tools)
+    if output == STDIN:
+        stdout().buffer.write(data)
+        stdout().flush()
+        return
+    file = Path(output or f"{found.slug}.zip")
+    _write(file, data, force)
+    click.echo(printable(f"Wrote {found.slug} with {counted(len(tools), 'tool')} to {file}."), err=True)
+
+
+@click.command("import")
+@click.argument("source", metavar="FILE|URL|-")
+@click.option("--as", "slug", metavar="SLUG", help="Under this name: another bundle, beside one that may be there.")
+@click.option("--base-url", metavar="URL", help="OpenAPI: where the API is, if the document does not say all of it.")
+@click.option("--token", is_flag=True, help="OpenAPI: send a bearer token, if the document says nothing about auth.")
+@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+@data_options
+@click.pass_context
+def import_bundle(
+    ctx: click.Context,
+    source: str,
+    slug: str | None,
+    base_url: str | None,
+    token: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Take in a bundle: a ZIP file of one, or an OpenAPI 3 document (JSON or YAML), a tool for each operation."""
+    from onetool.interfaces.cli.bundles.arriving import Wishes, read_arrival, take_in
+
+    app = open_app(ctx)
+    data = fetch(app, source) if is_url(source) else read_bytes(source)
+    wishes = Wishes(slug, base_url or (source if is_url(source) else None), token)
+    arrival = read_arrival(app, data, wishes, _progress("checked"))
+    if not dry_run and not arrival.plan.refused:
+        arrival = arrival._replace(notes=[*arrival.notes, *take_in(app, arrival, _progress("written"))])
+    _tell(app, arrival, dry_run, as_json)
+    ctx.exit(1 if arrival.plan.refused else 0)
+
+
+def _write(file: Path, data: bytes, force: bool) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if force else os.O_EXCL)
+    try:
+        with os.fdopen(os.open(file, flags, 0o644), "wb") as stream:
+            stream.write(data)
+    except FileExistsError:
+        raise click.ClickException(printable(f"{file} is there already; --force replaces it.")) from None
+    except OSError as error:
+        raise click.ClickException(printable(f"can't write {file}: {error.strerror}.")) from None
+
+
+def _progress(what: str) -> Any:
+    """On one line of a terminal; nobody else wants to know."""
+    from onetool.interfaces.cli.progress import show_progress
+
+    def show(done: int, of: int) -> None:
+        if of > STEP and (done % STEP == 0 or done == of):
+            show_progress(done, of, f"tools {what}")
+
+    return show if sys.stderr.isatty() else lambda done, of: None
+
+
+# What came of it
+
+
+def _tell(app: "App", arrival: "Arrival", dry_run: bool, as_json: bool) -> None:
+    from onetool.interfaces.cli.bundles.needs import needs_of
+    from onetool.sources.bundles.model import shown
+
+    needs = needs_of(app, map(shown, arrival.tools))
+    if wants_json(as_json):
+        print_json(_facts(arrival, dry_run) | {"needs": needs.shown()})
+    else:
+        _print(arrival, dry_run)
+    for reason in arrival.plan.refused:
+        say(f"Not imported: {reason}")
+    if arrival.plan.refused:
+        return
+    if used := [one.name for one in needs.secrets if one.source is not None]:
+        say(f"Its tools will use secrets that are set: {', '.join(used)}")
+    say_needs(app, needs)
+
+
+def _facts(arrival: "Arrival", dry_run: bool) -> dict[str, Any]:
+    plan = arrival.plan
+    return {
+        "bundle": {"id": plan.bundle.id, "slug": plan.bundle.slug},
+        "imported": not dry_run and not plan.refused,
+        "isNew": plan.is_new,
+        "changes": [row._asdict() for row in plan.rows],
+        "refused": plan.refused,
+        "skipped": [one._asdict() for one in arrival.skipped],
+        "notes": [one._asdict() for one in arrival.notes],
+    }
+
+
+def _print(arrival: "Arrival", dry_run: bool) -> None:
+    plan = arrival.plan
+    if dry_run or plan.refused:
+        rows = [(f"{row.slug}@{row.version}" if row.version else row.slug, row.what, row.detail) for row in plan.rows]
+        print_table("What would change", ("", "", ""), rows)
+    else:
+        stays = len(arrival.tools) - len(plan.new_tools)
+        also = f"; {stays} were there already" if stays else ""
+        echo(printable(f"Imported {plan.bundle.slug} ({plan.bundle.id}): {counted(len(plan.new_tools), 'tool')}{also}."))
+        echo(printable(f"Look at them: onetool bundles show {plan.bundle.slug}"))
+    _print_remarks("Skipped", arrival.skipped)
+    _print_remarks("Not quite as it was", arrival.notes)
+
+
+def _print_remarks(heading: str, remarks: "Sequence[Remark]") -> None:
+    if not remarks:
+        return
+    echo(f"{heading}: {len(remarks):,}")
+    for one in remarks[:MOST_TOLD]:
+        echo(printable(f"  {one.about or 'the document'}: {one.why}"))
+    if len(remarks) > MOST_TOLD:
+        echo(f"  … and {len(remarks) - MOST_TOLD:,} more: --json has all of them")

@@ -1,0 +1,45 @@
+"""What to do next, for the reader: which hosts to allow and which secrets to set. On standard error, beside the data."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onetool.interfaces.cli.bundles.needs import Needs, written
+from onetool.interfaces.cli.output import echo, print_json, printable, wants_json
+
+if TYPE_CHECKING:
+    from onetool.app import App
+
+
+def say(text: str) -> None:
+    click.echo(printable(text), err=True)
+
+
+def tell_or_print(data: Any, text: str, as_json: bool) -> None:
+    """What was done: in words on a terminal, as data for a program."""
+    if wants_json(as_json):
+        print_json(data)
+    else:
+        echo(printable(text))
+
+
+def say_needs(app: "App", needs: Needs) -> None:
+    """Each as a line that can be pasted."""
+    if entries := needs.closed():
+        say(f"To let the tools call their host{'s' if len(entries) > 1 else ''}, write in {_config(app)}:")
+        say(f"  {hosts_line(app, entries)}")
+    if names := needs.unset():
+        say("Secrets to set:" if len(names) > 1 else "Secret to set:")
+        for name in names:
+            say(f"  onetool auth set {name}")
+
+
+def hosts_line(app: "App", entries: Sequence[str]) -> str:
+    """The whole key: what is allowed already stays so."""
+    there = [written(one.host, one.allow_private) for one in app.config.allowed_hosts]
+    return f"allowedHosts: [{', '.join(dict.fromkeys([*there, *entries]))}]"
+
+
+def _config(app: "App") -> str:
+    return str(app.config.path or "the config (`onetool init` makes one)")

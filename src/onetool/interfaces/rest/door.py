@@ -1,0 +1,85 @@
+"""The ASGI app below /tools: finds who answers, and tells what is refused in the one way that this door has."""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from onetool.interfaces.asgi import JSON, Asgi, Receive, Refused, Scope, Send, respond
+from onetool.interfaces.rest.asking import Answer, Ask
+from onetool.interfaces.rest.places import find
+from onetool.interfaces.rest.problem import KIND, from_store, told
+from onetool.interfaces.rest.query import read_query
+from onetool.sources.bundles.errors import BundleError
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.sources.bundles.shelf import Shelf
+
+_WANTED = frozenset((b"content-type", b"accept", b"if-match", b"if-none-match"))
+_NO_SNIFFING = (b"x-content-type-options", b"nosniff")
+
+
+class Rest:
+    """The route /tools and everything below. `told` is how the site has to tell what it refuses itself, as `kind`."""
+
+    told = staticmethod(told)
+    kind = KIND
+
+    def __init__(self, app: "App", allowed: Collection[str] | None = None) -> None:
+        """`allowed` are the tools that may be called here; all, if there is none."""
+        self._app = app
+        self.allowed = allowed
+
+    @property
+    def shelf(self) -> "Shelf":
+        """The one of the config in force."""
+        return self._app.bundles
+
+    def clean(self, text: Any) -> Any:
+        """Without secrets."""
+        return self._app.redact(text)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            answer = await self._answer(scope, receive, send)
+        except BundleError as error:
+            await self._refuse(scope, from_store(error), send)
+        except Refused as refused:
+            await self._refuse(scope, refused, send)
+        else:
+            if answer is not None:
+                await _say(answer, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> Answer | None:
+        found = find(scope["raw_path"], scope["method"])
+        if found.way is None:
+            return Answer(204, headers=((b"allow", found.place.takes().encode()),))
+        raw, parameters = scope["query_string"], found.way.parameters
+        query = read_query(raw, parameters) if raw or parameters else parameters
+        return await found.way.answer(Ask(self, found.path, query, _headers(scope), scope, receive, send))
+
+    async def _refuse(self, scope: Scope, refused: Refused, send: Send) -> None:
+        if (log := scope.get("log")) is not None:
+            log["error"] = refused.code
+        await respond(send, refused.status, told(refused, self.clean), KIND, refused.headers)
+
+
+def rest(app: "App", allowed: Collection[str] | None = None) -> Asgi:
+    return Rest(app, allowed)
+
+
+def _headers(scope: Scope) -> dict[bytes, bytes]:
+    """Those that matter here. What came twice is a list, or nothing that can be read."""
+    found: dict[bytes, bytes] = {}
+    for name, value in scope["headers"]:
+        if name in _WANTED:
+            found[name] = found[name] + b", " + value if name in found else value
+    return found
+
+
+async def _say(answer: Answer, send: Send) -> None:
+    if answer.body:
+        await respond(send, answer.status, answer.body, JSON, answer.headers)
+        return
+    headers = [_NO_SNIFFING, *answer.headers]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})

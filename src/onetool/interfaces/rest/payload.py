@@ -1,0 +1,92 @@
+"""Bodies: strict JSON in, JSON of whatever a tool gave out.
+
+Strict means that there is one way to read it: no key twice, no NaN, no byte order mark, no half of a surrogate pair.
+Who sends such a thing has a bug, and would else learn of it from what we had made of it.
+"""
+
+import asyncio
+import json
+from codecs import BOM_UTF8
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+from onetool.interfaces.asgi import Receive
+from onetool.interfaces.rest.problem import Wrong
+
+LARGE = 64 * 1024  # bytes from which on reading it would hold up others
+_JSON = (b"application/json", b"application/json; charset=utf-8")
+
+
+async def json_body(headers: Mapping[bytes, bytes], receive: Receive, empty: Any = ...) -> Any:
+    """The body as data; `empty` is what no body at all means, where it means something."""
+    data = await _all(receive)
+    if not data and empty is not ...:
+        return empty
+    kind = headers.get(b"content-type", _JSON[0])
+    if kind not in _JSON and not _is_json(kind):
+        shown = kind[:100].decode("latin-1")
+        raise Wrong(415, "unsupported_media_type", f"A body must be application/json in UTF-8, not {shown!r}.")
+    return read(data) if len(data) < LARGE else await asyncio.to_thread(read, data)
+
+
+def read(data: bytes) -> Any:
+    """JSON as data; Wrong says what is not right about it, and where."""
+    if data.startswith(BOM_UTF8):
+        raise _not_json("it begins with a byte order mark")
+    try:
+        value = _decoder.decode(data.decode("utf-8"))
+        if b"\\ud" in data or b"\\uD" in data:
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeDecodeError as error:
+        raise _not_json(f"byte {error.start} is not UTF-8") from None
+    except UnicodeEncodeError:
+        raise _not_json("half of a surrogate pair in a text") from None
+    except RecursionError:
+        raise _not_json("it is nested too deep") from None
+    except ValueError as error:  # also a number with more digits than Python reads
+        raise _not_json(str(error)) from None
+    return value
+
+
+async def _all(receive: Receive) -> bytes:
+    part = await receive()
+    parts = [part.get("body", b"")]
+    while part.get("more_body"):
+        part = await receive()
+        parts.append(part.get("body", b""))
+    if part["type"] == "http.disconnect":
+        raise Wrong(400, "incomplete", "The client went away in the middle of its request.")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _is_json(kind: bytes) -> bool:
+    name, *parameters = (part.strip().lower() for part in kind.split(b";"))
+    others = [one for one in parameters if one.startswith(b"charset=")]
+    return name == _JSON[0] and all(one[8:].strip(b'"') in (b"utf-8", b"utf8") for one in others)
+
+
+def _not_json(what: str) -> Wrong:
+    return Wrong(400, "bad_json", f"The body is not JSON that can be read: {what}.", part="body", pointer="")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValueError(f"the key {twice[:100]!r} is there twice")
+    return found
+
+
+def _number(text: str) -> float:
+    if not isfinite(value := float(text)):
+        raise ValueError(f"the number {text[:40]} is out of range")
+    return value
+
+
+def _constant(text: str) -> Any:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number, parse_constant=_constant)

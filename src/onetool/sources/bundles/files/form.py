@@ -1,0 +1,193 @@
+"""A bundle or a tool as the text of its file, and back.
+
+Written: what a person gives first, in a fixed order; what the store knows of it last, so that a change of one thing is
+a difference in one place. Read: strictly, since a file comes from anywhere; but who writes one by hand may leave out
+what the store would know. An id is then made of the file's place and names, its times are those of the file.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from onetool.core.errors import SchemaError
+from onetool.core.schema import CompiledSchema, depth_of
+from onetool.sources.bundles.errors import Invalid
+from onetool.sources.bundles.files.migrations import migrated
+from onetool.sources.bundles.files.opening import LARGEST
+from onetool.sources.bundles.files.times import as_seconds, as_text
+from onetool.sources.bundles.model import Bundle, Tool, shown
+from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
+from onetool.sources.bundles.reading import read_bundle, read_tool
+
+Thing = TypeVar("Thing", Bundle, Tool)
+
+DEEPEST = 120  # levels; schemas have 100 at the most
+_BUNDLE_KEYS = ("slug", "displayName", "description", "isEnabled", "id", "createdAt", "modifiedAt", "softDeletedAt")
+_FIRST = ("slug", "version", "type", "displayName", "description", "tags", "isEnabled", "argSchema", "outputSchema")
+_IMPLS = ("httpImpl", "pythonImpl", "goImpl", "scriptImpl")
+_LOSSY = "it has values that JSON does not: NaN, infinity, tuples, or keys that are no texts"
+_TOOL_KEYS = (*_FIRST, *_IMPLS, "limits", "id", "createdAt", "modifiedAt")
+
+
+# Written
+
+
+def bundle_text(bundle: Bundle) -> bytes:
+    """Raises Invalid for one that could not be read again."""
+    text = _text(bundle, _BUNDLE_KEYS)
+    if read_bundle_file(text, "", 0) != bundle:
+        raise Invalid(_LOSSY, "")
+    return text
+
+
+def tool_text(tool: Tool) -> bytes:
+    """The same."""
+    text = _text(tool, _TOOL_KEYS)
+    if read_tool_file(text, tool.bundle_id, "", 0) != tool:
+        raise Invalid(_LOSSY, "")
+    return text
+
+
+def with_times(thing: Thing) -> Thing:
+    """What comes from elsewhere, with its times as we write them."""
+    return msgspec.structs.replace(
+        thing, created_at=_time(thing.created_at, "/createdAt"), modified_at=_time(thing.modified_at, "/modifiedAt")
+    )
+
+
+def _text(thing: Bundle | Tool, keys: tuple[str, ...]) -> bytes:
+    try:
+        data = shown(thing)
+        chosen = {key: data[key] for key in keys if data.get(key) is not None} | {"schemaVersion": thing.schema_version}
+        text = msgspec.json.format(msgspec.json.encode(chosen), indent=2) + b"\n"
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Invalid(f"it can't be written as JSON: {error}", "") from None
+    if len(text) > LARGEST:
+        raise Invalid(f"it has {len(text):,} bytes; {LARGEST:,} is the most", "")
+    return text
+
+
+# Read
+
+
+def read_bundle_file(text: bytes, folder: str, mtime_ns: int) -> Bundle:
+    """Raises Invalid. `folder` is the name of the bundle's folder."""
+    data = migrated("bundle", parsed(text))
+    content = read_bundle(data)
+    check_slug(content.slug)
+    deleted = data.get("softDeletedAt")
+    return Bundle(
+        **_fields(content),
+        id=_id(data, f"bundle {folder}"),
+        **_times(data, mtime_ns),
+        soft_deleted_at=None if deleted is None else _time(deleted, "/softDeletedAt"),
+    )
+
+
+def read_tool_file(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
+    """Raises Invalid. `bundle_id` is that of the bundle in whose folder it lies, whatever it says of itself."""
+    data = migrated("tool", parsed(text))
+    slug, version = _name(data, "slug"), _name(data, "version")
+    check_slug(slug)
+    check_version(version)
+    content = read_tool(data, slug, version)
+    for pointer, schema, closed in (
+        ("/argSchema", content.arg_schema, True),
+        ("/outputSchema", content.output_schema, False),
+    ):
+        _check_schema(pointer, schema, closed)
+    return Tool(
+        **_fields(content),
+        id=_id(data, f"tool {folder} {slug}@{version}"),
+        bundle_id=bundle_id,
+        slug=slug,
+        version=version,
+        **_times(data, mtime_ns),
+    )
+
+
+def parsed(text: bytes) -> dict[str, Any]:
+    """A JSON object, with nothing in it that programs read differently. Raises Invalid with the place of a fault."""
+    if text.startswith(b"\xef\xbb\xbf"):
+        raise Invalid("it begins with a byte order mark (BOM): save it as UTF-8 without one")
+    if b"\0" in text:
+        raise Invalid("it has NUL bytes in it: it was not written to its end, or is no text")
+    if not text.strip():
+        raise Invalid("it is empty")
+    try:
+        data = json.loads(text.decode(), object_pairs_hook=_once, parse_constant=_no_number)
+    except UnicodeDecodeError as error:
+        raise Invalid(f"it is not UTF-8: byte {error.start} can't be read") from None
+    except json.JSONDecodeError as error:
+        raise Invalid(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from None
+    except RecursionError:
+        raise Invalid(f"it is nested deeper than {DEEPEST} levels") from None
+    except ValueError as error:  # a number with thousands of digits
+        raise Invalid(str(error)) from None
+    if not isinstance(data, dict):
+        raise Invalid("expected a JSON object")
+    if text.count(b"{") + text.count(b"[") > DEEPEST and depth_of(data, DEEPEST) >= DEEPEST:
+        raise Invalid(f"it is nested deeper than {DEEPEST} levels")
+    return data
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Invalid(f"the key {twice!r:.60} stands twice in one object")
+    return found
+
+
+def _no_number(text: str) -> Any:
+    raise Invalid(f"{text} is no number in JSON")
+
+
+def _fields(content: msgspec.Struct) -> dict[str, Any]:
+    return {name: getattr(content, name) for name in content.__struct_fields__}
+
+
+def _name(data: Mapping[str, Any], key: str) -> str:
+    name = data.get(key)
+    if name is None:
+        raise Invalid(f"/{key} is missing: a tool's file has its slug and its version", f"/{key}")
+    if not isinstance(name, str):
+        raise Invalid(f'/{key}: expected a text; put quotes around it: "{name}"', f"/{key}")
+    return name
+
+
+def _check_schema(pointer: str, schema: dict[str, Any], closed: bool) -> None:
+    if not schema:
+        return
+    try:
+        CompiledSchema(schema, closed=closed)
+    except SchemaError as error:
+        raise Invalid(f"{pointer}: {error}", pointer) from None
+
+
+def _id(data: Mapping[str, Any], otherwise: str) -> str:
+    id = data.get("id")
+    if id is None:
+        return derived_id(otherwise)
+    if not isinstance(id, str):
+        raise Invalid("/id: expected a text", "/id")
+    return check_id(id)
+
+
+def _times(data: Mapping[str, Any], mtime_ns: int) -> dict[str, Any]:
+    changed = as_text(mtime_ns / 1e9)
+    created, modified = data.get("createdAt"), data.get("modifiedAt")
+    return {
+        "created_at": changed if created is None else _time(created, "/createdAt"),
+        "modified_at": changed if modified is None else _time(modified, "/modifiedAt"),
+    }
+
+
+def _time(text: Any, pointer: str) -> str:
+    try:
+        return as_text(as_seconds(text))
+    except (TypeError, ValueError, OverflowError):
+        raise Invalid(f"{pointer}: {text!r:.60} is no time, as 2026-11-15T16:00:00.000Z is one", pointer) from None

@@ -1,0 +1,233 @@
+"""A look at the folder: what people, git and other processes have done there is taken into the index.
+
+Files are compared by their stamps, and only those are read that are not known as they are. All that takes time is done
+without the lock; it is held while the index is written, so that no write of somebody else comes in between. A file that
+was written in the last moments may be written again without its stamp changing: it is put into the index with a stamp
+that no file has, and so read again at the next look.
+"""
+
+import os
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from onetool.sources.bundles.errors import Unavailable
+from onetool.sources.bundles.files import writing
+from onetool.sources.bundles.files.layout import BUNDLE, OVERLAY, folder_of, is_tool, tool_file, tools_of
+from onetool.sources.bundles.files.lock import FolderLock
+from onetool.sources.bundles.files.opening import stamp_of
+from onetool.sources.bundles.files.overlay import BuiltIn, Overlay
+from onetool.sources.bundles.files.reading import NO_BUNDLE, Read, read_files
+from onetool.sources.bundles.files.scanning import NOWHERE, Scan
+from onetool.sources.bundles.index import Changes, Index, Stamp, Taken
+from onetool.sources.bundles.model import Bundle, Tool
+
+RACY_SECONDS = 2.0
+PATIENCE = 2.0  # for writers; then the index is written without the lock: the next look puts right what that may miss
+UNSETTLED = -1  # as a size: what no file has
+
+
+class Found(NamedTuple):
+    files: dict[str, Stamp]  # all that lie there
+    read: list[Read]
+    gone: list[str]
+    drafts: list[str]
+    switches: "Switches | None"  # None: as they were
+
+    def is_nothing(self) -> bool:
+        return not (self.read or self.gone or self.drafts or self.switches)
+
+
+class Switches(NamedTuple):
+    """Of what is built in: what the file says. None: there is no file."""
+
+    read: Read | None
+
+
+class Looking:
+    """Remembers between looks what need not be asked again. One look at a time: the caller sees to that."""
+
+    def __init__(self, folder: Path, lock: FolderLock, built_in: BuiltIn) -> None:
+        self._folder = folder
+        self._lock = lock
+        self._built_in = built_in
+        self._known: tuple[int, dict[str, Stamp]] = (-1, {})
+        self._looked_at = -1  # the index's state after the last look
+        self._overlay: Stamp | None = NOWHERE
+        self._racy: dict[str, bytes] = {}  # paths and digests of what was read and may change unseen
+
+    def look(self, index: Index, is_new: bool = False) -> None:
+        """`is_new`: nothing is in the index yet."""
+        with self._lock.alone():
+            if is_new:
+                self._overlay = NOWHERE
+            found = self._find(index)
+            if not found.is_nothing():
+                self._take_in(index, found)
+            self._looked_at = index.state()
+
+    # Seeing
+
+    def _find(self, index: Index) -> Found:
+        scan, known = Scan(self._folder), self._stamps(index)
+        switches = self._switches(scan.files.pop(OVERLAY, None))
+        changed = {path for path, stamp in scan.files.items() if known.get(path) != stamp}
+        gone = [path for path in known if path not in scan.files and path != OVERLAY] if scan.is_whole else []
+        broken: dict[str, str] = {}
+        if changed or gone or index.state() != self._looked_at:
+            broken = broken_files(index)
+            changed |= {path for path, reason in broken.items() if path in scan.files and reason != NO_BUNDLE}
+        read = list(self._read(index, scan.files, changed, broken))
+        news = [one for one in read if self._is_news(one, broken)]
+        return Found(scan.files, news, gone, scan.drafts, switches)
+
+    def _switches(self, stamp: Stamp | None) -> Switches | None:
+        if stamp == self._overlay:
+            return None
+        self._overlay = stamp if stamp is None or not _is_racy(stamp) else NOWHERE
+        return Switches(None if stamp is None else next(read_files(self._folder, {OVERLAY: stamp}, [OVERLAY]), None))
+
+    def _read(self, index: Index, files: dict[str, Stamp], changed: set[str], broken: dict[str, str]) -> Iterable[Read]:
+        """What has changed. With a bundle that is another one now, or of use again or no more, its tools as well."""
+        heads = list(read_files(self._folder, files, (one for one in changed if not is_tool(one))))
+        yield from heads
+        below = {path for path in changed if is_tool(path)}
+        for head in heads:
+            if head.path.endswith(f"/{BUNDLE}") and self._is_another(index, head, broken):
+                start = f"{tools_of(folder_of(head.path))}/"
+                below |= {path for path in files if path.startswith(start)}
+        yield from read_files(self._folder, files, below)
+
+    def _is_another(self, index: Index, head: Read, broken: dict[str, str]) -> bool:
+        if not isinstance(head.thing, Bundle):
+            return head.path not in broken
+        return head.path in broken or head.path not in self._known[1] or index.bundle(head.thing.id) is None
+
+    def _is_news(self, read: Read, broken: dict[str, str]) -> bool:
+        if read.reason is not None and read.reason == broken.get(read.path) and not self._is_settling(read):
+            return self._known[1].get(read.path) != read.stamp
+        before = self._racy.get(read.path)
+        return before is None or before != read.digest or not _is_racy(read.stamp)
+
+    def _is_settling(self, read: Read) -> bool:
+        return read.path in self._racy and not _is_racy(read.stamp)
+
+    def _stamps(self, index: Index) -> dict[str, Stamp]:
+        state = index.state()
+        if self._known[0] != state:
+            self._known = (state, index.stamps())
+        return self._known[1]
+
+    # Taking in
+
+    def _take_in(self, index: Index, found: Found) -> None:
+        with ExitStack() as stack:
+            try:
+                root = stack.enter_context(self._lock.held(PATIENCE))
+            except (Unavailable, OSError):
+                root = None
+            if root is not None:
+                for draft in found.drafts:
+                    writing.remove_quietly(root, draft)  # nobody writes now: it is nobody's
+            self._change(index, found)
+
+    def _change(self, index: Index, found: Found) -> None:
+        now = [read for read in found.read if self._is_still(read)]
+        before = _as_before(index, self._built_in) if found.switches else None
+        with index.changing() as changes:
+            for path in found.gone:
+                if not os.path.lexists(self._folder / path):
+                    changes.drop(path)
+                    self._racy.pop(path, None)
+            self._put_all(changes, found, now)
+            if found.switches is not None:
+                self._switch(changes, found.switches.read, before or self._built_in)
+
+    def _switch(self, changes: Changes, read: Read | None, before: BuiltIn) -> None:
+        """Where the file can't be read, all stays as it was: nothing goes on that somebody has switched off."""
+        if read is not None and read.reason is not None:
+            changes.put_broken(OVERLAY, read.stamp, read.reason)
+            changes.built_in(before)
+            return
+        changes.drop(OVERLAY)
+        overlay = read.thing if read is not None and isinstance(read.thing, Overlay) else Overlay()
+        changes.built_in(overlay.over(self._built_in))
+
+    def _put_all(self, changes: Changes, found: Found, reads: list[Read]) -> None:
+        """Twice: two files may have exchanged what they are, and then each stands in the other's way."""
+        reads = sorted(reads, key=lambda read: (read.path.count("/"), not _is_usual(read), read.path))
+        refused = [read for read in reads if self._put(changes, read) is not None]
+        for read in refused:
+            changes.drop(read.path)
+        for read in refused:
+            taken = self._put(changes, read)
+            if taken is not None:
+                self._put(changes, read._replace(thing=None, reason=_clash(taken)))
+                if isinstance(read.thing, Bundle):
+                    self._set_aside(changes, found, folder_of(read.path))
+
+    def _put(self, changes: Changes, read: Read) -> Taken | None:
+        stamp = read.stamp
+        if _is_racy(stamp) and read.digest is not None:
+            self._racy[read.path] = read.digest
+            stamp = stamp._replace(size=UNSETTLED)
+        else:
+            self._racy.pop(read.path, None)
+        try:
+            if isinstance(read.thing, Bundle):
+                changes.put_bundle(read.thing, read.path, stamp)
+            elif isinstance(read.thing, Tool):
+                changes.put_tool(read.thing, read.path, stamp)
+            else:
+                changes.put_broken(read.path, stamp, read.reason or "")
+        except Taken as taken:
+            return taken
+        return None
+
+    def _set_aside(self, changes: Changes, found: Found, folder: str) -> None:
+        for path, stamp in found.files.items():
+            if path.startswith(f"{tools_of(folder)}/"):
+                changes.put_broken(path, stamp, NO_BUNDLE)
+
+    def _is_still(self, read: Read) -> bool:
+        """Whether it is as it was read: somebody may have come before us to the lock."""
+        try:
+            stamp = stamp_of(os.stat(self._folder / read.path, follow_symlinks=False))
+        except OSError:
+            return read.stamp == NOWHERE
+        return stamp == read.stamp or read.stamp == NOWHERE
+
+
+def broken_files(index: Index) -> dict[str, str]:
+    """Paths and reasons."""
+    return {mistake.file: mistake.message for mistake in index.mistakes() if mistake.file}
+
+
+def _is_racy(stamp: Stamp) -> bool:
+    return abs(time.time() - stamp.mtime_ns / 1e9) < RACY_SECONDS
+
+
+def _is_usual(read: Read) -> bool:
+    """Whether it is called as we would call it. Of two that are the same, that one is the first."""
+    thing = read.thing
+    return not isinstance(thing, Tool) or read.path == tool_file(folder_of(read.path), thing.slug, thing.version)
+
+
+def _clash(taken: Taken) -> str:
+    text = str(taken)
+    if text.startswith("the id"):
+        return f'{text}; take the line "id" out of this file, and it gets one of its own'
+    return f"{text}; give this one another name, or remove it"
+
+
+def _as_before(index: Index, built_in: BuiltIn) -> BuiltIn:
+    known = Overlay()
+    for bundle, tools in built_in:
+        if (before := index.bundle(bundle.id)) is not None:
+            known = known.with_bundle(bundle, before.is_enabled)
+        for tool in tools:
+            if (seen := index.tool(bundle.id, tool.slug, tool.version)) is not None:
+                known = known.with_tool(bundle, tool, seen.is_enabled)
+    return known.over(built_in)

@@ -1,0 +1,339 @@
+"""FileStore: bundles in a folder. The rules of what may be changed; who lists and searches is the index.
+
+Nothing is made before the first write: a folder that is not there is an empty store. DELETE of a bundle that is deleted
+already changes nothing. A bundle keeps its folder's name when its slug changes. A tool whose file can't be read can be
+deleted, if the file is called as we would call it.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from secrets import token_bytes
+from typing import Any
+
+import msgspec
+
+from onetool.sources.bundles.errors import Conflict, Forbidden, NotFound, Stale, Unavailable
+from onetool.sources.bundles.files.form import tool_text, with_times
+from onetool.sources.bundles.files.indexed import Indexed
+from onetool.sources.bundles.files.layout import USAGE
+from onetool.sources.bundles.files.state import KEY_BYTES, key_of, read_key
+from onetool.sources.bundles.files.times import as_seconds, as_text
+from onetool.sources.bundles.files.usage import Usage
+from onetool.sources.bundles.files.work import OutOfStep, Work
+from onetool.sources.bundles.files.writing import ensure_place
+from onetool.sources.bundles.index import Taken
+from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
+from onetool.sources.bundles.names import check_id, check_slug, check_version, new_id
+from onetool.sources.bundles.store import Check, Store, Tag, tag_of
+
+log = logging.getLogger("onetool.bundles")
+
+KEPT_SECONDS = 2 * 24 * 3600  # that a deleted bundle stays
+MOST_TOOLS = 200_000
+ROOM = 20_000  # tools; more than all processes together can add in …
+COUNT_SECONDS = 5.0
+MOST_TRIES = 3  # where the index turns out to be out of step
+
+
+class FileStore(Indexed, Store):
+    def __init__(
+        self,
+        folder: Path,
+        built_in: Sequence[tuple[Bundle, Sequence[Tool]]] = (),
+        now: Callable[[], float] = time.time,
+        max_tools: int = MOST_TOOLS,
+    ) -> None:
+        super().__init__(folder, built_in)
+        self._now = now
+        self._most = max_tools
+        self._usage = Usage(folder / USAGE, now)
+        self._key: bytes | None = None
+        self._counted = (0, 0.0)  # tools, and until when that is good enough
+
+    # Bundles
+
+    def put_bundle(
+        self, id: str, content: BundleContent, match: Tag | None = None, create_only: bool = False
+    ) -> tuple[Bundle, bool]:
+        check_id(id)
+        check_slug(content.slug)
+        self._refuse_built_in(id)
+        return self._write(lambda work: self._put_bundle(work, id, content, match, create_only))
+
+    def _put_bundle(self, work: Work, id: str, content: BundleContent, match: Tag | None, create_only: bool) -> None:
+        found, now = work.bundle(id), as_text(self._now())
+        if found is None:
+            _refuse_stale(None, match)
+            bundle = Bundle(**_fields(content), id=id, created_at=now, modified_at=now)
+            work.add_bundle(bundle, (), (bundle, True))
+            return
+        old, folder = found
+        _refuse_stale(old, match)
+        if create_only and old.soft_deleted_at is None:
+            raise Conflict(f"there is a bundle {id} already", "exists")
+        bundle = msgspec.structs.replace(old, **_fields(content), soft_deleted_at=None)
+        if _structure(bundle) != _structure(old):
+            bundle = msgspec.structs.replace(bundle, modified_at=max(now, old.modified_at))
+        self._keep_bundle(work, old, bundle, folder, (bundle, False))
+
+    def patch_bundle(self, id: str, is_enabled: bool, match: Tag | None = None) -> Bundle:
+        if (built_in := self._built_in_bundle(id)) is not None:
+            return self._write(lambda work: self._switch(work, built_in, None, is_enabled, match))
+
+        def job(work: Work) -> None:
+            old, folder = work.existing_bundle(id)
+            _refuse_stale(old, match)
+            if old.soft_deleted_at is not None:
+                raise Forbidden(f"the bundle {old.slug} is deleted; PUT brings it back", "deleted")
+            bundle = msgspec.structs.replace(old, is_enabled=is_enabled)
+            self._keep_bundle(work, old, bundle, folder, bundle)
+
+        return self._write(job)
+
+    def delete_bundle(self, id: str, match: Tag | None = None) -> None:
+        self._refuse_built_in(id)
+
+        def job(work: Work) -> None:
+            old, folder = work.existing_bundle(id)
+            _refuse_stale(old, match)
+            if files := work.files_in(folder):
+                raise Conflict(_not_empty(old, folder, files), "not_empty")
+            deleted = old.soft_deleted_at or as_text(self._now())
+            self._keep_bundle(work, old, msgspec.structs.replace(old, soft_deleted_at=deleted), folder, None)
+
+        self._write(job)
+
+    def _keep_bundle(self, work: Work, old: Bundle, bundle: Bundle, folder: str, result: object) -> None:
+        if bundle != old:
+            work.replace_bundle(bundle, folder, result)
+        work.result = result
+
+    def put_all(self, bundle: Bundle, tools: Iterable[Tool]) -> None:
+        check_id(bundle.id)
+        check_slug(bundle.slug)
+        self._refuse_built_in(bundle.id)
+        bundle = with_times(msgspec.structs.replace(bundle, is_built_in=False))
+        tools = [with_times(msgspec.structs.replace(one, bundle_id=bundle.id, is_built_in=False)) for one in tools]
+        _check_set(tools)
+
+        def job(work: Work) -> None:
+            if work.bundle(bundle.id) is not None:
+                raise Conflict(f"there is a bundle {bundle.id} already", "exists")
+            work.refuse_ids(tools)
+            self._refuse_more(work, len(tools))
+            work.add_bundle(bundle, tools, None)
+
+        self._write(job)
+
+    def reap(self) -> list[str]:
+        over = [bundle.id for bundle in self.everything()[0] if self._is_over(bundle)]
+        return [id for id in over if self._write(partial(self._reap, id))]
+
+    def _reap(self, id: str, work: Work) -> None:
+        """Whether it has gone: somebody may have brought it back meanwhile, or have put something into its folder."""
+        found = work.bundle(id)
+        if found is not None and self._is_over(found[0]) and work.is_empty(found[1]):
+            work.remove_bundle(found[1], True)
+
+    def _is_over(self, bundle: Bundle) -> bool:
+        deleted = bundle.soft_deleted_at
+        return deleted is not None and self._now() - as_seconds(deleted) >= KEPT_SECONDS
+
+    # Tools
+
+    def put_tool(
+        self, bundle_id: str, slug: str, version: str, content: ToolContent, check: Check | None = None
+    ) -> Tool:
+        check_slug(slug)
+        check_version(version)
+        self._refuse_built_in(bundle_id)
+        now = self._now()
+        tool = Tool(
+            **_fields(content),
+            id=new_id(now),
+            bundle_id=bundle_id,
+            slug=slug,
+            version=version,
+            created_at=as_text(now),
+            modified_at=as_text(now),
+        )
+        text = tool_text(tool)
+        if check is not None:
+            check(tool)
+
+        def job(work: Work) -> None:
+            bundle, folder = work.open_bundle(bundle_id)
+            work.refuse_tool(bundle, folder, slug, version)
+            self._refuse_more(work, 1)
+            work.add_tool(tool, text, folder)
+
+        return self._write(job)
+
+    def patch_tool(self, bundle_id: str, slug: str, version: str, is_enabled: bool, match: Tag | None = None) -> Tool:
+        if (built_in := self._built_in_bundle(bundle_id)) is not None:
+            return self._write(lambda work: self._switch(work, built_in, (slug, version), is_enabled, match))
+
+        def job(work: Work) -> None:
+            bundle, folder = work.open_bundle(bundle_id)
+            old, path = work.tool(bundle, folder, slug, version)
+            _refuse_stale(old, match)
+            tool = msgspec.structs.replace(old, is_enabled=is_enabled)
+            if tool != old:
+                work.replace_tool(tool, path)
+            work.result = tool
+
+        return self._write(job)
+
+    def delete_tool(self, bundle_id: str, slug: str, version: str, match: Tag | None = None) -> None:
+        self._refuse_built_in(bundle_id)
+
+        def job(work: Work) -> None:
+            bundle, folder = work.existing_bundle(bundle_id)
+            path = work.tool_path(bundle, folder, slug, version)
+            if match is not None:
+                _refuse_stale(work.tool(bundle, folder, slug, version)[0], match)
+            work.remove_tool(path)
+
+        self._write(job)
+
+    def _refuse_more(self, work: Work, new: int) -> None:
+        """Counted now and then while there is plenty of room: with many tools, counting is what takes the time."""
+        count, until = self._counted
+        if count + new + ROOM > self._most or time.monotonic() > until:
+            count, until = work.count(), time.monotonic() + COUNT_SECONDS
+        if count + new > self._most:
+            raise Forbidden(f"there would be more than {self._most:,} tools, which is the most", "too_many_tools")
+        self._counted = (count + new, until)
+
+    # What is built in
+
+    def _built_in_bundle(self, id: str) -> tuple[Bundle, Sequence[Tool]] | None:
+        return next((one for one in self._built_in if one[0].id == id), None)
+
+    def _refuse_built_in(self, id: str) -> None:
+        if (found := self._built_in_bundle(id)) is not None:
+            raise Forbidden(f"{found[0].slug} is built in: it can only be enabled and disabled", "built_in")
+
+    def _switch(
+        self,
+        work: Work,
+        one: tuple[Bundle, Sequence[Tool]],
+        which: tuple[str, str] | None,
+        is_enabled: bool,
+        match: Tag | None,
+    ) -> None:
+        before = work.overlay()
+        bundle = before.bundle(one[0])
+        if which is None:
+            old, overlay = bundle, before.with_bundle(bundle, is_enabled)
+        else:
+            if not bundle.is_enabled:
+                raise Forbidden(f"the bundle {bundle.slug} is disabled; enable it first", "disabled")
+            old = before.tool(bundle, _tool_of(one, *which))
+            overlay = before.with_tool(bundle, old, is_enabled)
+        _refuse_stale(old, match)
+        work.result = msgspec.structs.replace(old, is_enabled=is_enabled)
+        if old.is_enabled != is_enabled:
+            work.replace_overlay(overlay, overlay.over(self._built_in), work.result)
+
+    # Beside
+
+    def used(self, tool_id: str) -> None:
+        self._usage.used(tool_id)
+
+    def usage(self, tool_ids: Iterable[str]) -> dict[str, tuple[int, str]]:
+        return self._usage.of(tool_ids)
+
+    def key(self) -> bytes:
+        """Where none can be kept, it is this process's own."""
+        if self._key is None:
+            self._key = read_key(self._folder) or self._new_key()
+        return self._key
+
+    def _new_key(self) -> bytes:
+        try:
+            with self._lock.held() as root:
+                return key_of(self._folder, root)
+        except (OSError, Unavailable):
+            return token_bytes(KEY_BYTES)
+
+    def close(self) -> None:
+        self._usage.close()
+        if self._made is not None:
+            self._made[0].close()
+
+    # How it is done
+
+    def _write(self, job: Callable[[Work], None]) -> Any:
+        """Under the lock. What the job leaves as its `result`; all errors are BundleErrors."""
+        try:
+            ensure_place(self._folder)
+            with self._lock.held() as root:
+                self._settle()
+                for _ in range(MOST_TRIES):
+                    try:
+                        return self._try(job, root)
+                    except OutOfStep:
+                        self.look()
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno else str(error)
+            raise Unavailable(f"{self._folder} can't be written: {why}; nothing has changed") from error
+        raise Conflict(f"files in {self._folder} are being changed all the time; try again", "unsteady")
+
+    def _try(self, job: Callable[[Work], None], root: int) -> Any:
+        work: Work | None = None
+        try:
+            with self._index().changing() as changes:
+                work = Work(root, changes)
+                job(work)
+        except (Unavailable, OSError, Taken) as error:
+            if work is None or not work.is_done:
+                raise
+            self._is_behind = True
+            log.warning("the index of the bundles did not take a change, and will be put right: %s", error)
+        assert work is not None  # noqa: S101 - else an error has been raised
+        return work.result
+
+
+def _fields(content: msgspec.Struct) -> dict[str, Any]:
+    return {name: getattr(content, name) for name in content.__struct_fields__}
+
+
+def _structure(bundle: Bundle) -> tuple[str, str, str]:
+    """What `modifiedAt` is about: a switch is no change of it, nor is being deleted and brought back."""
+    return bundle.slug, bundle.display_name, bundle.description
+
+
+def _refuse_stale(thing: Bundle | Tool | None, match: Tag | None) -> None:
+    if match is not None and (thing is None or (match != "*" and match != tag_of(thing))):
+        what = "it is not there" if thing is None else "somebody has changed it since"
+        raise Stale(f"{what}: get it again, and decide anew")
+
+
+def _not_empty(bundle: Bundle, folder: str, files: list[str]) -> str:
+    some = ", ".join(files[:3]) + (" …" if len(files) > 3 else "")
+    where = f"bundles/{folder}/tools: {some}"
+    return f"the bundle {bundle.slug} is not empty: delete its {len(files)} tools first ({where})"
+
+
+def _tool_of(one: tuple[Bundle, Sequence[Tool]], slug: str, version: str) -> Tool:
+    for tool in one[1]:
+        if (tool.slug, tool.version) == (slug, version):
+            return tool
+    raise NotFound(f"there is no tool {slug}@{version} in the bundle {one[0].slug}")
+
+
+def _check_set(tools: Sequence[Tool]) -> None:
+    names, ids = set[tuple[str, str]](), set[str]()
+    for number, tool in enumerate(tools):
+        check_id(tool.id, f"/tools/{number}/id")
+        check_slug(tool.slug, f"/tools/{number}/slug")
+        check_version(tool.version, f"/tools/{number}/version")
+        if (tool.slug, tool.version) in names or tool.id in ids:
+            raise Conflict(f"{tool.slug}@{tool.version} or its id {tool.id} is in there twice", "exists")
+        names.add((tool.slug, tool.version))
+        ids.add(tool.id)

@@ -1,0 +1,225 @@
+"""Changes of files: durable when they return, and undone when they raise. Only under the lock.
+
+`root` is the folder of bundles, open; paths are relative to it. What is new is written beside its place under a name
+that begins with a dot, forced to the disk, and then moved: readers see what was there, or what is there now. What a
+process leaves that is killed in between begins with that dot, too, and is cleared by the next who looks.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from onetool.sources.bundles.files.layout import DRAFT, parent
+from onetool.sources.bundles.files.layout import new_draft as new_draft_name
+
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+def create(root: int, path: str, data: bytes) -> None:
+    """A file that is not there yet; FileExistsError if it is."""
+    draft = _written(root, beside(path), data)
+    try:
+        _link(root, draft, path)
+    finally:
+        remove_quietly(root, draft)
+    try:
+        sync_folder(root, parent(path))
+    except BaseException:
+        remove_quietly(root, path)
+        raise
+
+
+def replace(root: int, path: str, data: bytes) -> None:
+    """A file, as a whole. What was there is kept under a second name until the new one is safe."""
+    draft, before = _written(root, beside(path), data), beside(path)
+    try:
+        try:
+            _link(root, path, before, or_copy=True)
+            _move(root, draft, path)
+        except BaseException:
+            remove_quietly(root, draft)
+            raise
+        try:
+            sync_folder(root, parent(path))
+        except BaseException:
+            _move(root, before, path)
+            raise
+    finally:
+        remove_quietly(root, before)
+
+
+def remove(root: int, path: str) -> None:
+    """A file, or a folder with all that is in it."""
+    trash = beside(path)
+    _move(root, path, trash)
+    try:
+        sync_folder(root, parent(path))
+    except BaseException:
+        _move(root, trash, path)
+        raise
+    remove_quietly(root, trash)
+
+
+def create_folder(root: int, path: str, files: Iterable[tuple[str, bytes]]) -> None:
+    """A folder with files in it (names may have one folder before them), all or nothing; FileExistsError."""
+    if exists(root, path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+    draft = beside(path)
+    try:
+        _filled(root, draft, files)
+        _move(root, draft, path)
+    except BaseException:
+        remove_quietly(root, draft)
+        raise
+    try:
+        sync_folder(root, parent(path))
+    except BaseException:
+        _move(root, path, draft)
+        remove_quietly(root, draft)
+        raise
+
+
+def ensure_folder(root: int, path: str) -> bool:
+    """Whether it had to be made."""
+    try:
+        os.mkdir(path, 0o700, dir_fd=root)
+    except FileExistsError:
+        return False
+    try:
+        sync_folder(root, parent(path))
+    except BaseException:
+        remove_quietly(root, path)
+        raise
+    return True
+
+
+def ensure_place(folder: Path) -> None:
+    """The folder of bundles itself, with all that is above it."""
+    if os.path.isdir(folder):
+        return
+    ensure_place(folder.parent)
+    with suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+        above = os.open(folder.parent, FOLDER & ~os.O_NOFOLLOW)
+        try:
+            os.fsync(above)
+        finally:
+            os.close(above)
+
+
+def exists(root: int, path: str) -> bool:
+    try:
+        os.stat(path, dir_fd=root, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def names_in(root: int, path: str) -> list[str]:
+    """What is in a folder, but for what is not finished. None: it is not there."""
+    try:
+        folder = os.open(path, FOLDER, dir_fd=root)
+    except FileNotFoundError:
+        return []
+    try:
+        return sorted(name for name in os.listdir(folder) if not name.startswith(DRAFT))
+    finally:
+        os.close(folder)
+
+
+def remove_quietly(root: int, path: str) -> None:
+    """Tried twice; what stays all the same is cleared later."""
+    for _ in range(2):
+        with suppress(OSError):
+            _removed(root, path)
+            return
+
+
+def sync_folder(root: int, path: str) -> None:
+    folder = os.open(path, FOLDER, dir_fd=root)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def beside(path: str) -> str:
+    """A name for something in the same folder that is not finished."""
+    folder, slash, _ = path.rpartition("/")
+    return f"{folder}{slash}{new_draft_name()}"
+
+
+def _written(root: int, path: str, data: bytes) -> str:
+    file = os.open(path, NEW, 0o600, dir_fd=root)
+    try:
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(file, rest) :]
+            os.fsync(file)
+        finally:
+            os.close(file)
+    except BaseException:
+        remove_quietly(root, path)
+        raise
+    return path
+
+
+def _filled(root: int, draft: str, files: Iterable[tuple[str, bytes]]) -> None:
+    os.mkdir(draft, 0o700, dir_fd=root)
+    folders = {draft}
+    for name, data in files:
+        path = f"{draft}/{name}"
+        if parent(path) not in folders:
+            os.mkdir(parent(path), 0o700, dir_fd=root)
+            folders.add(parent(path))
+        _written(root, path, data)
+    for folder in sorted(folders, reverse=True):
+        sync_folder(root, folder)
+
+
+def _link(root: int, path: str, other: str, or_copy: bool = False) -> None:
+    """A second name for a file. Where there are no links: a copy, or a move to where nothing may be."""
+    try:
+        os.link(path, other, src_dir_fd=root, dst_dir_fd=root, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if or_copy:
+            _written(root, other, _content(root, path))
+        elif exists(root, other):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), other) from None
+        else:
+            _move(root, path, other)
+
+
+def _move(root: int, path: str, other: str) -> None:
+    os.rename(path, other, src_dir_fd=root, dst_dir_fd=root)
+
+
+def _content(root: int, path: str) -> bytes:
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root), "rb") as file:
+        return file.read()
+
+
+def _removed(root: int, path: str) -> None:
+    try:
+        is_folder = stat.S_ISDIR(os.stat(path, dir_fd=root, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return
+    if not is_folder:
+        os.unlink(path, dir_fd=root)
+        return
+    folder = os.open(path, FOLDER, dir_fd=root)
+    try:
+        names = os.listdir(folder)
+    finally:
+        os.close(folder)
+    for name in names:
+        _removed(root, f"{path}/{name}")
+    os.rmdir(path, dir_fd=root)

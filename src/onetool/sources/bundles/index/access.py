@@ -1,0 +1,146 @@
+"""Access to the index: questions of one moment and transactions, each on an index that is whole and filled.
+
+Here a damaged file becomes a new one: who only asked is answered out of the new one, who was changing is told.
+"""
+
+import sqlite3
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import local
+from typing import TypeVar
+
+import msgspec
+
+from onetool.sources.bundles.errors import Invalid, Unavailable
+from onetool.sources.bundles.index.connections import Connections, Held
+from onetool.sources.bundles.index.opening import Damaged, is_damage, is_gone, unavailable
+
+T = TypeVar("T")
+
+Fill = Callable[[], None]
+_TRIES = 3
+
+
+class Access:
+    def __init__(self, file: Path | None, fill: Fill | None) -> None:
+        self._file = file
+        self._fill = fill
+        self._mine = local()
+        try:
+            self._connections = Connections(file)
+        except (OSError, sqlite3.Error) as error:
+            raise self._cannot_open(error) from error
+
+    def ask(self, question: Callable[[Held], T], is_single: bool = False) -> T:
+        """Its answer, of one moment, which a single statement always is. In the middle of a transaction of this thread
+        it sees what that has changed."""
+        for _ in range(_TRIES):
+            held = self._ready()
+            with held.lock:
+                inside = held.database.in_transaction
+                try:
+                    return question(held) if inside or is_single else _of_one_moment(held, question)
+                except UnicodeEncodeError as error:
+                    raise Invalid("there is half a character in a text: it can't be the name of anything") from error
+                except (sqlite3.Error, msgspec.DecodeError) as error:
+                    if inside:
+                        raise  # whoever began it sees to it
+                    self._recover(held, error)
+        raise Damaged("again and again")
+
+    @contextmanager
+    def transaction(self) -> Generator[sqlite3.Connection]:
+        """All of it or nothing. The index's own numbers follow, where anything has changed."""
+        held = self._begun()
+        try:
+            database, before = held.database, held.database.total_changes
+            try:
+                yield database
+                database.execute("UPDATE meta SET value = 1 WHERE key = 'filled' AND value = 0")
+                if database.total_changes != before:
+                    database.execute("UPDATE meta SET value = value + 1 WHERE key = 'revision'")
+                database.execute("COMMIT")
+            except BaseException:
+                _roll_back(database)
+                raise
+        except (sqlite3.Error, msgspec.DecodeError) as error:
+            self._recover(held, error)
+            raise Damaged(error) from error
+        finally:
+            held.lock.release()
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def _begun(self) -> Held:
+        """A connection with its lock and a transaction."""
+        for _ in range(_TRIES):
+            held = self._ready()
+            held.lock.acquire()
+            try:
+                if held.database.in_transaction:
+                    raise RuntimeError("a change of the index inside of another one")
+                held.database.execute("BEGIN IMMEDIATE")
+            except BaseException as error:
+                held.lock.release()
+                if not isinstance(error, sqlite3.Error):
+                    raise
+                self._recover(held, error)
+            else:
+                return held
+        raise Damaged("again and again")
+
+    def _ready(self) -> Held:
+        """This thread's connection. Of a new index nobody gets an answer before it has been filled."""
+        held = self._current()
+        if held.is_filled or self._fill is None or getattr(self._mine, "is_filling", False):
+            return held
+        if _is_new(held):
+            self._mine.is_filling = True
+            try:
+                self._fill()
+            finally:
+                self._mine.is_filling = False
+            held = self._current()
+        held.is_filled = True
+        return held
+
+    def _current(self) -> Held:
+        try:
+            return self._connections.current()
+        except (OSError, sqlite3.Error) as error:
+            raise self._cannot_open(error) from error
+
+    def _recover(self, held: Held, error: sqlite3.Error | msgspec.DecodeError) -> None:
+        """Make way for another try, or say why there can't be one."""
+        if isinstance(error, sqlite3.Error) and not is_damage(error):
+            if not is_gone(error):
+                raise unavailable(error) from error
+            self._connections.give_up(held, is_damaged=False)
+        else:
+            self._connections.give_up(held, is_damaged=True)
+
+    def _cannot_open(self, error: Exception) -> Unavailable:
+        why = getattr(error, "strerror", None) or error
+        return Unavailable(f"{self._file}: the index of the bundles can't be opened: {why}")
+
+
+def _is_new(held: Held) -> bool:
+    """Whether nobody has filled it yet. Of a damaged one the question itself will say so."""
+    with held.lock, suppress(sqlite3.Error):
+        return held.database.execute("SELECT value FROM meta WHERE key = 'filled'").fetchone() == (0,)
+    return False
+
+
+def _of_one_moment(held: Held, question: Callable[[Held], T]) -> T:
+    held.database.execute("BEGIN")
+    try:
+        return question(held)
+    finally:
+        _roll_back(held.database)
+
+
+def _roll_back(database: sqlite3.Connection) -> None:
+    if database.in_transaction:
+        database.execute("ROLLBACK")

@@ -1,0 +1,182 @@
+"""Changes: what the keeper of the files writes into the index, and asks of it while it writes. One transaction.
+
+A row belongs to a path: putting replaces whatever was of that path, dropping it removes that. Two paths that claim one
+bundle or one tool are refused with `Taken`, which names the first: look before with `path_of_…`.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from onetool.sources.bundles.index.rows import fingerprint, inode_in, path_in, path_out
+from onetool.sources.bundles.index.writing import Writing
+from onetool.sources.bundles.model import Bundle, Tool
+
+_NAMED = "bundle = ? AND slug = ? AND version = ?"
+
+
+class Stamp(NamedTuple):
+    """What a file looked like when it was read."""
+
+    mtime_ns: int
+    size: int
+    inode: int
+
+
+class Taken(Exception):  # noqa: N818 - a fact, and the caller says what comes of it
+    """It belongs to another file already; `path` is None where it is built-in."""
+
+    def __init__(self, what: str, path: str | None) -> None:
+        super().__init__(f"{what} is in {path or 'the built-in bundles'} already")
+        self.path = path
+
+
+class _Place(NamedTuple):
+    path: bytes | None  # none of what is built-in
+
+
+class Changes:
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._db = database
+        self._writing = Writing(database)
+
+    # Writing
+
+    def put_bundle(self, bundle: Bundle, path: str, stamp: Stamp) -> None:
+        mine = path_in(path)
+        _check_taken(self._bundle_place(bundle.id), mine, f"the bundle {bundle.id}")
+        old = self._file(mine)
+        if old is not None and old[0] != bundle.id:
+            self.drop(path)
+        self._writing.bundle(bundle)
+        self._write_file(mine, stamp, bundle=bundle.id)
+
+    def put_tool(self, tool: Tool, path: str, stamp: Stamp) -> None:
+        mine = path_in(path)
+        _check_taken(self._tool_place("id = ?", tool.id), mine, f"the tool {tool.id}")
+        named = self._tool_place(_NAMED, tool.bundle_id, tool.slug, tool.version)
+        _check_taken(named, mine, f"the tool {tool.slug}@{tool.version}")
+        old = self._file(mine)
+        no = None if old is None else old[1]
+        if old is not None and no is None:
+            self.drop(path)
+        self._write_file(mine, stamp, tool=self._writing.tool(tool, no))
+
+    def put_broken(self, path: str, stamp: Stamp, reason: str) -> None:
+        """A file that can't be used: known, so that it is not read again and again, and told."""
+        self.drop(path)
+        self._write_file(path_in(path), stamp, reason=reason)
+
+    def drop(self, path: str) -> bool:
+        """Forget a file and what was in it; whether it was known. Tools of a bundle that is dropped stay, disabled."""
+        mine = path_in(path)
+        found = self._file(mine)
+        if found is None:
+            return False
+        bundle, tool = found
+        if tool is not None:
+            self._writing.forget_tool(tool)
+        if bundle is not None:
+            self._writing.forget_bundle(bundle)
+        self._db.execute("DELETE FROM files WHERE path = ?", (mine,))
+        return True
+
+    def built_in(
+        self, bundles: Iterable[tuple[Bundle, Sequence[Tool]]], switches: Mapping[str, bool] | None = None
+    ) -> bool:
+        """All built-in bundles with their tools, in place of those that were; whether that is any different.
+
+        `switches` says of ids of both whether they are enabled. A file that claims one of the ids is broken by that.
+        """
+        switches = switches or {}
+        switched = [(_switch(one, switches), [_switch(tool, switches) for tool in tools]) for one, tools in bundles]
+        mark = fingerprint(switched)
+        if self._one("SELECT value FROM meta WHERE key = 'built_in'") == mark:
+            return False
+        self._writing.forget_built_in()
+        for bundle, tools in switched:
+            self._make_way(self._bundle_place(bundle.id))
+            self._writing.bundle(bundle)
+            for tool in tools:
+                self._make_way(self._tool_place("id = ?", tool.id))
+                self._make_way(self._tool_place(_NAMED, tool.bundle_id, tool.slug, tool.version))
+                self._writing.tool(tool, None)
+        self._db.execute("UPDATE meta SET value = ? WHERE key = 'built_in'", (mark,))
+        return True
+
+    # Asking
+
+    def path_of_bundle(self, id: str) -> str | None:
+        """Its file; None where there is no such bundle, or it is built-in."""
+        return _path(self._bundle_place(id))
+
+    def path_of_tool(self, bundle_id: str, slug: str, version: str) -> str | None:
+        return _path(self._tool_place(_NAMED, bundle_id, slug, version))
+
+    def path_of_tool_id(self, id: str) -> str | None:
+        return _path(self._tool_place("id = ?", id))
+
+    def has_tool_id(self, id: str) -> bool:
+        """Also of one that is built-in."""
+        return self._tool_place("id = ?", id) is not None
+
+    def count_tools(self) -> int:
+        """Without the built-in ones."""
+        return self._one("SELECT (SELECT count(*) FROM tools) - (SELECT count(*) FROM tools WHERE built_in)")
+
+    def has_tools(self, bundle_id: str) -> bool:
+        """Whether there are tools in it, or broken files below its folder: what may become tools again."""
+        if self._one("SELECT EXISTS (SELECT 1 FROM tools WHERE bundle = ?)", bundle_id):
+            return True
+        place = self._bundle_place(bundle_id)
+        if place is None or place.path is None or b"/" not in place.path:
+            return False
+        folder = place.path.rpartition(b"/")[0]
+        below = "SELECT EXISTS (SELECT 1 FROM files WHERE reason IS NOT NULL AND path > ? AND path < ?)"
+        return bool(self._one(below, folder + b"/", folder + b"0"))  # "0" is the sign behind "/"
+
+    # How it is done
+
+    def _make_way(self, place: _Place | None) -> None:
+        if place is not None and place.path is not None:
+            (row,) = self._db.execute("SELECT mtime_ns, size, inode FROM files WHERE path = ?", place)
+            why = "its id or its name is that of something built-in: give it another one"
+            self.put_broken(path_out(place.path), Stamp(*row), why)
+
+    def _write_file(
+        self, path: bytes, stamp: Stamp, bundle: str | None = None, tool: int | None = None, reason: str | None = None
+    ) -> None:
+        row = (path, stamp.mtime_ns, stamp.size, inode_in(stamp.inode), bundle, tool, reason)
+        self._db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def _file(self, path: bytes) -> tuple[str | None, int | None] | None:
+        return self._db.execute("SELECT bundle, tool FROM files WHERE path = ?", (path,)).fetchone()
+
+    def _bundle_place(self, id: str) -> _Place | None:
+        asked = "SELECT path FROM bundles LEFT JOIN files ON files.bundle = bundles.id WHERE bundles.id = ?"
+        found = self._db.execute(asked, (id,)).fetchone()
+        return None if found is None else _Place(*found)
+
+    def _tool_place(self, where: str, *values: str) -> _Place | None:
+        asked = f"SELECT path FROM (SELECT no FROM tools WHERE {where}) LEFT JOIN files ON files.tool = no"  # noqa: S608
+        found = self._db.execute(asked, values).fetchone()
+        return None if found is None else _Place(*found)
+
+    def _one(self, question: str, *values: Any) -> Any:
+        return self._db.execute(question, values).fetchone()[0]
+
+
+def _check_taken(place: _Place | None, mine: bytes, what: str) -> None:
+    if place is not None and place.path != mine:
+        raise Taken(what, _path(place))
+
+
+def _path(place: _Place | None) -> str | None:
+    return None if place is None or place.path is None else path_out(place.path)
+
+
+def _switch(thing: Any, switches: Mapping[str, bool]) -> Any:
+    enabled = switches.get(thing.id, thing.is_enabled)
+    return msgspec.structs.replace(thing, is_enabled=enabled, is_built_in=True)

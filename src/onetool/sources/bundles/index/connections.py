@@ -1,0 +1,90 @@
+"""Connections: one for each thread, opened when it first asks and again when the file is another one.
+
+An index in memory has a single one, which its threads take in turns. After a fork the child opens its own: those of the
+parent stay untouched, as SQLite wants it.
+"""
+
+import os
+import sqlite3
+from pathlib import Path
+from threading import RLock, local
+from weakref import WeakSet
+
+from onetool.sources.bundles.errors import Unavailable
+from onetool.sources.bundles.index.opening import Identity, identity, in_memory, opened, throw_away
+
+_of_the_parent: list[object] = []  # kept, so that nothing in a forked child closes them
+
+
+class Held:
+    """A connection, for whoever has its lock; and the file that it is to."""
+
+    def __init__(self, database: sqlite3.Connection, file: Identity | None) -> None:
+        self.database = database
+        self.file = file
+        self.lock = RLock()
+        self.process = os.getpid()
+        self.is_filled = False  # whether somebody has looked if the index is, and seen to it
+
+    def close(self) -> None:
+        with self.lock:
+            self.database.close()
+
+    def __del__(self) -> None:  # its thread has ended
+        if self.process == os.getpid():
+            self.database.close()
+        else:
+            _of_the_parent.append(self.database)
+
+
+class Connections:
+    """Raises OSError, sqlite3.Error and Unavailable, also when it is made."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._mine = local()
+        self._all: WeakSet[Held] = WeakSet()
+        self._lock = RLock()
+        self._is_closed = False
+        self._shared = None if file is not None else self._kept(Held(in_memory(), None))
+        self.current()
+
+    def current(self) -> Held:
+        """This thread's. One that is in the middle of a transaction stays, whatever became of its file."""
+        if self._is_closed:
+            raise Unavailable("the index of the bundles has been closed")
+        if self._file is None:
+            return self._in_memory()
+        held: Held | None = getattr(self._mine, "held", None)
+        if held is not None and held.process == os.getpid():
+            if held.database.in_transaction or held.file == identity(self._file):
+                return held
+            held.close()
+        self._mine.held = held = self._kept(Held(*opened(self._file)))
+        return held
+
+    def give_up(self, held: Held, is_damaged: bool) -> None:
+        """Never use this one again; and nobody its file, where that is damaged."""
+        with self._lock:
+            if held is self._shared:
+                self._shared = self._kept(Held(in_memory(), None))
+        self._mine.held = None
+        held.close()
+        if is_damaged and self._file is not None and held.file is not None:
+            throw_away(self._file, held.file)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            everyone = [held for held in self._all if held.process == os.getpid()]
+        for held in everyone:
+            held.close()
+
+    def _in_memory(self) -> Held:
+        assert self._shared is not None  # noqa: S101 - made at the beginning
+        return self._shared
+
+    def _kept(self, held: Held) -> Held:
+        with self._lock:
+            self._all.add(held)
+        return held

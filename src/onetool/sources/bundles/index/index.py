@@ -1,0 +1,102 @@
+"""Index: what the files say, ready to be listed and searched. Safe for several threads and processes."""
+
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from onetool.core.errors import Mistake
+from onetool.sources.bundles.index import lists
+from onetool.sources.bundles.index.access import Access, Fill
+from onetool.sources.bundles.index.changes import Changes, Stamp
+from onetool.sources.bundles.index.connections import Held
+from onetool.sources.bundles.index.known import Known
+from onetool.sources.bundles.index.rows import inode_out, path_out, read_bundle, read_tool
+from onetool.sources.bundles.index.search import search
+from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.store import Found, Rank
+
+
+class Index:
+    """`file` None keeps it in memory: for a folder that can't be written, which raises Unavailable.
+
+    The files are the truth. `fill` brings all of them in, within one `changing()`. It is called before the first answer
+    of an index that nobody has filled: the first one, or one made anew because the old one was deleted or damaged. That
+    happens in the thread that asks, in each that asks meanwhile, and again after it has failed.
+    """
+
+    def __init__(self, file: Path | None, fill: Fill | None = None) -> None:
+        self._access = Access(file, fill)
+        self._known = Known()
+
+    # Writing
+
+    @contextmanager
+    def changing(self) -> Generator[Changes]:
+        """One transaction: all of it or nothing. Raises Unavailable; Damaged, if the index has to be made anew."""
+        with self._access.transaction() as database:
+            yield Changes(database)
+
+    # Reading: see Store
+
+    def bundle(self, id: str) -> Bundle | None:
+        return self._access.ask(lambda held: lists.bundle(held.database, id), is_single=True)
+
+    def bundles(
+        self, ids: Iterable[str] = (), include_disabled: bool = False, after: str | None = None, limit: int = 100
+    ) -> list[Bundle]:
+        wanted = set(ids)
+        return self._access.ask(lambda held: lists.bundles(held.database, wanted, include_disabled, after, limit))
+
+    def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None:
+        return self._access.ask(lambda held: lists.tool(held.database, bundle_id, slug, version), is_single=True)
+
+    def tools(
+        self,
+        tags: Iterable[str] = (),
+        bundle_ids: Iterable[str] = (),
+        include_disabled: bool = False,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> list[Tool]:
+        some, of = set(tags), set(bundle_ids)
+        return self._access.ask(lambda held: lists.tools(held.database, some, of, include_disabled, after, limit))
+
+    def search(
+        self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
+    ) -> list[Found]:
+        def question(held: Held) -> list[Found]:
+            return search(held.database, query, include_disabled, after, limit, lambda: self._known.words(held))
+
+        return self._access.ask(question)
+
+    def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
+        """Of one moment; tools are decoded as they are taken."""
+
+        def question(held: Held) -> tuple[list[Bundle], list[tuple[bytes]]]:
+            bundles = held.database.execute("SELECT body FROM bundles WHERE NOT built_in ORDER BY id").fetchall()
+            tools = "SELECT body FROM tools JOIN bodies USING (no) WHERE NOT built_in ORDER BY id"
+            return [read_bundle(body) for (body,) in bundles], held.database.execute(tools).fetchall()
+
+        bundles, bodies = self._access.ask(question)
+        return bundles, (read_tool(body) for (body,) in bodies)
+
+    def mistakes(self) -> list[Mistake]:
+        asked = "SELECT path, reason FROM files WHERE reason IS NOT NULL ORDER BY path"
+        found = self._access.ask(lambda held: held.database.execute(asked).fetchall())
+        return [Mistake(file=path_out(path), message=reason) for path, reason in found]
+
+    # Keeping in step
+
+    def stamps(self) -> dict[str, Stamp]:
+        """Of every file that is known, broken ones too."""
+        asked = "SELECT path, mtime_ns, size, inode FROM files"
+        found = self._access.ask(lambda held: held.database.execute(asked).fetchall())
+        return {path_out(path): Stamp(mtime_ns, size, inode_out(inode)) for path, mtime_ns, size, inode in found}
+
+    def state(self) -> int:
+        """Another number after every change by anybody, and after the index was made anew; it only grows."""
+        asked = "SELECT value FROM meta WHERE key = 'revision'"
+        return self._access.ask(lambda held: held.database.execute(asked).fetchone()[0], is_single=True)
+
+    def close(self) -> None:
+        self._access.close()

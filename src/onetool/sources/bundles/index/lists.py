@@ -1,0 +1,74 @@
+"""Lists, page by page in the order of the ids, and single things by their names."""
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from heapq import merge
+from typing import Any
+
+from onetool.sources.bundles.index.rows import read_bundle, read_tool
+from onetool.sources.bundles.model import Bundle, Tool
+
+# Of a tool: it is not disabled, and its bundle is neither disabled nor soft-deleted nor gone. The plus keeps the
+# planner from going bundle by bundle: then it would have to sort.
+IN_USE = "enabled AND +bundle IN (SELECT id FROM bundles WHERE live)"
+
+Numbered = tuple[str, int]  # a tool's id and its number
+
+
+def bundle(database: sqlite3.Connection, id: str) -> Bundle | None:
+    found = database.execute("SELECT body FROM bundles WHERE id = ?", (id,)).fetchone()
+    return None if found is None else read_bundle(found[0])
+
+
+def bundles(
+    database: sqlite3.Connection, ids: Iterable[str], include_disabled: bool, after: str | None, limit: int
+) -> list[Bundle]:
+    wanted = json.dumps(sorted(set(ids)))
+    also = "" if include_disabled else "AND live"
+    if wanted != "[]":
+        also += " AND id IN (SELECT value FROM json_each(:wanted))"
+    asked = f"SELECT body FROM bundles WHERE id > :after {also} ORDER BY id LIMIT :limit"  # noqa: S608 - our own words
+    found = database.execute(asked, {"after": after or "", "limit": limit, "wanted": wanted})
+    return [read_bundle(body) for (body,) in found]
+
+
+def tool(database: sqlite3.Connection, bundle_id: str, slug: str, version: str) -> Tool | None:
+    asked = "SELECT body FROM bodies WHERE no = (SELECT no FROM tools WHERE bundle = ? AND slug = ? AND version = ?)"
+    found = database.execute(asked, (bundle_id, slug, version)).fetchone()
+    return None if found is None else read_tool(found[0])
+
+
+def tools(
+    database: sqlite3.Connection,
+    tags: Iterable[str],
+    bundle_ids: Iterable[str],
+    include_disabled: bool,
+    after: str | None,
+    limit: int,
+) -> list[Tool]:
+    """Each tag, or each bundle, has its tools in the order of ids already: their first pages are merged."""
+    tags, bundle_ids = sorted(set(tags)), sorted(set(bundle_ids))
+    also = "" if include_disabled else f"AND {IN_USE}"
+    if tags and bundle_ids:
+        also += " AND bundle IN (SELECT value FROM json_each(:bundles))"
+    values: dict[str, Any] = {"after": after or "", "limit": limit, "bundles": json.dumps(bundle_ids)}
+
+    def page(table: str, which: str, one: str = "") -> list[Numbered]:
+        asked = f"SELECT id, no FROM {table} WHERE {which} AND id > :after {also} ORDER BY id LIMIT :limit"  # noqa: S608
+        return database.execute(asked, {**values, "one": one}).fetchall()
+
+    if tags:
+        pages = [page("tags JOIN tools USING (no, id)", "tag = :one", tag) for tag in tags]
+    elif bundle_ids:
+        pages = [page("tools", "bundle = :one", one) for one in bundle_ids]
+    else:
+        pages = [page("tools", "TRUE")]
+    found = dict.fromkeys(merge(*pages))  # who has two of the tags comes twice
+    return bodies(database, [no for _, no in list(found)[:limit]])
+
+
+def bodies(database: sqlite3.Connection, numbers: list[int]) -> list[Tool]:
+    """The tools of these numbers, in this order."""
+    asked = "SELECT body FROM bodies WHERE no = ?"
+    return [read_tool(database.execute(asked, (no,)).fetchone()[0]) for no in numbers]

@@ -1,0 +1,121 @@
+"""The four tiers of a search, each as one or a few steps: parts of a statement that finds tools and scores them.
+
+    0  the slug or the name begins with the query     the fewer characters are left, the better
+    1  every word of it is a whole word               of the names (the shorter, the better); of names, tags and the
+                                                      bundle's names; of all texts
+    2  every word of it is near a word                the sum of how near: see `_levels`
+    3  nothing was asked for                          newest first, as everywhere among equals
+
+What a tool's score is depends on its own texts (and its bundle's names) and on the query, never on other tools.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from onetool.sources.bundles.index.near import near
+from onetool.sources.bundles.index.words import words
+
+PREFIX, WHOLE_WORD, FUZZY, RECENCY = range(4)
+MOST_WORDS = 64  # different ones of a query; what is behind them is not looked at
+MOST_FUZZY = 10  # a longer query is pasted, not typed
+_ENOUGH = 3  # letters that are looked for inside of words, and as a beginning in longer texts
+_FAR = 1000  # more than what any name is long, or any sum of what is near
+
+_BEGINS = "(slug_key >= :key AND slug_key < :beyond OR name_key >= :key AND name_key < :beyond)"
+_LEFT = """min(
+    CASE WHEN slug_key >= :key AND slug_key < :beyond THEN length(slug_key) ELSE 9999 END,
+    CASE WHEN name_key >= :key AND name_key < :beyond THEN length(name_key) ELSE 9999 END
+) - :length"""
+_SHORTER = "min(length(slug_key), CASE name_key WHEN '' THEN 9999 ELSE length(name_key) END)"
+_NAMES, _LABELS, _OTHERS = "{heading}", "{heading tags of_bundle}", "{tags description of_bundle}"
+_MATCHED = "finding CROSS JOIN tools ON no = finding.rowid"  # the words first, whatever the planner thinks
+
+
+class Step(NamedTuple):
+    tier: int
+    table: str
+    where: str
+    score: str
+    values: dict[str, Any]  # for the names in these texts
+    scores: tuple[int, int] = (0, 1 << 40)  # the least and the most that the score can be
+    first: str = ""  # what stands before the statement
+
+
+def steps(query: str, known: Callable[[], Sequence[str]]) -> Iterator[Step]:
+    """In the order of ranks. `known` gives the words that may have been mistyped; it is asked last."""
+    asked = words(query)
+    if not query.strip():
+        yield Step(RECENCY, "tools", "TRUE", "0", {}, (0, 0))
+    if not asked:  # or nothing but punctuation, which nothing has
+        return
+    key = " ".join(asked)
+    values = {"key": key, "beyond": f"{key}\U0010ffff", "length": len(key)}
+    yield Step(PREFIX, "tools", _BEGINS, _LEFT, values)
+    asked = list(dict.fromkeys(asked))[:MOST_WORDS]
+    yield from _whole_words(asked, values)
+    if len(asked) <= MOST_FUZZY:
+        yield _fuzzy(asked, values, known())
+
+
+def _whole_words(asked: list[str], values: dict[str, Any]) -> Iterator[Step]:
+    every = f"({' AND '.join(map(_quoted, asked))})"
+    names, labels = f"{_NAMES} : {every}", f"{_LABELS} : {every}"
+
+    def step(text: str, score: str, least: int, most: int) -> Step:
+        where = f"finding MATCH :words AND NOT {_BEGINS}"
+        return Step(WHOLE_WORD, _MATCHED, where, score, {**values, "words": text}, (least, most))
+
+    yield step(names, f"max(0, {_SHORTER} - :length)", 0, _FAR - 1)
+    yield step(f"({labels}) NOT ({names})", f"{_FAR}", _FAR, _FAR)
+    yield step(f"{every} NOT ({labels})", f"{2 * _FAR}", 2 * _FAR, 2 * _FAR)
+
+
+def _fuzzy(asked: list[str], values: dict[str, Any], known: Sequence[str]) -> Step:
+    """Word by word, the longest first: who has nothing near it is out."""
+    values = {**values, "whole": " AND ".join(map(_quoted, asked))}
+    parts = []
+    for number, word in enumerate(sorted(asked, key=len, reverse=True)):
+        levels = f"({_levels(number, word, values, near(word, known))}) AS found"
+        score, table = "min(level)", levels
+        if number:
+            score, table = "nearness + min(level)", f"{levels} CROSS JOIN near{number - 1} USING (no)"
+        found = f"SELECT no, {score} AS nearness FROM {table} GROUP BY no"  # noqa: S608 - our own words only
+        parts.append(f"near{number} AS MATERIALIZED ({found})")
+    where = f"NOT {_BEGINS} AND no NOT IN (SELECT rowid FROM finding WHERE finding MATCH :whole)"  # noqa: S608
+    table = f"near{len(asked) - 1} CROSS JOIN tools USING (no)"
+    return Step(FUZZY, table, where, "nearness", values, first=f"WITH {', '.join(parts)}")
+
+
+def _levels(number: int, word: str, values: dict[str, Any], slips: dict[int, list[str]]) -> str:
+    """Tools that have something near this word, each with how near, and maybe several times.
+
+    0 begins a word of the names, 1 is inside of one, 2 and 3 so many slips away; 4 and 5 the same of other texts.
+    """
+    left = f"near{number - 1} CROSS JOIN tools USING (no)" if number else "tools"
+    is_long = len(word) >= _ENOUGH or not word.isascii()
+    texts = (
+        f"{_NAMES} : {_quoted(word)} *",
+        f"*{word}*" if is_long else "",
+        _any(_NAMES, slips[1]),
+        _any(_NAMES, slips[2]),
+        f"{_OTHERS} : {_quoted(word)} {'*' if is_long else ''}",
+        _any(_OTHERS, slips[1] + slips[2]),
+    )
+    found = []
+    for level, text in enumerate(texts):
+        if text:
+            name = f"text{number}_{level}"
+            values[name] = text
+            test = f"{left} WHERE heads GLOB :{name}" if level == 1 else f"finding WHERE finding MATCH :{name}"
+            no = "no" if level == 1 else "rowid"
+            found.append(f"SELECT {no} AS no, {level} AS level FROM {test}")  # noqa: S608 - our own words only
+    return " UNION ALL ".join(found)
+
+
+def _any(columns: str, found: list[str]) -> str:
+    return f"{columns} : ({' OR '.join(map(_quoted, found))})" if found else ""
+
+
+def _quoted(word: str) -> str:
+    """Words are letters, digits and symbols: there is no quote in them."""
+    return f'"{word}"'

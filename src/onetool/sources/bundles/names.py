@@ -1,0 +1,101 @@
+"""Slugs, versions and ids: what they may be, and new ids.
+
+A slug is made of letters (Unicode L*), decimal digits (Nd) and the ASCII dash; a version may have dots, too. Both are
+case-sensitive, have 1 to 64 code points, and are in NFC, so that what looks the same is the same. Ids are UUIDv7.
+"""
+
+import re
+import unicodedata
+from secrets import randbits
+from threading import Lock
+
+from onetool.sources.bundles.errors import Invalid
+
+LONGEST = 64  # code points
+
+_PLAIN_SLUG = re.compile(r"[A-Za-z0-9-]{1,64}")
+_PLAIN_VERSION = re.compile(r"[A-Za-z0-9.-]{1,64}")
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_LOW_BITS = 74  # of an id: what is neither time nor fixed
+
+_one_at_a_time = Lock()
+_last = 0  # time and low bits of the newest id of this process, as one number
+
+
+def check_slug(text: str, pointer: str | None = "/slug") -> str:
+    if not _PLAIN_SLUG.fullmatch(text):
+        _check(text, "slug", "-", pointer)
+    return text
+
+
+def check_version(text: str, pointer: str | None = "/version") -> str:
+    if not _PLAIN_VERSION.fullmatch(text):
+        _check(text, "version", "-.", pointer)
+    return text
+
+
+def check_id(text: str, pointer: str | None = "/id") -> str:
+    if not _ID.fullmatch(text):
+        hint = "; write it in lower case" if _ID.fullmatch(text.lower()) else ""
+        raise Invalid(f"{text!r:.80} is no UUIDv7, as 01890a5d-ac96-774b-bcce-b302099a8057 is one{hint}", pointer)
+    return text
+
+
+def new_id(now: float) -> str:
+    """An id of that time (seconds since 1970). Within a process each one is greater than those before."""
+    global _last
+    with _one_at_a_time:
+        _last = max(_last + 1, (_milliseconds(now) << _LOW_BITS) | randbits(_LOW_BITS))
+        return _uuid(_last)
+
+
+def derived_id(text: str) -> str:
+    """The id of something that was written by hand and has none: the same one, as long as `text` is the same.
+
+    It has no time in it. That of the file changes with every edit, and with every `git clone`; an id must not.
+    """
+    from hashlib import sha256
+
+    return _uuid(int.from_bytes(sha256(text.encode()).digest()[:10], "big") & ((1 << _LOW_BITS) - 1))
+
+
+def code_name(slug: str) -> str:
+    """A slug as code says it. Slugs have no underscore, so this can be undone."""
+    return slug.replace("-", "_")
+
+
+def _milliseconds(now: float) -> int:
+    return min(max(int(now * 1000), 0), (1 << 48) - 1)
+
+
+def _uuid(number: int) -> str:
+    """48 bits of time, the version, 12 bits, the variant, 62 bits."""
+    time, high, low = number >> _LOW_BITS, number >> 62 & 0xFFF, number & ((1 << 62) - 1)
+    digits = f"{time << 80 | 7 << 76 | high << 64 | 2 << 62 | low:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def _check(text: str, what: str, signs: str, pointer: str | None) -> None:
+    if not text:
+        raise Invalid(f"the {what} is empty: it needs 1 to {LONGEST} characters", pointer)
+    if len(text) > LONGEST:
+        raise Invalid(f"the {what} {text!r:.80} has {len(text)} characters; {LONGEST} is the most", pointer)
+    nfc = unicodedata.normalize("NFC", text)
+    if nfc != text:
+        raise Invalid(f"the {what} {text!r} is not in Unicode's normal form NFC; write it as {nfc!r}", pointer)
+    for sign in text:
+        if sign not in signs and not _fits(sign):
+            allowed = "letters, digits and dashes" + (", and dots" if "." in signs else "")
+            raise Invalid(f"the {what} {text!r} has {_named(sign)} in it; it may have {allowed}", pointer)
+
+
+def _fits(sign: str) -> bool:
+    category = unicodedata.category(sign)
+    return category[0] == "L" or category == "Nd"
+
+
+def _named(sign: str) -> str:
+    if sign == " ":
+        return "a space"
+    shown = f"{sign!r} " if sign.isprintable() else ""
+    return f"{shown}(U+{ord(sign):04X} {unicodedata.name(sign, 'without a name')})"

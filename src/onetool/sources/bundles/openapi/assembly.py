@@ -1,0 +1,168 @@
+"""A schema and the definitions that it needs, as one schema of a bearable size that the validator takes.
+
+Definitions that are needed once are put in their place; the others stay in `$defs`. Where the whole is too large or too
+costly, it is cut where references are farthest from its root, then where it is nested deepest: what is cut off may be
+anything, so that the schema only says less.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from onetool.core.errors import SchemaError
+from onetool.core.schema import CHEAP, CompiledSchema
+from onetool.core.schema_guard import guard
+from onetool.core.schema_parts import changed
+from onetool.sources.bundles.openapi.schemas import Definition
+
+LARGEST_IN = 64 * 1024
+LARGEST_OUT = 16 * 1024
+REACHES = (10, 4, 3, 2, 1, 0)  # references from the root on, one behind the other
+LEVELS = (4, 3, 2, 1)
+MOST_DEFINITIONS = 500
+INLINE = 3  # definitions put into each other's places
+
+_SAID_BESIDE = frozenset(("$ref", "description", "default"))
+
+
+class Assembly:
+    """Makes schemas whole with the definitions of one document."""
+
+    def __init__(self, definitions: Mapping[str, Definition]) -> None:
+        self._definitions = definitions
+        self._sizes: dict[str, int] = {}
+        self._done: dict[bytes, bool] = {}
+
+    def input(self, root: Definition) -> tuple[dict[str, Any], bool] | None:
+        """A schema for arguments, and whether it is all of it; None where not even its outline is accepted."""
+        return self._best(root, LARGEST_IN, _takes_input)
+
+    def output(self, root: Definition) -> tuple[dict[str, Any], bool] | None:
+        """A schema for a value. It has to be cheap: a costly one would refuse large values."""
+        return self._best(root, LARGEST_OUT, _takes_output)
+
+    def _best(self, root: Definition, most: int, takes: Any) -> tuple[dict[str, Any], bool] | None:
+        own = _size(root.schema)
+        before: frozenset[str] | None = None
+        for reach in REACHES:
+            near, whole = self._near(root, reach)
+            if near != before and own + sum(self._size(name) for name in near) <= most:
+                schema = self._whole(root, near)
+                if self._accepted(schema, takes):
+                    return schema, whole
+            before = near
+        for levels in LEVELS:
+            schema = _shallow(root.schema, levels)
+            if _size(schema) <= most and self._accepted(schema, takes):
+                return schema, False
+        return None
+
+    def _accepted(self, schema: dict[str, Any], takes: Any) -> bool:
+        key = takes.__name__.encode() + msgspec.json.encode(schema)
+        if key not in self._done:
+            self._done[key] = takes(schema)
+        return self._done[key]
+
+    def _near(self, root: Definition, reach: int) -> tuple[frozenset[str], bool]:
+        """The definitions within so many steps, and whether those are all."""
+        found: set[str] = set()
+        edge = set(root.uses)
+        for _ in range(reach):
+            edge -= found
+            if not edge or len(found) > MOST_DEFINITIONS:
+                break
+            found |= edge
+            edge = {name for one in edge for name in self._definitions[one].uses}
+        return frozenset(found), not edge - found
+
+    def _size(self, name: str) -> int:
+        if name not in self._sizes:
+            self._sizes[name] = _size(self._definitions[name].schema)
+        return self._sizes[name]
+
+    def _whole(self, root: Definition, near: frozenset[str]) -> dict[str, Any]:
+        uses = Counter(root.uses)
+        for name in near:
+            uses.update(self._definitions[name].uses)
+        maker = _Maker(self._definitions, near, uses)
+        schema = maker.placed(root.schema, 0)
+        kept: dict[str, Any] = {}
+        while waiting := [name for name in maker.wanted if name not in kept]:
+            for name in waiting:
+                kept[name] = None
+                kept[name] = maker.placed(self._definitions[name].schema, 0)
+        return {**schema, "$defs": kept} if kept else schema
+
+
+class _Maker:
+    """Puts definitions that are used once into their place, and leaves out those that are too far away."""
+
+    def __init__(self, definitions: Mapping[str, Definition], near: frozenset[str], uses: Counter[str]) -> None:
+        self._definitions = definitions
+        self._near = near
+        self._uses = uses
+        self.wanted: dict[str, None] = {}
+
+    def placed(self, schema: Any, inlined: int) -> Any:
+        if not isinstance(schema, dict):
+            return schema
+        ref = schema.get("$ref")
+        if not isinstance(ref, str):
+            return changed(schema, lambda one: self.placed(one, inlined))
+        name = ref.removeprefix("#/$defs/")
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        if name not in self._near:
+            return {**_outline(self._definitions[name].schema), **beside}
+        target = self._definitions[name].schema
+        if self._inlines(name, target, schema, inlined):
+            return {**self.placed(target, inlined + 1), **beside}
+        self.wanted[name] = None
+        return schema
+
+    def _inlines(self, name: str, target: Any, schema: dict[str, Any], inlined: int) -> bool:
+        if not isinstance(target, dict) or inlined >= INLINE or "$ref" in target:
+            return False
+        return (self._uses[name] == 1 or _is_simple(target)) and schema.keys() <= _SAID_BESIDE
+
+
+def _is_simple(schema: dict[str, Any]) -> bool:
+    """A text, a number: shorter in its place than a reference."""
+    return isinstance(schema.get("type"), str) and schema["type"] not in ("object", "array") and _size(schema) < 200
+
+
+def _outline(schema: Any) -> dict[str, Any]:
+    """What it is, without what is in it."""
+    if not isinstance(schema, dict):
+        return {}
+    return {key: schema[key] for key in ("type", "description") if key in schema}
+
+
+def _shallow(schema: Any, levels: int) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    if levels == 0 or "$ref" in schema:
+        return _outline(schema)
+    small = {key: value for key, value in schema.items() if key not in ("enum", "pattern", "examples", "default")}
+    return changed(small, lambda one: _shallow(one, levels - 1))
+
+
+def _takes_input(schema: dict[str, Any]) -> bool:
+    try:
+        CompiledSchema(schema, closed=True)
+    except SchemaError:
+        return False
+    return True
+
+
+def _takes_output(schema: dict[str, Any]) -> bool:
+    """Lenient schemas have no keyword that could be wrong: it is their cost that matters."""
+    try:
+        return guard(schema).costs[0] <= CHEAP
+    except SchemaError:
+        return False
+
+
+def _size(schema: Any) -> int:
+    return len(msgspec.json.encode(schema))

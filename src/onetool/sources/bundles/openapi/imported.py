@@ -1,0 +1,133 @@
+"""An OpenAPI document -> a bundle and its tools, one for each operation, as they are put into a store. Calls nobody.
+
+A document is a stranger's. Nothing that it refers to is fetched; it can't name a secret, nor hide a host: which hosts
+and secrets its tools need is told, for a person to allow and give them. What can't be a tool is skipped, with words.
+"""
+
+from collections.abc import Iterator
+from time import monotonic
+from typing import Any, NamedTuple
+
+from onetool.core.errors import OneToolError
+from onetool.handlers.http.template import TemplateError
+from onetool.handlers.http.tool import HttpTool, Outside
+from onetool.sources.bundles.errors import Invalid
+from onetool.sources.bundles.model import http_of, limits_of
+from onetool.sources.bundles.names import check_slug
+from onetool.sources.bundles.openapi.document import Document, Unresolved, read_document
+from onetool.sources.bundles.openapi.naming import Unique, bundle_slug, clean, described, title, version_label
+from onetool.sources.bundles.openapi.operation import METHODS, Operation, Toolmaker
+from onetool.sources.bundles.openapi.security import Security
+from onetool.sources.bundles.openapi.servers import base_of, host_of
+from onetool.sources.bundles.reading import read_tool
+
+MOST_OPERATIONS = 5_000
+MOST_SECONDS = 60.0
+MOST_NOTES = 1_000
+
+
+class Remark(NamedTuple):
+    """Something about one operation (`GET /pets/{petId}`), or about the document (an empty text)."""
+
+    operation: str
+    why: str
+
+
+class Imported(NamedTuple):
+    bundle: dict[str, Any]  # as PUT takes it
+    tools: list[tuple[str, str, dict[str, Any]]]  # slug, version, and the tool as PUT takes it
+    hosts: list[str]  # that `allowedHosts` has to allow
+    secrets: list[str]  # that are needed
+    skipped: list[Remark]  # what is no tool
+    notes: list[Remark]  # what is not quite as the document has it
+
+
+def from_openapi(
+    data: bytes | str, *, base_url: str | None = None, slug: str | None = None, token: bool = False
+) -> Imported:
+    """Read a document (JSON or YAML, OpenAPI 3.0 or 3.1). Raises Invalid for one that can't be read at all.
+
+    `base_url` is what relative servers are relative to; `slug` the bundle's, where it shall have another one; `token`
+    sends a bearer token with every call where the document says nothing about auth.
+    """
+    return _Import(read_document(data), base_url, slug, token).made()
+
+
+class _Import:
+    def __init__(self, document: Document, base_url: str | None, slug: str | None, token: bool) -> None:
+        self._document = document
+        self._base_url = base_url
+        info = document.root.get("info")
+        self._info: dict[str, Any] = info if isinstance(info, dict) else {}
+        self._version = version_label(self._info.get("version"))
+        self._slug = check_slug(slug) if slug else bundle_slug(clean(self._info.get("title"), 200), self._host())
+        self._now = ""  # the operation that is being made
+        self._notes: dict[Remark, None] = {}
+        self._slugs = Unique()
+        security = Security(document, self._slug, self._base, self._note)
+        self._maker = Toolmaker(document, security, base_url, token, self._note)
+
+    def made(self) -> Imported:
+        tools: list[tuple[str, str, dict[str, Any]]] = []
+        skipped: list[Remark] = []
+        hosts: dict[str, None] = {}
+        secrets: dict[str, None] = {}
+        end = monotonic() + MOST_SECONDS
+        for number, operation in enumerate(self._operations(skipped)):
+            self._now = operation.name
+            if monotonic() > end:
+                raise Invalid(f"the document takes more than {MOST_SECONDS:.0f} s to read; import a part of it")
+            try:
+                if number >= MOST_OPERATIONS:
+                    raise Unresolved(f"only {MOST_OPERATIONS:,} operations are taken from one document")
+                tool, urls = self._maker.make(operation)
+                needed = _checked(tool)
+            except (Unresolved, OneToolError, TemplateError) as error:
+                skipped.append(Remark(operation.name, str(error)))
+                continue
+            tools.append((self._slugs.take(*operation.slugs()), self._version, tool))
+            hosts.update(dict.fromkeys(map(host_of, urls)))
+            secrets.update(dict.fromkeys(sorted(needed)))
+        return Imported(self._bundle(), tools, list(hosts), list(secrets), skipped, list(self._notes))
+
+    def _operations(self, skipped: list[Remark]) -> Iterator[Operation]:
+        for path, item in self._document.root["paths"].items():
+            if path.startswith("x-"):
+                continue
+            try:
+                item = self._document.object(item)
+            except Unresolved as error:
+                skipped.append(Remark(clean(path, 200), str(error)))
+                continue
+            for method in METHODS:
+                if isinstance(given := item.get(method), dict):
+                    yield Operation(method, path, given, item)
+            if "trace" in item:
+                skipped.append(Remark(f"TRACE {clean(path, 200)}", "no tool sends TRACE"))
+
+    def _bundle(self) -> dict[str, Any]:
+        name = title(self._info.get("title"))
+        return {"slug": self._slug, "displayName": name, "description": described(None, self._info.get("description"))}
+
+    def _base(self) -> str:
+        return base_of(self._document.root.get("servers"), self._base_url)
+
+    def _host(self) -> str:
+        try:
+            return host_of(self._base())
+        except Unresolved:
+            return ""
+
+    def _note(self, what: str) -> None:
+        if len(self._notes) < MOST_NOTES:
+            self._notes[Remark(self._now, what)] = None
+
+
+def _checked(tool: dict[str, Any]) -> frozenset[str]:
+    """As a store would check it; gives the secrets that it needs."""
+    content = read_tool(tool, "tool", "1")
+    return HttpTool(http_of(content), content.arg_schema, limits_of(content), _nowhere).secrets
+
+
+def _nowhere() -> Outside:
+    raise AssertionError("no tool is called here")

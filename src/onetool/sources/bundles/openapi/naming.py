@@ -1,0 +1,205 @@
+"""Names that a person would choose: of tools, bundles, versions, arguments and secrets; and short texts.
+
+What a document calls things is a stranger's: nothing but letters, digits and dashes comes out of here as a slug, and
+nothing that can't be printed as a text.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+LONGEST = 64
+LONGEST_TITLE = 120
+LONGEST_DESCRIPTION = 600
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
+_ASIDE = re.compile(r"\s[-–—+|]\s|[:(\[]")
+# fmt: off
+_NOISE = frozenset((
+    "a", "an", "and", "api", "apis", "definition", "description", "document", "documentation", "for", "latest", "of",
+    "official", "open", "openapi", "public", "reference", "rest", "restful", "schema", "service", "services", "spec",
+    "specification", "swagger", "the", "v1", "v2", "v3", "v4", "version", "web",
+))
+_SMALL = frozenset(("a", "all", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"))
+# fmt: on
+_SHORTER = {
+    "application": "app",
+    "applications": "apps",
+    "configuration": "config",
+    "configurations": "configs",
+    "environment": "env",
+    "organization": "org",
+    "organizations": "orgs",
+    "repositories": "repos",
+    "repository": "repo",
+}
+_PARAMETER = re.compile(r"\{[^{}]*\}")
+_VERSION_PART = re.compile(r"v[0-9]+([._-]?[0-9a-z]+)?|[0-9]+(\.[0-9]+)*|api", re.IGNORECASE)
+_VERBS = {"get": "get", "put": "update", "patch": "update", "post": "create", "delete": "delete"}
+
+
+def slug_of(text: str) -> str:
+    """`getPetById`, `repos/get`, `Pets_List` -> `get-pet-by-id`, `repos-get`, `pets-list`; or nothing."""
+    words = _words(text)
+    return _shortened(words) if words else ""
+
+
+def operation_slug(operation_id: Any, method: str, path: str, verb: str | None = None) -> str:
+    """Of an operation: by its id, else by what it does (a method, or another verb) to what."""
+    if isinstance(operation_id, str) and (slug := slug_of(_without_path(operation_id[:500], method, path))):
+        return slug
+    return path_slug(verb or method, path)
+
+
+def path_slug(method: str, path: str, by: bool = False) -> str:
+    """`GET /pets/{petId}` -> `get-pet` (or `get-pet-by-pet-id`), `POST /users/{id}/keys` -> `create-user-key`."""
+    parts = [part for part in path.split("?")[0].split("/") if part and not _VERSION_PART.fullmatch(part)]
+    words: list[str] = []
+    for index, part in enumerate(parts):
+        if "{" in part and not _PARAMETER.sub("", part):
+            continue
+        followed = index + 1 < len(parts) and parts[index + 1].startswith("{")
+        here = _words(_PARAMETER.sub(" ", part))
+        words += [*here[:-1], _singular(here[-1])] if here and followed else here
+    plural = bool(words) and _singular(words[-1]) != words[-1] and not (parts and parts[-1].startswith("{"))
+    verb = _VERBS.get(method, method)
+    if method == "get" and plural:
+        verb = "list"
+    elif method == "post" and not plural:
+        verb = "post"
+    elif method == "post":
+        words[-1] = _singular(words[-1])
+    named = _words(" ".join(_PARAMETER.findall(path))) if by else []
+    return _shortened([verb, *(words or ["root"]), *(["by", *named] if named else [])])
+
+
+def bundle_slug(title: str, host: str = "") -> str:
+    """`Swagger Petstore - OpenAPI 3.0` -> `petstore`; where a title says nothing, the host does."""
+    for text in (_ASIDE.split(title)[0], title):
+        # A brand is one word, with all of its humps.
+        words = [word for word in _words(_POSSESSIVE.sub("", text).lower()) if word not in _NOISE]
+        if words := [word for word in words if not word.isdigit()]:
+            return _shortened(words[:4])
+    labels = [label for label in host.split(":")[0].split(".")[:-1] if label not in ("api", "www")]
+    return slug_of(labels[-1] if labels else host) or "api"
+
+
+def version_label(text: Any) -> str:
+    """`1.0.27-SNAPSHOT` stays; `v1 (beta)` -> `v1-beta`."""
+    text = unicodedata.normalize("NFC", str(text or "")[:500])
+    kept = "".join(sign if sign == "." or _fits(sign) else "-" for sign in text)
+    return re.sub(r"-{2,}", "-", kept)[:LONGEST].strip("-.") or "1"
+
+
+class Unique:
+    """Gives each slug once: a second one gets what tells it apart, or a number."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, int] = {}
+
+    def take(self, slug: str, *others: str) -> str:
+        free = next((one for one in (slug, *others) if one and one not in self._taken), None)
+        number = self._taken.get(slug, 1)
+        while free is None:
+            number += 1
+            self._taken[slug] = number
+            numbered = f"{slug[: LONGEST - 8].rstrip('-')}-{number}"
+            free = None if numbered in self._taken else numbered
+        self._taken.setdefault(free, 1)
+        return free
+
+
+def argument_name(name: str) -> str:
+    """What code can say: `filter[name]`, `X-Request-ID`, `$top` -> `filter_name`, `X_Request_ID`, `top`."""
+    word = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") if not name.isidentifier() or not name.isascii() else name
+    if not word:
+        word = "_".join(part for part in _words(name) if part.isascii()) or "arg"
+    return (f"arg_{word}" if word[0].isdigit() else word)[:LONGEST]
+
+
+def secret_prefix(slug: str) -> str:
+    """`pet-store` -> `PET_STORE`."""
+    word = re.sub(r"[^A-Z0-9]+", "_", unicodedata.normalize("NFKD", slug).upper()).strip("_")
+    return f"API_{word}" if not word or word[0].isdigit() else word
+
+
+def clean(text: Any, most: int) -> str:
+    """One line of text that can be printed, cut between words."""
+    if not isinstance(text, str):
+        return ""
+    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text[: 4 * most]).split())
+    if len(line) <= most:
+        return line
+    return line[: most - 1].rsplit(" ", 1)[0].rstrip(",;:.") + "…"
+
+
+def title(text: Any) -> str:
+    return clean(text, LONGEST_TITLE).rstrip(".")
+
+
+def described(summary: Any, description: Any) -> str:
+    """The summary and the first paragraph of what is said beyond it."""
+    head = clean(summary, LONGEST_TITLE)
+    body = clean(_first_paragraph(description), LONGEST_DESCRIPTION)
+    if not body or not head:
+        return body or head
+    if body.lower().rstrip(".").startswith(head.lower().rstrip(".")):
+        return body
+    return clean(f"{head.rstrip('.')}. {body}", LONGEST_DESCRIPTION)
+
+
+def tags_of(tags: Any, *more: str) -> list[str]:
+    found = [clean(tag, LONGEST) for tag in tags] if isinstance(tags, list) else []
+    return list(dict.fromkeys(tag for tag in [*found[:16], *more] if tag))
+
+
+def _first_paragraph(text: Any) -> str:
+    if not isinstance(text, str):
+        return ""
+    paragraphs = re.split(r"\n\s*\n|<br\s*/?>|</p>", text[:4000].strip())
+    plain = (re.sub(r"<[^<>]{1,200}>", " ", part) for part in paragraphs)
+    return next((part for part in plain if part.strip() and not part.lstrip().startswith("#")), "")
+
+
+def _words(text: str) -> list[str]:
+    """Lower-case words of letters and digits, split at every other sign and between the humps of camelCase."""
+    text = _CAMEL.sub("-", unicodedata.normalize("NFC", text[:500]))
+    kept = "".join(sign if _fits(sign) else "-" for sign in text.lower())
+    kept = unicodedata.normalize("NFC", "".join(sign if _fits(sign) else "-" for sign in kept))
+    return [word for word in kept.split("-") if word]
+
+
+def _fits(sign: str) -> bool:
+    category = unicodedata.category(sign)
+    return category[0] == "L" or category == "Nd"
+
+
+def _shortened(words: Iterable[str]) -> str:
+    """At most 64 signs: without words that come again, with shorter ones, without small ones, without the last ones."""
+    words = list(words)
+    if len("-".join(words)) > LONGEST:
+        words = list(dict.fromkeys(words))
+    if len("-".join(words)) > LONGEST:
+        words = [_SHORTER.get(word, word) for word in words]
+    if len("-".join(words)) > LONGEST:
+        words = [word for word in words if word not in _SMALL]
+    while len(words) > 1 and len("-".join(words)) > LONGEST:
+        words.pop()
+    return "-".join(words)[:LONGEST].strip("-")
+
+
+def _singular(word: str) -> str:
+    if word.endswith("ies") and len(word) > 4:
+        return f"{word[:-3]}y"
+    if word.endswith(("sses", "shes", "ches", "xes")):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 3 else word
+
+
+def _without_path(operation_id: str, method: str, path: str) -> str:
+    """Some frameworks add path and method to the function's name: `read_item_items__item_id__get`."""
+    tail = re.sub(r"\W", "_", path) + f"_{method}"
+    name = operation_id.removesuffix(tail)
+    return name if name else operation_id

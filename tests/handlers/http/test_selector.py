@@ -1,0 +1,113 @@
+"""Selectors: what they choose, what is no selector, and bombs."""
+
+import asyncio
+import time
+
+import pytest
+
+from onetool.core.errors import ToolFailure
+from onetool.handlers.http import selector
+from onetool.handlers.http.selector import LARGE, Selector, SelectorError
+
+DATA = {"daily": [{"c": 21, "tags": ["a", "b"]}, {"c": 19, "tags": []}], "name": "Kyiv", "none": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("daily[0]", {"c": 21, "tags": ["a", "b"]}),
+        ("daily[*].c", [21, 19]),
+        ("daily[?c > `20`].tags[]", ["a", "b"]),
+        ("{n: name, max: max(daily[*].c)}", {"n": "Kyiv", "max": 21}),
+        ("daily[?tags == ['a', 'b']].c | [0]", 21),
+        ("daily[?tags == `[\"a\", \"b\"]`].c | [0]", 21),
+        ("missing.deep[3]", None),
+        ("sort_by(daily, &c)[0].c", 19),
+        ("contains(name, 'y')", True),
+        ("contains(daily[0].tags, 'b')", True),
+        ("join(', ', daily[0].tags)", "a, b"),
+        ("to_string(daily[0].tags)", '["a","b"]'),
+        ("none", None),
+        ("@", DATA),
+    ],
+)  # fmt: skip
+def test_what_is_chosen(text, value):
+    assert Selector(text).now(DATA) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("daily[", "SyntaxError|Incomplete|nvalid|parse"),
+        ("a..b", "."),
+        ("nonsense(@)", r"no function nonsense\(\); there are abs"),
+        ("a[?nonsense(b)]", "no function nonsense"),
+        ("(" * 3000 + "a" + ")" * 900, "."),
+        ("a" * 5000, "4,000"),
+    ],
+)
+def test_what_is_no_selector(text, words):
+    with pytest.raises(SelectorError, match=words):
+        Selector(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["length(`5`)", "sum(daily)", "max_by(daily, &tags)", "keys(name)", "contains(`5`, 'a')"]
+)
+def test_what_does_not_fit_the_data_is_a_failure_in_words(text):
+    with pytest.raises(ToolFailure, match="can't be applied to the answer") as caught:
+        Selector(text).now(DATA)
+    assert caught.value.reason == "output_invalid"
+
+
+DOUBLE = "|".join(["[@,@]"] * 60)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        DOUBLE,
+        f"to_string({DOUBLE})",
+        f"({DOUBLE}) == ({DOUBLE})",
+        f"contains({DOUBLE}, {DOUBLE})",
+        "|".join(["join(@, `[\"\",\"\",\"\",\"\",\"\"]`)"] * 40),
+        "|".join(["to_string([@])"] * 60),
+        "|".join(["[*].[@,@][]"] * 60),
+        "[*].{a: @, b: @}" + "|[*].{a: @, b: @}" * 60,
+        "map(&map(&map(&map(&map(&@, @), @), @), @), @)",
+    ],
+)  # fmt: skip
+def test_bombs_end_soon(text, monkeypatch):
+    monkeypatch.setattr(selector, "MOST_PARTS", 200_000)
+    monkeypatch.setattr(selector, "SECONDS", 0.2)
+    data = ["x" * 100] * 40
+    started = time.monotonic()
+    try:
+        Selector(text).now(data if "join" not in text else "x" * 100)
+    except (ToolFailure, SelectorError):
+        pass
+    assert time.monotonic() - started < 1.5
+
+
+def test_time_is_up(monkeypatch):
+    monkeypatch.setattr(selector, "SECONDS", 0.2)
+    big = [list(range(300)) for _ in range(300)]
+    with pytest.raises(ToolFailure, match="0.2 s or 2,000,000 steps"):
+        Selector("[*][*][][]|[@,@,@,@,@,@,@,@,@,@][*][?@ > `1` && @ != `7` && abs(@) > `2`]").now(big * 4)
+
+
+def test_large_data_does_not_hold_up_the_loop():
+    data = [{"a": n, "b": [n] * 5} for n in range(60_000)]
+    chosen = Selector("[?a > `5` && b[0] != `7`].a | length(@)")
+
+    async def main():
+        longest, work = 0.0, asyncio.ensure_future(chosen.of(data, LARGE + 1))
+        while not work.done():
+            before = time.monotonic()
+            await asyncio.sleep(0.001)
+            longest = max(longest, time.monotonic() - before)
+        return longest, work.result()
+
+    longest, value = asyncio.run(main())
+    assert value == 60_000 - 7
+    assert longest < 0.25

@@ -1,0 +1,146 @@
+"""Events: however the bytes come, the same events; and those of a tool are passed on as they come."""
+
+import asyncio
+
+import pytest
+from handlers.http.stage import run, stage
+from handlers.upstream import CLOSE, Reply, Upstream
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onetool.core.errors import ToolFailure
+from onetool.handlers.http.sse import Events, Part
+
+STREAM = {"Content-Type": "text/event-stream"}
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+
+
+def events_of(data, *cuts):
+    events, found, start = Events(), [], 0
+    for cut in (*sorted(cuts), len(data)):
+        found += events.feed(data[start:cut])
+        start = cut
+    return found + events.end()
+
+
+TEXTS = [
+    (b"data: a\n\ndata: b\n\n", ["a", "b"]),
+    (b"data: a\r\n\r\ndata: b\r\n\r\n", ["a", "b"]),
+    (b"data: a\r\rdata: b\r\r", ["a", "b"]),
+    (b"data: a\ndata: b\n\n", ["a\nb"]),
+    (b"data:a\ndata:  b\n\n", ["a\n b"]),
+    (b"data\n\n", [""]),
+    (b"\xef\xbb\xbfdata: a\n\n", ["a"]),
+    (b": a comment\nevent: x\nid: 7\nretry: 5\ndata: a\nother: b\n\n\n\n", ["a"]),
+    (b"event: nothing\n\n", []),
+    (b"data: cut off", ["cut off"]),
+    (b"data: a\n", ["a"]),
+    ("data: Київ €\n\n".encode(), ["Київ €"]),
+    (b"data: \xff\n\n", ["\ufffd"]),
+    (b"", []),
+]
+
+
+@pytest.mark.parametrize(("data", "events"), TEXTS)
+def test_events(data, events):
+    assert events_of(data) == events
+    assert events_of(data, *range(len(data))) == events
+
+
+@given(st.sampled_from(TEXTS), st.lists(st.integers(0, 80)))
+def test_wherever_it_is_cut(text, cuts):
+    data, events = text
+    assert events_of(data, *[cut for cut in cuts if cut <= len(data)]) == events
+
+
+def test_a_long_line_in_small_pieces_takes_no_square_of_time():
+    events = Events()
+    for _ in range(200_000):
+        events.feed(b"data: a;")
+    assert len(events.end()[0]) == 8 * 200_000 - 6
+
+
+@pytest.fixture
+def upstream():
+    with Upstream() as upstream:
+        yield upstream
+
+
+def test_a_tool_passes_them_on_as_they_come(upstream):
+    upstream.say(
+        [HEAD + b"\r\n", b'data: {"token": "Hel"}\n\n', 0.3, b'data: "lo"\n\ndata: 5\n\ndata: [DONE]\n\n', CLOSE]
+    )
+    tool = stage(upstream, response={"encoding": "sse"})
+
+    async def main():
+        call = asyncio.ensure_future(tool.call())
+        while not tool.told and not call.done():
+            await asyncio.sleep(0.01)
+        assert not call.done()
+        return list(tool.told), await call
+
+    early, value = run(main())
+    assert early == [(1, None, '{"token": "Hel"}')]
+    assert value == [{"token": "Hel"}, "lo", 5, "[DONE]"]
+    assert [(number, text) for number, _, text in tool.told][1:] == [(2, '"lo"'), (3, "5"), (4, "[DONE]")]
+    assert all(isinstance(text, Part) for _, _, text in tool.told)
+    assert upstream.seen[0].headers["accept"] == "text/event-stream"
+
+
+def test_secrets_are_not_in_what_is_passed_on(upstream):
+    upstream.say(Reply(headers=STREAM, body=b"data: your key is top-secret-1\n\n"))
+    tool = stage(upstream, {"query": {"k": "${KEY}"}}, {"encoding": "sse"}, secrets={"KEY": "top-secret-1"})
+    tool()
+    assert tool.told[0][2] == "your key is ***"
+
+
+def test_a_selector_chooses_from_the_list(upstream):
+    upstream.say(Reply(headers=STREAM, body=b'data: {"t": "a"}\n\ndata: {"t": "b"}\n\n'))
+    assert stage(upstream, response={"encoding": "sse", "selector": "join('', [].t)"})() == "ab"
+
+
+def test_streams_that_go_wrong(upstream):
+    tool = stage(upstream, {"timeoutMs": 300}, {"encoding": "sse"}, limits={"maxResponseBytes": 1000})
+    for answer, words, reason in (
+        (Reply(500, body=b"out of tokens"), "500 Internal Server Error: out of tokens", "upstream_error"),
+        (Reply(headers={"Content-Type": "application/json"}, body=b"{}"), "no stream of events", "upstream_error"),
+        ([HEAD + b"Content-Length: 99\r\n\r\ndata: a\n\n", CLOSE], "broke off", "source_unavailable"),
+        ([HEAD + b"\r\ndata: a\n\n", 2.0], "in time", "timeout"),
+        ([HEAD + b"\r\n" + b"data: a\n\n" * 300, CLOSE], "1,000 bytes", "too_large"),
+    ):
+        upstream.say(answer)
+        with pytest.raises(ToolFailure, match=words) as caught:
+            tool()
+        assert caught.value.reason == reason
+
+
+def test_a_reader_that_is_slow_holds_the_server_up_and_loses_nothing(upstream):
+    """Much more than what is kept in memory."""
+    upstream.say([HEAD + b"\r\n", *[b"data: " + b"a" * 10_000 + b"\n\n"] * 300, CLOSE])
+    tool = stage(upstream, response={"encoding": "sse"})
+    value = tool()
+    assert [len(one) for one in value] == [10_000] * 300
+
+
+def test_the_connection_of_a_stream_is_used_again_and_one_that_was_left_is_not(upstream):
+    body = b"data: a\n\n"
+    upstream.say(
+        Reply(headers=STREAM, body=body),
+        Reply(headers=STREAM, body=body),
+        [HEAD + b"Content-Length: 99\r\n\r\ndata: a\n\n", 5.0],
+        Reply(headers=STREAM, body=body),
+    )
+    tool = stage(upstream, response={"encoding": "sse"})
+
+    async def main():
+        await tool.call()
+        await tool.call()
+        left = asyncio.ensure_future(tool.call())
+        while len(tool.told) < 3 and not left.done():
+            await asyncio.sleep(0.01)
+        left.cancel()
+        await asyncio.gather(left, return_exceptions=True)
+        return await tool.call()
+
+    assert run(main()) == ["a"]
+    assert [one.connection for one in upstream.seen] == [0, 0, 0, 1]

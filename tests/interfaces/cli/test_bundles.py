@@ -1,0 +1,318 @@
+"""`onetool bundles …`: each command does what its reader thinks it does, and says what to do next.
+
+Most of it runs in this process: the commands are what is looked at here, not what a process is.
+"""
+
+import io
+import json
+
+import pytest
+from click.testing import CliRunner
+from helpers import cli
+
+from onetool.interfaces.cli.bundles import bundles as group
+
+FORECAST = {
+    "type": "http",
+    "description": "The forecast of a city",
+    "argSchema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    "httpImpl": {
+        "request": {
+            "urlTemplate": "https://api.example.com/v1/${city}",
+            "auth": {"type": "bearer", "value": "${WEATHER_TOKEN}"},
+        }
+    },
+    "limits": {"maxCallsPerMinute": 60},
+}
+ECHO = {
+    "type": "python",
+    "argSchema": {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]},
+    "pythonImpl": {"func": "tools.echo"},
+}
+
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("onetool.interfaces.cli.options.claim_stdout", lambda: None)  # it is for whole processes
+    (tmp_path / "forecast.json").write_text(json.dumps(FORECAST))
+    (tmp_path / "echo.json").write_text(json.dumps(ECHO))
+    return tmp_path
+
+
+def run(*args, stdin=None):
+    return CliRunner().invoke(group, [str(arg) for arg in args], input=stdin)
+
+
+def did(*args, stdin=None):
+    """What a command that must succeed prints, as data."""
+    done = run(*args, stdin=stdin)
+    assert done.exit_code == 0, (args, done.output, done.exception)
+    return json.loads(done.stdout)
+
+
+def refused(*args, stdin=None, code=1):
+    """Why a command was refused, whichever way."""
+    done = run(*args, stdin=stdin)
+    assert done.exit_code == code, (args, done.output)
+    return done.stderr or str(done.exception)
+
+
+def seen(monkeypatch, *args):
+    """What a person at a terminal sees of it."""
+    screen = Screen()
+    with monkeypatch.context() as patch:
+        patch.setattr("onetool.interfaces.cli.output.stdout", lambda: screen)
+        done = run(*args)
+    assert done.exit_code == 0, (args, done.output, done.exception)
+    return screen.getvalue() + done.stderr
+
+
+@pytest.fixture
+def weather():
+    bundle = did("create", "weather", "--description", "Of the world")
+    did("add", "weather/forecast", "forecast.json")
+    return bundle
+
+
+# Looking
+
+
+def test_a_new_home_has_the_built_in_bundles_and_nothing_is_written(own_home):
+    found = did("list")
+    assert {"fs", "time", "ot"} <= {one["slug"] for one in found}
+    assert all(one["isBuiltIn"] and one["tools"] for one in found)
+    assert not list(own_home.rglob("*"))
+
+
+def test_own_bundles_come_first_and_switched_off_ones_only_with_all(weather):
+    assert did("list")[0] | {"tools": 1} == {**weather, "tools": 1}
+    did("disable", "weather")
+    assert "weather" not in [one["slug"] for one in did("list")]
+    assert did("list", "--all")[0]["isEnabled"] is False
+
+
+def test_a_bundle_is_shown_with_its_tools(weather):
+    shown = did("show", "weather")
+    assert shown["id"] == weather["id"]
+    assert [(one["slug"], one["version"], one["type"]) for one in shown["tools"]] == [("forecast", "1", "http")]
+    assert "httpImpl" not in shown["tools"][0]
+    assert did("show", weather["id"]) == shown
+
+
+def test_one_tool_is_shown_with_what_it_needs(weather, here):
+    shown = did("show", "weather/forecast")
+    assert shown["httpImpl"] == FORECAST["httpImpl"]
+    assert shown["name"] == "weather.forecast@1"
+    assert shown["needs"] == {
+        "secrets": [{"name": "WEATHER_TOKEN", "source": None}],
+        "hosts": [{"host": "api.example.com", "allowed": False, "entry": '"api.example.com"'}],
+    }
+    assert did("show", "weather.forecast@1") == shown  # as code says it
+    (here / ".onetool").mkdir()
+    (here / ".onetool" / "onetool.yaml").write_text(
+        'allowedHosts: ["*.example.com"]\nsecrets: {WEATHER_TOKEN: not-shown}\n'
+    )
+    did("add", "weather/forecast", "forecast.json", "--create")  # another config has other bundles
+    needs = did("show", "weather/forecast")["needs"]
+    assert needs["secrets"] == [{"name": "WEATHER_TOKEN", "source": "config"}]
+    assert needs["hosts"] == [{"host": "api.example.com", "allowed": True, "entry": None}]
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "entry"),
+    [
+        ("http://localhost:9000/x", "localhost:9000", '{host: "localhost:9000", allowPrivate: true}'),
+        ("http://[::1]:80/x", "[::1]", '{host: "[::1]", allowPrivate: true}'),
+        ("https://API.example.com.:8443/x", "api.example.com:8443", '"api.example.com:8443"'),
+        ("https://${city}.example.com/x", "${city}.example.com", None),
+    ],
+)
+def test_which_entry_lets_a_host_pass(url, host, entry):
+    tool = {**FORECAST, "httpImpl": {"request": {"urlTemplate": url}}}
+    shown = did("add", "a/b", "-", "--create", stdin=json.dumps(tool))
+    assert shown["slug"] == "b"
+    assert did("show", "a/b")["needs"]["hosts"] == [
+        {"host": host, "allowed": None if entry is None else False, "entry": entry}
+    ]
+
+
+def test_search_finds_names_that_begin_so_first(weather):
+    did("add", "weather/warn", "-", stdin=json.dumps({**FORECAST, "description": "Warns before a forecast"}))
+    found = did("search", "forec")
+    assert [(one["bundle"], one["slug"]) for one in found] == [("weather", "forecast"), ("weather", "warn")]
+    did("disable", "weather/forecast")
+    assert [one["slug"] for one in did("search", "forec")] == ["warn"]
+    assert [one["slug"] for one in did("search", "--all", "--limit", 1, "forec")] == ["forecast"]
+
+
+def test_what_a_person_sees(weather, monkeypatch):
+    assert "weather" in seen(monkeypatch, "list")
+    shown = seen(monkeypatch, "show", "weather")
+    assert "forecast@1" in shown
+    assert "The forecast of a city" in shown
+    shown = seen(monkeypatch, "show", "weather/forecast")
+    for part in ("GET https://api.example.com/v1/${city}", "city", "required", "60", "NOT SET", "NOT ALLOWED"):
+        assert part in shown
+    assert 'allowedHosts: ["api.example.com"]' in shown
+    assert "onetool auth set WEATHER_TOKEN" in shown
+    assert "weather/forecast@1" in seen(monkeypatch, "search", "city")
+    assert "Nothing found" in seen(monkeypatch, "search", "zzzzzz")
+    assert "is switched off" in seen(monkeypatch, "disable", "weather")
+    assert "has no tools yet" in seen(monkeypatch, "show", did("create", "empty")["id"])
+
+
+# Names
+
+
+def test_a_wrong_name_gets_the_nearest_one(weather):
+    assert "There is no bundle wether; did you mean weather?" in refused("show", "wether")
+    assert "There is no tool forcast in the bundle weather; did you mean forecast?" in refused("show", "weather/forcast")
+    assert "weather/forecast has no version 2; there is 1" in refused("show", "weather/forecast@2")
+
+
+@pytest.mark.parametrize("place", ["weather/", "/forecast", "weather/forecast@", "weather@1", ""])
+def test_an_empty_part_is_wrong_usage(place):
+    refused("show", place, code=2)
+
+
+def test_a_tool_where_a_bundle_is_wanted_and_the_other_way_round():
+    assert "names no tool" in refused("add", "weather", "forecast.json", code=2)
+    assert "names a tool" in refused("export", "weather/forecast", code=2)
+
+
+def test_two_bundles_of_one_slug_are_told_apart_by_their_ids(weather):
+    assert "already" in refused("create", "weather")
+    from onetool.app import App
+    from onetool.sources.bundles.names import new_id
+
+    second = new_id(0)
+    with App.open() as app:
+        app.bundles.put_bundle(second, {"slug": "weather"})
+    told = refused("show", "weather")
+    assert "2 bundles" in told
+    assert weather["id"] in told
+    assert second in told
+    assert did("show", second)["tools"] == []
+
+
+def test_without_a_version_the_newest_enabled_one_is_shown_and_a_change_asks_which(weather):
+    did("add", "weather/forecast@2", "forecast.json")
+    assert did("show", "weather/forecast")["version"] == "2"
+    for command in ("disable", "enable"):
+        assert "say which: weather/forecast@1, weather/forecast@2" in refused(command, "weather/forecast")
+    assert "say which" in refused("delete", "weather/forecast", "--yes")
+    did("disable", "weather/forecast@2")
+    assert did("show", "weather/forecast")["version"] == "1"
+
+
+# Changing
+
+
+def test_a_slug_that_can_not_be_one_is_refused():
+    assert "a space" in refused("create", "my weather")
+
+
+def test_a_bundle_named_like_a_pack_is_warned_of(here):
+    (here / ".onetool" / "packs").mkdir(parents=True)
+    (here / ".onetool" / "onetool.yaml").write_text("")
+    (here / ".onetool" / "packs" / "dice.py").write_text('def roll() -> int:\n    """Roll."""\n    return 4\n')
+    done = run("create", "dice")
+    assert done.exit_code == 0
+    assert "dice is a pack already" in done.stderr
+    assert "built in" not in refused("create", "fs")
+
+
+def test_what_is_switched_off_can_not_be_called(weather, here):
+    did("add", "weather/say", "echo.json")
+    did("disable", "weather/say")
+    off = cli("tools", "invoke", "weather.say", "--args", '{"message": "hi"}', cwd=here)
+    assert (off.returncode, json.loads(off.stdout)["result"]["error"]["reason"]) == (1, "denied")
+    did("enable", "weather/say@1")
+    on = cli("tools", "invoke", "weather.say@1", "--args", '{"message": "hi"}', cwd=here)
+    assert json.loads(on.stdout)["result"]["data"] == "hi"
+    assert did("show", "weather/say")["callCount"]
+
+
+def test_built_in_bundles_can_be_switched_and_nothing_else():
+    assert did("disable", "time")["isEnabled"] is False
+    assert did("enable", "time")["isEnabled"] is True
+    assert did("disable", "fs/read-file")["isEnabled"] is False
+    assert "built in" in refused("delete", "time", "--yes")
+    assert "built in" in refused("add", "time/other", "echo.json")
+    assert "built in" in refused("export", "time")
+
+
+def test_deleting_is_confirmed_and_a_bundle_can_come_back(weather):
+    assert "--yes" in refused("delete", "weather/forecast", code=2)
+    assert "1 tool" in refused("delete", "weather", "--yes")
+    assert "Deleted weather/forecast@1." in run("delete", "weather/forecast", "--yes").stdout
+    gone = run("delete", "weather", "--yes")
+    assert "stays for two days" in gone.stdout
+    assert "onetool bundles restore weather" in gone.stdout
+    assert "onetool bundles restore weather" in refused("show", "weather")
+    assert did("list", "--all")[0]["softDeletedAt"]
+    assert did("restore", "weather")["id"] == weather["id"]
+    assert "nothing to restore" in refused("restore", "weather")
+    did("add", "weather/forecast", "forecast.json")
+
+
+def test_a_bundle_goes_with_its_tools_only_when_that_is_said(weather):
+    did("add", "weather/forecast@2", "forecast.json")
+    assert "2 tools" in run("delete", "weather", "--with-tools", "--yes").stdout
+    assert did("restore", "weather") and did("show", "weather")["tools"] == []
+
+
+# Adding
+
+
+def test_a_tool_is_added_from_yaml_and_its_next_version_is_proposed(weather, here):
+    (here / "tool.yaml").write_text("type: python\npythonImpl: {func: time.now}\nargSchema: {type: object}\n")
+    assert did("add", "weather/clock", "tool.yaml")["version"] == "1"
+    assert "weather/clock@2" in refused("add", "weather/clock", "tool.yaml")
+    assert did("add", "weather/clock@2", "tool.yaml")["version"] == "2"
+    assert "weather/clock@3" in refused("add", "weather/clock@2", "tool.yaml")
+
+
+def test_what_was_shown_can_be_added_elsewhere(weather):
+    shown = did("show", "weather/forecast")
+    for key in ("bundle", "name", "needs"):
+        del shown[key]
+    added = did("add", "other/forecast", "-", "--create", stdin=json.dumps({**shown, "version": "1.5"}))
+    assert added["version"] == "1.5"
+    assert added["id"] != shown["id"]
+    assert "says 'forecast' of itself" in refused("add", "other/another", "-", stdin=json.dumps(shown))
+
+
+def test_what_can_not_be_a_tool_is_refused_and_no_bundle_is_left_behind(here):
+    wrong = {**FORECAST, "httpImpl": {"request": {"urlTemplate": "https://${city"}}}
+    assert "/httpImpl/request/urlTemplate" in refused("add", "new/x", "-", "--create", stdin=json.dumps(wrong))
+    assert "httpImpl is missing" in refused("add", "new/x", "-", "--create", stdin='{"type": "http"}')
+    assert "did you mean tools.echo" in refused(
+        "add", "new/x", "-", "--create", stdin=json.dumps({**ECHO, "pythonImpl": {"func": "tools.eco"}})
+    )
+    assert "There is no bundle new" in refused("show", "new")
+    assert "There is no bundle new" in refused("add", "new/x", "forecast.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"type": "http",', "standard input"),
+        ('{"type": "http", "type": "python"}', "standard input"),
+        ("type: [http", "line 1"),
+        ("", "the body"),
+        ("[1]", "the body"),
+    ],
+)
+def test_a_file_that_can_not_be_read_is_told(weather, text, told):
+    assert told in refused("add", "weather/x", "-", stdin=text)
+
+
+def test_a_file_that_is_not_there(weather):
+    assert "can't read nothing.json: No such file or directory" in refused("add", "weather/x", "nothing.json")

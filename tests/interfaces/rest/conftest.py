@@ -1,0 +1,25 @@
+"""The REST door behind a real server."""
+
+import pytest
+from interfaces.rest.served import Api
+
+
+@pytest.fixture(scope="module")
+def api():
+    running = Api()
+    yield running
+    assert running.stop() == 0
+
+
+@pytest.fixture
+def start():
+    """Others, with options; all of them are ended with the test."""
+    running = []
+
+    def one(**options):
+        running.append(Api(**options))
+        return running[-1]
+
+    yield one
+    for api in running:
+        api.stop()

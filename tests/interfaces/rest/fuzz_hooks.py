@@ -1,0 +1,23 @@
+"""What schemathesis can't know: refusals of data that fits its schema, because no schema says when it is right."""
+
+import schemathesis
+from schemathesis.core.failures import AcceptedNegativeData
+from schemathesis.openapi.checks import RejectedPositiveData
+
+# Only we can make these; and a condition may fail.
+OURS = ("bad_page_token", "bad_header", "stale")
+# Schemas, code, expressions, templates and names of functions: each has a language of its own.
+LANGUAGES = ("/argSchema", "/outputSchema", "/pythonImpl/func", "/goImpl/func", "/scriptImpl/code", "/httpImpl")
+IN_WORDS = ("normal form NFC", "expected `int`, got `float`")  # 1.0 is an integer to a schema, not to us
+
+
+@schemathesis.hook
+def filter_failure(context, failure, case, response):
+    """Whether it is one of ours."""
+    if not isinstance(failure, RejectedPositiveData | AcceptedNegativeData) or response.status_code not in (400, 412):
+        return True
+    problem = response.json()
+    if isinstance(failure, AcceptedNegativeData):
+        return problem["code"] != "stale"  # it was not accepted: something else was wrong as well
+    is_language = problem["code"] == "invalid" and problem.get("pointer", "").startswith(LANGUAGES)
+    return not (problem["code"] in OURS or is_language or any(one in problem["detail"] for one in IN_WORDS))

@@ -1,0 +1,54 @@
+"""A site with nothing but the REST door, in front of a shelf in memory. Prints its port.
+
+python stand_in.py '{"token": …, "allowed": […]}'
+
+With `{"real": FOLDER}` it is a real app, with its state in that folder.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+sys.path[0] = str(Path(__file__).parents[2])  # of the tests, and not this folder
+
+
+def app_of(options):
+    from interfaces.rest.memory_shelf import MemoryShelf, hush
+
+    from onetool.config.model import Http
+    from onetool.services.secrets import Secret
+
+    if "real" in options:
+        from onetool.app import App
+
+        os.environ["ONETOOL_HOME"] = options["real"]
+        return App.open()
+    http = Http(token=Secret(options["token"]) if "token" in options else None)
+    return SimpleNamespace(config=SimpleNamespace(http=http), bundles=MemoryShelf(), redact=hush)
+
+
+def main(options):
+    from onetool.interfaces.http.listen import listen, resolve
+    from onetool.interfaces.http.rules import Rules
+    from onetool.interfaces.http.server import serve
+    from onetool.interfaces.http.site import READ, Route, Site
+    from onetool.interfaces.rest import rest
+    from onetool.interfaces.rest.docs import docs
+    from onetool.interfaces.rest.openapi import openapi
+
+    app = app_of(options)
+    place = listen("127.0.0.1", 0, resolve("127.0.0.1"))
+    door = rest(app, allowed=options.get("allowed"))
+    kind = {"kind": door.kind} if "kind" in Route._fields else {}
+    routes = [
+        Route("/tools", door, below=True, told=door.told, **kind),
+        Route("/openapi.json", openapi(app), methods=READ),
+        Route("/docs", docs(app), methods=READ),
+    ]
+    site = Site(routes, Rules(app.config.http, place), 1024**2, app.redact)
+    serve(site, place, started=lambda: print(place.port, flush=True))
+
+
+main(json.loads(sys.argv[1]) if len(sys.argv) > 1 else {})

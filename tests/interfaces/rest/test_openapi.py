@@ -1,0 +1,155 @@
+"""What the API says of itself is so."""
+
+import re
+
+import jsonschema_rs
+import pytest
+from interfaces.rest.fuzz import fuzz
+from interfaces.rest.served import BUILT_IN, problem
+
+from onetool.interfaces.rest.openapi import examples
+from onetool.interfaces.rest.places import PLACES, ROOT
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+@pytest.fixture(scope="module")
+def document(api):
+    reply = api.get("/openapi.json")
+    assert (reply.status_code, reply.headers["content-type"]) == (200, "application/json")
+    return reply.json()
+
+
+def checker(document, name):
+    schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
+    return jsonschema_rs.Draft202012Validator(schema, offline=True)
+
+
+def references(part):
+    if isinstance(part, dict):
+        yield from [part["$ref"]] if "$ref" in part else []
+        for one in part.values():
+            yield from references(one)
+    elif isinstance(part, list):
+        for one in part:
+            yield from references(one)
+
+
+def test_every_route_and_method_is_described_and_no_other(document):
+    served = {(ROOT + place.template, method.lower()) for place in PLACES for method in place.ways}
+    told = {(path, method) for path, item in document["paths"].items() for method in item if method != "parameters"}
+    assert served == told
+    assert document["openapi"] == "3.1.0"
+
+
+def test_every_parameter_is_described(document):
+    for place in PLACES:
+        item = document["paths"][ROOT + place.template]
+        assert [one["name"] for one in item["parameters"]] == re.findall(r"{(\w+)}", place.template)
+        for method, way in place.ways.items():
+            told = [one["name"] for one in item[method.lower()]["parameters"] if one["in"] == "query"]
+            assert told == list(way.parameters)
+
+
+def test_every_reference_leads_somewhere_and_every_schema_is_one(document):
+    schemas = document["components"]["schemas"]
+    for reference in references(document):
+        assert reference.removeprefix("#/components/schemas/") in schemas
+    meta = jsonschema_rs.Draft202012Validator({"$ref": DIALECT}, offline=True)
+    for name, schema in schemas.items():
+        assert meta.is_valid(schema), name
+
+
+def test_every_route_says_which_refusals_it_knows(document):
+    always = {"400", "401", "403", "405", "413", "421", "500", "503"}
+    for path, item in document["paths"].items():
+        for method, one in item.items():
+            if method == "parameters":
+                continue
+            told = set(one["responses"])
+            assert always <= told
+            assert ("404" in told) == ("{" in path and one["operationId"] != "putBundle")
+            assert ("415" in told) == ("requestBody" in one)
+            for status, response in one["responses"].items():
+                kinds = list(response.get("content", {}))
+                if status >= "400":
+                    assert kinds == ["application/problem+json"]
+
+
+def test_its_examples_work(api, document):
+    bundle = f"/tools/bundles/{examples.BUNDLE_ID}"
+    tool = f"{bundle}/tools/{examples.TOOL_SLUG}/version/{examples.TOOL_VERSION}"
+    assert checker(document, "BundleContent").is_valid(examples.BUNDLE)
+    assert checker(document, "ToolContent").is_valid(examples.TOOL)
+    assert api.ask("PUT", bundle, examples.BUNDLE).status_code == 201
+    assert api.ask("PUT", tool, examples.TOOL).status_code == 201
+    assert api.ask("PATCH", tool, examples.SWITCH).status_code == 200
+    shown = api.get(tool).json()
+    assert checker(document, "Tool").is_valid(shown)
+    assert checker(document, "ToolContent").is_valid(shown)  # what was got may be put elsewhere
+    assert checker(document, "Bundle").is_valid(api.get(bundle).json())
+    assert checker(document, "BundleContent").is_valid(api.get(bundle).json())
+
+
+def test_what_is_given_is_as_described(api, document):
+    for path, name in (("/tools/bundles", "BundlePage"), ("/tools/tools", "ToolPage")):
+        checker(document, name).validate(api.get(path).json())
+    envelope = checker(document, "Envelope")
+    for slug in ("echo", "odd", "broken"):
+        envelope.validate(api.call(slug).json())
+    told = checker(document, "Problem")
+    told.validate(problem(api.call("large", {}), 400, "invalid_args"))
+    told.validate(problem(api.get("/tools/x"), 404, "not_found"))
+
+
+def test_what_is_wrong_is_wrong_by_its_schema_too(document):
+    content = checker(document, "ToolContent")
+    for change in (
+        {"type": "ftp"},
+        {"type": "python"},
+        {"httpImpl": None},
+        {"pythonImpl": {"func": "x"}},
+        {"tags": [""]},
+        {"limits": {"maxRetries": 11}},
+        {"unknown": 1},
+        {"httpImpl": {"request": {"urlTemplate": "ftp://example.com"}}},
+    ):
+        assert not content.is_valid({**examples.TOOL, **change}), change
+
+
+def test_docs_are_one_page_that_loads_nothing(api, document):
+    reply = api.get("/docs")
+    assert (reply.status_code, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    policy = reply.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    text = reply.text
+    assert not re.findall(r"<(script|link|img|iframe|object|embed)\b|url\(|@import", text)
+    assert "prefers-color-scheme: dark" in text
+    ids = set(re.findall(r'id="([^"]+)"', text))
+    for target in re.findall(r'href="#([^"]+)"', text):
+        assert target in ids
+    for item in document["paths"].values():
+        for method, one in item.items():
+            if method != "parameters":
+                assert one["operationId"] in ids
+    for name in document["components"]["schemas"]:
+        assert f"schema-{name}" in ids
+    assert text.count("curl") >= 12
+
+
+def test_docs_show_examples_for_this_server_and_nothing_of_an_enemys(api):
+    text = api.get("/docs").text
+    assert f"curl &#x27;{api.url}/tools/bundles&#x27;" in text
+    assert "<script>" not in api.raw("GET", "/docs", headers=[("X", "<script>")]).text
+
+
+def test_fuzz_finds_nothing(start, tmp_path):
+    api = start(real=str(tmp_path / "home"))
+    options = ["--max-examples", "2", "--seed", "8", "--workers", "1", "--no-shrink"]
+    code, said = fuzz(api.url, tmp_path, *options, seconds=120)
+    assert code == 0, said
+
+
+def test_the_built_in_id_is_one(api):
+    assert api.get(f"/tools/bundles/{BUILT_IN}").status_code == 200
