@@ -1,76 +1,13 @@
-"""`onetool bundles …`: each command does what its reader thinks it does, and says what to do next.
+"""`onetool bundles …`: each command does what its reader thinks it does, and says what to do next."""
 
-Most of it runs in this process: the commands are what is looked at here, not what a process is.
-"""
-
-import io
 import json
 
 import pytest
-from click.testing import CliRunner
 from helpers import cli
+from interfaces.cli.bundling import ECHO, FORECAST, did, refused, run, seen
+from interfaces.cli.bundling import here as here  # a fixture
 
-from onetool.interfaces.cli.bundles import bundles as group
-
-FORECAST = {
-    "type": "http",
-    "description": "The forecast of a city",
-    "argSchema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    "httpImpl": {
-        "request": {
-            "urlTemplate": "https://api.example.com/v1/${city}",
-            "auth": {"type": "bearer", "value": "${WEATHER_TOKEN}"},
-        }
-    },
-    "limits": {"maxCallsPerMinute": 60},
-}
-ECHO = {
-    "type": "python",
-    "argSchema": {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]},
-    "pythonImpl": {"func": "tools.echo"},
-}
-
-
-class Screen(io.StringIO):
-    def isatty(self):
-        return True
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("onetool.interfaces.cli.options.claim_stdout", lambda: None)  # it is for whole processes
-    (tmp_path / "forecast.json").write_text(json.dumps(FORECAST))
-    (tmp_path / "echo.json").write_text(json.dumps(ECHO))
-    return tmp_path
-
-
-def run(*args, stdin=None):
-    return CliRunner().invoke(group, [str(arg) for arg in args], input=stdin)
-
-
-def did(*args, stdin=None):
-    """What a command that must succeed prints, as data."""
-    done = run(*args, stdin=stdin)
-    assert done.exit_code == 0, (args, done.output, done.exception)
-    return json.loads(done.stdout)
-
-
-def refused(*args, stdin=None, code=1):
-    """Why a command was refused, whichever way."""
-    done = run(*args, stdin=stdin)
-    assert done.exit_code == code, (args, done.output)
-    return done.stderr or str(done.exception)
-
-
-def seen(monkeypatch, *args):
-    """What a person at a terminal sees of it."""
-    screen = Screen()
-    with monkeypatch.context() as patch:
-        patch.setattr("onetool.interfaces.cli.output.stdout", lambda: screen)
-        done = run(*args)
-    assert done.exit_code == 0, (args, done.output, done.exception)
-    return screen.getvalue() + done.stderr
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture
@@ -172,7 +109,9 @@ def test_what_a_person_sees(weather, monkeypatch):
 
 def test_a_wrong_name_gets_the_nearest_one(weather):
     assert "There is no bundle wether; did you mean weather?" in refused("show", "wether")
-    assert "There is no tool forcast in the bundle weather; did you mean forecast?" in refused("show", "weather/forcast")
+    assert "There is no tool forcast in the bundle weather; did you mean forecast?" in refused(
+        "show", "weather/forcast"
+    )
     assert "weather/forecast has no version 2; there is 1" in refused("show", "weather/forecast@2")
 
 

@@ -26,19 +26,20 @@ class Api:
     """A server that runs, and the shortest ways to talk to it."""
 
     def __init__(self, **options):
-        if "real" in options:
-            os.makedirs(options["real"], exist_ok=True)
+        """The door in front of a shelf in memory; with `real=FOLDER` it is `onetool serve`, with its state in there."""
+        real = options.get("real")
+        command = ["-m", "onetool", "serve", "--port", "0"] if real else [str(STAND_IN), json.dumps(options)]
         self.process = subprocess.Popen(
-            [sys.executable, str(STAND_IN), json.dumps(options)],
+            [sys.executable, *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             stdin=subprocess.DEVNULL,
-            env=dict(os.environ),
-            cwd=options.get("real"),
+            env={**os.environ, **({"ONETOOL_HOME": str(real), "HOME": str(real)} if real else {})},
+            cwd=real,
         )
-        line = self.process.stdout.readline()
-        assert line, "it did not start"
-        self.port = int(line)
+        found = re.search(rb"(\d+)\s", self.process.stdout.readline().rpartition(b":")[2])
+        assert found, "it did not start"
+        self.port = int(found[1])
         self.url = f"http://127.0.0.1:{self.port}"
         self.client = httpx.Client(base_url=self.url, timeout=PATIENCE)
         self._last = 0

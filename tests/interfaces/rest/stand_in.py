@@ -1,12 +1,9 @@
 """A site with nothing but the REST door, in front of a shelf in memory. Prints its port.
 
 python stand_in.py '{"token": …, "allowed": […]}'
-
-With `{"real": FOLDER}` it is a real app, with its state in that folder.
 """
 
 import json
-import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,11 +17,6 @@ def app_of(options):
     from onetool.config.model import Http
     from onetool.services.secrets import Secret
 
-    if "real" in options:
-        from onetool.app import App
-
-        os.environ["ONETOOL_HOME"] = options["real"]
-        return App.open()
     http = Http(token=Secret(options["token"]) if "token" in options else None)
     return SimpleNamespace(config=SimpleNamespace(http=http), bundles=MemoryShelf(), redact=hush)
 
@@ -41,9 +33,8 @@ def main(options):
     app = app_of(options)
     place = listen("127.0.0.1", 0, resolve("127.0.0.1"))
     door = rest(app, allowed=options.get("allowed"))
-    kind = {"kind": door.kind} if "kind" in Route._fields else {}
     routes = [
-        Route("/tools", door, below=True, told=door.told, **kind),
+        Route("/tools", door, below=True, told=door.told, kind=door.kind),
         Route("/openapi.json", openapi(app), methods=READ),
         Route("/docs", docs(app), methods=READ),
     ]

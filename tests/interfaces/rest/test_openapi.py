@@ -145,7 +145,7 @@ def test_docs_show_examples_for_this_server_and_nothing_of_an_enemys(api):
 
 
 def test_fuzz_finds_nothing(start, tmp_path):
-    api = start(real=str(tmp_path / "home"))
+    api = start(real=tmp_path)
     options = ["--max-examples", "2", "--seed", "8", "--workers", "1", "--no-shrink"]
     code, said = fuzz(api.url, tmp_path, *options, seconds=120)
     assert code == 0, said

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onetool.sources.bundles import names
 from onetool.sources.bundles.errors import Invalid
 from onetool.sources.bundles.names import check_id, check_slug, check_version, code_name, derived_id, new_id
 
@@ -56,7 +57,8 @@ def test_exactly_letters_digits_and_dashes(text):
         assert fits
 
 
-def test_ids_are_uuids_of_version_7():
+def test_ids_are_uuids_of_version_7(monkeypatch):
+    monkeypatch.setattr(names, "_last", 0)
     id = new_id(1_763_222_400.123)
     assert UUID7.fullmatch(id)
     assert int(id.replace("-", "")[:12], 16) == 1_763_222_400_123
@@ -74,7 +76,8 @@ def test_upper_case_is_told():
         check_id("01890A5D-AC96-774B-BCCE-B302099A8057")
 
 
-def test_new_ids_are_always_greater_also_when_the_clock_goes_back():
+def test_new_ids_are_always_greater_also_when_the_clock_goes_back(monkeypatch):
+    monkeypatch.setattr(names, "_last", 0)
     ids = [new_id(now) for now in [1000.0] * 100 + [500.0] * 100 + [2000.0]]
     assert ids == sorted(set(ids))
 

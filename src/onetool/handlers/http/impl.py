@@ -1,4 +1,4 @@
-"""What an HTTP tool says of itself: `httpImpl` of a bundle's tool, and its limits. Only shapes; others give them life."""
+"""What an HTTP tool says of itself: `httpImpl` of a bundle's tool, and its limits. Only shapes."""
 
 from typing import Annotated, Any, Literal
 

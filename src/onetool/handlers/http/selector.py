@@ -14,7 +14,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.failure import cut
 
 LONGEST = 4_000  # characters
-SECONDS = 1.0
+SECONDS = 2.0
 MOST_STEPS = 2_000_000
 MOST_PARTS = 2_000_000
 LONGEST_TEXT = 16 * 1024**2

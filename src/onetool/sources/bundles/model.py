@@ -1,7 +1,7 @@
-"""What a bundle and a tool of one are: as they stand in their files and as REST shows them. Checked where they are read.
+"""What a bundle and a tool of one are: as they stand in their files, and as REST shows them.
 
-`BundleContent` and `ToolContent` are what a person gives; `Bundle` and `Tool` add what the store knows. What a tool's type
-says of it (`httpImpl`, `limits` …) is kept and given back as it came; `http_of` and the like read it.
+`BundleContent` and `ToolContent` are what a person gives; `Bundle` and `Tool` add what the store knows. What a tool's
+type says of it (`httpImpl`, `limits` …) is kept and given back as it came; `http_of` and the like read it.
 """
 
 from typing import Annotated, Any, Literal
@@ -44,13 +44,13 @@ class ToolContent(Shape, frozen=True, kw_only=True):
     description: Words = ""
     tags: Annotated[tuple[Tag, ...], Meta(max_length=64)] = ()
     is_enabled: bool = True
-    arg_schema: dict[str, Any] = {}
-    output_schema: dict[str, Any] = {}
+    arg_schema: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    output_schema: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     http_impl: dict[str, Any] | None = None
     python_impl: dict[str, Any] | None = None
     go_impl: dict[str, Any] | None = None
     script_impl: dict[str, Any] | None = None
-    limits: dict[str, Any] = {}
+    limits: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
 class Bundle(BundleContent, frozen=True, kw_only=True, omit_defaults=False):

@@ -46,7 +46,9 @@ def open_names(scan: "Scan", names: "Names") -> list[str]:
     """In the order of their first use. What is called like a function is no argument, but a mistake to be told."""
     found = sorted(_loads(scan), key=lambda node: (node.lineno, node.col_offset))
     called = {call.func.id for call in scan.calls if isinstance(call.func, ast.Name)}
-    return [name for name in dict.fromkeys(node.id for node in found) if name not in called and _is_open(name, scan, names)]
+    return [
+        name for name in dict.fromkeys(node.id for node in found) if name not in called and _is_open(name, scan, names)
+    ]
 
 
 def arg_schema(open: Iterable[str], given: Mapping[str, Argument]) -> dict[str, Any]:

@@ -66,9 +66,7 @@ def fetch(app: "App", address: str) -> bytes:
     try:
         headers = [("Accept", "application/json, application/yaml, application/zip, */*;q=0.5")]
         outgoing = Outgoing("GET", parse_url(address), headers, b"")
-        answer = asyncio.run(
-            outside.client.send(outgoing, outside.hosts, timeout=SECONDS, max_bytes=MOST_BYTES)
-        )
+        answer = asyncio.run(outside.client.send(outgoing, outside.hosts, timeout=SECONDS, max_bytes=MOST_BYTES))
     except ToolFailure as failure:
         raise click.ClickException(printable("\n".join([f"{address}: {failure}", *failure.hints]))) from None
     if 300 <= answer.status < 400 and (elsewhere := answer.headers.get("location")):

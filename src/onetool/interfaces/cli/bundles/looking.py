@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from onetool.app import App
     from onetool.sources.bundles.shelf import Shelf, Shown
 
-NONE = "There are no bundles but the built-in ones. Make one: onetool bundles create SLUG, or onetool bundles import FILE"
+NONE = (
+    "There are no bundles but the built-in ones. Make one: onetool bundles create SLUG, or onetool bundles import FILE"
+)
 SHORT = ("slug", "version", "displayName", "description", "type", "isEnabled", "disabledReason", "modifiedAt",
          "callCount", "lastCalledAt", "id")  # fmt: skip
 

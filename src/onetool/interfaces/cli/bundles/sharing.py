@@ -144,7 +144,9 @@ def _print(arrival: "Arrival", dry_run: bool) -> None:
     else:
         stays = len(arrival.tools) - len(plan.new_tools)
         also = f"; {stays} were there already" if stays else ""
-        echo(printable(f"Imported {plan.bundle.slug} ({plan.bundle.id}): {counted(len(plan.new_tools), 'tool')}{also}."))
+        echo(
+            printable(f"Imported {plan.bundle.slug} ({plan.bundle.id}): {counted(len(plan.new_tools), 'tool')}{also}.")
+        )
         echo(printable(f"Look at them: onetool bundles show {plan.bundle.slug}"))
     _print_remarks("Skipped", arrival.skipped)
     _print_remarks("Not quite as it was", arrival.notes)

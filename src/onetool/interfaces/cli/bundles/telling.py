@@ -1,5 +1,6 @@
 """What to do next, for the reader: which hosts to allow and which secrets to set. On standard error, beside the data."""
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -42,4 +43,9 @@ def hosts_line(app: "App", entries: Sequence[str]) -> str:
 
 
 def _config(app: "App") -> str:
-    return str(app.config.path or "the config (`onetool init` makes one)")
+    """The file in force; where there is none, the one beside which the bundles are: in another they would not be seen."""
+    if app.config.path is not None:
+        return str(app.config.path)
+    from onetool.config.find import FOLDER, NAME, user_home
+
+    return f"{user_home(os.environ) / FOLDER / NAME} (a new file)"

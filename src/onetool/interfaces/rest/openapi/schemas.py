@@ -104,6 +104,7 @@ def components() -> dict[str, Schema]:
         _refine(schema)
     named["BundleContent"]["properties"] |= dict.fromkeys(sorted(KEPT - {"bundleID"}), ANYTHING)
     named["BundleContent"]["properties"]["slug"] = SLUG
+    del named["Bundle"]["properties"]["schemaVersion"]  # stands in its file alone
     for schema in (named["Bundle"], shown):
         _complete(schema)
     shown["properties"] |= {key: _OWN[key] for key in sorted(SHOWN)}

@@ -1,0 +1,369 @@
+"""Every way to say who sends a request, by the bytes that the server saw; and that no secret is ever shown."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import threading
+from urllib.parse import parse_qsl
+
+import msgspec
+import pytest
+from handlers.http.stage import Stage, allowed, run, stage
+from handlers.upstream import Reply, Upstream
+
+from onetool.core.errors import BadArguments, ToolFailure
+from onetool.handlers.http.oauth import Fetched, Tokens
+from onetool.handlers.http.placeholders import TemplateError
+
+SECRETS = {"USER": "ann", "PASSWORD": "pa:ss wörd", "KEY": "k/e y&1", "SIGN": "sign-with-me"}
+
+
+@pytest.fixture
+def upstream():
+    with Upstream() as upstream:
+        yield upstream
+
+
+def seen(upstream, auth, request=None, secrets=SECRETS, path="/x", schema=None, **args):
+    stage(upstream, {"auth": auth, **(request or {})}, path=path, secrets=secrets, schema=schema)(**args)
+    return upstream.seen[-1]
+
+
+def test_bearer(upstream):
+    assert seen(upstream, {"type": "bearer", "value": "${SIGN}"}).headers["authorization"] == "Bearer sign-with-me"
+    request = {"headers": {"authorization": "Bearer other"}}
+    names = [name for name, _ in seen(upstream, {"type": "bearer", "value": "t"}, request).header_list]
+    assert [name for name in names if name.lower() == "authorization"] == ["Authorization"]
+
+
+def test_an_argument_can_be_the_value(upstream):
+    schema = {"properties": {"token": {"type": "string"}}}
+    auth = {"type": "bearer", "value": "${token}"}
+    assert seen(upstream, auth, schema=schema, token="abc").headers["authorization"] == "Bearer abc"
+    with pytest.raises(BadArguments, match="`token` is needed"):
+        stage(upstream, {"auth": auth}, schema=schema)()
+
+
+def test_basic(upstream):
+    got = seen(upstream, {"type": "basic", "username": "${USER}", "password": "${PASSWORD}"})
+    kind, _, value = got.headers["authorization"].partition(" ")
+    assert (kind, base64.b64decode(value).decode()) == ("Basic", "ann:pa:ss wörd")
+
+
+def test_api_keys(upstream):
+    key = {"type": "apiKey", "value": "${KEY}"}
+    assert seen(upstream, {**key, "name": "X-Key"}).headers["x-key"] == "k/e y&1"
+    assert seen(upstream, {**key, "name": "a key", "in": "query"}).target == "/x?a%20key=k%2Fe%20y%261"
+    assert seen(upstream, {**key, "name": "key", "in": "query"}, path="/x?a=b").target == "/x?a=b&key=k%2Fe%20y%261"
+    cookie = {"type": "apiKey", "name": "sid", "value": "${SIGN}", "in": "cookie"}
+    assert seen(upstream, cookie).headers["cookie"] == "sid=sign-with-me"
+    assert seen(upstream, cookie, {"headers": {"Cookie": "a=b"}}).headers["cookie"] == "a=b; sid=sign-with-me"
+
+
+@pytest.mark.parametrize(
+    ("auth", "secret"),
+    [
+        ({"type": "bearer", "value": "${S}"}, "a\r\nX-Evil: 1"),
+        ({"type": "bearer", "value": "${S}"}, "tok\n"),
+        ({"type": "bearer", "value": "${S}"}, "токен"),
+        ({"type": "apiKey", "name": "X-K", "value": "${S}"}, "a\0b"),
+        ({"type": "apiKey", "name": "sid", "value": "${S}", "in": "cookie"}, "a; admin=1"),
+        ({"type": "basic", "username": "${S}"}, "a:b"),
+        ({"type": "hmac", "secret": "k", "prefix": "${S}"}, "a\nb"),
+    ],
+)
+def test_values_that_would_be_more_than_a_value(upstream, auth, secret):
+    with pytest.raises(ToolFailure) as caught:
+        stage(upstream, {"auth": auth}, secrets={"S": secret})()
+    assert secret not in str(caught.value)
+    assert not upstream.seen
+
+
+def test_a_secret_that_is_not_there(upstream):
+    with pytest.raises(ToolFailure, match="the secret NOPE is not set"):
+        stage(upstream, {"auth": {"type": "bearer", "value": "${NOPE}"}})()
+    assert not upstream.seen
+
+
+def test_which_secrets_a_tool_needs(upstream):
+    auth = {"type": "oauth2", "tokenUrl": "https://x/${TENANT}", "clientId": "${ID}", "clientSecret": "${SECRET}"}
+    tool = stage(upstream, {"auth": auth, "query": {"a": "${OTHER}"}})
+    assert tool.tool.secrets == {"TENANT", "ID", "SECRET", "OTHER"}
+    tool = stage(upstream, {"auth": {"type": "hmac", "secret": "${SIGN}", "prefix": "${P}"}})
+    assert tool.tool.secrets == {"SIGN", "P"}
+
+
+@pytest.mark.parametrize(
+    ("auth", "pointer"),
+    [
+        ({"type": "bearer", "value": "${not closed"}, "/request/auth/value"),
+        ({"type": "apiKey", "name": "a b", "value": "x"}, "/request/auth/name"),
+        ({"type": "apiKey", "name": "Host", "value": "x"}, "/request/auth/name"),
+        ({"type": "apiKey", "name": "a=b", "value": "x", "in": "cookie"}, "/request/auth/name"),
+        ({"type": "hmac", "secret": "k", "payload": "{method}{nonsense}"}, "/request/auth/payload"),
+        ({"type": "hmac", "secret": "k", "payload": "{timestamp}"}, "/request/auth/payload"),
+        ({"type": "hmac", "secret": "k", "payload": "${x}"}, "/request/auth/payload"),
+        ({"type": "hmac", "secret": "k", "header": "Content-Length"}, "/request/auth/header"),
+        ({"type": "hmac", "secret": "k", "timestampHeader": "a b"}, "/request/auth/timestampHeader"),
+        ({"type": "oauth2", "tokenUrl": "ftp://x/", "clientId": "a"}, "/request/auth/tokenUrl"),
+        ({"type": "oauth2", "tokenUrl": "https://x/", "clientId": "${"}, "/request/auth/clientId"),
+        ({"type": "oauth2", "tokenUrl": "https://x/", "clientId": "a", "grant": "refreshToken"}, "/request/auth/refreshToken"),
+    ],
+)  # fmt: skip
+def test_what_can_not_work_is_told_at_definition(upstream, auth, pointer):
+    with pytest.raises(TemplateError) as caught:
+        stage(upstream, {"auth": auth})
+    assert caught.value.pointer == pointer
+
+
+# HMAC
+
+
+def test_hmac_signs_exactly_what_is_sent(upstream):
+    auth = {
+        "type": "hmac", "secret": "${SIGN}", "algorithm": "sha512", "encoding": "base64", "prefix": "v1=",
+        "payload": "{method}\n{host}\n{path}\n{timestamp}\n{bodySha256}\n{body}", "header": "X-Sig", "timestampHeader": "X-Time",
+    }  # fmt: skip
+    schema = {"properties": {"q": {"type": "string"}}}
+    request = {"method": "POST", "query": {"q": "${q}"}, "body": {"q": "${q}"}, "idempotent": True, "retries": 1}
+    upstream.say(Reply(503), Reply())
+    seen(upstream, auth, request, path="/a/${q}", schema=schema, q="ü &/ {method}")
+    for got in upstream.seen:
+        payload = b"\n".join(
+            [b"POST", upstream.netloc.encode(), got.target.encode(), got.headers["x-time"].encode()]
+            + [hashlib.sha256(got.body).hexdigest().encode(), got.body]
+        )
+        digest = hmac.digest(b"sign-with-me", payload, "sha512")
+        assert got.headers["x-sig"] == f"v1={base64.b64encode(digest).decode()}"
+        assert b"sign-with-me" not in got.raw
+    assert len(upstream.seen) == 2
+
+
+def test_hmac_as_it_is_by_default(upstream):
+    got = seen(upstream, {"type": "hmac", "secret": "k"}, {"method": "POST", "body": {"a": 1}})
+    assert got.headers["x-signature"] == hmac.new(b"k", got.body, "sha256").hexdigest()
+
+
+# OAuth
+
+
+class Authority:
+    """A token endpoint: gives tokens, counts requests."""
+
+    def __init__(self, **answer):
+        self.asked = []
+        self.answer = answer
+        self.lock = threading.Lock()
+
+    def __call__(self, seen):
+        with self.lock:
+            self.asked.append(seen)
+            number = len(self.asked)
+        return Reply(body=msgspec.json.encode({"access_token": f"access-token-{number}", **self.answer}))
+
+    def forms(self):
+        return [dict(parse_qsl(one.body.decode())) for one in self.asked]
+
+
+def oauth(upstream, authority_url, tokens=None, **more):
+    auth = {
+        "type": "oauth2",
+        "tokenUrl": f"{authority_url}/token",
+        "clientId": "me",
+        "clientSecret": "${SECRET}",
+        **more,
+    }
+    hosts = allowed(upstream, authority_url.removeprefix("http://"))
+    return stage(upstream, {"auth": auth}, secrets={"SECRET": "cl1ent secret", "REFRESH": "refresh-0"}, hosts=hosts)
+
+
+def test_client_credentials(upstream):
+    authority = Authority(expires_in=3600, token_type="bearer")
+    with Upstream(authority) as server:
+        tool = oauth(upstream, server.url, scope="read write")
+
+        async def main():
+            await asyncio.gather(*[tool.call() for _ in range(20)])
+            await tool.call()
+
+        run(main())
+        assert [one.headers["authorization"] for one in upstream.seen] == ["Bearer access-token-1"] * 21
+        assert authority.forms() == [{"grant_type": "client_credentials", "scope": "read write"}]
+        login = authority.asked[0].headers["authorization"]
+        assert base64.b64decode(login.removeprefix("Basic ")) == b"me:cl1ent+secret"
+        # What came, and what was made of secrets, is masked from now on.
+        shown = tool.environment.redact("access-token-1 " + login)
+        assert shown == "*** Basic ***"
+
+
+def test_credentials_in_the_body(upstream):
+    authority = Authority()
+    with Upstream(authority) as server:
+        oauth(upstream, server.url, clientAuth="body")()
+        assert authority.forms()[0] == {
+            "grant_type": "client_credentials",
+            "client_id": "me",
+            "client_secret": "cl1ent secret",
+        }
+        assert "authorization" not in authority.asked[0].headers
+
+
+def test_a_refused_token_is_fetched_anew_once(upstream):
+    authority = Authority()
+    upstream.say(Reply(401), Reply(body=b'"in"'), Reply(401))
+    with Upstream(authority) as server:
+        tool = oauth(upstream, server.url)
+        assert tool() == "in"
+        assert [one.headers["authorization"] for one in upstream.seen] == [
+            "Bearer access-token-1", "Bearer access-token-2",
+        ]  # fmt: skip
+        with pytest.raises(ToolFailure, match="401 Unauthorized") as caught:
+            tool()
+        assert "check the tool's auth" in caught.value.hints[0]
+        assert len(authority.asked) == 3
+
+
+def test_refresh_tokens_that_rotate(upstream):
+    authority = Authority()
+    upstream.say(Reply(401), Reply(401), Reply())
+    with Upstream(authority) as server:
+        tool = oauth(upstream, server.url, grant="refreshToken", refreshToken="${REFRESH}")
+        authority.answer = {"refresh_token": "refresh-token-1"}
+        with pytest.raises(ToolFailure):
+            tool()
+        authority.answer = {}
+        upstream.say(Reply(401), Reply())
+        tool()
+        assert [form["refresh_token"] for form in authority.forms()] == [
+            "refresh-0", "refresh-token-1", "refresh-token-1",
+        ]  # fmt: skip
+        assert tool.environment.redact("refresh-token-1") == "***"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (
+            Reply(401, body=b'{"error": "invalid_client", "error_description": "no cl1ent secret, try again"}'),
+            r"answered 401: invalid_client: no \*\*\*, try again",
+        ),
+        (Reply(400, body=b"<html>cl1ent secret</html>"), "answered 400: it gave no access token"),
+        (Reply(200, body=b"{}"), "it gave no access token"),
+        (Reply(200, body=b'{"access_token": 5}'), "it gave no access token"),
+        (Reply(200, body=b'{"access_token": "a\\r\\nb"}'), "no bearer token"),
+        (Reply(200, body=b'{"access_token": "abc", "token_type": "mac"}'), "no bearer token"),
+        (Reply(302, {"Location": "/elsewhere"}), "answered 302"),
+    ],
+)
+def test_errors_of_the_token_endpoint(upstream, answer, words):
+    with Upstream(answer) as server:
+        tool = oauth(upstream, server.url)
+        with pytest.raises(ToolFailure, match=f"no access token: .*{words}") as caught:
+            tool()
+    assert "cl1ent" not in str(caught.value)
+    assert not upstream.seen
+
+
+def test_the_token_endpoint_has_to_be_allowed(upstream):
+    with Upstream() as server:
+        auth = {"type": "oauth2", "tokenUrl": f"{server.url}/token", "clientId": "me"}
+        with pytest.raises(ToolFailure, match="allowedHosts") as caught:
+            stage(upstream, {"auth": auth}, hosts=allowed(upstream))()
+        assert caught.value.reason == "denied"
+        assert not server.seen
+
+
+def test_other_credentials_get_another_token(upstream):
+    authority = Authority()
+    with Upstream(authority) as server:
+        first = oauth(upstream, server.url)
+        second = oauth(upstream, server.url, clientSecret="wrong one")
+        second.client = first.client
+        both = Stage.__new__(Stage)
+        assert both is not None
+
+        async def main():
+            await first.call()
+            await first.call()
+            await second.call()
+
+        run(main())
+        assert len(authority.asked) == 2
+
+
+def test_tokens_end():
+    now = [0.0]
+    tokens = Tokens(lambda: now[0])
+    fetched = []
+
+    async def fetch(newer):
+        fetched.append(newer)
+        return Fetched(f"t{len(fetched)}", 100.0, "r1" if len(fetched) == 1 else None)
+
+    async def get():
+        return await tokens.get(("k",), fetch)
+
+    assert [run(get()), run(get())] == ["t1", "t1"]
+    now[0] = 91.0  # a tenth of its life before its end
+    assert run(get()) == "t2"
+    now[0] = 500.0
+    assert run(get()) == "t3"
+    assert fetched == [None, "r1", "r1"]
+
+
+def test_one_fetch_for_many_loops_and_one_that_is_cancelled():
+    tokens = Tokens()
+    started, fetches = threading.Event(), []
+
+    async def fetch(newer):
+        fetches.append(newer)
+        started.set()
+        await asyncio.sleep(0.2)
+        return Fetched(f"t{len(fetches)}", 100.0)
+
+    got = []
+    threads = [
+        threading.Thread(target=lambda: got.append(run(tokens.get(("k",), fetch))), daemon=True) for _ in range(5)
+    ]
+
+    async def cancelled():
+        task = asyncio.ensure_future(tokens.get(("k",), fetch))
+        await asyncio.sleep(0.02)
+        for thread in threads:
+            thread.start()
+        await asyncio.sleep(0.05)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run(cancelled())
+    for thread in threads:
+        thread.join(5)
+    assert got == ["t2"] * 5
+    assert len(fetches) == 2
+
+
+def test_a_failed_fetch_fails_for_all_who_wait_and_is_tried_again_by_the_next():
+    tokens = Tokens()
+    fetches = []
+
+    async def fetch(newer):
+        fetches.append(newer)
+        await asyncio.sleep(0.05)
+        if len(fetches) == 1:
+            raise ToolFailure("no", reason="upstream_error")
+        return Fetched("t", 100.0)
+
+    async def main():
+        first = await asyncio.gather(*[tokens.get(("k",), fetch) for _ in range(4)], return_exceptions=True)
+        return [str(one) for one in first], await tokens.get(("k",), fetch)
+
+    assert run(main()) == (["no"] * 4, "t")
+    assert len(fetches) == 2
+
+
+def test_what_is_made_of_a_secret_is_masked_where_a_server_shows_it(upstream):
+    upstream.say(lambda seen: Reply(400, body=f"you sent {seen.headers['authorization']}".encode()))
+    auth = {"type": "basic", "username": "${USER}", "password": "${PASSWORD}"}
+    with pytest.raises(ToolFailure, match=r"you sent Basic \*\*\*"):
+        stage(upstream, {"auth": auth}, secrets=SECRETS)()

@@ -1,0 +1,168 @@
+"""What becomes of an answer: a value, or a failure that says what the server said."""
+
+import base64
+import gzip
+
+import pytest
+from handlers.http.stage import stage
+from handlers.upstream import Reply, Upstream
+
+from onetool.core.errors import ToolFailure
+from onetool.handlers.http.placeholders import TemplateError
+
+
+@pytest.fixture
+def upstream():
+    with Upstream() as upstream:
+        yield upstream
+
+
+def value(upstream, answer, response=None, **more):
+    upstream.say(answer)
+    return stage(upstream, response=response or {}, **more)()
+
+
+def failure(upstream, answer, response=None, **more):
+    with pytest.raises(ToolFailure) as caught:
+        value(upstream, answer, response, **more)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("body", "data"),
+    [
+        (b'{"a": [1, 2.5, null, true, "\xd0\xba"]}', {"a": [1, 2.5, None, True, "к"]}),
+        (b"", None),
+        (b" \r\n", None),
+        (b"null", None),
+        (b"5", 5),
+        (b'\xef\xbb\xbf{"a": 1}', {"a": 1}),
+        (b"12345678901234567890123", 12345678901234567890123),
+    ],
+)
+def test_json(upstream, body, data):
+    assert value(upstream, Reply(body=body)) == data
+
+
+def test_json_in_other_encodings(upstream):
+    headers = {"Content-Type": "application/json; charset=iso-8859-1"}
+    assert value(upstream, Reply(headers=headers, body='"ü"'.encode("latin-1"))) == "ü"
+    headers = {"Content-Type": 'application/json; charset="utf-16"'}
+    assert value(upstream, Reply(headers=headers, body='["ü"]'.encode("utf-16"))) == ["ü"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"{", b"not json", b"[1,]", b"NaN", b"9" * 5000, b"1e999", b'"\\ud800"', b"[" * 100_000, b'"\xff"', b"{}{}"],
+)
+def test_what_is_not_json(upstream, body):
+    error = failure(upstream, Reply(body=body))
+    assert "is not JSON" in str(error)
+    assert error.reason == "upstream_error"
+    assert len(str(error)) < 700
+
+
+def test_a_page_instead_of_json(upstream):
+    page = b"<html><head><title>Log in</title></head>\n<body>Please <b>log in</b></body></html>"
+    error = failure(upstream, Reply(headers={"Content-Type": "text/html; charset=utf-8"}, body=page))
+    assert "is not JSON (text/html)" in str(error)
+    assert "Log in Please log in" in str(error)
+    assert error.hints == ("response.encoding can be text or binary, too",)
+
+
+def test_json_with_too_many_parts(upstream, monkeypatch):
+    from onetool.handlers.http import response
+
+    monkeypatch.setattr(response, "MOST_PARTS", 1000)
+    assert failure(upstream, Reply(body=b"[" + b"[]," * 1000 + b"1]")).reason == "too_large"
+    assert len(value(upstream, Reply(body=b'["' + b"a" * 5000 + b'"]'))[0]) == 5000
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "text"),
+    [
+        ("text/plain", "Київ\n".encode(), "Київ\n"),
+        ("text/plain; charset=ISO-8859-1", b"\xfc", "ü"),
+        ('text/plain; charset="windows-1251"', "Київ".encode("cp1251"), "Київ"),
+        ("text/plain; charset=nonsense", b"a\xff", "a\ufffd"),
+        ("text/plain; charset=zlib", b"a", "a"),
+        ("text/plain; charset=punycode", b"a-b", "a-b"),
+        ("text/plain; charset=", b"a", "a"),
+        ("text/plain; charset=" + "x" * 900, b"a", "a"),
+        ("text/csv", b"\xef\xbb\xbfa,b", "a,b"),
+        ("", b"", ""),
+    ],
+)
+def test_text(upstream, kind, body, text):
+    assert value(upstream, Reply(headers={"Content-Type": kind}, body=body), {"encoding": "text"}) == text
+
+
+def test_binary_is_stored(upstream):
+    for size in (0, 5, 400_000):
+        data = bytes(range(256)) * (size // 256) + b"\0" * (size % 256)
+        upstream.say(Reply(headers={"Content-Type": "image/png; x=y"}, body=data))
+        tool = stage(upstream, response={"encoding": "binary"})
+        assert tool() == {"type": "blob", "mimeType": "image/png", "handle": "0" * 32, "size": size}
+        assert tool.kept == [f"data:image/png;base64,{base64.b64encode(data).decode()}"]
+
+
+def test_which_codes_are_a_success(upstream):
+    assert value(upstream, Reply(201, body=b"1")) == 1
+    assert value(upstream, Reply(404, body=b"1"), {"successCodes": [200, 404]}) == 1
+    assert value(upstream, Reply(304), {"successCodes": [304]}) is None
+    assert "201 Created" in str(failure(upstream, Reply(201, body=b"1"), {"successCodes": [200]}))
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (Reply(404, body=b'{"message": "no such city"}'), '404 Not Found: {"message": "no such city"}'),
+        (Reply(404, reason="Nope, sorry"), "404 Nope, sorry"),
+        (Reply(599), "answered 599"),
+        (Reply(500, body=b"a\r\n\tb\x00\x1b[31m   c"), "500 Internal Server Error: a b [31m c"),
+        (Reply(500, body=b"x" * 10_000), "x" * 299 + "…"),
+        (Reply(500, body=gzip.compress(b"zipped"), headers={"Content-Encoding": "gzip"}), "zipped"),
+        (Reply(502, body=b"<h1>Bad <i>Gateway</i></h1>", headers={"Content-Type": "text/html"}), ": Bad Gateway"),
+    ],
+)
+def test_failures_say_what_the_server_said(upstream, answer, words):
+    error = failure(upstream, answer)
+    assert str(error).startswith(f"{upstream.netloc} answered ")
+    assert str(error).endswith(words)
+    assert error.reason == "upstream_error"
+
+
+def test_secrets_are_masked_before_the_text_is_cut(upstream):
+    body = b"x" * 290 + b" s3cret-number-one"
+    error = failure(upstream, Reply(500, body=body), secrets={"S": "s3cret-number-one"})
+    assert "s3cr" not in str(error)
+
+
+def test_error_modes(upstream):
+    bad = Reply(422, body=b'{"why": "no"}', headers={"Content-Type": "application/json"})
+    assert value(upstream, bad, {"errorMode": "empty"}) is None
+    assert value(upstream, bad, {"errorMode": "return"}) == {"status": 422, "body": {"why": "no"}}
+    assert value(upstream, Reply(500, body=b"oh no"), {"errorMode": "return"}) == {"status": 500, "body": "oh no"}
+    assert value(upstream, Reply(500), {"errorMode": "return"}) == {"status": 500, "body": None}
+    assert value(upstream, Reply(body=b"5"), {"errorMode": "return"}) == 5
+    upstream.say(bad)
+    assert stage(upstream, response={"errorMode": "return", "encoding": "sse"})() == {
+        "status": 422,
+        "body": {"why": "no"},
+    }
+
+
+def test_selectors(upstream):
+    body = b'{"daily": [{"c": 21}, {"c": 19}]}'
+    assert value(upstream, Reply(body=body), {"selector": "daily[0]"}) == {"c": 21}
+    assert value(upstream, Reply(body=b""), {"selector": "daily[0]"}) is None
+    assert value(upstream, Reply(404, body=body), {"selector": "daily", "errorMode": "return"})["status"] == 404
+
+
+@pytest.mark.parametrize(
+    "response", [{"selector": "a["}, {"selector": "nope(@)"}, {"selector": "a", "encoding": "text"}]
+)
+def test_a_selector_that_is_none_is_told_at_definition(upstream, response):
+    with pytest.raises(TemplateError) as caught:
+        stage(upstream, response=response)
+    assert caught.value.pointer == "/response/selector"

@@ -1,0 +1,167 @@
+"""HTTP tools as the executor runs them: arguments in, a result out, and nothing secret anywhere."""
+
+import asyncio
+import time
+
+import msgspec
+import pytest
+from handlers.http.stage import Environment, allowed, stage
+from handlers.upstream import Reply, Upstream
+
+from onetool.core.call import ToolCall
+from onetool.core.errors import ToolFailure
+from onetool.core.executor import Executor
+from onetool.core.registry import Registry
+from onetool.core.spec import ToolSpec
+from onetool.handlers.http.client import Client
+from onetool.handlers.http.impl import HttpImpl, Limits
+from onetool.handlers.http.tool import HttpTool, Outside
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+    "required": ["city"],
+}
+
+
+@pytest.fixture
+def upstream():
+    with Upstream() as upstream:
+        yield upstream
+
+
+def test_the_example_of_the_documents(upstream):
+    upstream.say(Reply(body=b'{"daily": [{"c": 21}]}'))
+    impl = {
+        "request": {
+            "method": "GET",
+            "urlTemplate": f"{upstream.url}/v1/${{city}}",
+            "query": {"k": "${API_KEY}", "days": "${days}"},
+            "headers": {},
+            "body": None,
+            "auth": {"type": "bearer", "value": "${TOKEN}"},
+            "timeoutMs": 10000,
+            "retries": 2,
+        },
+        "response": {"successCodes": [200], "encoding": "json", "selector": "daily[0]", "errorMode": "fail"},
+    }
+    tool = stage(upstream, impl["request"], impl["response"], schema=SCHEMA, secrets={"API_KEY": "k1", "TOKEN": "t1"})
+    assert tool(city="São Paulo/..") == {"c": 21}
+    (seen,) = upstream.seen
+    assert seen.target == "/v1/S%C3%A3o%20Paulo%2F..?k=k1"
+    assert seen.headers["authorization"] == "Bearer t1"
+    assert seen.headers["accept"] == "application/json, */*;q=0.5"
+
+
+def test_too_large_to_send(upstream):
+    request = {"method": "POST", "body": {"city": "${city}"}}
+    tool = stage(upstream, request, schema=SCHEMA, limits={"maxRequestBytes": 1000})
+    tool(city="x" * 500)
+    with pytest.raises(ToolFailure, match=r"may send 1,000 \(limits.maxRequestBytes\)") as caught:
+        tool(city="x" * 1000)
+    assert caught.value.reason == "too_large"
+    assert len(upstream.seen) == 1
+
+
+def test_too_large_to_take(upstream):
+    upstream.say(Reply(body=b"[" + b"1," * 1000 + b"1]"))
+    with pytest.raises(ToolFailure, match="limits.maxResponseBytes") as caught:
+        stage(upstream, limits={"maxResponseBytes": 1000})()
+    assert caught.value.reason == "too_large"
+
+
+def test_an_accept_of_its_own(upstream):
+    stage(upstream, {"headers": {"accept": "application/vnd.x+json"}})()
+    assert [value for name, value in upstream.seen[0].header_list if name.lower() == "accept"] == [
+        "application/vnd.x+json"
+    ]
+
+
+def test_head_options_and_delete(upstream):
+    upstream.say(Reply(204))
+    for method in ("HEAD", "OPTIONS", "DELETE"):
+        assert stage(upstream, {"method": method})() is None
+
+
+def executed(upstream, request=None, response=None, limits=None, secrets=None, args=None, timeout=None, output=None):
+    """Through the executor, as every door does it."""
+    environment = Environment(secrets)
+    impl = {"request": {"urlTemplate": f"{upstream.url}/${{city}}", **(request or {})}, "response": response or {}}
+
+    async def main():
+        outside = Outside(Client(), allowed(upstream), lambda text: None, environment.secrets.know)
+        tool = HttpTool(msgspec.convert(impl, HttpImpl), SCHEMA, msgspec.convert(limits or {}, Limits), lambda: outside)
+        spec = ToolSpec(
+            name="weather.now",
+            description="",
+            input_schema=SCHEMA,
+            output_schema=output,
+            handler=tool,
+            timeout=tool.timeout,
+        )
+        registry = Registry()
+        registry.add(spec)
+        executor = Executor(registry, environment=environment)
+        call = ToolCall("1", "weather.now", args or {"city": "Kyiv"}, timeout=timeout)
+        return await executor.execute(call)
+
+    return asyncio.run(main())
+
+
+def test_through_the_executor(upstream):
+    upstream.say(Reply(body=b'{"c": 21}'))
+    assert executed(upstream).data == {"c": 21}
+    result = executed(upstream, args={"city": 5})
+    assert (result.error.code, len(upstream.seen)) == ("invalid_args", 1)
+    result = executed(upstream, output={"type": "object", "required": ["f"]})
+    assert result.error.reason == "output_invalid"
+
+
+def test_failures_through_the_executor(upstream):
+    upstream.say(Reply(500, body=b"your key s3cret-key-1 is wrong"))
+    result = executed(upstream, {"auth": {"type": "bearer", "value": "${KEY}"}}, secrets={"KEY": "s3cret-key-1"})
+    assert result.error.code == "execution_error"
+    assert result.error.reason == "upstream_error"
+    assert result.error.message == f"{upstream.netloc} answered 500 Internal Server Error: your key *** is wrong"
+
+
+def test_a_secret_that_comes_back_is_masked(upstream):
+    upstream.say(lambda seen: Reply(body=msgspec.json.encode(dict(seen.header_list))))
+    auth = {"type": "basic", "username": "ann", "password": "${KEY}"}
+    result = executed(upstream, {"auth": auth}, secrets={"KEY": "s3cret-key-1"})
+    assert result.data["Authorization"] == "Basic ***"
+
+
+def test_its_own_deadline_says_what_was_late(upstream):
+    upstream.say([3.0])
+    started = time.monotonic()
+    result = executed(upstream, {"timeoutMs": 200})
+    assert result.error.reason == "timeout"
+    assert result.error.message == f"{upstream.netloc} did not answer in time"
+    assert time.monotonic() - started < 1.5
+
+
+def test_a_deadline_of_the_caller_ends_the_request(upstream):
+    upstream.say([3.0])
+
+    result = executed(upstream, timeout=0.2)
+    assert result.error.reason == "timeout"
+    deadline = time.monotonic() + 2
+    upstream.say(Reply())
+    while time.monotonic() < deadline and upstream.open > 1:
+        time.sleep(0.01)
+
+
+def test_importing_the_shapes_costs_nothing():
+    """What lists tools must not load sockets, TLS or the selectors' library."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, onetool.handlers.http.impl; print([m for m in ('ssl', 'asyncio', 'jmespath') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
+    assert done.stdout.strip() == "[]"
+    code = "import sys, onetool.handlers.http.tool; print('jmespath' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
+    assert done.stdout.strip() == "False"

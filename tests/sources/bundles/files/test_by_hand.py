@@ -1,0 +1,388 @@
+"""Files that people and git write: taken in at the next look, and reported where they can't be used."""
+
+import json
+import os
+import shutil
+import time
+
+import pytest
+from sources.bundles.files.things import an_id, bundle, built_in, file_of, files, reasons, tool, with_tool
+
+from onetool.sources.bundles.errors import Conflict, Forbidden, NotFound
+from onetool.sources.bundles.files import looking, migrations
+from onetool.sources.bundles.index import Index
+
+BY_HAND = {"type": "script", "slug": "sum", "version": "1", "scriptImpl": {"code": "1 + 1"}}
+
+
+def write(path, data):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(data if isinstance(data, str) else json.dumps(data))
+    return path
+
+
+def settled(*paths):
+    """As if they had been written a while ago."""
+    for path in paths:
+        os.utime(path, (time.time() - 60, time.time() - 60))
+
+
+def test_an_edited_file_is_taken_in(store, folder):
+    id, kept = with_tool(store)
+    store.look()
+    assert not store.look()
+    path = file_of(folder)
+    path.write_text(path.read_text().replace("Says what", "Knows what"))
+    state = store.state()
+    assert store.look()
+    assert store.tool(id, "forecast", "1").description.startswith("Knows what")
+    assert store.tool(id, "forecast", "1").id == kept.id
+    assert store.state() != state
+
+
+def test_a_new_file_and_a_deleted_one(store, folder):
+    id, _ = with_tool(store)
+    path = file_of(folder)
+    write(path.with_name("sum.json"), BY_HAND)
+    path.unlink()
+    assert store.look()
+    assert [one.slug for one in store.tools(include_disabled=True)] == ["sum"]
+    store.patch_tool(id, "sum", "1", False)
+    assert json.loads(path.with_name("sum.json").read_text())["isEnabled"] is False
+    store.delete_tool(id, "sum", "1")
+    assert not path.with_name("sum.json").exists()
+
+
+def test_a_bundle_by_hand_without_anything_that_the_store_knows(store, folder):
+    write(folder / "mine" / "bundle.json", {"slug": "mine"})
+    path = write(folder / "mine" / "tools" / "sum.json", BY_HAND)
+    store.look()
+    (made,), (found,) = store.bundles(), store.tools()
+    assert (made.slug, found.slug, found.bundle_id) == ("mine", "sum", made.id)
+    assert found.created_at == found.modified_at
+    assert store.mistakes() == []
+    settled(path)
+    path.write_text(json.dumps(BY_HAND | {"description": "Adds."}))
+    store.look()
+    (edited,) = store.tools()
+    assert (edited.id, edited.description) == (found.id, "Adds.")
+    store.put_tool(made.id, "other", "1", tool())
+    kept, _ = store.put_bundle(made.id, bundle("mine", description="Now kept."))
+    assert json.loads((folder / "mine" / "bundle.json").read_text())["id"] == kept.id == made.id
+    assert len(store.tools()) == 2
+
+
+def test_a_folder_that_is_renamed_stays_the_same_bundle(store, folder):
+    id, kept = with_tool(store)
+    next(folder.glob("weather-*")).rename(folder / "renamed")
+    store.look()
+    assert store.tool(id, "forecast", "1") == kept
+    assert store.mistakes() == []
+    store.put_tool(id, "other", "1", tool())
+    assert (folder / "renamed" / "tools" / "other@1.json").exists()
+
+
+def test_a_change_of_a_file_that_was_moved_away_meanwhile(store, folder):
+    id, _ = with_tool(store)
+    with_tool(store)
+    file_of(next(folder.glob(f"*{id[-12:]}")).parent / ".", "forecast") if False else None
+    (folder / f"weather-{id[-12:]}" / "tools" / "forecast@1.json").unlink()
+    with pytest.raises(NotFound):
+        store.patch_tool(id, "forecast", "1", False)
+    store.put_tool(id, "forecast", "1", tool())
+    shutil.rmtree(folder / f"weather-{id[-12:]}")
+    with pytest.raises(NotFound):
+        store.put_tool(id, "again", "1", tool())
+
+
+def test_what_is_disabled_by_hand_counts_before_any_look(store, folder):
+    id, _ = with_tool(store)
+    path = next(folder.glob("*/bundle.json"))
+    path.write_text(path.read_text().replace('"isEnabled": true', '"isEnabled": false'))
+    with pytest.raises(Forbidden, match="disabled"):
+        store.put_tool(id, "other", "1", tool())
+
+
+def test_an_edit_within_the_same_tick_is_seen(store, folder):
+    id, _ = with_tool(store)
+    path = file_of(folder)
+    path.write_text(path.read_text().replace("Says", "Said"))
+    stamp = path.stat()
+    store.look()
+    path.write_text(path.read_text().replace("Said", "Told"))
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert path.stat().st_size == stamp.st_size
+    store.look()
+    assert store.tool(id, "forecast", "1").description.startswith("Told")
+
+
+def test_what_has_settled_is_not_read_again(store, folder, monkeypatch):
+    with_tool(store)
+    path = file_of(folder)
+    path.write_text(path.read_text().replace("Says", "Said"))
+    store.look()
+    state = store.state()
+    assert not store.look()
+    assert store.state() == state
+    monkeypatch.setattr(looking, "RACY_SECONDS", 0.0)
+    store.look()
+    monkeypatch.setattr(looking, "read_files", None)
+    with pytest.raises(TypeError):
+        path.touch()
+        store.look()
+    monkeypatch.undo()
+
+
+BROKEN = {
+    "half": ('{"type": "script", "slug": "x"', "line 1, column 31"),
+    "empty": ("", "is empty"),
+    "nuls": ("\0" * 100, "NUL"),
+    "newer": (json.dumps(BY_HAND | {"schemaVersion": "2"}), "newer OneTool has written it"),
+    "unknown version": (json.dumps(BY_HAND | {"schemaVersion": "x"}), "no version 'x'"),
+    "bom": ("\ufeff" + json.dumps(BY_HAND), "byte order mark"),
+    "twice": ('{"type": "script", "type": "http"}', "'type' stands twice"),
+    "deep": ('{"a":' * 100_000, "nested deeper"),
+    "deep but whole": (json.dumps(BY_HAND)[:-1] + ', "limits": ' + '{"a":' * 200 + "1" + "}" * 201, "nested deeper"),
+    "a list": ("[]", "expected a JSON object"),
+    "no slug": ('{"type": "script", "version": "1"}', "/slug is missing"),
+    "a number as its version": (json.dumps(BY_HAND | {"version": 1}), 'quotes around it: "1"'),
+    "a slug that may not be": (json.dumps(BY_HAND | {"slug": "a_b"}), "a_b"),
+    "no schema": (json.dumps(BY_HAND | {"argSchema": {"type": "nonsense"}}), "/argSchema"),
+    "no id": (json.dumps(BY_HAND | {"id": "x"}), "UUIDv7"),
+    "no time": (json.dumps(BY_HAND | {"createdAt": "yesterday"}), "/createdAt"),
+    "an unknown key": (json.dumps(BY_HAND | {"descripton": ""}), "description"),
+    "nan": ('{"limits": NaN}', "NaN is no number"),
+    "of two types": (json.dumps(BY_HAND | {"httpImpl": {}}), "another type"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_broken_files_are_set_aside(store, folder, kind):
+    text, words = BROKEN[kind]
+    id, kept = with_tool(store)
+    path = write(file_of(folder).with_name("broken.json"), text)
+    assert store.look()
+    assert words in reasons(store)["broken.json"]
+    assert store.mistakes()[0].file == str(path)
+    assert store.tools() == [kept]
+    state = store.state()
+    assert not store.look()
+    assert store.state() == state
+    path.write_text(json.dumps(BY_HAND))
+    store.look()
+    assert store.mistakes() == []
+    assert store.tool(id, "sum", "1")
+
+
+def test_bytes_that_are_no_text(store, folder):
+    with_tool(store)
+    file_of(folder).with_name("broken.json").write_bytes(b'{"slug": "\xff"}')
+    store.look()
+    assert "not UTF-8" in reasons(store)["broken.json"]
+
+
+def test_what_is_no_file(store, folder, tmp_path):
+    _, kept = with_tool(store)
+    tools = file_of(folder).parent
+    (tmp_path / "secret.json").write_text(json.dumps(BY_HAND))
+    (tools / "link.json").symlink_to(tmp_path / "secret.json")
+    (tools / "folder.json").mkdir()
+    os.mkfifo(tools / "pipe.json")
+    with open(tools / "large.json", "wb") as file:
+        file.truncate(1024**3)
+    (folder / "linked").symlink_to(tools.parent)
+    started = time.monotonic()
+    store.look()
+    assert time.monotonic() - started < 2
+    found = reasons(store)
+    assert "link" in found["link.json"]
+    assert "no regular file" in found["folder.json"]
+    assert "no regular file" in found["pipe.json"]
+    assert "1,073,741,824 bytes" in found["large.json"]
+    assert "link" in found["linked"]
+    assert store.tools() == [kept]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(store, folder):
+    with_tool(store)
+    path = write(file_of(folder).with_name("secret.json"), BY_HAND)
+    path.chmod(0)
+    store.look()
+    assert "Permission denied" in reasons(store)["secret.json"]
+
+
+def test_a_broken_bundle_takes_its_tools_with_it_and_brings_them_back(store, folder):
+    id, kept = with_tool(store)
+    _, other = with_tool(store)
+    path = folder / f"weather-{id[-12:]}" / "bundle.json"
+    whole = path.read_text()
+    path.write_text(whole[:20])
+    store.look()
+    assert store.tools() == [other]
+    assert store.bundle(id) is None
+    assert list(reasons(store)) == ["bundle.json"]
+    with pytest.raises(Conflict, match="in the way"):
+        store.put_bundle(id, bundle())
+    path.write_text(whole)
+    store.look()
+    assert store.tool(id, "forecast", "1") == kept
+    assert store.mistakes() == []
+    path.unlink()
+    store.look()
+    assert "missing" in reasons(store)["bundle.json"]
+    path.write_text(whole)
+    store.look()
+    assert (store.tool(id, "forecast", "1"), store.mistakes()) == (kept, [])
+
+
+def test_copies_clash_and_the_first_stays(store, folder):
+    id, kept = with_tool(store)
+    path = file_of(folder)
+    copy = path.with_name("copy.json")
+    shutil.copy(path, copy)
+    store.look()
+    assert store.tools() == [kept]
+    assert "forecast@1.json already" in reasons(store)["copy.json"]
+    data = json.loads(path.read_text())
+    copy.write_text(json.dumps(data | {"version": "2"}))
+    store.look()
+    assert '"id"' in reasons(store)["copy.json"]
+    del data["id"]
+    copy.write_text(json.dumps(data | {"version": "2"}))
+    store.look()
+    assert store.mistakes() == []
+    assert store.tool(id, "forecast", "2").id != kept.id
+    shutil.copytree(path.parents[1], folder / "copied")
+    store.look()
+    assert "already" in reasons(store)["bundle.json"]
+    assert len(store.tools()) == 2
+
+
+def test_who_clashed_takes_the_place_of_who_goes(store, folder):
+    id, kept = with_tool(store)
+    shutil.copy(file_of(folder), file_of(folder).with_name("copy.json"))
+    store.look()
+    store.delete_tool(id, "forecast", "1")
+    store.look()
+    assert (store.tool(id, "forecast", "1"), store.mistakes()) == (kept, [])
+
+
+def test_two_files_that_exchange_what_they_are(store, folder):
+    id, one = with_tool(store)
+    two = store.put_tool(id, "other", "1", tool(description="Other."))
+    first, second = file_of(folder), file_of(folder, "other")
+    texts = first.read_text(), second.read_text()
+    first.write_text(texts[1])
+    second.write_text(texts[0])
+    store.look()
+    assert store.mistakes() == []
+    assert (store.tool(id, "forecast", "1"), store.tool(id, "other", "1")) == (one, two)
+
+
+def test_a_file_that_claims_a_built_in_id(opened, folder):
+    mine = built_in()
+    store = opened(mine)
+    write(folder / "mine" / "bundle.json", {"slug": "mine", "id": mine[0].id, "isBuiltIn": True})
+    store.look()
+    assert store.bundle(mine[0].id) == mine[0]
+    assert "built-in" in reasons(store)["bundle.json"]
+
+
+def test_a_put_into_the_way_of_a_broken_file(store, folder):
+    id, _ = with_tool(store)
+    file_of(folder).write_text("{")
+    with pytest.raises(Conflict, match="can't be used"):
+        store.patch_tool(id, "forecast", "1", False)
+    store.look()
+    with pytest.raises(Conflict, match="can't be used"):
+        store.put_tool(id, "forecast", "1", tool())
+    store.delete_tool(id, "forecast", "1")
+    store.put_tool(id, "forecast", "1", tool())
+
+
+def test_drafts_of_a_process_that_was_killed_are_cleared(store, folder):
+    with_tool(store)
+    before = files(folder)
+    for place in (folder, next(folder.glob("weather-*")), file_of(folder).parent):
+        (place / ".onetool-0123").write_text("half")
+    (folder / ".onetool-4567").mkdir()
+    (folder / ".onetool-4567" / "bundle.json").write_text("{}")
+    store.look()
+    assert files(folder) == before
+
+
+def test_what_else_lies_there_is_left_alone(store, folder):
+    _, kept = with_tool(store)
+    (folder / "README.md").write_text("Mine.")
+    (folder / ".git").mkdir()
+    (folder / "empty").mkdir()
+    (file_of(folder).parent / "notes.txt").write_text("…")
+    store.look()
+    assert (store.tools(), store.mistakes()) == ([kept], [])
+    assert (folder / "README.md").exists()
+
+
+def test_an_index_that_is_deleted_comes_back(opened, folder):
+    store = opened()
+    id, kept = with_tool(store)
+    for file in (folder / ".state").glob("index*"):
+        file.unlink()
+    assert store.tool(id, "forecast", "1") == kept
+    store.put_tool(id, "other", "1", tool())
+    assert len(opened().tools()) == len(store.tools()) == 2
+
+
+def test_an_index_that_fails_does_not_fail_the_write(store, folder, monkeypatch):
+    id, _ = with_tool(store)
+    real = Index.changing
+
+    def failing(self):
+        from contextlib import contextmanager
+
+        from onetool.sources.bundles.errors import Unavailable
+
+        @contextmanager
+        def context():
+            with real(self) as changes:
+                yield changes
+                raise Unavailable("no")
+
+        return context()
+
+    monkeypatch.setattr(Index, "changing", failing)
+    put = store.put_tool(id, "other", "1", tool())
+    monkeypatch.undo()
+    assert store.tool(id, "other", "1") == put
+
+
+def test_older_files_are_read_and_stay_as_they_are(store, folder, monkeypatch):
+    def step(kind, data):
+        assert kind in ("tool", "bundle")
+        return {**{key: value for key, value in data.items() if key != "name"}, "slug": data["name"], "schemaVersion": "1"}
+
+    monkeypatch.setitem(migrations.STEPS, "0", step)
+    write(folder / "old" / "bundle.json", {"name": "old", "schemaVersion": "0"})
+    old = {key: value for key, value in BY_HAND.items() if key != "slug"} | {"name": "sum", "schemaVersion": 0}
+    path = write(folder / "old" / "tools" / "sum.json", old)
+    store.look()
+    (found,) = store.tools()
+    assert (found.slug, found.schema_version, json.loads(path.read_text())) == ("sum", "1", old)
+    store.patch_tool(found.bundle_id, "sum", "1", False)
+    assert json.loads(path.read_text())["schemaVersion"] == "1"
+
+
+def test_files_are_for_people(store, folder):
+    id = an_id()
+    store.put_bundle(id, bundle("größe", display_name="Größe"))
+    store.put_tool(id, "天气", "1.0", tool(tags=("a",)))
+    (path,) = folder.glob("größe-*/bundle.json")
+    assert path.read_text().startswith('{\n  "slug": "größe",\n  "displayName": "Größe",\n  "description": "",\n')
+    (path,) = folder.glob("größe-*/tools/天气@1.0~*.json")
+    text = path.read_text()
+    assert text.endswith('"\n}\n')
+    assert list(json.loads(text)) == [
+        *("slug", "version", "type", "displayName", "description", "tags", "isEnabled", "argSchema", "outputSchema"),
+        *("httpImpl", "limits", "id", "createdAt", "modifiedAt", "schemaVersion"),
+    ]
+    assert oct(path.stat().st_mode & 0o777) == "0o600"
