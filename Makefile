@@ -10,7 +10,7 @@ OPENAPI := .node-openapi
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check lint conformance bench bench-peers openapi-documents lock clean
+.PHONY: help setup serve test check lint conformance bench bench-peers openapi lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,7 +39,7 @@ bench: $(VENV)/.dev  ## measure, as ratios in one run
 
 bench-peers: $(PEERS)/.done  ## install what `make bench` compares us with
 
-openapi-documents: $(OPENAPI)/installed.json  ## install GitHub's OpenAPI document (400 MB), for the test that imports it
+openapi: $(OPENAPI)/installed.json  ## install GitHub's OpenAPI document (400 MB), for the test that imports it
 
 lock: $(VENV)/.dev  ## resolve the dependencies anew (needs uv)
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate -q \

@@ -101,13 +101,9 @@ def certificate(folder, name="localhost"):
     """Of its own maker: what a server needs, and a way to trust it."""
     key, crt = folder / f"{name}.key", folder / f"{name}.crt"
     names = f"subjectAltName=DNS:{name},IP:127.0.0.1"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-        + ["-keyout", str(key), "-out", str(crt), "-subj", f"/CN={name}", "-addext", names],
-        check=True,
-        capture_output=True,
-        timeout=PATIENCE,
-    )
+    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    where = ["-keyout", str(key), "-out", str(crt), "-subj", f"/CN={name}", "-addext", names]
+    subprocess.run(["openssl", "req", "-x509", *kind, *where], check=True, capture_output=True, timeout=PATIENCE)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(crt, key)
     return server, lambda: ssl.create_default_context(cafile=str(crt))

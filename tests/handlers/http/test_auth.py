@@ -9,10 +9,11 @@ from urllib.parse import parse_qsl
 
 import msgspec
 import pytest
-from handlers.http.stage import Stage, allowed, run, stage
-from handlers.upstream import Reply, Upstream
+from handlers.http.stage import allowed, run, stage
+from handlers.upstream import CLOSE, Reply, Upstream
 
 from onetool.core.errors import BadArguments, ToolFailure
+from onetool.handlers.http.client import Client
 from onetool.handlers.http.oauth import Fetched, Tokens
 from onetool.handlers.http.placeholders import TemplateError
 
@@ -108,7 +109,10 @@ def test_which_secrets_a_tool_needs(upstream):
         ({"type": "hmac", "secret": "k", "timestampHeader": "a b"}, "/request/auth/timestampHeader"),
         ({"type": "oauth2", "tokenUrl": "ftp://x/", "clientId": "a"}, "/request/auth/tokenUrl"),
         ({"type": "oauth2", "tokenUrl": "https://x/", "clientId": "${"}, "/request/auth/clientId"),
-        ({"type": "oauth2", "tokenUrl": "https://x/", "clientId": "a", "grant": "refreshToken"}, "/request/auth/refreshToken"),
+        (
+            {"type": "oauth2", "tokenUrl": "https://x/", "clientId": "a", "grant": "refreshToken"},
+            "/request/auth/refreshToken",
+        ),
     ],
 )  # fmt: skip
 def test_what_can_not_work_is_told_at_definition(upstream, auth, pointer):
@@ -123,17 +127,16 @@ def test_what_can_not_work_is_told_at_definition(upstream, auth, pointer):
 def test_hmac_signs_exactly_what_is_sent(upstream):
     auth = {
         "type": "hmac", "secret": "${SIGN}", "algorithm": "sha512", "encoding": "base64", "prefix": "v1=",
-        "payload": "{method}\n{host}\n{path}\n{timestamp}\n{bodySha256}\n{body}", "header": "X-Sig", "timestampHeader": "X-Time",
+        "payload": "{method}\n{host}\n{path}\n{timestamp}\n{bodySha256}\n{body}",
+        "header": "X-Sig", "timestampHeader": "X-Time",
     }  # fmt: skip
     schema = {"properties": {"q": {"type": "string"}}}
     request = {"method": "POST", "query": {"q": "${q}"}, "body": {"q": "${q}"}, "idempotent": True, "retries": 1}
     upstream.say(Reply(503), Reply())
     seen(upstream, auth, request, path="/a/${q}", schema=schema, q="ü &/ {method}")
     for got in upstream.seen:
-        payload = b"\n".join(
-            [b"POST", upstream.netloc.encode(), got.target.encode(), got.headers["x-time"].encode()]
-            + [hashlib.sha256(got.body).hexdigest().encode(), got.body]
-        )
+        parts = ["POST", upstream.netloc, got.target, got.headers["x-time"], hashlib.sha256(got.body).hexdigest()]
+        payload = "\n".join(parts).encode() + b"\n" + got.body
         digest = hmac.digest(b"sign-with-me", payload, "sha512")
         assert got.headers["x-sig"] == f"v1={base64.b64encode(digest).decode()}"
         assert b"sign-with-me" not in got.raw
@@ -166,7 +169,7 @@ class Authority:
         return [dict(parse_qsl(one.body.decode())) for one in self.asked]
 
 
-def oauth(upstream, authority_url, tokens=None, **more):
+def oauth(upstream, authority_url, client=None, **more):
     auth = {
         "type": "oauth2",
         "tokenUrl": f"{authority_url}/token",
@@ -175,7 +178,8 @@ def oauth(upstream, authority_url, tokens=None, **more):
         **more,
     }
     hosts = allowed(upstream, authority_url.removeprefix("http://"))
-    return stage(upstream, {"auth": auth}, secrets={"SECRET": "cl1ent secret", "REFRESH": "refresh-0"}, hosts=hosts)
+    secrets = {"SECRET": "cl1ent secret", "REFRESH": "refresh-0"}
+    return stage(upstream, {"auth": auth}, secrets=secrets, hosts=hosts, client=client)
 
 
 def test_client_credentials(upstream):
@@ -265,6 +269,15 @@ def test_errors_of_the_token_endpoint(upstream, answer, words):
     assert not upstream.seen
 
 
+def test_a_token_endpoint_that_is_not_there_for_a_moment(upstream):
+    authority = Authority()
+    with Upstream([CLOSE], authority) as server:
+        auth = {"type": "oauth2", "tokenUrl": f"{server.url}/token", "clientId": "me"}
+        tool = stage(upstream, {"auth": auth, "retries": 1}, hosts=allowed(upstream, server))
+        assert tool() == {}
+        assert len(server.seen) == 2
+
+
 def test_the_token_endpoint_has_to_be_allowed(upstream):
     with Upstream() as server:
         auth = {"type": "oauth2", "tokenUrl": f"{server.url}/token", "clientId": "me"}
@@ -277,11 +290,9 @@ def test_the_token_endpoint_has_to_be_allowed(upstream):
 def test_other_credentials_get_another_token(upstream):
     authority = Authority()
     with Upstream(authority) as server:
-        first = oauth(upstream, server.url)
-        second = oauth(upstream, server.url, clientSecret="wrong one")
-        second.client = first.client
-        both = Stage.__new__(Stage)
-        assert both is not None
+        client = Client()
+        first = oauth(upstream, server.url, client)
+        second = oauth(upstream, server.url, client, clientSecret="wrong one")
 
         async def main():
             await first.call()

@@ -95,7 +95,7 @@ def test_what_would_not_be_better_the_next_time(upstream, slept):
     with pytest.raises(Garbled):
         stage(upstream, {"retries": 3})()
     upstream.say(Reply(body=b"a" * 99))
-    with pytest.raises(ToolFailure, match="99|50"):
+    with pytest.raises(ToolFailure, match="more than 50 bytes"):
         stage(upstream, {"retries": 3}, limits={"maxResponseBytes": 50})()
     assert len(upstream.seen) == 2
 
@@ -157,8 +157,18 @@ def test_pauses_grow_and_are_left_to_chance():
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("5", 5), ("0", 0), ("Sun, 06 Nov 1994 08:49:37 GMT", 0), ("soon", None), ("-5", None), ("1e9", None), ("", None)]
-    + [("9" * 400, float("9" * 12)), ("٣", None), ("Thu, 01 Jan 1970 00:16:50 GMT", 10)],
+    [
+        ("5", 5),
+        ("0", 0),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", 0),
+        ("Thu, 01 Jan 1970 00:16:50 GMT", 10),
+        ("9" * 400, float("9" * 12)),
+        ("soon", None),
+        ("-5", None),
+        ("1e9", None),
+        ("٣", None),
+        ("", None),
+    ],
 )
 def test_how_it_may_be_said(text, seconds):
     assert retry_after(answer(503, **{"retry-after": text}), now=1000.0 if "1970" in text else time.time()) == seconds
@@ -190,7 +200,7 @@ def test_redirects_are_not_followed_by_themselves(upstream):
 def test_redirects_within_the_origin(upstream, status, method, then):
     upstream.say(Reply(status, {"Location": "../y?a=b#c"}), OK)
     request = {"method": method, "followRedirects": True, "auth": {"type": "bearer", "value": "t0ken"}}
-    if method != "HEAD":
+    if method not in ("GET", "HEAD"):
         request["body"] = {"a": 1}
     stage(upstream, request, path="/p/x")()
     second = upstream.seen[1]

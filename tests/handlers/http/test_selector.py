@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -82,17 +83,15 @@ def test_bombs_end_soon(text, monkeypatch):
     monkeypatch.setattr(selector, "SECONDS", 0.2)
     data = ["x" * 100] * 40
     started = time.monotonic()
-    try:
+    with suppress(ToolFailure, SelectorError):
         Selector(text).now(data if "join" not in text else "x" * 100)
-    except (ToolFailure, SelectorError):
-        pass
     assert time.monotonic() - started < 1.5
 
 
 def test_time_is_up(monkeypatch):
     monkeypatch.setattr(selector, "SECONDS", 0.2)
     big = [list(range(300)) for _ in range(300)]
-    with pytest.raises(ToolFailure, match="0.2 s or 2,000,000 steps"):
+    with pytest.raises(ToolFailure, match=r"0\.2 s or 2,000,000 steps"):
         Selector("[*][*][][]|[@,@,@,@,@,@,@,@,@,@][*][?@ > `1` && @ != `7` && abs(@) > `2`]").now(big * 4)
 
 

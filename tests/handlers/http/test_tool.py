@@ -65,7 +65,7 @@ def test_too_large_to_send(upstream):
 
 def test_too_large_to_take(upstream):
     upstream.say(Reply(body=b"[" + b"1," * 1000 + b"1]"))
-    with pytest.raises(ToolFailure, match="limits.maxResponseBytes") as caught:
+    with pytest.raises(ToolFailure, match=r"limits\.maxResponseBytes") as caught:
         stage(upstream, limits={"maxResponseBytes": 1000})()
     assert caught.value.reason == "too_large"
 
@@ -101,7 +101,7 @@ def executed(upstream, request=None, response=None, limits=None, secrets=None, a
         )
         registry = Registry()
         registry.add(spec)
-        executor = Executor(registry, environment=environment)
+        executor = Executor(registry, environment=environment, redact=environment.redact)
         call = ToolCall("1", "weather.now", args or {"city": "Kyiv"}, timeout=timeout)
         return await executor.execute(call)
 
@@ -143,13 +143,9 @@ def test_its_own_deadline_says_what_was_late(upstream):
 
 def test_a_deadline_of_the_caller_ends_the_request(upstream):
     upstream.say([3.0])
-
-    result = executed(upstream, timeout=0.2)
-    assert result.error.reason == "timeout"
-    deadline = time.monotonic() + 2
-    upstream.say(Reply())
-    while time.monotonic() < deadline and upstream.open > 1:
-        time.sleep(0.01)
+    started = time.monotonic()
+    assert executed(upstream, timeout=0.2).error.reason == "timeout"
+    assert time.monotonic() - started < 1.5
 
 
 def test_importing_the_shapes_costs_nothing():

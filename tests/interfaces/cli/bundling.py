@@ -56,7 +56,7 @@ def refused(*args, stdin=None, code=1):
     """Why a command was refused, whichever way."""
     done = run(*args, stdin=stdin)
     assert done.exit_code == code, (args, done.output)
-    return done.stderr or str(done.exception)
+    return f"{done.stderr}{done.exception}"
 
 
 def seen(monkeypatch, *args):

@@ -169,6 +169,7 @@ def test_no_secret_stays_behind_when_the_tool_is_refused(own_home):
 
 
 def test_a_command_in_several_words_and_one_that_is_none():
-    tool = did("add-curl", "a/b", "--create", "--", "curl", "-X", "POST", "https://x.example.org/a b", "-d", "n=1")
+    tool = did("add-curl", "a/b", "--create", "--", "curl", "-X", "POST", "https://x.example.org/a", "-d", "n=a b")
     assert tool["httpImpl"]["request"]["method"] == "POST"
+    assert tool["argSchema"]["properties"]["n"]["default"] == "a b"
     assert "begin with curl" in refused("add-curl", "a/c", "wget https://x.example.org")

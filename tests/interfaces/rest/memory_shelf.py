@@ -8,8 +8,9 @@ import msgspec
 
 from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core.context import current_call
+from onetool.sources.bundles import model
 from onetool.sources.bundles.errors import Conflict, Forbidden, Invalid, Limited, NotFound, Stale, Unavailable
-from onetool.sources.bundles.model import Bundle, Tool, function_of, shown
+from onetool.sources.bundles.model import Bundle, Tool, function_of
 from onetool.sources.bundles.names import check_slug, new_id
 from onetool.sources.bundles.reading import read_bundle, read_tool
 from onetool.sources.bundles.store import tag_of
@@ -237,6 +238,13 @@ class MemoryShelf:
             raise Unavailable("the disk is full: hush-hush")
         if word == "bug":
             raise RuntimeError("a bug")
+
+
+def shown(thing):
+    found = model.shown(thing)
+    if isinstance(thing, Bundle):
+        del found["schemaVersion"]
+    return found
 
 
 def hush(value):

@@ -37,6 +37,14 @@ def test_a_tool_is_created_once_switched_and_deleted(api):
     assert api.ask("DELETE", bundle).status_code == 204
 
 
+def test_a_whole_number_may_be_written_as_a_fraction(api):
+    body = b'{"type": "python", "pythonImpl": {"func": "echo"}, "limits": {"maxRetries": 2.0}, "argSchema": {"x": 0.5}}'
+    path = f"{api.bundle()}/tools/echo/version/1"
+    assert api.ask("PUT", path, content=body).status_code == 201
+    assert api.get(path).json()["limits"] == {"maxRetries": 2}
+    assert api.get(path).json()["argSchema"] == {"x": 0.5}
+
+
 def test_head_is_get_without_a_body_and_options_says_what_there_is(api):
     path = api.bundle()
     got, head = api.get(path), api.ask("HEAD", path)

@@ -8,6 +8,7 @@ redirects, no cookies, no proxies. Connections are kept and used again, for each
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from onetool.handlers.http.url import Url
 
 AGENT = f"onetool/{__version__}"
+MOST_STALE = 3  # connections that turn out to be closed when they are used
 IDEMPOTENT = frozenset(("GET", "HEAD", "PUT", "DELETE", "OPTIONS"))
 
 
@@ -78,7 +80,7 @@ class Client:
         deadline = loop.time() + seconds
         pool = self._pools.get(loop) or await self._new_pool(loop)
         key = (url.scheme, url.host, url.port, rule)
-        again = outgoing.method in IDEMPOTENT
+        tries = 0
         while True:
             connection = pool.at_hand(key)
             if connection is None:
@@ -86,12 +88,12 @@ class Client:
                 connection = await _in_time(pool.take(key, dial), deadline, url)
             try:
                 answer = await connection.exchange(request, outgoing.method == "HEAD", max_bytes, deadline, stream)
-            except Stale:
+            except Stale as stale:
                 pool.drop(connection)
-                if not again:
-                    raise
-                again = False
                 pool.drop_idle(key)  # the others will be no better
+                tries += 1
+                if tries > MOST_STALE or (stale.sent and outgoing.method not in IDEMPOTENT):
+                    raise
             except BaseException:
                 pool.drop(connection)
                 raise
@@ -112,7 +114,7 @@ class Client:
         with self._lock:
             pools, self._pools = self._pools, {}
         for loop, pool in pools.items():
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # a loop that has ended took its connections with it
                 loop.call_soon_threadsafe(pool.close)
 
 

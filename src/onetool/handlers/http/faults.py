@@ -18,7 +18,14 @@ class Unreachable(WireFailure):
 
 
 class Stale(Unreachable):
-    """A connection that had been used before was closed before a byte of an answer came: the server was tired of it."""
+    """A connection was closed before a byte of an answer came, for the server was tired of it.
+
+    `sent`: whether the request may have reached it nevertheless.
+    """
+
+    def __init__(self, message: str, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
 
 
 class TooLate(WireFailure):
@@ -40,3 +47,12 @@ class Garbled(WireFailure):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, reason="source_unavailable")
+
+
+def retold(failure: ToolFailure, message: str) -> ToolFailure:
+    """The same failure in more words."""
+    if not isinstance(failure, WireFailure):
+        return ToolFailure(message, failure.reason, failure.hints)
+    other = WireFailure(message, failure.reason, failure.hints)
+    other.again = failure.again
+    return other

@@ -18,6 +18,7 @@ import msgspec
 from onetool.core.errors import ToolFailure
 from onetool.core.failure import cut
 from onetool.handlers.http.auth import POINTER, Helper, Signer, Texts, basic, with_header
+from onetool.handlers.http.faults import retold
 from onetool.handlers.http.impl import OAuth2, Request
 from onetool.handlers.http.placeholders import Lookup, TemplateError
 
@@ -79,7 +80,7 @@ class Tokens:
             except _Abandoned:
                 continue
             except ToolFailure as error:
-                raise ToolFailure(str(error), error.reason, error.hints) from None
+                raise retold(error, str(error)) from None
         return await self._fetch(key, fetch, kept, mine)
 
     async def _fetch(
@@ -152,7 +153,7 @@ class _OAuthSigner(Signer):
         try:
             answer = await client.send(request, hosts, timeout=min(self._left, TOKEN_SECONDS), max_bytes=LARGEST)
         except ToolFailure as error:
-            raise ToolFailure(f"no access token: {error}", error.reason, error.hints) from None
+            raise retold(error, f"no access token: {error}") from None
         return self._read(answer, newer)
 
     def _request(self, refresh: str) -> "Outgoing":

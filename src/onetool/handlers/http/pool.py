@@ -69,7 +69,10 @@ class Pool:
         origin = self._origins.setdefault(key, _Origin())
         if origin.count >= self._most:
             if (handed := await self._turn(key, origin)) is not None:
-                return handed
+                if handed.is_open():
+                    return handed
+                self.drop(handed)  # it ended on the way to us
+                return await self.take(key, dial)
         else:
             origin.count += 1
         try:

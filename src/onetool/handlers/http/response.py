@@ -3,7 +3,7 @@
 import asyncio
 import re
 from base64 import b64encode
-from codecs import lookup
+from codecs import BOM_UTF8, lookup
 from collections.abc import Callable
 from typing import Any
 
@@ -148,11 +148,11 @@ def _json(answer: Answer, place: str, redact: Redact) -> Any:
 def _decoded(answer: Answer) -> Any:
     try:
         return msgspec.json.decode(answer.body)
-    except msgspec.DecodeError:
-        text = text_of(answer)  # with a mark at its beginning, or in another encoding
-        if text.isascii() and text.encode() == answer.body:
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        charset = _charset(answer)
+        if charset == "utf-8" and not answer.body.startswith(BOM_UTF8):
             raise
-        return msgspec.json.decode(text)
+        return msgspec.json.decode(answer.body.decode(charset).removeprefix("\ufeff"))
 
 
 def _anything(answer: Answer) -> Any:

@@ -112,14 +112,15 @@ def _interpreter() -> Callable[[], Any]:
 
         @signature({"types": ["array", "string"]}, {"types": []})
         def _func_contains(self, subject: Any, search: Any) -> bool:
-            if isinstance(search, list | dict):
-                count(subject)
-            return not (isinstance(subject, str) and not isinstance(search, str)) and search in subject
+            if isinstance(subject, str) and not isinstance(search, str):
+                return False
+            count(subject if isinstance(search, list | dict) else None)
+            return search in subject
 
         @signature({"types": []})
         def _func_to_string(self, arg: Any) -> Any:
             count(arg)
-            return _short(super()._func_to_string(arg))
+            return _short(Functions._func_to_string(self, arg))  # pyright: ignore[reportAttributeAccessIssue]
 
         @signature({"types": ["string"]}, {"types": ["array-string"]})
         def _func_join(self, separator: str, array: list[str]) -> str:
@@ -149,8 +150,9 @@ def _interpreter() -> Callable[[], Any]:
             for side in sides:
                 if isinstance(side, list | dict):
                     count(side)
-            literals = [{"type": "literal", "value": side, "children": []} for side in sides]
-            return super().visit_comparator({**node, "children": literals}, value)
+            literals: Any = [{"type": "literal", "value": side, "children": []} for side in sides]
+            compared: Any = {**node, "children": literals}
+            return super().visit_comparator(compared, value)
 
     return Interpreter
 

@@ -6,7 +6,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from onetool.core.errors import ToolFailure
-from onetool.handlers.http.faults import TooLate, WireFailure
+from onetool.handlers.http.faults import TooLate, WireFailure, retold
 from onetool.handlers.http.redirects import MOST_HOPS, next_hop
 from onetool.handlers.http.retry import Retries
 from onetool.handlers.http.wire import Answer
@@ -66,7 +66,7 @@ class Sending:
             number += 1
             await self._sleep(pause)
         if isinstance(outcome, WireFailure):
-            raise outcome if number == 1 else _after(outcome, number)
+            raise outcome if number == 1 else retold(outcome, f"{outcome} (tried {number} times)")
         return outcome
 
     async def _try(self, outgoing: "Outgoing", signer: "Signer | None", outside: "Outside", seconds: float) -> Answer:
@@ -86,10 +86,6 @@ class Sending:
             if there.url.origin != outgoing.url.origin:
                 signer = None
             outgoing = there
-
-
-def _after(failure: WireFailure, number: int) -> ToolFailure:
-    return ToolFailure(f"{failure} (tried {number} times)", failure.reason, failure.hints)
 
 
 def _close(outcome: Answer | WireFailure) -> None:

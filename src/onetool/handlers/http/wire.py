@@ -71,8 +71,11 @@ class Connection(asyncio.Protocol):
         if not self._fresh:
             self._parser, self._fresh = HttpResponseParser(self), True
         waiter = self._waiter = self._loop.create_future()
-        self._set_deadline(deadline)
-        self._transport.write(request)
+        if self._transport.is_closing():  # it ended between two turns of the loop
+            self.end(Stale(f"{self._place} closed the connection", sent=False))
+        else:
+            self._set_deadline(deadline)
+            self._transport.write(request)
         return waiter
 
     def end(self, fault: WireFailure | None = None) -> None:
@@ -164,13 +167,12 @@ class Connection(asyncio.Protocol):
         why = f" ({getattr(error, 'strerror', None) or error})" if error else ""
         if self._begun:
             return Unreachable(f"{self._place} broke off its answer{why}")
-        kind = Stale if self.used else Unreachable
-        return kind(f"{self._place} closed the connection before it answered{why}")
+        message = f"{self._place} closed the connection before it answered{why}"
+        return Stale(message, sent=True) if self.used else Unreachable(message)
 
     def _lasts_to_the_end(self) -> bool:
         """Whether the end of the connection is the end of the body, for there is nothing else that tells it."""
-        headers = self._answer.headers
-        return "content-length" not in headers and "chunked" not in headers.get("transfer-encoding", "").lower()
+        return "content-length" not in self._answer.headers and "transfer-encoding" not in self._answer.headers
 
     # The parser's side. What is raised here comes out of feed_data as another error: `_fault` is what it was.
 
@@ -216,8 +218,10 @@ class Connection(asyncio.Protocol):
             self._body, self._complete, self._fresh = Plain(0), True, False  # the parser would wait for its body
             return
         length = headers.get("content-length")
-        if length is not None and int(length) > self._most:
+        if length is not None and int(length) > self._most and self._answer.status not in (204, 304):
             raise too_large(self._most)
+        if headers.get("transfer-encoding", "chunked").strip().lower() != "chunked":
+            raise Garbled(f"{self._place} sends its answer in a way that was not asked for")
         self._body = body_reader(headers.get("content-encoding", ""), self._most)
         if self._stream:
             self._pieces = self._answer.pieces = Pieces(self._loop, self.read_on)

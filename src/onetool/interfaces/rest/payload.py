@@ -14,12 +14,16 @@ from typing import Any
 from onetool.interfaces.asgi import Receive
 from onetool.interfaces.rest.problem import Wrong
 
+EXACT = 2**53  # from here on a float may stand for several integers
 LARGE = 64 * 1024  # bytes from which on reading it would hold up others
 _JSON = (b"application/json", b"application/json; charset=utf-8")
 
 
-async def json_body(headers: Mapping[bytes, bytes], receive: Receive, empty: Any = ...) -> Any:
-    """The body as data; `empty` is what no body at all means, where it means something."""
+async def json_body(headers: Mapping[bytes, bytes], receive: Receive, empty: Any = ..., whole: bool = False) -> Any:
+    """The body as data; `empty` is what no body at all means, where it means something.
+
+    With `whole` a number such as 60.0 is the integer that it is to JSON Schema.
+    """
     data = await _all(receive)
     if not data and empty is not ...:
         return empty
@@ -27,15 +31,15 @@ async def json_body(headers: Mapping[bytes, bytes], receive: Receive, empty: Any
     if kind not in _JSON and not _is_json(kind):
         shown = kind[:100].decode("latin-1")
         raise Wrong(415, "unsupported_media_type", f"A body must be application/json in UTF-8, not {shown!r}.")
-    return read(data) if len(data) < LARGE else await asyncio.to_thread(read, data)
+    return read(data, whole) if len(data) < LARGE else await asyncio.to_thread(read, data, whole)
 
 
-def read(data: bytes) -> Any:
+def read(data: bytes, whole: bool = False) -> Any:
     """JSON as data; Wrong says what is not right about it, and where."""
     if data.startswith(BOM_UTF8):
         raise _not_json("it begins with a byte order mark")
     try:
-        value = _decoder.decode(data.decode("utf-8"))
+        value = (_whole_decoder if whole else _decoder).decode(data.decode("utf-8"))
         if b"\\ud" in data or b"\\uD" in data:
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
@@ -85,8 +89,14 @@ def _number(text: str) -> float:
     return value
 
 
+def _whole(text: str) -> float:
+    value = _number(text)
+    return int(value) if value.is_integer() and abs(value) < EXACT else value
+
+
 def _constant(text: str) -> Any:
     raise ValueError(f"{text} is no number of JSON")
 
 
 _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number, parse_constant=_constant)
+_whole_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=_whole, parse_constant=_constant)

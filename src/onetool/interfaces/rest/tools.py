@@ -31,7 +31,7 @@ async def put_tool(ask: Ask) -> Answer:
     """Only ever creates: what is there is another version's."""
     shelf, wanted = ask.rest.shelf, conditions(ask.headers)
     bundle_id, slug, version = ask.path
-    data = await json_body(ask.headers, ask.receive)
+    data = await json_body(ask.headers, ask.receive, whole=True)
 
     def put() -> Answer:
         wanted.settle(lambda: shelf.get_tool(bundle_id, slug, version)[1], may_be_new=True)

@@ -16,7 +16,7 @@ from onetool.handlers.http.impl import HttpImpl, Limits
 from onetool.handlers.http.timing import may_repeat, total_seconds
 from onetool.handlers.rates import Rates
 from onetool.sources.bundles.errors import Invalid
-from onetool.sources.bundles.model import Tool, code_of, function_of, http_of, limits_of
+from onetool.sources.bundles.model import Tool, ToolContent, code_of, function_of, http_of, limits_of
 
 SAFE = ("GET", "HEAD", "OPTIONS")  # methods that change nothing
 SCRIPT = "script"
@@ -85,7 +85,7 @@ class Workshop:
         """Seconds until a tool that has reached its limit may be called again."""
         return self._rates.wait(tool.id, limits_of(tool).max_calls_per_minute or 1)
 
-    def check(self, tool: Tool) -> None:
+    def check(self, tool: ToolContent) -> None:
         """Raises Invalid for what could never run."""
         _check_schemas(tool)
         if tool.type == "http":
@@ -137,14 +137,14 @@ class Workshop:
 
     # What could never run
 
-    def _check_http(self, tool: Tool) -> None:
+    def _check_http(self, tool: ToolContent) -> None:
         try:
             self._ways.http_tool(http_of(tool), tool.arg_schema, limits_of(tool))
         except ValueError as error:
             pointer = f"/httpImpl{getattr(error, 'pointer', None) or ''}"
             raise Invalid(f"{pointer}: {error}", pointer) from None
 
-    def _check_function(self, tool: Tool) -> None:
+    def _check_function(self, tool: ToolContent) -> None:
         name, pointer = function_of(tool), "/goImpl/func" if tool.type == "go" else "/pythonImpl/func"
         target = self._ways.function(name)
         if target is None:
@@ -165,7 +165,7 @@ class Workshop:
                 "/argSchema/required",
             )
 
-    def _check_script(self, tool: Tool) -> None:
+    def _check_script(self, tool: ToolContent) -> None:
         for name in _properties(tool):
             if not name.isidentifier() or iskeyword(name):
                 message = f"/argSchema/properties: {name!r} can't be a variable, and a script's arguments are variables"
@@ -210,11 +210,11 @@ class _Script:
         return await self._run(self._code, {**self._defaults, **args})
 
 
-def _properties(tool: Tool) -> tuple[str, ...]:
+def _properties(tool: ToolContent) -> tuple[str, ...]:
     return tuple(tool.arg_schema.get("properties") or ())
 
 
-def _check_schemas(tool: Tool) -> None:
+def _check_schemas(tool: ToolContent) -> None:
     if tool.arg_schema.get("type", "object") != "object":
         raise Invalid('/argSchema/type: arguments are an object: write "object"', "/argSchema/type")
     for pointer, schema, closed in (

@@ -5,7 +5,8 @@ Doors give data as it came and get data to show; what is refused raises a Bundle
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from threading import RLock
-from typing import Any, NamedTuple, Protocol
+from time import monotonic
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.context import Progress
@@ -22,8 +23,11 @@ from onetool.sources.bundles.naming import Named
 from onetool.sources.bundles.reading import read_bundle, read_tool
 from onetool.sources.bundles.store import Found, Rank, Store, Tag, tag_of
 
+T = TypeVar("T")
 Shown = dict[str, Any]
 MOST_READY = 10_000  # tools that are kept ready to be invoked by their ids
+LASTING = ("http", "script")  # types that are made of nothing but themselves
+FRESH = 0.05  # seconds that what is known of the store's state counts; our own changes are known at once
 
 
 class Execute(Protocol):
@@ -62,6 +66,8 @@ class Shelf:
         self._built_in = {name: built_in_id(name) for name in built_in}
         self._lock = RLock()
         self._named = Named((), (), self._spec, self._is_there)
+        self._made: dict[str, tuple[Tool, ToolSpec]] = {}  # by name, of the last load
+        self._seen: tuple[float, int] | None = None  # when, and what the store's state was
         self._ready: dict[tuple[str, str, str], _Ready] = {}
         self._ready_state: int | None = None
         self._loaded_state: int | None = None  # what the store was like when the names were made
@@ -74,15 +80,16 @@ class Shelf:
         """Create or replace; also the way back for one that was deleted."""
         content = read_bundle(data)
         check_slug(content.slug)
-        bundle, is_new = self.store.put_bundle(check_id(id, None), content, match, create_only)
+        bundle, is_new = self.changed(self.store.put_bundle(check_id(id, None), content, match, create_only))
         return self._shown_bundle(bundle), tag_of(bundle), is_new
 
     def patch_bundle(self, id: str, data: Any, match: Tag | None = None) -> tuple[Shown, Tag]:
-        bundle = self.store.patch_bundle(check_id(id, None), self._switch(data, self.store.bundle(id)), match)
+        is_enabled = self._switch(data, self.store.bundle(check_id(id, None)))
+        bundle = self.changed(self.store.patch_bundle(id, is_enabled, match))
         return self._shown_bundle(bundle), tag_of(bundle)
 
     def delete_bundle(self, id: str, match: Tag | None = None) -> None:
-        self.store.delete_bundle(check_id(id, None), match)
+        self.changed(self.store.delete_bundle(check_id(id, None), match))
 
     def get_bundle(self, id: str) -> tuple[Shown, Tag]:
         bundle = self._bundle(check_id(id, None))
@@ -101,7 +108,8 @@ class Shelf:
     def put_tool(self, bundle_id: str, slug: str, version: str, data: Any) -> tuple[Shown, Tag]:
         self._check_place(bundle_id, slug, version)
         content = read_tool(data, slug, version)
-        tool = self.store.put_tool(bundle_id, slug, version, content, self._workshop.check)
+        self._workshop.check(content)
+        tool = self.changed(self.store.put_tool(bundle_id, slug, version, content))
         return self._shown_tool(tool), tag_of(tool)
 
     def patch_tool(
@@ -109,12 +117,12 @@ class Shelf:
     ) -> tuple[Shown, Tag]:
         self._check_place(bundle_id, slug, version)
         is_enabled = self._switch(data, self.store.tool(bundle_id, slug, version))
-        tool = self.store.patch_tool(bundle_id, slug, version, is_enabled, match)
+        tool = self.changed(self.store.patch_tool(bundle_id, slug, version, is_enabled, match))
         return self._shown_tool(tool), tag_of(tool)
 
     def delete_tool(self, bundle_id: str, slug: str, version: str, match: Tag | None = None) -> None:
         self._check_place(bundle_id, slug, version)
-        self.store.delete_tool(bundle_id, slug, version, match)
+        self.changed(self.store.delete_tool(bundle_id, slug, version, match))
 
     def check(self, tool: Tool) -> None:
         """Raises Invalid for what could never run, as `put_tool` does: for who puts a whole bundle into the store."""
@@ -197,7 +205,7 @@ class Shelf:
 
     def _ready_for(self, bundle_id: str, slug: str, version: str) -> _Ready:
         """Made once, as long as nothing changes."""
-        state, key = self.store.state(), (bundle_id, slug, version)
+        state, key = self._state(), (bundle_id, slug, version)
         if state != self._ready_state or len(self._ready) > MOST_READY:
             self._keep_in_step()  # what a tool is called, and so whether it is allowed, depends on the others
             self._ready, self._ready_state = {}, state
@@ -226,10 +234,25 @@ class Shelf:
         with self._lock:
             state = self.store.state()
             bundles, tools = self.store.everything()
-            self._named = Named(bundles, tools, self._spec, self._is_there, taken)
-            specs = tuple(self._named.specs())
+            made: dict[str, tuple[Tool, ToolSpec]] = {}
+
+            def make(tool: Tool, name: str, enabled: bool) -> ToolSpec:
+                spec = self._same(tool, name, enabled) or self._spec(tool, name, enabled)
+                made[name] = tool, spec
+                return spec
+
+            self._named = Named(bundles, tools, make, self._is_there, taken)
+            found = tuple(self._named.specs())
+            self._made = made
             self._loaded_state, self._ready_state = state, None  # functions may be others, too
-            return Catalogue(tools=specs, mistakes=(*self._named.mistakes, *self.store.mistakes()))
+            return Catalogue(tools=found, mistakes=(*self._named.mistakes, *self.store.mistakes()))
+
+    def _same(self, tool: Tool, name: str, enabled: bool) -> ToolSpec | None:
+        """The one of the last load, if nothing about it is different. Functions may have been loaded anew."""
+        before, spec = self._made.get(name, (None, None))
+        if before is not tool or spec is None or spec.enabled != enabled or tool.type not in LASTING:
+            return None
+        return spec
 
     def find(self, name: str) -> ToolSpec | None:
         """`bundle.tool@version`."""
@@ -237,7 +260,7 @@ class Shelf:
 
     def is_in_step(self) -> bool:
         """Whether the names are those of now."""
-        return self._loaded_state == self.store.state()
+        return self._loaded_state == self._state()
 
     def switched_off(self) -> set[str]:
         """The built-in tools that must not be called, by their names."""
@@ -248,12 +271,24 @@ class Shelf:
             found |= {function_of(tool) for tool in tools if not (bundle.is_enabled and tool.is_enabled)}
         return found
 
+    def changed(self, value: T) -> T:
+        """What a change of the store gave: whoever asks next sees what has changed."""
+        self._seen = None
+        return value
+
     def key(self) -> bytes:
         """What seals page tokens."""
         return self.store.key()
 
     def close(self) -> None:
         self.store.close()
+
+    def _state(self) -> int:
+        now = monotonic()
+        seen = self._seen
+        if seen is None or now - seen[0] > FRESH:
+            seen = self._seen = now, self.store.state()
+        return seen[1]
 
     # What is behind it
 

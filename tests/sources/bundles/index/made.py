@@ -68,7 +68,7 @@ def in_step(index: Index) -> None:
         db = held.database
         db.execute("INSERT INTO finding (finding) VALUES ('integrity-check')")
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        texts = dict((no, rest) for no, *rest in db.execute("SELECT rowid, * FROM finding"))
+        texts = {no: rest for no, *rest in db.execute("SELECT rowid, * FROM finding")}
         words = dict(db.execute("SELECT id, words FROM bundles"))
         numbers = dict(db.execute("SELECT id, no FROM tools"))
         bodies = dict(db.execute("SELECT no, body FROM bodies"))

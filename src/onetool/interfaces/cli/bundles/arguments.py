@@ -9,11 +9,12 @@ if TYPE_CHECKING:
     from onetool.script.names import Names
     from onetool.script.scan import Scan
 
-TYPES = {
-    **{name: name for name in ("string", "integer", "number", "boolean", "array", "object")},
-    **{"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array", "dict": "object"},
-}
 ANY = "any"
+KINDS = ("string", "integer", "number", "boolean", "array", "object")
+TYPES = {
+    **dict(zip(("str", "int", "float", "bool", "list", "dict"), KINDS, strict=True)),
+    **{one: one for one in KINDS},
+}
 _OF_DATA = frozenset(name for kind in (str, list, dict, int, float, bytes) for name in dir(kind))
 
 
@@ -35,7 +36,7 @@ def read_argument(text: str) -> Argument:
     if not name.isidentifier():
         raise ValueError(f"{name!r} can't be a name in code; write NAME:TYPE, or NAME:TYPE=DEFAULT")
     if colon and kind != ANY and kind not in TYPES:
-        raise ValueError(f"{kind!r} is no type; there are {', '.join([*TYPES.values()][:6])} and {ANY}")
+        raise ValueError(f"{kind!r} is no type; there are {', '.join(KINDS)} and {ANY}")
     schema: dict[str, Any] = {"type": TYPES[kind]} if kind in TYPES else {}
     if equals:
         schema["default"] = _default(default, schema)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from onetool.sources.bundles.shelf import Shown
 
 WAYS = ("httpImpl", "pythonImpl", "goImpl", "scriptImpl")
-KEYS = ("description", "type", "tags", "isEnabled", "disabledReason", "isBuiltIn", "createdAt", "modifiedAt", "callCount",
-        "lastCalledAt", "id")  # fmt: skip
+KEYS = ("description", "type", "tags", "isEnabled", "disabledReason", "isBuiltIn", "createdAt", "modifiedAt",
+        "callCount", "lastCalledAt", "id")  # fmt: skip
 
 
 def facts(app: "App", bundle: "Shown", tool: "Shown") -> dict[str, Any]:
@@ -53,10 +53,8 @@ def argument_rows(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str, st
     required = schema.get("required") or ()
     for name, one in (schema.get("properties") or {}).items():
         said = resolved(one, schema) if isinstance(one, Mapping) else {}
-        if name in required:
-            how = "required"
-        else:
-            how = f"= {said['default']!r}" if "default" in said else "optional"
+        default = f"= {said['default']!r}" if "default" in said else "optional"
+        how = "required" if name in required else default
         yield name, type_name(one, schema), how, said.get("description") or ""
 
 

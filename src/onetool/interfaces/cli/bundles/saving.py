@@ -56,11 +56,13 @@ def save(
     tool = script_tool(app, read_text(file), given, description)
     if dry_run:
         print_json(check_tool(app, place, tool), as_json)
+        _say_what_it_lacks(tool)
         return
     kept = put_tool(app, place, tool, create)
     name = f"{place.bundle}/{kept['slug']}@{kept['version']}"
     takes = ", ".join(kept["argSchema"]["properties"]) or "no arguments"
     tell_or_print(kept, f"Kept as {name}, with {takes}. Look at it: onetool bundles show {name}", as_json)
+    _say_what_it_lacks(tool)
 
 
 def script_tool(app: "App", text: str, given: dict[str, Argument], description: str = "") -> dict[str, Any]:
@@ -72,17 +74,19 @@ def script_tool(app: "App", text: str, given: dict[str, Argument], description: 
     scan = Scan(code)
     _check_given(scan, given)
     found = open_names(scan, app.engine.names(app.registry.snapshot()))
-    if vague := [name for name in found if name not in given]:
-        say(f"Arguments of any type: {', '.join(vague)}. To say more: --arg {vague[0]}:string")
-    said = description or (ast.get_docstring(scan.tree) if scan.tree else None) or ""
-    if not said:
-        say("It has no description, so that no model will know what it is for; --description gives it one.")
     return {
         "type": "script",
-        "description": said,
+        "description": description or (ast.get_docstring(scan.tree) if scan.tree else None) or "",
         "argSchema": arg_schema(found, given),
         "scriptImpl": {"code": code},
     }
+
+
+def _say_what_it_lacks(tool: dict[str, Any]) -> None:
+    if vague := [name for name, schema in tool["argSchema"]["properties"].items() if not schema]:
+        say(f"Arguments of any type: {', '.join(vague)}. To say more: --arg {vague[0]}:string")
+    if not tool["description"]:
+        say("It has no description, so that no model will know what it is for; --description gives it one.")
 
 
 def _check_given(scan: "Scan", given: dict[str, Argument]) -> None:

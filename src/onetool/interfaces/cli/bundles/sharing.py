@@ -53,7 +53,7 @@ def export(ctx: click.Context, place: Place, output: str | None, force: bool) ->
 @click.command("import")
 @click.argument("source", metavar="FILE|URL|-")
 @click.option("--as", "slug", metavar="SLUG", help="Under this name: another bundle, beside one that may be there.")
-@click.option("--base-url", metavar="URL", help="OpenAPI: where the API is, if the document does not say all of it.")
+@click.option("--base-url", metavar="URL", help="OpenAPI: where the API is, for a document that does not name its host.")
 @click.option("--token", is_flag=True, help="OpenAPI: send a bearer token, if the document says nothing about auth.")
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
 @data_options

@@ -1,4 +1,4 @@
-"""What to do next, for the reader: which hosts to allow and which secrets to set. On standard error, beside the data."""
+"""What to do next, for the reader: which hosts to allow, which secrets to set. On standard error, beside the data."""
 
 import os
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def hosts_line(app: "App", entries: Sequence[str]) -> str:
 
 
 def _config(app: "App") -> str:
-    """The file in force; where there is none, the one beside which the bundles are: in another they would not be seen."""
+    """The file in force; where there is none, the one beside the bundles: with another they are not seen."""
     if app.config.path is not None:
         return str(app.config.path)
     from onetool.config.find import FOLDER, NAME, user_home

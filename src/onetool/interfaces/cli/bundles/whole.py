@@ -62,7 +62,7 @@ def made(content: Any, tools: Iterable[tuple[str, str, Any]], id: str | None = N
     from onetool.sources.bundles.reading import read_bundle, read_tool
 
     now = time()
-    times = {"created_at": as_text(now), "modified_at": as_text(now)}
+    times: dict[str, Any] = {"created_at": as_text(now), "modified_at": as_text(now)}
     read = read_bundle(content)
     check_slug(read.slug)
     bundle = Bundle(**msgspec.structs.asdict(read), id=id or new_id(now), **times)

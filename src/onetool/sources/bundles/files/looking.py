@@ -34,6 +34,7 @@ class Found(NamedTuple):
     read: list[Read]
     gone: list[str]
     drafts: list[str]
+    broken: dict[str, str]  # those that could not be used before, and why
     switches: "Switches | None"  # None: as they were
 
     def is_nothing(self) -> bool:
@@ -81,7 +82,7 @@ class Looking:
             changed |= {path for path, reason in broken.items() if path in scan.files and reason != NO_BUNDLE}
         read = list(self._read(index, scan.files, changed, broken))
         news = [one for one in read if self._is_news(one, broken)]
-        return Found(scan.files, news, gone, scan.drafts, switches)
+        return Found(scan.files, news, gone, scan.drafts, broken, switches)
 
     def _switches(self, stamp: Stamp | None) -> Switches | None:
         if stamp == self._overlay:
@@ -106,13 +107,10 @@ class Looking:
         return head.path in broken or head.path not in self._known[1] or index.bundle(head.thing.id) is None
 
     def _is_news(self, read: Read, broken: dict[str, str]) -> bool:
-        if read.reason is not None and read.reason == broken.get(read.path) and not self._is_settling(read):
-            return self._known[1].get(read.path) != read.stamp
-        before = self._racy.get(read.path)
-        return before is None or before != read.digest or not _is_racy(read.stamp)
-
-    def _is_settling(self, read: Read) -> bool:
-        return read.path in self._racy and not _is_racy(read.stamp)
+        is_as_before = read.reason == broken.get(read.path)
+        if _is_racy(read.stamp) and read.path in self._racy:
+            return not is_as_before or self._racy[read.path] != read.digest
+        return read.reason is None or not is_as_before or self._known[1].get(read.path) != read.stamp
 
     def _stamps(self, index: Index) -> dict[str, Stamp]:
         state = index.state()
@@ -158,13 +156,15 @@ class Looking:
     def _put_all(self, changes: Changes, found: Found, reads: list[Read]) -> None:
         """Twice: two files may have exchanged what they are, and then each stands in the other's way."""
         reads = sorted(reads, key=lambda read: (read.path.count("/"), not _is_usual(read), read.path))
-        refused = [read for read in reads if self._put(changes, read) is not None]
-        for read in refused:
+        refused = [(read, taken) for read in reads if (taken := self._put(changes, read)) is not None]
+        if all(found.broken.get(read.path) == _clash(read, taken) for read, taken in refused):
+            return  # as before
+        for read, _ in refused:
             changes.drop(read.path)
-        for read in refused:
+        for read, _ in refused:
             taken = self._put(changes, read)
             if taken is not None:
-                self._put(changes, read._replace(thing=None, reason=_clash(taken)))
+                self._put(changes, read._replace(thing=None, reason=_clash(read, taken)))
                 if isinstance(read.thing, Bundle):
                     self._set_aside(changes, found, folder_of(read.path))
 
@@ -215,9 +215,10 @@ def _is_usual(read: Read) -> bool:
     return not isinstance(thing, Tool) or read.path == tool_file(folder_of(read.path), thing.slug, thing.version)
 
 
-def _clash(taken: Taken) -> str:
+def _clash(read: Read, taken: Taken) -> str:
+    """Said of the later one. Whoever copies a file copies its id."""
     text = str(taken)
-    if text.startswith("the id"):
+    if read.thing is not None and not isinstance(read.thing, Overlay) and read.thing.id in text:
         return f'{text}; take the line "id" out of this file, and it gets one of its own'
     return f"{text}; give this one another name, or remove it"
 

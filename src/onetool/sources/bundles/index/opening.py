@@ -125,8 +125,14 @@ def _make(file: Path) -> None:
     _remove(new)
     os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     with closing(_connect(f"{new.absolute().as_uri()}?mode=rw")) as database:
+        database.execute("PRAGMA synchronous = OFF")  # nobody else has it; it goes to the disk once, when it is whole
         create(database)
         database.execute("PRAGMA journal_mode = WAL")
+    handle = os.open(new, os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
     _remove(file)
     os.rename(new, file)
 

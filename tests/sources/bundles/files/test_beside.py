@@ -1,0 +1,230 @@
+"""What is beside the files: built-in bundles, usage, the key, the place itself, several stores of one folder."""
+
+import json
+import os
+from threading import Thread
+
+import pytest
+from sources.bundles.files.things import an_id, built_in, bundle, reasons, tool, with_tool
+
+from onetool.sources.bundles.errors import Conflict, Forbidden, Invalid, NotFound, Stale
+from onetool.sources.bundles.files import state
+from onetool.sources.bundles.store import tag_of
+
+# What is built in
+
+
+def test_built_in_bundles_are_listed_and_nothing_is_made(opened, folder):
+    mine, tools = built_in()
+    store = opened((mine, tools))
+    id = mine.id
+    assert store.bundles() == [mine]
+    assert store.tools(bundle_ids=[id]) == sorted(tools, key=lambda one: one.id)
+    assert store.everything()[0] == []
+    for refused in (
+        lambda: store.put_bundle(id, bundle()),
+        lambda: store.delete_bundle(id),
+        lambda: store.put_tool(id, "new", "1", tool()),
+        lambda: store.delete_tool(id, "read-file", "1"),
+        lambda: store.put_all(mine, []),
+    ):
+        with pytest.raises(Forbidden, match="built in") as caught:
+            refused()
+        assert caught.value.code == "built_in"
+    assert not folder.exists()
+
+
+def test_their_switches_are_kept(opened, folder):
+    mine, tools = built_in()
+    store = opened((mine, tools))
+    off = store.patch_tool(mine.id, "read-file", "1", False)
+    assert (off.is_enabled, off.modified_at) == (False, tools[0].modified_at)
+    assert json.loads((folder / "builtin.json").read_text()) == {
+        "bundles": {},
+        "tools": {"fs/read-file@1": False},
+        "schemaVersion": "1",
+    }
+    assert [one.slug for one in store.tools()] == ["list-dir"]
+    other = opened((mine, tools))
+    assert not other.tool(mine.id, "read-file", "1").is_enabled
+    assert not other.patch_bundle(mine.id, False).is_enabled
+    with pytest.raises(Forbidden, match="disabled"):
+        store.patch_tool(mine.id, "read-file", "1", True)
+    assert store.bundles() == []
+    assert store.patch_bundle(mine.id, True, match=tag_of(store.bundle(mine.id))).is_enabled
+    with pytest.raises(Stale):
+        store.patch_bundle(mine.id, False, match="x")
+    with pytest.raises(NotFound):
+        store.patch_tool(mine.id, "write-file", "1", False)
+
+
+def test_switches_by_hand_and_a_broken_file_of_them(opened, folder):
+    mine, tools = built_in()
+    store = opened((mine, tools))
+    store.patch_tool(mine.id, "read-file", "1", False)
+    (folder / "builtin.json").write_text('{"bundles": {"fs": false}}')
+    store.look()
+    assert store.bundles() == []
+    (folder / "builtin.json").write_text("{")
+    store.look()
+    assert store.bundles() == []
+    assert "line 1" in reasons(store)["builtin.json"]
+    assert opened((mine, tools)).bundles() == []
+    with pytest.raises(Conflict, match=r"builtin\.json can't be used"):
+        store.patch_bundle(mine.id, True)
+    (folder / "builtin.json").unlink()
+    store.look()
+    assert (store.bundles(), store.mistakes()) == ([mine], [])
+
+
+def test_two_built_in_things_of_one_name_are_a_mistake_of_the_program(opened):
+    with pytest.raises(Invalid, match="two built-in things called fs"):
+        opened(built_in(), built_in())
+
+
+# Usage
+
+
+def test_usage_is_counted_and_kept(opened, clock):
+    store = opened()
+    _, kept = with_tool(store)
+    for _ in range(3):
+        store.used(kept.id)
+    clock.now += 1.5
+    store.used(kept.id)
+    expected = {kept.id: (4, "2026-09-21T14:13:21.500Z")}
+    assert store.usage([kept.id, "other"]) == expected
+    other = opened()
+    other.used(kept.id)
+    other.close()
+    store.close()
+    assert opened().usage([kept.id]) == {kept.id: (5, "2026-09-21T14:13:21.500Z")}
+
+
+def test_usage_of_many_threads(opened):
+    store = opened()
+    _, kept = with_tool(store)
+    threads = [Thread(target=lambda: [store.used(kept.id) for _ in range(500)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    store.close()
+    assert opened().usage([kept.id])[kept.id][0] == 2000
+
+
+def test_usage_makes_no_folder_and_survives_a_broken_file(opened, folder):
+    store = opened()
+    store.used("a")
+    assert store.usage(["a"])["a"][0] == 1
+    store.close()
+    assert not folder.exists()
+    store = opened()
+    with_tool(store)
+    (folder / ".state" / "usage.db").write_text("x" * 5000)
+    store.used("a")
+    assert store.usage(["a"])["a"][0] == 1
+    store.close()
+
+
+# The key
+
+
+def test_one_key_for_all(opened, folder):
+    store = opened()
+    with_tool(store)
+    key = store.key()
+    assert len(key) == 32
+    assert opened().key() == key
+    assert oct((folder / ".state" / "page.key").stat().st_mode & 0o777) == "0o600"
+    (folder / ".state" / "page.key").write_bytes(b"")
+    assert len(other := opened().key()) == 32
+    assert opened().key() == other != key
+
+
+def test_the_key_of_an_empty_store_makes_nothing(store, folder):
+    assert store.key() == store.key()
+    assert not folder.exists()
+
+
+# The place
+
+
+def test_an_empty_store(store, folder):
+    assert (store.bundles(), store.tools(), store.mistakes(), store.reap()) == ([], [], [], [])
+    assert store.search("x") == []
+    assert not store.look()
+    assert not folder.exists()
+
+
+def test_git_does_not_see_the_state_of_this_machine(store, folder):
+    with_tool(store)
+    assert (folder / ".state" / ".gitignore").read_text() == "*\n"
+    assert oct(folder.stat().st_mode & 0o777) == "0o700"
+
+
+def test_a_folder_that_somebody_else_makes_is_noticed(store, opened, folder):
+    assert store.bundles() == []
+    id, kept = with_tool(opened())
+    assert store.look()
+    assert store.tool(id, "forecast", "1") == kept
+
+
+def test_where_nothing_can_be_written_all_can_be_read(opened, folder, monkeypatch):
+    id, kept = with_tool(opened())
+    before = {path.name for path in (folder / ".state").iterdir()}
+    monkeypatch.setattr(state.os, "access", lambda *_: False)
+    store = opened()
+    assert store.tool(id, "forecast", "1") == kept
+    assert [found.tool for found in store.search("forecast")] == [kept]
+    monkeypatch.undo()
+    assert {path.name for path in (folder / ".state").iterdir()} == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_write_permission(opened, folder):
+    id, kept = with_tool(opened())
+    folder.chmod(0o500)
+    (folder / ".state").chmod(0o500)
+    try:
+        assert opened().tool(id, "forecast", "1") == kept
+    finally:
+        folder.chmod(0o700)
+        (folder / ".state").chmod(0o700)
+
+
+# Several stores of one folder
+
+
+def test_what_one_writes_the_other_sees(opened):
+    first, second = opened(), opened()
+    assert second.bundles() == []
+    id, kept = with_tool(first)
+    second.look()
+    assert second.tool(id, "forecast", "1") == kept
+    state = second.state()
+    first.patch_tool(id, "forecast", "1", False)
+    assert not second.tool(id, "forecast", "1").is_enabled
+    assert second.state() != state
+    with pytest.raises(Conflict):
+        second.put_tool(id, "forecast", "1", tool())
+
+
+def test_many_threads_write_at_once(opened):
+    store, id, refused = opened(), an_id(), []
+    store.put_bundle(id, bundle())
+
+    def put(number):
+        for key in range(10):
+            try:
+                store.put_tool(id, f"t{key}", "1", tool(description=str(number)))
+            except Conflict:
+                refused.append(key)
+
+    threads = [Thread(target=put, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(store.tools()) == 10
+    assert len(refused) == 30

@@ -1,0 +1,81 @@
+"""Paging while other processes write: what was there and matched all the time comes exactly once, in the order of ranks."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sources.bundles.index.made import bundle, in_step, put, tool
+
+from onetool.sources.bundles.index import Index
+
+NAMES = ("alpha", "alphabet soup", "beta alpha", "gamma", "alpah", "x alphabets", "delta")
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory):
+    """An index at which another process is writing."""
+    file = tmp_path_factory.mktemp("busy") / "index.db"
+    index = Index(file)
+    steady = [
+        tool(number, display_name=NAMES[number % 7], description=NAMES[number % 5], tags=(f"t{number % 3}",))
+        for number in range(1, 150)
+    ]
+    put(index, bundle(), *steady)
+    with other("churn", file, "seed", ",".join(NAMES)) as process:
+        yield index, steady, process
+        process.stdin.write(b"stop\n")
+        process.stdin.close()
+        assert process.wait(20) == 0
+    in_step(index)
+    index.close()
+
+
+def other(part: str, file: Path, *more: str) -> subprocess.Popen:
+    tests = Path(__file__).parents[3]
+    command = [sys.executable, str(Path(__file__).with_name("other_process.py")), str(file), part, *more]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={"PYTHONPATH": str(tests), "PATH": ""}
+    )
+    assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(query=st.sampled_from(["", "alpha", "alp", "alpah", "soup alpha", "gama", "1"]), data=st.data())
+def test_a_search_neither_skips_nor_repeats(busy, query, data):
+    index, steady, process = busy
+    expected = {one.tool.id for one in _all_at_once(index, query)} & {one.id for one in steady}
+    before = index.state()
+    found, after = [], None
+    while page := index.search(query, after=after, limit=data.draw(st.integers(1, 60))):
+        found += page
+        after = page[-1].rank
+        time.sleep(0.002)
+    assert process.poll() is None
+    assert index.state() > before
+    ranks = [one.rank for one in found]
+    assert ranks == sorted(ranks)
+    ids = [one.tool.id for one in found]
+    mine = [id for id in ids if id < tool(10_000).id]
+    assert len(mine) == len(set(mine))
+    assert set(mine) == expected
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tags=st.sampled_from([(), ("t1",), ("t0", "t2")]), data=st.data())
+def test_a_list_neither_skips_nor_repeats(busy, tags, data):
+    index, steady, _ = busy
+    expected = [one for one in steady if not tags or set(tags) & set(one.tags)]
+    found, after = [], None
+    while page := index.tools(tags, after=after, limit=data.draw(st.integers(1, 60))):
+        found += page
+        after = page[-1].id
+    assert [one for one in found if one.id < tool(10_000).id] == expected
+
+
+def _all_at_once(index, query):
+    return index.search(query, limit=1000)

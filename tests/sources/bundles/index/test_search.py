@@ -1,0 +1,199 @@
+"""Search: four tiers in their order, the best text first inside of each, then the newest. Queries are only data."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sources.bundles.index.made import bundle, put, slugs, tool
+
+from onetool.sources.bundles.index import Index
+from onetool.sources.bundles.index.near import near
+from onetool.sources.bundles.index.words import Name, words
+
+
+def found(index, query, **more):
+    return [(one.rank.tier, one.tool.slug) for one in index.search(query, **more)]
+
+
+def test_prefix_before_whole_word_before_fuzzy(index):
+    put(
+        index,
+        bundle(),
+        tool(1, "whether", description="near, of the names"),
+        tool(2, "daily", description="all about the weather"),
+        tool(3, "daily-weather"),
+        tool(4, "weathercock"),
+        tool(5, "weather"),
+        tool(6, "station", display_name="Weather Station"),
+        tool(7, "sky", tags=("weather",)),
+        tool(8, "unrelated"),
+        tool(9, "seaweather"),
+        tool(10, "rain", description="for weathermen"),
+        tool(11, "snow", description="wether is a typo"),
+    )
+    assert found(index, "Weather") == [
+        (0, "weather"),
+        (0, "weathercock"),
+        (0, "station"),
+        (1, "daily-weather"),
+        (1, "sky"),
+        (1, "daily"),
+        (2, "seaweather"),
+        (2, "whether"),
+        (2, "rain"),
+        (2, "snow"),
+    ]
+
+
+def test_an_empty_query_is_everything_newest_first(index):
+    put(index, bundle(), *(tool(number) for number in (1, 3, 2)))
+    assert found(index, "") == found(index, " \n") == [(3, "tool-3"), (3, "tool-2"), (3, "tool-1")]
+
+
+def test_the_newest_first_among_equals_then_the_id(index):
+    same = "2026-11-15T16:00:00.000Z"
+    put(
+        index,
+        bundle(),
+        tool(1, "alpha-one", modified_at="2026-11-15T16:00:00.001Z"),
+        tool(3, "alpha-two", modified_at=same),
+        tool(2, "alpha-six", modified_at=same),
+        tool(4, "alpha-ten", modified_at="not a time"),
+    )
+    assert slugs(index.search("alpha")) == ["alpha-one", "alpha-six", "alpha-two", "alpha-ten"]
+
+
+def test_every_word_must_be_there(index):
+    put(index, bundle(1, "github"), tool(1, "create-issue"), tool(2, "list-issues"), tool(3, "create-branch"))
+    assert found(index, "issue create") == [(1, "create-issue")]
+    assert found(index, "create iss")[0] == (0, "create-issue")
+    assert found(index, "github issue") == [(1, "create-issue"), (2, "list-issues")], "the bundle's names count, too"
+    assert found(index, "creat isue") == [(2, "create-issue")]
+    assert found(index, "create unicorn") == []
+
+
+def test_names_are_found_however_they_are_written(index):
+    put(
+        index,
+        bundle(),
+        tool(1, "read-file"),
+        tool(2, "getHTTPStatus"),
+        tool(3, "x", display_name="Übergröße-Maß"),
+        tool(4, "天气预报"),
+        tool(5, "y", display_name="🌦️ Sky"),
+    )
+    assert found(index, "+readfile") == [(1, "read-file")]
+    assert found(index, "readfi") == [(2, "read-file")]
+    assert found(index, "READ_FILE") == found(index, "read  file") == [(0, "read-file")]
+    assert found(index, "http status") == [(1, "getHTTPStatus")]
+    assert found(index, "ubergrosse mass") == [(0, "x")]
+    assert found(index, "maß") == [(1, "x")]
+    assert found(index, "天气") == [(0, "天气预报")]
+    assert found(index, "预报") == [(2, "天气预报")]
+    assert found(index, "🌦") == [(0, "y")]
+
+
+def test_the_search_follows_what_is_written(index):
+    put(index, tool(1, "alpha"))
+    put(index, bundle(1, "first-box"))
+    assert found(index, "first") == [(1, "alpha")]
+    put(index, bundle(1, "second-box"), tool(1, "alpha", description="omega"))
+    assert found(index, "first") == []
+    assert found(index, "second omega") == [(1, "alpha")]
+    with index.changing() as changes:
+        changes.drop(f"{bundle().id}/bundle.json")
+    assert found(index, "second", include_disabled=True) == []
+    assert found(index, "omgea", include_disabled=True) == [(2, "alpha")], "a word that was learnt later"
+
+
+def test_disabled_tools_are_found_only_on_request(index):
+    put(index, bundle(), tool(1, "alpha", is_enabled=False), tool(2, "alphabet"))
+    assert slugs(index.search("alpha")) == ["alphabet"]
+    assert slugs(index.search("alpha", include_disabled=True)) == ["alpha", "alphabet"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        '"',
+        '""',
+        "*",
+        "a*",
+        "NEAR(",
+        "NEAR(a b, 3)",
+        "AND",
+        "a OR",
+        "NOT",
+        "-",
+        "-a",
+        "heading:a",
+        "{a b}: c",
+        "^a",
+        "a + b",
+        "'; DROP TABLE tools; --",
+        "\x00",
+        "a\x00b",
+        "%",
+        "_",
+        "[a]",
+        "?",
+        "\ud800",
+        "\U0010ffff",
+        "😀" * 100,
+        "ß" * 10_000,
+        "a" * 10_000,
+        "a b " * 2_500,
+        " ".join(f"word{number}" for number in range(1_500)),
+        "\u0301",
+        "\u200d",
+        "(" * 5_000,
+    ],
+)
+def test_no_query_is_an_error(query):
+    index = Index(None)
+    put(index, bundle(), tool(1, "alpha"), tool(2, "near", description="and not or a b c"))
+    assert len(index.search(query)) <= 2
+    assert slugs(index.search("alpha")) == ["alpha"], "and everything is still there"
+    index.close()
+
+
+TEXTS = st.text(max_size=30) | st.text(alphabet="abcdeéßÅ -_*\"'😀天", max_size=20)
+
+
+@given(slug=TEXTS, name=TEXTS, description=TEXTS, query=TEXTS)
+def test_what_is_in_its_texts_finds_it(slug, name, description, query):
+    index = Index(None)
+    try:
+        put(index, bundle(), tool(1, slug or "x", display_name=name, description=description))
+        index.search(query)
+        for text in (slug, name):
+            if words(text):
+                assert [one.rank.tier for one in index.search(text)] == [0]
+        if words(description):
+            assert [one.rank.tier for one in index.search(description)] in ([0], [1])
+            assert [one.rank.tier for one in index.search(words(description)[-1])] in ([0], [1])
+    finally:
+        index.close()
+
+
+@given(text=st.text())
+def test_words_of_words_are_the_same_words(text):
+    once = words(text)
+    assert words(" ".join(once)) == once
+    assert words(text.upper().lower()) == words(text.lower())
+    assert not any(set(word) & set(" \"'*?[](){}:^+-") for word in once)
+    assert Name(text).key == " ".join(once)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant", "slips"),
+    [("wether", "weather", 1), ("serach", "search", 1), ("documants", "documents", 1), ("repozitroy", "repository", 2)],
+)
+def test_slips_of_the_finger(typed, meant, slips):
+    assert near(typed, [meant, "unlike"])[slips] == [meant]
+
+
+def test_what_is_not_near():
+    known = ["tools", "v1", "tool00001", "cats", "weather"]
+    assert near("tool00002", known) == near("v2", known) == near("cat", known) == {1: [], 2: []}
+    assert near("wea", known) == {1: [], 2: []}
+    assert near("weather", known) == {1: [], 2: []}, "itself it is not near"

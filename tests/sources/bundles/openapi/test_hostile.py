@@ -1,0 +1,203 @@
+"""Documents that are no documents, or were written by an enemy: refused or skipped with words, in little time."""
+
+import time
+
+import pytest
+from sources.bundles.openapi.documents import body, document, imported, one, parameter, parameters, sent, skipped
+
+from onetool.sources.bundles.errors import Invalid
+from onetool.sources.bundles.openapi import from_openapi
+from onetool.sources.bundles.openapi.yaml_data import read_yaml
+
+BILLION = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{chr(98 + n)}: &{chr(98 + n)} [{','.join([f'*{chr(97 + n)}'] * 10)}]\n" for n in range(9)
+)
+
+
+@pytest.fixture(autouse=True)
+def soon():
+    begin = time.monotonic()
+    yield
+    assert time.monotonic() - begin < 10
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("swagger: '2.0'\npaths: {}", "Swagger 2.0"),
+        ('{"openapi": "3.2.0", "paths": {}}', "only 3.0 and 3.1"),
+        ('{"openapi": "3.1.0"}', "paths: expected an object"),
+        ('{"info": {}}', "no key `openapi`"),
+        ("[]", "expected an object"),
+        ("", "expected an object"),
+        ('{"openapi": ', "not JSON"),
+        ("a: [", "not YAML"),
+        ("a: b: c", "line 1"),
+        (b"\xff\xfe", "not UTF-8"),
+        (BILLION, "aliases repeat"),
+        ("a: &a [*a]", "an anchor that is not there"),
+        ("[" * 100_000, "levels deep"),
+        ('{"a":' * 100_000, "nested too deep"),
+        ("a: 1\n---\nb: 2", "a second document"),
+        ("? [a]\n: b", "a key that is no text"),
+        ("{" + "[]," * 2_000_000, "more than"),
+        (b" " * (33 * 1024**2), "larger than"),
+    ],
+)
+def test_what_is_no_document(text, words):
+    with pytest.raises(Invalid, match=words):
+        from_openapi(text)
+
+
+def test_yaml_is_read_as_openapi_says():
+    text = "on: no\n200: 1\nd: 2026-11-15\nn: ~\nf: 1.5e3\nz: 007\nq: '1'\nversion: 1.10\nbase: &b {a: 1, b: 2}\nm: {<<: *b, b: 3}"
+    assert read_yaml(text) == {
+        "on": "no", "200": 1, "d": "2026-11-15", "n": None, "f": 1500.0, "z": "007", "q": "1", "version": "1.10",
+        "base": {"a": 1, "b": 2}, "m": {"a": 1, "b": 3},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "ref", ["https://evil.example/x.json", "file:///etc/passwd", "other.yaml#/a", "#/nowhere", "#anchor"]
+)
+def test_references_are_never_followed_outside(ref):
+    found = imported({"/x": {"post": body({"type": "object", "properties": {"a": {"$ref": ref}}})}})
+    assert found.tools[0][2]["argSchema"]["properties"]["a"] == {}
+    assert ref in found.notes[0].why
+    assert ref in skipped({"requestBody": {"$ref": ref}}, "post")
+    assert imported({"/x": {"$ref": ref}}).skipped[0].operation == "/x"
+
+
+def test_references_in_circles():
+    loop = {"schemas": {"A": {"$ref": "#/components/schemas/B"}, "B": {"$ref": "#/components/schemas/A"}}}
+    assert "circle" in skipped({"requestBody": {"$ref": "#/components/requestBodies/R"}}, "post",
+                               components={"requestBodies": {"R": {"$ref": "#/components/requestBodies/R"}}})  # fmt: skip
+    found = imported(
+        {"/x": {"post": body({"type": "array", "items": {"$ref": "#/components/schemas/A"}})}}, components=loop
+    )
+    assert found.tools[0][2]["argSchema"]["properties"]["body"]["type"] == "array"
+    all_of = {"schemas": {"A": {"allOf": [{"$ref": "#/components/schemas/A"}]}}}
+    imported({"/x": {"post": body({"$ref": "#/components/schemas/A"})}}, components=all_of)
+
+
+def test_a_long_chain_and_a_wide_graph():
+    chain = {
+        f"S{n}": {"type": "object", "properties": {"x": {"$ref": f"#/components/schemas/S{n + 1}"}}}
+        for n in range(3000)
+    }
+    chain["S3000"] = {"type": "string"}
+    found = imported({"/x": {"post": body({"$ref": "#/components/schemas/S0"})}}, components={"schemas": chain})
+    assert len(str(found.tools[0][2])) < 100_000
+    names = [f"S{n}" for n in range(60)]
+    everything = {name: {"$ref": f"#/components/schemas/{name}"} for name in names}
+    mesh = {name: {"type": "object", "properties": everything} for name in names}
+    paths = {f"/x{n}": {"post": body({"type": "object", "properties": everything})} for n in range(20)}
+    found = imported(paths, components={"schemas": mesh})
+    assert len(found.tools) == 20
+
+
+def test_alternatives_that_multiply():
+    schemas = {f"S{n}": {"anyOf": [{"$ref": f"#/components/schemas/S{n + 1}"}] * 2} for n in range(30)}
+    schemas["S30"] = {"type": "string"}
+    given = body({"type": "object", "properties": {"a": {"$ref": "#/components/schemas/S0"}}})
+    found = imported({"/x": {"post": given}}, components={"schemas": schemas})
+    assert found.tools[0][2]["argSchema"]["properties"]["a"] == {}
+
+
+def test_deep_schemas():
+    deep = {"type": "string"}
+    for _ in range(300):
+        deep = {"type": "object", "properties": {"x": deep}}
+    tool = one(body({"type": "object", "properties": {"a": deep}}), "post")
+    assert len(str(tool["argSchema"])) < 10_000
+
+
+@pytest.mark.parametrize(
+    "path", ["things", "@evil.example/", "/a#b", "/a b", "/a\\b", "/a\nb", "/${GITHUB_TOKEN}", "/{", "/a\x7f"]
+)
+def test_paths_that_are_none(path):
+    assert "is no path" in skipped({}, path=path)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://api.example.com@evil.example", "https://a b", "ftp://x.example", "//evil.example", "javascript:alert(1)",
+        "https://${GITHUB_TOKEN}.evil.example", "https://api.example.com?x=", "https://0x7f.1", "https://x\\.example",
+        "https://{host}",
+    ],
+)  # fmt: skip
+def test_servers_that_are_none(url):
+    assert "its server" in skipped({}, servers=[{"url": url}], base_url="https://api.example.com")
+
+
+def test_a_variable_cant_move_the_host():
+    servers = [{"url": "https://api.example.com{base}", "variables": {"base": {"default": "@evil.example/x"}}}]
+    assert "its server" in skipped({}, servers=servers)
+    servers = [{"url": "https://{h}", "variables": {"h": {"default": "${AWS_SECRET}.evil.example"}}}]
+    assert "its server" in skipped({}, servers=servers)
+
+
+def test_a_document_cant_ask_for_a_secret():
+    """Whatever it calls things: only the bundle's own secrets are placeholders."""
+    name = "${AWS_SECRET_ACCESS_KEY}"
+    given = {
+        **parameters(
+            parameter(name), parameter(name, "header"), parameter("n", schema={"type": "string", "default": name})
+        ),
+        **body({"type": "object", "properties": {name: {"type": "string", "default": name}}}),
+        "security": [{"k": []}],
+        "summary": name,
+    }
+    components = {"securitySchemes": {"k": {"type": "apiKey", "name": name, "in": "query"}}}
+    found = imported({"/x": {"post": given}}, components=components)
+    assert found.secrets == ["SHOP_API_KEY"]
+    asked = []
+    sent(
+        found.tools[0][2],
+        lambda one: asked.append(one) or "v",
+        AWS_SECRET_ACCESS_KEY="q",
+        body_AWS_SECRET_ACCESS_KEY="b",
+    )
+    assert set(asked) <= {"SHOP_API_KEY"}
+    key = {"securitySchemes": {"k": {"type": "apiKey", "name": name, "in": "header"}}}
+    assert imported({"/x": {"get": {"security": [{"k": []}]}}}, components=key).secrets == []
+
+
+def test_names_with_what_cant_be_seen():
+    given = {"operationId": "a\x00b\u202e", "summary": "x\x1b[31my\n", "description": "\x07" * 10_000, "tags": ["\x00"]}
+    found = imported({"/x": {"get": given}}, info={"title": "\x00\u202e\n", "version": "\x00"})
+    ((slug, version, tool),) = found.tools
+    assert (slug, version) == ("a-b", "1")
+    assert found.bundle["slug"] == "example"
+    assert (tool["displayName"] + tool["description"] + "".join(tool["tags"])).isprintable()
+
+
+@pytest.mark.parametrize("junk", [None, 3, "x", [], [[]], {"a": 1}, True])
+def test_junk_in_every_place(junk):
+    operation = {
+        "parameters": junk, "requestBody": junk, "responses": junk, "security": junk, "tags": junk, "operationId": junk,
+        "summary": junk, "description": junk, "servers": junk, "deprecated": junk,
+    }  # fmt: skip
+    for key in [*operation, None]:
+        given = {key: junk} if key else operation
+        found = imported({"/x": {"get": given}, "/y": junk}, components=junk, info=junk, security=junk)
+        assert len(found.tools) + len(found.skipped) >= 1
+    schema = dict.fromkeys(
+        ("type", "properties", "items", "required", "enum", "allOf", "anyOf", "not", "pattern"), junk
+    )
+    imported(
+        {"/x": {"post": {**body(schema), "responses": {"200": {"content": {"application/json": {"schema": schema}}}}}}}
+    )
+    imported({"/x": {"post": body({"type": "object", "properties": {"a": schema}})}})
+    imported({"/x": {"get": parameters({"name": "a", "in": "query", "schema": junk, "style": junk, "explode": junk})}})
+    schemes = {"s": {"type": "oauth2", "flows": junk}, "t": {"type": "http", "scheme": junk}, "u": junk}
+    imported(
+        {"/x": {"get": {"security": [{"s": junk}, {"t": []}, {"u": []}]}}}, components={"securitySchemes": schemes}
+    )
+
+
+def test_more_operations_than_anybody_has():
+    found = from_openapi(document({f"/x{n}": {"get": {"operationId": "same"}} for n in range(5_100)}))
+    assert (len(found.tools), len(found.skipped)) == (5_000, 100)
+    assert len({slug for slug, _, _ in found.tools}) == 5_000

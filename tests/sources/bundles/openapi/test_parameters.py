@@ -1,0 +1,113 @@
+"""Where parameters go, and what becomes of styles that a template can't write."""
+
+import pytest
+from sources.bundles.openapi.documents import HOST, imported, one, parameter, parameters, sent, skipped
+
+STRINGS = {"type": "array", "items": {"type": "string"}}
+POINT = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}, "required": ["x"]}
+
+
+def test_path_query_header_and_cookie():
+    given = parameters(
+        parameter("id", "path", {"type": "integer"}, required=True),
+        parameter("limit", schema={"type": "integer"}),
+        parameter("X-Request-ID", "header"),
+        parameter("lang", "cookie"),
+        parameter("Accept", "header"),  # OpenAPI: to be ignored
+    )
+    tool = one(given, path="/things/{id}")
+    assert set(tool["argSchema"]["properties"]) == {"id", "limit", "X_Request_ID", "lang"}
+    request = sent(tool, id=3, limit=5, X_Request_ID="a", lang="de")
+    assert request.url.target == "/v1/things/3?limit=5"
+    assert dict(request.headers) == {"X-Request-ID": "a", "Cookie": "lang=de"}
+    assert sent(tool, id=3).headers == []
+
+
+def test_a_name_that_comes_twice_says_where_it_goes():
+    given = parameters(parameter("id", "path", required=True), parameter("id"), parameter("id", "header"))
+    request = sent(one(given, path="/things/{id}"), id="p", query_id="q", header_id="h")
+    assert (request.url.target, dict(request.headers)) == ("/v1/things/p?id=q", {"id": "h"})
+
+
+def test_those_of_the_path_are_shared_and_replaced():
+    path = {
+        "parameters": [parameter("id", "path", required=True), parameter("q")],
+        "get": parameters(parameter("q", schema={"type": "integer"})),
+    }
+    ((_, _, tool),) = imported({"/things/{id}": path}).tools
+    assert tool["argSchema"]["properties"]["q"]["type"] == "integer"
+
+
+def test_lists_repeat_their_name_or_are_one_text():
+    tool = one(parameters(parameter("tag", schema=STRINGS)))
+    assert sent(tool, tag=["a", "b"]).url.target == "/v1/things?tag=a&tag=b"
+    found = imported({"/things": {"get": parameters(parameter("tag", schema=STRINGS, explode=False))}})
+    ((_, _, tool),) = found.tools
+    assert tool["argSchema"]["properties"]["tag"] == {
+        "type": "string",
+        "description": "Several are separated by commas.",
+    }
+    assert found.notes == [("GET /things", "tag is given as one text, its values separated by commas")]
+    pipes = one(parameters(parameter("tag", schema=STRINGS, style="pipeDelimited")))
+    assert "separated by |" in pipes["argSchema"]["properties"]["tag"]["description"]
+
+
+@pytest.mark.parametrize(("style", "target"), [("deepObject", "at[x]=1&at[y]=2"), ("form", "x=1&y=2")])
+def test_members_of_an_object_in_a_query(style, target):
+    tool = one(parameters(parameter("at", schema=POINT, style=style, required=True)))
+    names = ["at_x", "at_y"] if style == "deepObject" else ["x", "y"]
+    assert tool["argSchema"]["required"] == names[:1]
+    from urllib.parse import unquote
+
+    assert unquote(sent(tool, **dict(zip(names, (1, 2), strict=True))).url.target) == f"/v1/things?{target}"
+
+
+def test_styles_of_a_path():
+    label = parameters(parameter("id", "path", required=True, style="label"))
+    assert sent(one(label, path="/things{id}"), id="a").url.target == "/v1/things.a"
+    matrix = parameters(parameter("id", "path", required=True, style="matrix"))
+    assert sent(one(matrix, path="/things/{id}"), id="a").url.target == "/v1/things/;id=a"
+    two = parameters(parameter("a", "path", required=True), parameter("b", "path", required=True))
+    assert sent(one(two, path="/compare/{a}...{b}"), a="x/y", b="z").url.target == "/v1/compare/x%2Fy...z"
+
+
+def test_what_has_no_form_is_left_out_or_skips_the_operation():
+    free = {"type": "object", "additionalProperties": True}
+    found = imported({"/things": {"get": parameters(parameter("q", schema=free), parameter("n"))}})
+    assert set(found.tools[0][2]["argSchema"]["properties"]) == {"n"}
+    assert "its optional parameter 'q' is left out" in found.notes[0].why
+    why = skipped(parameters(parameter("q", schema=free, required=True)))
+    assert why == "its parameter 'q': an object without known members has no form in a query"
+
+
+def test_a_parameter_with_content_is_a_text_of_json():
+    given = {"name": "filter", "in": "query", "content": {"application/json": {"schema": POINT}}}
+    tool = one(parameters(given))
+    assert sent(tool, filter='{"x":1}').url.target == "/v1/things?filter=%7B%22x%22%3A1%7D"
+
+
+def test_a_path_that_is_not_described():
+    found = imported({"/things/{id}": {"get": {}}})
+    assert found.tools[0][2]["argSchema"]["required"] == ["id"]
+    assert found.notes == [("GET /things/{id}", "{id} of its path is not described; it is taken to be a text")]
+
+
+def test_references_and_examples():
+    components = {"parameters": {"Page": parameter("page", schema={"type": "integer"}, example=3, description="Which")}}
+    tool = one(parameters({"$ref": "#/components/parameters/Page"}), components=components)
+    assert tool["argSchema"]["properties"]["page"] == {"type": "integer", "description": "Which", "examples": [3]}
+
+
+def test_servers():
+    assert one({})["httpImpl"]["request"]["urlTemplate"] == f"{HOST}/things"
+    variables = {"region": {"default": "eu"}, "port": {"default": 8443}}
+    servers = [{"url": "https://{region}.example.com:{port}/api/", "variables": variables}]
+    found = imported({"/x": {"get": {"servers": servers}}})
+    assert found.tools[0][2]["httpImpl"]["request"]["urlTemplate"] == "https://eu.example.com:8443/api/x"
+    assert found.hosts == ["eu.example.com:8443"]
+    relative = [{"url": "/api/v3"}]
+    assert "give the URL" in skipped({}, servers=relative)
+    found = imported({"/x": {"get": {}}}, servers=relative, base_url="https://a.example/docs/openapi.json")
+    assert found.tools[0][2]["httpImpl"]["request"]["urlTemplate"] == "https://a.example/api/v3/x"
+    found = imported({"/x": {"get": {}}}, servers=[], base_url="http://a.example:81/base")
+    assert found.tools[0][2]["httpImpl"]["request"]["urlTemplate"] == "http://a.example:81/base/x"

@@ -1,0 +1,137 @@
+"""Schemas of documents in today's words: for arguments as they are meant, for answers as lenient as answers are."""
+
+import pytest
+from sources.bundles.openapi.documents import answer, body, imported, one, parameter, parameters
+
+from onetool.core.schema import CHEAP, CompiledSchema
+from onetool.core.schema_guard import guard
+
+NODE = {"type": "object", "properties": {"value": {"type": "integer"}, "next": {"$ref": "#/components/schemas/Node"}}}
+
+
+def argument(schema, **more):
+    return one(body({"type": "object", "properties": {"a": schema}}), "post", **more)["argSchema"]
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
+        ({"type": "string", "nullable": True, "enum": ["a"]}, {"type": ["string", "null"], "enum": ["a", None]}),
+        (
+            {"nullable": True, "allOf": [{"type": "string"}]},
+            {"anyOf": [{"allOf": [{"type": "string"}]}, {"type": "null"}]},
+        ),
+        ({"type": "integer", "minimum": 1, "exclusiveMinimum": True}, {"type": "integer", "exclusiveMinimum": 1}),
+        ({"type": "string", "example": "x", "xml": {}, "x-a": 1}, {"type": "string", "examples": ["x"]}),
+        ({"type": "file", "required": True, "minLength": -1}, {}),
+        ({"type": ["string", "null"], "examples": ["x", "y"]}, {"type": ["string", "null"], "examples": ["x", "y"]}),
+        ({"type": "string", "pattern": 3, "enum": [], "multipleOf": 0}, {"type": "string"}),
+    ],
+)
+def test_words_of_today(given, meant):
+    assert argument(given)["properties"]["a"] == meant
+
+
+def test_a_definition_is_in_its_place_or_shared():
+    components = {"schemas": {"One": {"type": "object", "properties": {"x": {}}}, "Text": {"type": "string"}}}
+    properties = {"a": {"$ref": "#/components/schemas/One"}, "t": {"$ref": "#/components/schemas/Text"}}
+    schema = one(body({"type": "object", "properties": properties}), "post", components=components)["argSchema"]
+    assert schema["properties"]["a"] == {"type": "object", "properties": {"x": {}}}
+    assert "$defs" not in schema
+    twice = {"type": "object", "properties": {**properties, "b": {"$ref": "#/components/schemas/One"}}}
+    schema = one(body(twice), "post", components=components)["argSchema"]
+    assert schema["properties"]["b"] == {"$ref": "#/$defs/One"}
+    assert schema["$defs"] == {"One": {"type": "object", "properties": {"x": {}}}}
+
+
+def test_circles_are_kept():
+    schema = argument({"$ref": "#/components/schemas/Node"}, components={"schemas": {"Node": NODE}})
+    check = CompiledSchema(schema, closed=True).check
+    assert check({"a": {"value": 1, "next": {"value": 2, "next": {}}}}) == []
+    assert check({"a": {"next": {"next": {"value": "x"}}}})
+
+
+def test_answers_are_described_and_hardly_checked():
+    pet = {
+        "type": "object",
+        "required": ["id", "kind"],
+        "additionalProperties": False,
+        "properties": {
+            "id": {"type": "integer", "minimum": 1},
+            "kind": {"type": "string", "enum": ["cat", "dog"], "description": "What it is"},
+            "secret": {"type": "string", "writeOnly": True},
+            "owner": {"oneOf": [{"type": "string"}, {"type": "object"}]},
+        },
+    }
+    schema = one(answer(pet))["outputSchema"]
+    check = CompiledSchema(schema).check
+    assert schema["type"] == "object"
+    assert schema["properties"]["kind"] == {
+        "type": ["string", "null"], "description": "What it is", "examples": ["cat", "dog"],
+    }  # fmt: skip
+    assert "secret" not in schema["properties"]
+    for real in ({}, {"id": 0, "kind": "bird"}, {"id": None, "more": 1}, {"owner": None}, {"owner": {}}):
+        assert check(real) == []
+    assert check({"id": "x"})
+    assert check([])
+
+
+def test_several_answers():
+    both = {**answer({"type": "object"})["responses"], **answer({"type": "array"}, code="202")["responses"]}
+    check = CompiledSchema(one({"responses": both})["outputSchema"]).check
+    assert [check(value) == [] for value in ({}, [], None, "x")] == [True, True, True, False]
+    empty = {**answer({"type": "object"})["responses"], "204": {"description": ""}}
+    assert CompiledSchema(one({"responses": empty})["outputSchema"]).check(None) == []
+
+
+@pytest.mark.parametrize(
+    ("media", "encoding", "schema"),
+    [
+        ("application/json", "json", {"type": "array"}),
+        ("application/problem+json", "json", {"type": "array"}),
+        ("text/csv", "text", {"type": "string"}),
+        ("application/xml", "text", {"type": "string"}),
+        ("image/png", "binary", {}),
+        ("application/octet-stream", "binary", {}),
+        ("text/event-stream", "sse", {}),
+    ],
+)
+def test_how_an_answer_is_read(media, encoding, schema):
+    tool = one(answer({"type": "array"}, media))
+    assert tool["httpImpl"]["response"]["encoding"] == encoding
+    assert tool["httpImpl"]["request"]["headers"]["Accept"] == media
+    assert tool["outputSchema"] == schema
+
+
+def test_an_answer_that_only_redirects():
+    assert one({"responses": {"302": {"description": "there"}}})["httpImpl"]["request"]["followRedirects"] is True
+    assert "followRedirects" not in one({"responses": {"204": {"description": ""}}})["httpImpl"]["request"]
+
+
+def test_what_is_too_large_is_cut_where_it_is_farthest():
+    schemas = {}
+    for level in range(8):
+        following = {f"p{n}": {"$ref": f"#/components/schemas/L{level + 1}"} for n in range(4)}
+        texts = {f"text{n}": {"type": "string", "description": "x" * 150} for n in range(25)}
+        schemas[f"L{level}"] = {"type": "object", "properties": {**following, **texts}}
+    schemas["L8"] = {"type": "object"}
+    top = {"$ref": "#/components/schemas/L0"}
+    tool = one({**answer(top), **body({"type": "array", "items": top})}, "post", components={"schemas": schemas})
+    assert len(str(tool["outputSchema"])) < 20_000
+    assert "p1" in tool["outputSchema"]["properties"]
+    assert guard(tool["outputSchema"]).costs[0] <= CHEAP
+    assert len(str(tool["argSchema"])) < 80_000
+
+
+def test_a_costly_answer_is_cut_too():
+    """A schema that takes long to check would refuse large answers."""
+    arms = [{"type": "object", "properties": {f"x{n}": {"type": "object"}}} for n in range(150)]
+    tool = one(answer({"anyOf": arms}))
+    assert guard(tool["outputSchema"]).costs[0] <= CHEAP
+
+
+def test_patterns_that_no_engine_takes_skip_nothing():
+    found = imported({"/x": {"get": parameters(parameter("q", schema={"type": "string", "pattern": "(?<bad"}))}})
+    assert found.tools[0][2]["argSchema"]["properties"]["q"] == {"type": "string"}
+    assert "described in outline only" in found.notes[0].why
