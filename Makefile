@@ -10,7 +10,7 @@ OPENAPI := .node-openapi
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check lint conformance bench bench-peers openapi lock clean
+.PHONY: help setup serve test check lint conformance faults fuzz bench bench-peers openapi lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,6 +33,12 @@ check: lint test  ## linters, types, layers, then the tests
 
 conformance: $(VENV)/.dev  ## the official MCP suite and real clients against the server
 	$(BIN)/python -m tests.conformance $(ARGS)
+
+faults: $(VENV)/.dev  ## what the store of bundles must withstand, at full length: some minutes
+	ONETOOL_FAULTS=full $(BIN)/python -m pytest tests/faults $(ARGS)
+
+fuzz: $(VENV)/.dev  ## schemathesis over the REST API, for minutes; ARGS are its own options
+	$(BIN)/python -m tests.interfaces.rest.fuzz $(ARGS)
 
 bench: $(VENV)/.dev  ## measure, as ratios in one run
 	$(BIN)/python -m bench $(ARGS)

@@ -8,11 +8,16 @@ stats        what counting a call costs
 run          code, beside FastMCP's code mode and smolagents
 mcp          the server over stdio and HTTP, beside FastMCP and the official SDK; takes three to four minutes
 servers      other people's servers behind us, beside the SDK's client and FastMCP's proxy; takes about five minutes
+bundles      the store and REST with 100 and 10,000 tools, and invoke beside FastMCP; takes about four minutes
+
+Only where they are named:
+bundles-large    the same with 100,000 tools as well
+bundles-profile  where the time of an invoke goes, and that of keeping in step
 """
 
 import sys
 
-from bench import calls, cold_start, mcp, ot, packs, run, servers, stats
+from bench import bundles, bundles_profile, calls, cold_start, mcp, ot, packs, run, servers, stats
 
 SUBJECTS = {
     "cold-start": cold_start.run,
@@ -23,17 +28,20 @@ SUBJECTS = {
     "run": run.run,
     "mcp": mcp.run,
     "servers": servers.run,
+    "bundles": bundles.run,
 }
+BY_NAME = {"bundles-large": bundles.run_large, "bundles-profile": bundles_profile.run}
 
 
 def main() -> None:
     wanted = sys.argv[1:] or list(SUBJECTS)
-    unknown = [name for name in wanted if name not in SUBJECTS]
+    there = {**SUBJECTS, **BY_NAME}
+    unknown = [name for name in wanted if name not in there]
     if unknown:
-        sys.exit(f"no subject {', '.join(unknown)}; there are {', '.join(SUBJECTS)}")
+        sys.exit(f"no subject {', '.join(unknown)}; there are {', '.join(there)}")
     try:
         for name in wanted:
-            SUBJECTS[name]()
+            there[name]()
     except KeyboardInterrupt:
         sys.exit(130)  # what a subject has started, it has ended
 

@@ -28,7 +28,24 @@ ADDING = {
 
 _VERBS = ("get", "list", "find", "create", "update", "delete", "send", "check")
 _NOUNS = ("invoice", "order", "ticket", "user", "report", "message", "payment", "device", "label", "shipment")
-_SYLLABLES = ("ba", "cor", "din", "el", "fu", "gra", "hil", "jo", "ket", "lum", "mar", "nos", "pli", "qua", "ros", "tan")
+_SYLLABLES = (
+    "ba",
+    "cor",
+    "din",
+    "el",
+    "fu",
+    "gra",
+    "hil",
+    "jo",
+    "ket",
+    "lum",
+    "mar",
+    "nos",
+    "pli",
+    "qua",
+    "ros",
+    "tan",
+)
 _WORDS = ["".join(parts) for parts in product(_SYLLABLES, repeat=3)][:3_000]
 _WEIGHTS = list(accumulate(1 / (place + 1) for place in range(len(_WORDS))))
 
@@ -47,9 +64,15 @@ def write_home(home: Path, tools: int, port: int = 0) -> Path:
     for number, (slug, parts) in enumerate(_bundles(tools)):
         folder = home / "bundles" / f"{slug}-{bundle_id(number)[-12:]}"
         (folder / "tools").mkdir(parents=True)
-        _write(folder / "bundle.json", {"slug": slug, "displayName": slug.title(), "isEnabled": True}, bundle_id(number))
+        _write(
+            folder / "bundle.json", {"slug": slug, "displayName": slug.title(), "isEnabled": True}, bundle_id(number)
+        )
         for index, tool in parts:
-            _write(folder / "tools" / f"{tool['slug']}@{tool['version']}.json", tool, f"019a0000-0001-7000-8000-{index:012x}")
+            _write(
+                folder / "tools" / f"{tool['slug']}@{tool['version']}.json",
+                tool,
+                f"019a0000-0001-7000-8000-{index:012x}",
+            )
     return config
 
 
@@ -80,7 +103,9 @@ def _tool(index: int, chance: Random) -> dict[str, Any]:
         words[3] = COMMON
     slug = named(index)
     args = {"id": {"type": "string", "description": "Which one."}, "limit": {"type": "integer", "default": 10}}
-    kind = ADDING if index % 10 == 9 else http_tool("https://api.example.com/v1/" + slug + "/${id}?limit=${limit}", args)
+    kind = (
+        ADDING if index % 10 == 9 else http_tool("https://api.example.com/v1/" + slug + "/${id}?limit=${limit}", args)
+    )
     about = {"displayName": slug.replace("-", " ").title(), "description": " ".join(words).capitalize() + "."}
     return {"slug": slug, "version": "1.0", **about, "tags": words[:2], "isEnabled": True, **kind}
 

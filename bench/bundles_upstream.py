@@ -4,7 +4,9 @@ import asyncio
 import json
 from typing import Any
 
-BODY = json.dumps({"city": "Kyiv", "celsius": 21, "hours": [{"hour": hour, "sky": "clear"} for hour in range(8)]}).encode()
+BODY = json.dumps(
+    {"city": "Kyiv", "celsius": 21, "hours": [{"hour": hour, "sky": "clear"} for hour in range(8)]}
+).encode()
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
 
 

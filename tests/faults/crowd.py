@@ -176,7 +176,7 @@ def read_or_write(folder, number, id, writers, seconds):
             store.put_bundle(id, bundle(f"{number}-{count}-" + "x" * (count % 150)))
             continue
         found = store.bundle(id)
-        assert found is not None and found.display_name == found.description, found
+        assert found.display_name == found.description, found
         data = json.loads(file.read_bytes())
         assert data["displayName"] == data["description"], data
         if count % 50 == 0:

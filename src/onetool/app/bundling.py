@@ -100,7 +100,10 @@ class Bundling:
 
 def _by_name(catalogues: list[Catalogue]) -> dict[str, ToolSpec]:
     """The first of each name, as in the registry."""
-    return {spec.name: spec for one in reversed(catalogues) for spec in reversed(one.tools)}
+    found: dict[str, ToolSpec] = {}
+    for spec in (spec for one in catalogues for spec in one.tools):
+        found.setdefault(spec.name, spec)
+    return found
 
 
 def _switched(spec: ToolSpec, off: set[str]) -> ToolSpec:

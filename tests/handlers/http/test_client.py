@@ -445,6 +445,16 @@ def test_nobody_there():
         fetched(None, get("http://nowhere.example/"), client=Client(resolver()), hosts=allowed("nowhere.example"))
 
 
+def test_nobody_answers_at_all():
+    async def silent(*_, **__):
+        await asyncio.sleep(9)
+
+    with pytest.raises(TooLate, match=r"no connection to 127\.0\.0\.1:9 in time"):
+        fetched(
+            None, get("http://127.0.0.1:9/"), client=Client(connect=silent), hosts=allowed("127.0.0.1:9"), timeout=0.1
+        )
+
+
 def test_a_host_that_is_not_allowed_is_not_even_looked_up(upstream):
     resolve = resolver("127.0.0.1")
     with pytest.raises(ToolFailure, match="allowedHosts"):

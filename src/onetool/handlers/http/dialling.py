@@ -50,9 +50,9 @@ class Dialler:
         trouble: Unreachable | None = None
         tried = addresses[:MOST_ADDRESSES]
         for number, address in enumerate(tried):
-            share = (deadline - loop.time()) / (len(tried) - number)  # one that is silent must not use up all time
+            others = len(tried) - number - 1  # one that is silent must not use up the time of those that follow
             try:
-                async with asyncio.timeout(share):
+                async with asyncio.timeout((deadline - loop.time()) / (others + 1) if others else None):
                     return await self._reach(url, address, lost)
             except (OSError, TimeoutError, ValueError) as error:
                 trouble = _unreachable(url, error)

@@ -112,10 +112,10 @@ def _interpreter() -> Callable[[], Any]:
 
         @signature({"types": ["array", "string"]}, {"types": []})
         def _func_contains(self, subject: Any, search: Any) -> bool:
-            if isinstance(subject, str) and not isinstance(search, str):
-                return False
-            count(subject if isinstance(search, list | dict) else None)
-            return search in subject
+            if isinstance(search, list | dict):
+                count(subject)
+            among: Any = subject
+            return search in among if isinstance(search, str) or not isinstance(among, str) else False
 
         @signature({"types": []})
         def _func_to_string(self, arg: Any) -> Any:

@@ -125,8 +125,10 @@ def test_what_has_settled_is_not_read_again(store, folder, monkeypatch):
     assert store.state() == state
     monkeypatch.setattr(looking, "RACY_SECONDS", 0.0)
     store.look()
-    monkeypatch.setattr(looking, "read_files", lambda *_: iter(pytest.fail("it is read again") if _[2] else ()))
+    read = []
+    monkeypatch.setattr(looking, "read_files", lambda folder, stamps, paths: iter(read.extend(paths) or ()))
     assert not store.look()
+    assert read == []
 
 
 BROKEN = {
@@ -386,3 +388,34 @@ def test_files_are_for_people(store, folder):
         *("httpImpl", "limits", "id", "createdAt", "modifiedAt", "schemaVersion"),
     ]
     assert oct(path.stat().st_mode & 0o777) == "0o600"
+
+
+def test_tools_in_the_copy_of_a_bundle_are_not_the_bundles(store, folder):
+    id, kept = with_tool(store)
+    shutil.copytree(next(folder.glob("weather-*")), folder / "copied")
+    store.look()
+    write(folder / "copied" / "tools" / "sum.json", BY_HAND)
+    store.look()
+    assert store.tools() == [kept]
+    assert store.tool(id, "sum", "1") is None
+    path = folder / "copied" / "bundle.json"
+    path.write_text(json.dumps({"slug": "copied"}))
+    store.look()
+    assert store.bundle(id).slug == "weather"
+    assert {one.slug for one in store.bundles()} == {"weather", "copied"}
+    assert [one.slug for one in store.tools()].count("sum") == 1
+    assert list(reasons(store)) == ["forecast@1.json"]
+
+
+def test_clashes_do_not_make_two_processes_look_forever(opened, folder):
+    first, second = opened(), opened()
+    with_tool(first)
+    shutil.copy(file_of(folder), file_of(folder).with_name("copy.json"))
+    for _ in range(2):
+        first.look()
+        second.look()
+    state = first.state()
+    for _ in range(3):
+        assert not second.look()
+        assert not first.look()
+    assert first.state() == state

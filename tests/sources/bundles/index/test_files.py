@@ -239,9 +239,12 @@ def test_processes_and_threads_write_at_once(opened, file):
 def test_memory_is_shared_between_threads():
     index = Index(None)
     put(index, bundle())
-    threads = [
-        threading.Thread(target=lambda n=n: [put(index, tool(n * 100 + k)) for k in range(20)]) for n in range(4)
-    ]
+
+    def add(first):
+        for number in range(first, first + 20):
+            put(index, tool(number))
+
+    threads = [threading.Thread(target=add, args=(first,)) for first in (100, 200, 300, 400)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -6,9 +6,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sources.bundles.index.made import STAMP, bundle, in_step, tool
 
 from onetool.sources.bundles.index import Index, Taken
+from onetool.sources.bundles.model import Tool
 
 PATHS = st.sampled_from([f"box/{name}.json" for name in "abcd"])
 WORDS = st.sampled_from(["alpha", "Beta-Gamma", "größe", "xy 天气", ""])
+NUMBERS = st.integers(1, 2)
 TAGS = st.lists(st.sampled_from(["one", "two words"]), max_size=2)
 
 
@@ -18,18 +20,14 @@ class Writes(RuleBasedStateMachine):
         self.index = Index(None)
         self.files = {}
 
-    @rule(
-        path=PATHS, number=st.integers(1, 3), name=WORDS, text=WORDS, tags=TAGS, of=st.integers(1, 2), on=st.booleans()
-    )
-    def put_tool(self, path, number, name, text, tags, of, on):
-        one = tool(number, of=of, display_name=name, description=text, tags=tuple(tags), is_enabled=on)
-        others = [thing for other, thing in self.files.items() if other != path]
-        taken = any(
-            getattr(thing, "slug", None) == one.slug or getattr(thing, "id", None) == one.id for thing in others
-        )
+    @rule(path=PATHS, number=NUMBERS, slug=NUMBERS, name=WORDS, text=WORDS, tags=TAGS, of=NUMBERS, on=st.booleans())
+    def put_tool(self, path, number, slug, name, text, tags, of, on):
+        one = tool(number, f"s{slug}", of, display_name=name, description=text, tags=tuple(tags), is_enabled=on)
+        others = [thing for other, thing in self.files.items() if other != path and isinstance(thing, Tool)]
+        taken = any(one.id == other.id or (of, one.slug) == (int(other.bundle_id[-1]), other.slug) for other in others)
         self._put(path, one, taken)
 
-    @rule(path=PATHS, number=st.integers(1, 2), name=WORDS, on=st.booleans())
+    @rule(path=PATHS, number=NUMBERS, name=WORDS, on=st.booleans())
     def put_bundle(self, path, number, name, on):
         one = bundle(number, display_name=name, is_enabled=on)
         taken = any(getattr(thing, "id", None) == one.id for other, thing in self.files.items() if other != path)
@@ -38,7 +36,7 @@ class Writes(RuleBasedStateMachine):
     def _put(self, path, one, taken):
         try:
             with self.index.changing() as changes:
-                (changes.put_bundle if one.id.startswith("01900000-0000") else changes.put_tool)(one, path, STAMP)
+                (changes.put_tool if isinstance(one, Tool) else changes.put_bundle)(one, path, STAMP)
         except Taken:
             assert taken
         else:
@@ -57,10 +55,10 @@ class Writes(RuleBasedStateMachine):
             assert changes.drop(path) == (path in self.files)
         self.files.pop(path, None)
 
-    @rule(number=st.integers(1, 4), name=WORDS, on=st.booleans())
-    def built_in(self, number, name, on):
+    @rule(there=st.booleans(), name=WORDS, on=st.booleans())
+    def built_in(self, there, name, on):
         """One pack, or none; its ids are nobody else's."""
-        packs = [(bundle(9, display_name=name), [tool(9, of=9, display_name=name)])] if number > 1 else []
+        packs = [(bundle(9, display_name=name), [tool(9, of=9, display_name=name)])] if there else []
         with self.index.changing() as changes:
             changes.built_in(packs, {tool(9).id: on})
 

@@ -156,7 +156,7 @@ def test_who_writes_can_look_up_what_is_there(index):
 def test_nothing_of_a_change_that_fails_is_left(index):
     put(index, bundle(), tool(1))
     before = index.state()
-    with pytest.raises(ZeroDivisionError), index.changing() as changes:
+    with pytest.raises(ZeroDivisionError), index.changing() as changes:  # noqa: PT012
         changes.put_tool(tool(2), "x", STAMP)
         assert slugs(index.tools()) == ["tool-1", "tool-2"], "who changes sees it"
         raise ZeroDivisionError

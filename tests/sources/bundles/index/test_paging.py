@@ -1,4 +1,4 @@
-"""Paging while other processes write: what was there and matched all the time comes exactly once, in the order of ranks."""
+"""Paging while other processes write: what was there and matched all the time comes exactly once, in its order."""
 
 import subprocess
 import sys

@@ -5,6 +5,7 @@ import time
 import pytest
 from sources.bundles.openapi.documents import body, document, imported, one, parameter, parameters, sent, skipped
 
+from onetool.core.schema_guard import MAX_COST, guard
 from onetool.sources.bundles.errors import Invalid
 from onetool.sources.bundles.openapi import from_openapi
 from onetool.sources.bundles.openapi.yaml_data import read_yaml
@@ -50,7 +51,8 @@ def test_what_is_no_document(text, words):
 
 
 def test_yaml_is_read_as_openapi_says():
-    text = "on: no\n200: 1\nd: 2026-11-15\nn: ~\nf: 1.5e3\nz: 007\nq: '1'\nversion: 1.10\nbase: &b {a: 1, b: 2}\nm: {<<: *b, b: 3}"
+    text = "on: no\n200: 1\nd: 2026-11-15\nn: ~\nf: 1.5e3\nz: 007\nq: '1'\nversion: 1.10\n"
+    text += "base: &b {a: 1, b: 2}\nm: {<<: *b, b: 3}"
     assert read_yaml(text) == {
         "on": "no", "200": 1, "d": "2026-11-15", "n": None, "f": 1500.0, "z": "007", "q": "1", "version": "1.10",
         "base": {"a": 1, "b": 2}, "m": {"a": 1, "b": 3},
@@ -70,8 +72,9 @@ def test_references_are_never_followed_outside(ref):
 
 def test_references_in_circles():
     loop = {"schemas": {"A": {"$ref": "#/components/schemas/B"}, "B": {"$ref": "#/components/schemas/A"}}}
-    assert "circle" in skipped({"requestBody": {"$ref": "#/components/requestBodies/R"}}, "post",
-                               components={"requestBodies": {"R": {"$ref": "#/components/requestBodies/R"}}})  # fmt: skip
+    bodies = {"requestBodies": {"R": {"$ref": "#/components/requestBodies/R"}}}
+    why = skipped({"requestBody": {"$ref": "#/components/requestBodies/R"}}, "post", components=bodies)
+    assert "circle" in why
     found = imported(
         {"/x": {"post": body({"type": "array", "items": {"$ref": "#/components/schemas/A"}})}}, components=loop
     )
@@ -101,7 +104,7 @@ def test_alternatives_that_multiply():
     schemas["S30"] = {"type": "string"}
     given = body({"type": "object", "properties": {"a": {"$ref": "#/components/schemas/S0"}}})
     found = imported({"/x": {"post": given}}, components={"schemas": schemas})
-    assert found.tools[0][2]["argSchema"]["properties"]["a"] == {}
+    assert guard(found.tools[0][2]["argSchema"]).costs[0] <= MAX_COST
 
 
 def test_deep_schemas():
@@ -122,7 +125,7 @@ def test_paths_that_are_none(path):
 @pytest.mark.parametrize(
     "url",
     [
-        "https://api.example.com@evil.example", "https://a b", "ftp://x.example", "//evil.example", "javascript:alert(1)",
+        "https://api.example.com@evil.example", "https://a b", "ftp://x.example", "//evil.example", "javascript:a(1)",
         "https://${GITHUB_TOKEN}.evil.example", "https://api.example.com?x=", "https://0x7f.1", "https://x\\.example",
         "https://{host}",
     ],
@@ -197,7 +200,9 @@ def test_junk_in_every_place(junk):
     )
 
 
-def test_more_operations_than_anybody_has():
-    found = from_openapi(document({f"/x{n}": {"get": {"operationId": "same"}} for n in range(5_100)}))
-    assert (len(found.tools), len(found.skipped)) == (5_000, 100)
-    assert len({slug for slug, _, _ in found.tools}) == 5_000
+def test_more_operations_than_anybody_has(monkeypatch):
+    monkeypatch.setattr("onetool.sources.bundles.openapi.imported.MOST_OPERATIONS", 500)
+    paths = {f"/x/{{p{n}}}/x": {"get": {"operationId": "same"}} for n in range(600)}
+    found = from_openapi(document(paths))
+    assert (len(found.tools), len(found.skipped)) == (500, 100)
+    assert len({slug for slug, _, _ in found.tools}) == 500

@@ -45,7 +45,7 @@ def test_each_kind(scheme, made, secrets):
 
 
 def test_client_credentials_have_a_host_of_their_own():
-    made, secrets, hosts = auth(CREDENTIALS, ["read", "write"])
+    made, secrets, _ = auth(CREDENTIALS, ["read", "write"])
     assert made == {
         "type": "oauth2", "tokenUrl": "https://api.example.com/token", "clientId": "${SHOP_CLIENT_ID}",
         "clientSecret": "${SHOP_CLIENT_SECRET}", "scope": "read write",

@@ -45,9 +45,9 @@ def is_archive(data: bytes) -> bool:
     return data[:2] == b"PK"
 
 
-def read_arrival(app: "App", data: bytes, wishes: Wishes, progress: Progress) -> Arrival:
+def read_arrival(app: "App", data: bytes, wishes: Wishes) -> Arrival:
     """Nothing is changed. Raises Invalid for what can't be read."""
-    return _of_archive(app, data, wishes) if is_archive(data) else _of_document(app, data, wishes, progress)
+    return _of_archive(app, data, wishes) if is_archive(data) else _of_document(app, data, wishes)
 
 
 def take_in(app: "App", arrival: Arrival, progress: Progress) -> list[Remark]:
@@ -62,12 +62,13 @@ def take_in(app: "App", arrival: Arrival, progress: Progress) -> list[Remark]:
         if plan.rows[0].what == "changed":
             store.put_bundle(plan.bundle.id, _content(plan.bundle, BundleContent))
         _put_each(store, plan, progress)
-    app.in_step()
     remarks: list[Remark] = []
     for tool in plan.new_tools:
+        if tool.type == "http":  # checked before, and it depends on nothing but itself
+            continue
+        app.in_step()  # a script may call what came with it
         try:
-            if tool.type != "http":  # those were checked before, and depend on nothing but themselves
-                app.bundles.check(tool)
+            app.bundles.check(tool)
         except Invalid as error:
             remarks.append(Remark(f"{tool.slug}@{tool.version}", f"it can't be called yet: {error}"))
     return remarks
@@ -93,7 +94,7 @@ def _of_archive(app: "App", data: bytes, wishes: Wishes) -> Arrival:
     return Arrival(planned._replace(refused=[*planned.refused, *wrong]), unpacked.tools, [], [])
 
 
-def _of_document(app: "App", data: bytes, wishes: Wishes, progress: Progress) -> Arrival:
+def _of_document(app: "App", data: bytes, wishes: Wishes) -> Arrival:
     from onetool.sources.bundles.archive import Unpacked, plan
     from onetool.sources.bundles.openapi import from_openapi
 
@@ -101,18 +102,13 @@ def _of_document(app: "App", data: bytes, wishes: Wishes, progress: Progress) ->
     other = live_of(app.bundles, found.bundle["slug"])
     here = None if other is None else app.bundles.store.bundle(other["id"])
     bundle, tools = made(found.bundle, found.tools, id=here.id if here else None)
-    skipped = [Remark(*one) for one in found.skipped]
-    good: list[Tool] = []
-    for number, tool in enumerate(tools):
-        if why := _why_not(app, tool):
-            skipped.append(Remark(tool.slug, why))
-        else:
-            good.append(tool)
-        progress(number + 1, len(tools))
-    planned = plan(Unpacked(bundle, good, []), here, tools_of(app, here))
-    refused = [] if good else ["none of its operations can be a tool"]
+    planned = plan(Unpacked(bundle, tools, []), here, tools_of(app, here))
+    refused = [] if tools else ["none of its operations can be a tool"]
     return Arrival(
-        planned._replace(refused=[*planned.refused, *refused]), good, skipped, [Remark(*one) for one in found.notes]
+        planned._replace(refused=[*planned.refused, *refused]),
+        tools,
+        [Remark(*one) for one in found.skipped],
+        [Remark(*one) for one in found.notes],
     )
 
 

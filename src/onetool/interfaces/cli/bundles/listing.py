@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from onetool.sources.bundles.shelf import Shelf, Shown
 
 PAGE = 1000
+LONGEST = 120  # characters of a description, in a list
 
 
 def all_bundles(shelf: "Shelf") -> "Iterator[Shown]":
@@ -36,5 +37,7 @@ def found_tools(shelf: "Shelf", query: str, include_disabled: bool, limit: int) 
 
 
 def title(thing: dict[str, Any]) -> str:
-    """The first line of what it is for; its name where nobody said."""
-    return (thing["description"] or thing["displayName"]).strip().partition("\n")[0]
+    """The first line of what it is for, or the beginning of a long one; its name where nobody said."""
+    from onetool.core.failure import cut
+
+    return cut((thing["description"] or thing["displayName"]).strip().partition("\n")[0], LONGEST)

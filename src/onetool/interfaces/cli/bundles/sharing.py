@@ -16,9 +16,10 @@ from onetool.interfaces.cli.output import counted, echo, print_json, print_table
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.interfaces.cli.bundles.arriving import Arrival, Remark
+    from onetool.interfaces.cli.bundles.arriving import Arrival, Progress, Remark
 
 MOST_TOLD = 20
+LARGE = 1024**2  # bytes
 STEP = 50  # tools between two words on how far it is
 
 
@@ -53,7 +54,9 @@ def export(ctx: click.Context, place: Place, output: str | None, force: bool) ->
 @click.command("import")
 @click.argument("source", metavar="FILE|URL|-")
 @click.option("--as", "slug", metavar="SLUG", help="Under this name: another bundle, beside one that may be there.")
-@click.option("--base-url", metavar="URL", help="OpenAPI: where the API is, for a document that does not name its host.")
+@click.option(
+    "--base-url", metavar="URL", help="OpenAPI: where the API is, for a document that does not name its host."
+)
 @click.option("--token", is_flag=True, help="OpenAPI: send a bearer token, if the document says nothing about auth.")
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
 @data_options
@@ -73,9 +76,10 @@ def import_bundle(
     app = open_app(ctx)
     data = fetch(app, source) if is_url(source) else read_bytes(source)
     wishes = Wishes(slug, base_url or (source if is_url(source) else None), token)
-    arrival = read_arrival(app, data, wishes, _progress("checked"))
+    _say_wait(data)
+    arrival = read_arrival(app, data, wishes)
     if not dry_run and not arrival.plan.refused:
-        arrival = arrival._replace(notes=[*arrival.notes, *take_in(app, arrival, _progress("written"))])
+        arrival = arrival._replace(notes=[*arrival.notes, *take_in(app, arrival, _progress())])
     _tell(app, arrival, dry_run, as_json)
     ctx.exit(1 if arrival.plan.refused else 0)
 
@@ -91,13 +95,19 @@ def _write(file: Path, data: bytes, force: bool) -> None:
         raise click.ClickException(printable(f"can't write {file}: {error.strerror}.")) from None
 
 
-def _progress(what: str) -> Any:
+def _say_wait(data: bytes) -> None:
+    """A large document takes some seconds, and who looks at a terminal should know that it is not stuck."""
+    if len(data) > LARGE and sys.stderr.isatty():
+        say(f"Reading {len(data) / 1024**2:.1f} MiB …")
+
+
+def _progress() -> "Progress":
     """On one line of a terminal; nobody else wants to know."""
     from onetool.interfaces.cli.progress import show_progress
 
     def show(done: int, of: int) -> None:
         if of > STEP and (done % STEP == 0 or done == of):
-            show_progress(done, of, f"tools {what}")
+            show_progress(done, of, "tools")
 
     return show if sys.stderr.isatty() else lambda done, of: None
 

@@ -12,7 +12,7 @@ import msgspec
 from onetool.core.errors import Mistake
 from onetool.sources.bundles.errors import Unavailable
 from onetool.sources.bundles.files.lock import FolderLock
-from onetool.sources.bundles.files.looking import Looking
+from onetool.sources.bundles.files.looking import FIRST_SECONDS, Looking
 from onetool.sources.bundles.files.overlay import BuiltIn, check_built_in
 from onetool.sources.bundles.files.reading import NO_BUNDLE
 from onetool.sources.bundles.files.state import make_state
@@ -31,6 +31,7 @@ class Indexed:
         self._lock = FolderLock(folder)
         self._made: tuple[Index, Looking] | None = None
         self._is_kept = False  # the index is a file
+        self._is_nowhere = False  # there is no folder yet: somebody else may make it
         self._is_behind = True  # something has changed that the index does not know yet
         self._seen = -1  # its state at the last look
 
@@ -89,10 +90,10 @@ class Indexed:
 
     def _index(self) -> Index:
         """In step with what this process knows to have changed. Nobody waits for another thread but at the start."""
-        if self._is_behind:
+        if self._is_behind or (self._is_nowhere and self._folder.is_dir()):
             try:
-                with self._lock.alone(60.0 if self._made is None else 0.0):
-                    if self._is_behind:
+                with self._lock.alone(FIRST_SECONDS if self._made is None else 0.0):
+                    if self._is_behind or self._is_nowhere:
                         self.look()
             except Unavailable:
                 if self._made is None:
@@ -107,6 +108,7 @@ class Indexed:
         return self._made
 
     def _open(self) -> tuple[Index, Looking]:
+        self._is_nowhere = not self._folder.is_dir()
         file = make_state(self._folder)
         if file is not None:
             try:
@@ -126,6 +128,7 @@ class Indexed:
 
     def _settle(self) -> None:
         """From memory into a file, as soon as there can be one."""
-        if self._made is not None and not self._is_kept and make_state(self._folder) is not None:
-            old, self._made = self._made[0], self._open()
-            old.close()
+        if self._made is not None and not self._is_kept:
+            self._is_nowhere = not self._folder.is_dir()
+            if make_state(self._folder) is not None:
+                self._made = self._open()  # the old one goes when the last who asks it has its answer

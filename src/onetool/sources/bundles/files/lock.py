@@ -8,7 +8,7 @@ the folder open, and does everything relative to that.
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import uniform
 from threading import RLock
@@ -95,14 +95,12 @@ def _same(root: int, folder: Path) -> bool:
 
 
 def _given_back(root: int) -> None:
-    """Closing alone is not enough where the process has been forked meanwhile."""
-    try:
+    """Never raises: what was done is done. Closing alone is not enough where the process has been forked meanwhile."""
+    with suppress(ImportError, OSError):
         import fcntl
 
         fcntl.flock(root, fcntl.LOCK_UN)
-    except (ImportError, OSError):  # closing does it, too
-        pass
-    finally:
+    with suppress(OSError):
         os.close(root)
 
 

@@ -15,7 +15,15 @@ from typing import NamedTuple
 
 from onetool.sources.bundles.errors import Unavailable
 from onetool.sources.bundles.files import writing
-from onetool.sources.bundles.files.layout import BUNDLE, OVERLAY, folder_of, is_tool, tool_file, tools_of
+from onetool.sources.bundles.files.layout import (
+    BUNDLE,
+    OVERLAY,
+    bundle_file,
+    folder_of,
+    is_tool,
+    tool_file,
+    tools_of,
+)
 from onetool.sources.bundles.files.lock import FolderLock
 from onetool.sources.bundles.files.opening import stamp_of
 from onetool.sources.bundles.files.overlay import BuiltIn, Overlay
@@ -26,6 +34,7 @@ from onetool.sources.bundles.model import Bundle, Tool
 
 RACY_SECONDS = 2.0
 PATIENCE = 2.0  # for writers; then the index is written without the lock: the next look puts right what that may miss
+FIRST_SECONDS = 60.0  # that others wait for a look that has to read everything
 UNSETTLED = -1  # as a size: what no file has
 
 
@@ -42,8 +51,9 @@ class Found(NamedTuple):
 
 
 class Switches(NamedTuple):
-    """Of what is built in: what the file says. None: there is no file."""
+    """Of what is built in: what their file says. None: there is no file."""
 
+    stamp: Stamp | None
     read: Read | None
 
 
@@ -61,12 +71,15 @@ class Looking:
 
     def look(self, index: Index, is_new: bool = False) -> None:
         """`is_new`: nothing is in the index yet."""
-        with self._lock.alone():
+        with self._lock.alone(FIRST_SECONDS):
             if is_new:
                 self._overlay = NOWHERE
             found = self._find(index)
             if not found.is_nothing():
                 self._take_in(index, found)
+            if found.switches is not None:
+                stamp = found.switches.stamp
+                self._overlay = stamp if stamp is None or not _is_racy(stamp) else NOWHERE
             self._looked_at = index.state()
 
     # Seeing
@@ -87,19 +100,20 @@ class Looking:
     def _switches(self, stamp: Stamp | None) -> Switches | None:
         if stamp == self._overlay:
             return None
-        self._overlay = stamp if stamp is None or not _is_racy(stamp) else NOWHERE
-        return Switches(None if stamp is None else next(read_files(self._folder, {OVERLAY: stamp}, [OVERLAY]), None))
+        if stamp is None:
+            return Switches(None, None)
+        read = next(read_files(self._folder, {OVERLAY: stamp}, [OVERLAY]), None)
+        return None if read is None else Switches(stamp, read)
 
     def _read(self, index: Index, files: dict[str, Stamp], changed: set[str], broken: dict[str, str]) -> Iterable[Read]:
         """What has changed. With a bundle that is another one now, or of use again or no more, its tools as well."""
         heads = list(read_files(self._folder, files, (one for one in changed if not is_tool(one))))
         yield from heads
-        below = {path for path in changed if is_tool(path)}
-        for head in heads:
-            if head.path.endswith(f"/{BUNDLE}") and self._is_another(index, head, broken):
-                start = f"{tools_of(folder_of(head.path))}/"
-                below |= {path for path in files if path.startswith(start)}
-        yield from read_files(self._folder, files, below)
+        bundles = (head for head in heads if head.path.endswith(f"/{BUNDLE}"))
+        others = {folder_of(head.path) for head in bundles if self._is_another(index, head, broken)}
+        below = (path for path in (files if others else changed) if is_tool(path))
+        tools = (path for path in below if path in changed or folder_of(path) in others)
+        yield from read_files(self._folder, files, tools)
 
     def _is_another(self, index: Index, head: Read, broken: dict[str, str]) -> bool:
         if not isinstance(head.thing, Bundle):
@@ -133,7 +147,9 @@ class Looking:
 
     def _change(self, index: Index, found: Found) -> None:
         now = [read for read in found.read if self._is_still(read)]
-        before = _as_before(index, self._built_in) if found.switches else None
+        unread = found.switches is not None and found.switches.read is not None and found.switches.read.reason
+        # Where the switches can't be read, they stay as they were: nothing goes on that somebody has switched off.
+        before = self._as_before(index) if unread else self._built_in
         with index.changing() as changes:
             for path in found.gone:
                 if not os.path.lexists(self._folder / path):
@@ -141,10 +157,9 @@ class Looking:
                     self._racy.pop(path, None)
             self._put_all(changes, found, now)
             if found.switches is not None:
-                self._switch(changes, found.switches.read, before or self._built_in)
+                self._switch(changes, found.switches.read, before)
 
     def _switch(self, changes: Changes, read: Read | None, before: BuiltIn) -> None:
-        """Where the file can't be read, all stays as it was: nothing goes on that somebody has switched off."""
         if read is not None and read.reason is not None:
             changes.put_broken(OVERLAY, read.stamp, read.reason)
             changes.built_in(before)
@@ -153,12 +168,22 @@ class Looking:
         overlay = read.thing if read is not None and isinstance(read.thing, Overlay) else Overlay()
         changes.built_in(overlay.over(self._built_in))
 
+    def _as_before(self, index: Index) -> BuiltIn:
+        known = Overlay()
+        for bundle, tools in self._built_in:
+            if (before := index.bundle(bundle.id)) is not None:
+                known = known.with_bundle(bundle, before.is_enabled)
+            for tool in tools:
+                if (seen := index.tool(bundle.id, tool.slug, tool.version)) is not None:
+                    known = known.with_tool(bundle, tool, seen.is_enabled)
+        return known.over(self._built_in)
+
     def _put_all(self, changes: Changes, found: Found, reads: list[Read]) -> None:
         """Twice: two files may have exchanged what they are, and then each stands in the other's way."""
         reads = sorted(reads, key=lambda read: (read.path.count("/"), not _is_usual(read), read.path))
         refused = [(read, taken) for read in reads if (taken := self._put(changes, read)) is not None]
-        if all(found.broken.get(read.path) == _clash(read, taken) for read, taken in refused):
-            return  # as before
+        if all(self._is_known(found, read, taken) for read, taken in refused):
+            return
         for read, _ in refused:
             changes.drop(read.path)
         for read, _ in refused:
@@ -178,13 +203,24 @@ class Looking:
         try:
             if isinstance(read.thing, Bundle):
                 changes.put_bundle(read.thing, read.path, stamp)
-            elif isinstance(read.thing, Tool):
+            elif isinstance(read.thing, Tool) and self._is_in_its_bundle(changes, read.thing, read.path):
                 changes.put_tool(read.thing, read.path, stamp)
+            elif read.thing is not None:
+                changes.put_broken(read.path, stamp, NO_BUNDLE)
             else:
                 changes.put_broken(read.path, stamp, read.reason or "")
         except Taken as taken:
             return taken
         return None
+
+    def _is_known(self, found: Found, read: Read, taken: Taken) -> bool:
+        known = self._known[1].get(read.path, NOWHERE)
+        is_same = known == read.stamp or (known.size == UNSETTLED and _is_racy(read.stamp))
+        return is_same and found.broken.get(read.path) == _clash(read, taken)
+
+    def _is_in_its_bundle(self, changes: Changes, tool: Tool, path: str) -> bool:
+        """The folder may be a copy of that bundle's, and then that bundle is another one."""
+        return changes.path_of_bundle(tool.bundle_id) == bundle_file(folder_of(path))
 
     def _set_aside(self, changes: Changes, found: Found, folder: str) -> None:
         for path, stamp in found.files.items():
@@ -221,14 +257,3 @@ def _clash(read: Read, taken: Taken) -> str:
     if read.thing is not None and not isinstance(read.thing, Overlay) and read.thing.id in text:
         return f'{text}; take the line "id" out of this file, and it gets one of its own'
     return f"{text}; give this one another name, or remove it"
-
-
-def _as_before(index: Index, built_in: BuiltIn) -> BuiltIn:
-    known = Overlay()
-    for bundle, tools in built_in:
-        if (before := index.bundle(bundle.id)) is not None:
-            known = known.with_bundle(bundle, before.is_enabled)
-        for tool in tools:
-            if (seen := index.tool(bundle.id, tool.slug, tool.version)) is not None:
-                known = known.with_tool(bundle, tool, seen.is_enabled)
-    return known.over(built_in)

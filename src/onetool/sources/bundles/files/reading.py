@@ -35,29 +35,31 @@ class Read(NamedTuple):
 
 
 def read_files(folder: Path, stamps: dict[str, Stamp], paths: Iterable[str]) -> Iterator[Read]:
-    """Bundles before their tools. `stamps` are those that the look has seen. What is not there any more is left out."""
-    bundles: dict[str, Bundle | None] = {}  # by folder; None: it can't be used
+    """Bundles before their tools. `stamps` are those that the look has seen.
+
+    Left out is what is not there any more, or can't be read for a while; and tools whose bundle is left out.
+    """
+    bundles: dict[str, Read | None] = {}  # by folder
     for path in sorted(paths, key=lambda path: (path.count("/"), path)):
         if not is_tool(path):
             read = _read(folder, path, stamps[path], None)
             if path.endswith(f"/{BUNDLE}"):
-                bundles[folder_of(path)] = read.thing if read and isinstance(read.thing, Bundle) else None
+                bundles[folder_of(path)] = read
         else:
-            read = _tool(folder, path, stamps, bundles)
+            name = folder_of(path)
+            if name not in bundles:
+                bundles[name] = _read(folder, bundle_file(name), stamps.get(bundle_file(name), NOWHERE), None)
+            read = _tool(folder, path, stamps[path], bundles[name])
         if read is not None:
             yield read
 
 
-def _tool(folder: Path, path: str, stamps: dict[str, Stamp], bundles: dict[str, Bundle | None]) -> Read | None:
-    name = folder_of(path)
-    if name not in bundles:
-        whole = bundle_file(name)
-        read = _read(folder, whole, stamps.get(whole, NOWHERE), None)
-        bundles[name] = read.thing if read and isinstance(read.thing, Bundle) else None
-    bundle = bundles[name]
+def _tool(folder: Path, path: str, stamp: Stamp, bundle: Read | None) -> Read | None:
     if bundle is None:
-        return Read(path, stamps[path], reason=NO_BUNDLE)
-    return _read(folder, path, stamps[path], bundle)
+        return None
+    if not isinstance(bundle.thing, Bundle):
+        return Read(path, stamp, reason=NO_BUNDLE)
+    return _read(folder, path, stamp, bundle.thing)
 
 
 def _read(folder: Path, path: str, seen: Stamp, bundle: Bundle | None) -> Read | None:

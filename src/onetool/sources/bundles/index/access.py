@@ -93,18 +93,20 @@ class Access:
 
     def _ready(self) -> Held:
         """This thread's connection. Of a new index nobody gets an answer before it has been filled."""
-        held = self._current()
-        if held.is_filled or self._fill is None or getattr(self._mine, "is_filling", False):
-            return held
-        if _is_new(held):
+        for _ in range(_TRIES):
+            held = self._current()
+            if held.is_filled or self._fill is None or getattr(self._mine, "is_filling", False):
+                return held
+            if not _is_new(held):
+                held.is_filled = True
+                return held
             self._mine.is_filling = True
             try:
                 self._fill()
             finally:
                 self._mine.is_filling = False
-            held = self._current()
-        held.is_filled = True
-        return held
+            held.is_filled = True  # it has been seen to; another one may lie there by now, though
+        raise Unavailable("the index of the bundles is made anew all the time: somebody keeps deleting it")
 
     def _current(self) -> Held:
         try:

@@ -38,6 +38,7 @@ CREATE INDEX broken_files ON files (path) WHERE reason IS NOT NULL;
 CREATE VIRTUAL TABLE finding USING fts5 (
     heading, tags, description, of_bundle, tokenize = 'ascii', detail = column, columnsize = 0
 );
+CREATE VIRTUAL TABLE found_words USING fts5vocab (finding, instance);
 CREATE TABLE letters (no INTEGER PRIMARY KEY, word TEXT NOT NULL UNIQUE);
 """
 

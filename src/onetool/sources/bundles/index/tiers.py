@@ -9,6 +9,7 @@
 What a tool's score is depends on its own texts (and its bundle's names) and on the query, never on other tools.
 """
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -89,31 +90,27 @@ def _fuzzy(asked: list[str], values: dict[str, Any], known: Sequence[str]) -> St
 def _levels(number: int, word: str, values: dict[str, Any], slips: dict[int, list[str]]) -> str:
     """Tools that have something near this word, each with how near, and maybe several times.
 
-    0 begins a word of the names, 1 is inside of one, 2 and 3 so many slips away; 4 and 5 the same of other texts.
+    0 begins a word of the names, 1 is inside of one, 2 and 3 so many slips away; 4 begins a word of other texts, or is
+    one, 5 is one or two slips away from one.
     """
-    left = f"near{number - 1} CROSS JOIN tools USING (no)" if number else "tools"
     is_long = len(word) >= _ENOUGH or not word.isascii()
-    texts = (
-        f"{_NAMES} : {_quoted(word)} *",
-        f"*{word}*" if is_long else "",
-        _any(_NAMES, slips[1]),
-        _any(_NAMES, slips[2]),
-        f"{_OTHERS} : {_quoted(word)} {'*' if is_long else ''}",
-        _any(_OTHERS, slips[1] + slips[2]),
-    )
+    left = f"near{number - 1} CROSS JOIN tools USING (no)" if number else "tools"
+    parts: list[tuple[str, int | str, str, str]] = [
+        ("rowid", 0, "finding WHERE finding MATCH :{}", f"{_NAMES} : {_quoted(word)} *"),
+        ("rowid", 4, "finding WHERE finding MATCH :{}", f"{_OTHERS} : {_quoted(word)} {'*' if is_long else ''}"),
+    ]
+    if is_long:
+        parts.append(("no", 1, f"{left} WHERE heads GLOB :{{}}", f"*{word}*"))
+    for slip, meant in slips.items():
+        if meant:  # one by one: a long OR asks each of its words at each tool
+            level = f"CASE col WHEN 'heading' THEN {slip + 1} ELSE 5 END"
+            parts.append(("doc", level, "json_each(:{}) CROSS JOIN found_words ON term = value", json.dumps(meant)))
     found = []
-    for level, text in enumerate(texts):
-        if text:
-            name = f"text{number}_{level}"
-            values[name] = text
-            test = f"{left} WHERE heads GLOB :{name}" if level == 1 else f"finding WHERE finding MATCH :{name}"
-            no = "no" if level == 1 else "rowid"
-            found.append(f"SELECT {no} AS no, {level} AS level FROM {test}")  # noqa: S608 - our own words only
+    for no, level, table, value in parts:
+        name = f"near{number}_{len(found)}"
+        values[name] = value
+        found.append(f"SELECT {no} AS no, {level} AS level FROM {table.format(name)}")  # noqa: S608 - our own words only
     return " UNION ALL ".join(found)
-
-
-def _any(columns: str, found: list[str]) -> str:
-    return f"{columns} : ({' OR '.join(map(_quoted, found))})" if found else ""
 
 
 def _quoted(word: str) -> str:

@@ -39,7 +39,7 @@ class Schemas:
         self._note = note
         self._names: dict[tuple[Way, str], str] = {}
         self._taken: set[str] = set()
-        self._known: dict[tuple[Way, int], Definition] = {}
+        self._known: dict[tuple[Way, int], tuple[Any, Definition]] = {}  # with what has that id, so that it keeps it
         self._waiting: list[tuple[Way, str]] = []
         self.definitions: dict[str, Definition] = {}
 
@@ -47,11 +47,11 @@ class Schemas:
         """The schema in today's words, and what it refers to; everything behind that is in `definitions`."""
         key = (way, id(schema))
         if key not in self._known:
-            self._known[key] = self._made(schema, way)
+            self._known[key] = (schema, self._made(schema, way))
             while self._waiting:
                 way_there, ref = self._waiting.pop()
                 self._define(way_there, ref)
-        return self._known[key]
+        return self._known[key][1]
 
     def _made(self, schema: Any, way: Way) -> Definition:
         converted = upgrade(_Conversion(self._document, way, self._reference).of(schema, 0))

@@ -8,6 +8,7 @@ from onetool.handlers.http.refusal import Refusal
 from onetool.handlers.http.url import parse_url
 from onetool.sources.bundles.openapi.document import Unresolved
 
+_DOCUMENT = re.compile(r"\.(json|ya?ml)$", re.IGNORECASE)  # the URL of a document, not of an API
 _VARIABLE = re.compile(r"\{([^{}]{1,100})\}")
 
 
@@ -22,7 +23,7 @@ def base_of(servers: Any, base_url: str | None) -> str:
             raise Unresolved(
                 f"its server {url[:100]!r} is relative: give the URL of the document, or of the API, as the base"
             )
-        url = urljoin(f"{base_url.rstrip('/')}/" if url == "/" else base_url, url)
+        url = urljoin(base_url, url) if given or _DOCUMENT.search(base_url) else base_url
     return checked(url)
 
 

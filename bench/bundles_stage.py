@@ -1,0 +1,44 @@
+"""What is started for `bench bundles`: a server of ours over a folder of bundles, the API behind HTTP tools, peers."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Self
+
+from bench.bundles_client import Rest
+from bench.mcp_contenders import ONETOOL, PEERS_PYTHON, ROOT, Process
+
+HERE = {"PYTHONPATH": str(ROOT)}
+
+
+class Serving(Process):
+    """`onetool serve` as it is by default; `rest` is a client's way to its REST API."""
+
+    def __init__(self, home: Path, *, command: tuple[str, ...] = (ONETOOL,), menu: str = "run") -> None:
+        args = ["serve", "--port", "0", "--config", str(home / "onetool.yaml"), "--menu", menu]
+        env = {"ONETOOL_HOME": str(home), **(HERE if command[0] != ONETOOL else {})}
+        super().__init__([*command, *args], home, env, "http")
+        self.rest = Rest(self.port)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def close(self) -> None:
+        if hasattr(self, "rest"):
+            self.rest.close()
+        super().close()
+
+
+def upstream(folder: Path) -> Process:
+    return Process([sys.executable, "-m", "bench.bundles_upstream"], folder, HERE, "http")
+
+
+def peer(name: str, folder: Path, api: int) -> Process:
+    python = str(PEERS_PYTHON) if name == "fastmcp" else sys.executable
+    return Process([python, "-m", "bench.bundles_peers", name, str(api)], folder, HERE, "http")
+
+
+def machine() -> str:
+    """How busy it is: what else runs is in every number, though less in the ratios."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{cores} cores, load {os.getloadavg()[0]:.1f}"

@@ -1,0 +1,153 @@
+"""The system says no at the Nth call, for every N: the old value is intact, the error is clear, nothing is left over,
+and the next write works.
+"""
+
+import errno
+import os
+from itertools import count, cycle
+
+import pytest
+from faults.crowd import FULL
+from sources.bundles.files.things import FileStore as Store
+from sources.bundles.files.things import an_id, built_in, bundle, files, tool, with_tool
+
+from onetool.sources.bundles.errors import Unavailable
+from onetool.sources.bundles.files import lock, opening, work, writing
+from onetool.sources.bundles.model import Bundle
+
+CALLS = (
+    *("open", "close", "read", "write", "fsync", "link", "rename", "unlink", "mkdir", "rmdir", "stat", "fstat"),
+    *("listdir", "lseek"),
+)
+GROWING = ("open", "write", "fsync", "link", "mkdir")  # what a full disk goes on refusing
+ERRORS = (errno.EIO, errno.ENOSPC, errno.EMFILE)
+
+
+class Faulty:
+    """`os`, but for one call; or for that one and all like it from then on."""
+
+    def __init__(self, at, code, goes_on=False):
+        self._left, self.code, self._goes_on = at, code, goes_on
+        self.was_hit = False
+
+    def __getattr__(self, name):
+        real = getattr(os, name)
+        if name not in CALLS:
+            return real
+
+        def call(*args, **options):
+            self._left -= 1
+            if self._left == 0 or (self._goes_on and self._left < 0 and self._refuses(name, args)):
+                self.was_hit = True
+                if name == "close":
+                    real(*args)
+                raise OSError(self.code, os.strerror(self.code))
+            return real(*args, **options)
+
+        return call
+
+    def _refuses(self, name, args):
+        return name in GROWING and (name != "open" or bool(args[1] & os.O_CREAT))
+
+
+BUILT_IN = built_in()
+
+
+def whole():
+    made = Bundle(
+        id=an_id(), slug="shared", created_at="2026-01-01T00:00:00.000Z", modified_at="2026-01-01T00:00:00.000Z"
+    )
+    return made, []
+
+
+CHANGES = {
+    "put a tool": lambda store, mine: store.put_tool(mine, "other", "1", tool()),
+    "switch a tool": lambda store, mine: store.patch_tool(mine, "forecast", "1", False),
+    "delete a tool": lambda store, mine: store.delete_tool(mine, "forecast", "1"),
+    "put a bundle": lambda store, mine: store.put_bundle(an_id(), bundle()),
+    "replace a bundle": lambda store, mine: store.put_bundle(mine, bundle("climate")),
+    "put a whole bundle": lambda store, mine: store.put_all(*whole()),
+    "switch something built in": lambda store, mine: store.patch_bundle(BUILT_IN[0].id, False),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_every_call_of_a_change_may_fail(tmp_path, monkeypatch, name):
+    change, codes = CHANGES[name], cycle(ERRORS)
+    variants = [(code, goes_on) for code in ERRORS for goes_on in (False, True)] if FULL else [(None, False)]
+    for number, (fixed, goes_on) in enumerate(variants):
+        store, id = prepared(tmp_path / f"{number}")
+        for at in count(1):
+            code = fixed or next(codes)
+            failed, was_hit = tried(store, id, change, tmp_path / f"{number}", monkeypatch, Faulty(at, code, goes_on))
+            if not was_hit:
+                assert at > 5
+                break
+            if not failed:  # the change was made all the same: the next one begins anew
+                number += 100
+                store.close()
+                store, id = prepared(tmp_path / f"{number}")
+        store.close()
+
+
+def prepared(folder):
+    store = Store(folder, [BUILT_IN])
+    id, _ = with_tool(store)
+    return store, id
+
+
+def tried(store, id, change, folder, monkeypatch, faulty):
+    """Whether it failed, and whether the system did."""
+    before, seen = files(folder), everything(store)
+    with monkeypatch.context() as patch:
+        for module in (writing, lock, opening, work):
+            patch.setattr(module, "os", faulty)
+        try:
+            change(store, id)
+        except Unavailable as error:
+            failed = str(error)
+        else:
+            failed = None
+    assert not [path for path in files(folder) if "/.onetool-" in f"/{path}"]
+    if failed is not None:
+        assert os.strerror(faulty.code) in failed
+        assert files(folder) == before
+        assert everything(store) == seen
+        put = store.put_tool(id, "next", "1", tool())
+        store.delete_tool(id, "next", "1")
+        assert put
+    else:
+        assert everything(store) != seen
+    assert store.mistakes() == []
+    return failed is not None, faulty.was_hit
+
+
+def everything(store):
+    return store.bundles(include_disabled=True), store.tools(include_disabled=True)
+
+
+def test_a_look_that_the_system_refuses_forgets_nothing(tmp_path, monkeypatch):
+    store, _ = prepared(tmp_path / "bundles")
+    seen = everything(store)
+    for path in (tmp_path / "bundles").rglob("*.json"):
+        path.write_text(path.read_text())
+    for at in range(1, 12):
+        with monkeypatch.context() as patch:
+            patch.setattr(opening, "os", Faulty(at, errno.EMFILE))
+            store.look()
+        assert everything(store) == seen
+        assert store.mistakes() == []
+    store.close()
+
+
+def test_the_disk_is_full_before_there_is_anything(tmp_path, monkeypatch):
+    folder = tmp_path / "a" / "bundles"
+    store = Store(folder)
+    for at in range(1, 4):
+        with monkeypatch.context() as patch:
+            patch.setattr(writing, "os", Faulty(at, errno.ENOSPC, goes_on=True))
+            with pytest.raises(Unavailable, match="No space left"):
+                store.put_bundle(an_id(), bundle())
+        assert store.bundles() == []
+    assert store.put_bundle(an_id(), bundle())[1]
+    store.close()

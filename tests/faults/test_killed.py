@@ -1,0 +1,75 @@
+"""kill -9 in the middle of writing: what was acknowledged is there, and everything can be read."""
+
+import json
+import os
+import random
+import signal
+import time
+
+import pytest
+from faults.crowd import Victims, an_id, bundle, some
+
+from onetool.sources.bundles.files.store import FileStore
+
+
+@pytest.fixture
+def victims():
+    made = Victims()
+    yield made
+    made.close()
+
+
+def test_no_acknowledged_write_is_lost(tmp_path, victims):
+    folder, log = tmp_path / "bundles", tmp_path / "log"
+    store, id = FileStore(folder), an_id()
+    store.put_bundle(id, bundle())
+    store.close()
+    changes = 0
+    for _ in range(some(8, 200)):
+        pid = victims.new(folder, id, log)
+        while not log.exists() or log.stat().st_size == 0:
+            time.sleep(0.001)
+        time.sleep(random.uniform(0, some(0.06, 0.3)))
+        os.kill(pid, signal.SIGKILL)
+        victims.gone()
+        changes += check(folder, id, log)
+    assert changes > some(8, 1000)
+
+
+def check(folder, id, log):
+    """Holds what is there against what was told. The log begins anew with what is known to be there."""
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    started = time.monotonic()
+    store = FileStore(folder)
+    found = {one.slug: one for one in store.tools(include_disabled=True)}
+    assert time.monotonic() - started < 2
+    open_change = lines[-1][1:] if lines[-1][0] == "begin" else None
+    expected, text = replayed([line for line in lines if line[0] == "done"])
+    allowed = [(expected, text)]
+    if open_change is not None:
+        allowed.append(replayed([["done", "start", expected, text], ["done", *open_change]]))
+    state = {slug: [one.description, one.is_enabled] for slug, one in found.items()}
+    assert (state, store.bundle(id).display_name) in allowed, (lines[-5:], state)
+    assert store.mistakes() == []
+    for path in folder.rglob("*.json"):
+        json.loads(path.read_bytes())
+    assert not list(folder.rglob(".onetool-*"))
+    log.write_text(json.dumps(["done", "start", state, store.bundle(id).display_name]) + "\n")
+    store.close()
+    return len(lines)
+
+
+def replayed(lines):
+    tools, text = {}, ""
+    for _, what, *values in lines:
+        if what == "start":
+            tools, text = {slug: list(one) for slug, one in values[0].items()}, values[1]
+        elif what == "put":
+            tools.setdefault(values[0], [values[1], True])
+        elif what == "patch" and values[0] in tools:
+            tools[values[0]][1] = values[1]
+        elif what == "delete":
+            tools.pop(values[0], None)
+        elif what == "bundle":
+            text = values[0]
+    return tools, text

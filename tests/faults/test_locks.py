@@ -1,0 +1,110 @@
+"""Who holds the lock is killed, is stopped, or has the folder taken away from under it."""
+
+import os
+import signal
+import time
+from threading import Thread
+
+import pytest
+from faults.crowd import Other, an_id, bundle, tool
+
+from onetool.sources.bundles.errors import Unavailable
+from onetool.sources.bundles.files import lock, writing
+from onetool.sources.bundles.files.lock import FolderLock
+from onetool.sources.bundles.files.store import FileStore
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "bundles"
+
+
+@pytest.fixture
+def store(folder):
+    made = FileStore(folder)
+    made.put_bundle(an_id(), bundle())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def holder(folder, store):
+    other = Other(folder)
+    other("hold")
+    yield other
+    other.process.kill()
+    other.close()
+
+
+def test_a_holder_that_is_killed_is_not_waited_for(store, holder):
+    holder.process.kill()
+    holder.process.wait()
+    started = time.monotonic()
+    store.put_bundle(an_id(), bundle())
+    assert time.monotonic() - started < 1
+
+
+def test_a_holder_that_is_stopped_is_waited_for_a_while_and_named(store, holder, monkeypatch):
+    holder.process.send_signal(signal.SIGSTOP)
+    monkeypatch.setattr(FolderLock.held.__wrapped__, "__defaults__", (0.3,))
+    monkeypatch.setattr(FolderLock.alone.__wrapped__, "__defaults__", (0.3,))
+    started = time.monotonic()
+    with pytest.raises(Unavailable, match=f"process {holder.pid} .*stopped.* for more than 0.3 s"):
+        store.put_bundle(an_id(), bundle())
+    assert 0.3 <= time.monotonic() - started < 1.5
+    assert len(store.bundles()) == 1
+    holder.process.send_signal(signal.SIGCONT)
+    monkeypatch.undo()
+    Thread(target=holder.send, args=("go on",)).start()
+    store.put_bundle(an_id(), bundle())
+    assert len(store.bundles()) == 2
+
+
+def test_readers_are_not_held_up(store, holder):
+    started = time.monotonic()
+    assert len(store.bundles()) == 1
+    store.look()
+    assert time.monotonic() - started < 0.5
+
+
+def test_how_long_a_writer_waits():
+    assert lock.PATIENCE == 10.0
+
+
+def test_a_folder_that_is_taken_away_has_no_second_holder(folder, store):
+    """Who holds the old one goes on in the old one, who comes later has the new one."""
+    with FolderLock(folder).held() as old:
+        folder.rename(folder.with_name("away"))
+        folder.mkdir()
+        with FolderLock(folder).held(0.5) as new:
+            assert not os.path.samestat(os.fstat(old), os.fstat(new))
+            writing.create(old, "mine", b"1")
+            writing.create(new, "theirs", b"2")
+    assert not (folder / "mine").exists()
+    assert (folder.with_name("away") / "mine").exists()
+
+
+def test_who_waits_for_a_folder_that_is_taken_away_gets_the_new_one(folder, store):
+    got = []
+
+    def wait():
+        with FolderLock(folder).held(5) as root:
+            got.append(os.fstat(root).st_ino)
+
+    with FolderLock(folder).held():
+        thread = Thread(target=wait)
+        thread.start()
+        time.sleep(0.05)
+        folder.rename(folder.with_name("away"))
+        folder.mkdir()
+        thread.join(5)
+    assert got == [folder.stat().st_ino]
+
+
+def test_files_of_the_state_may_be_deleted_at_any_time(folder, store):
+    for file in (folder / ".state").iterdir():
+        file.unlink()
+    id = an_id()
+    store.put_bundle(id, bundle())
+    store.put_tool(id, "a", "1", tool())
+    assert len(store.bundles()) == 2
