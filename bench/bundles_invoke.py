@@ -13,16 +13,16 @@ from statistics import median
 from typing import NamedTuple
 
 from bench.bundles_client import Rest, request, tool_at
-from bench.bundles_load import Loaded, Loading, load_client
+from bench.bundles_load import Loading, load_client
 from bench.bundles_made import ADDING, bundle_id, http_tool, write_home
-from bench.bundles_stage import Serving, peer, upstream
+from bench.bundles_stage import Serving, peer, processor_seconds, upstream
 from bench.mcp_client import as_post, calling
-from bench.mcp_contenders import PEERS_PYTHON
+from bench.mcp_contenders import PEERS_PYTHON, Process
 from bench.mcp_rows import number
 from bench.table import show
 
 CONNECTIONS, TURNS, SECONDS = (1, 16, 64), 5, 0.8
-WARM_S = 1.0
+WARM_S = 0.3
 FORECAST = {"city": "Kyiv", "days": 3}
 SUM = {"a": 1, "b": 1}
 KINDS = ("python", "http")
@@ -31,9 +31,10 @@ BUNDLE = bundle_id(1)
 
 
 class Contender(NamedTuple):
-    """Where it is, and what it is asked: of each kind of tool the whole request."""
+    """Where it is, its process, and what it is asked: of each kind of tool the whole request."""
 
     port: int
+    pid: int
     asked: Mapping[str, bytes]
 
 
@@ -42,10 +43,10 @@ def invokes(place: Path) -> None:
         api = stack.enter_context(upstream(place)).port
         ours = stack.enter_context(Serving(home_for_calls(place, api), menu="direct"))
         put_tools(ours.rest, api)
-        contenders = {"onetool": _rest(ours.port), "mcp": _mcp(ours.port, "weather__")}
+        contenders = {"onetool": _rest(ours), "mcp": _mcp(ours, "weather__")}
         if PEERS_PYTHON.exists():
-            contenders["fastmcp"] = _mcp(stack.enter_context(peer("fastmcp", place, api)).port)
-        contenders["bare"] = _by_hand(stack.enter_context(peer("bare", place, api)).port)
+            contenders["fastmcp"] = _mcp(stack.enter_context(peer("fastmcp", place, api)))
+        contenders["bare"] = _by_hand(stack.enter_context(peer("bare", place, api)))
         contenders = {name: contenders[name] for name in TITLES if name in contenders}
         for one in contenders.values():
             _check(one)
@@ -75,26 +76,27 @@ def put_tools(rest: Rest, api: int) -> None:
 
 def requests_to(port: int) -> dict[str, bytes]:
     """Of ours, over REST."""
-    return dict(_rest(port).asked)
-
-
-def _rest(port: int) -> Contender:
     asked = {"python": ("add", SUM), "http": ("forecast", FORECAST)}
-    posts = {
+    return {
         kind: request(port, "POST", f"{tool_at(BUNDLE, slug)}/invoke", {"args": args})
         for kind, (slug, args) in asked.items()
     }
-    return Contender(port, posts)
 
 
-def _mcp(port: int, before: str = "") -> Contender:
-    python, http = calling(f"{before}add", SUM), calling(f"{before}forecast", FORECAST)
-    return Contender(port, {"python": as_post(python, port), "http": as_post(http, port)})
+def _rest(server: Process) -> Contender:
+    return Contender(server.port, server.process.pid, requests_to(server.port))
 
 
-def _by_hand(port: int) -> Contender:
-    python, http = (request(port, "POST", at, {"args": args}) for at, args in (("/add", SUM), ("/forecast", FORECAST)))
-    return Contender(port, {"python": python, "http": http})
+def _mcp(server: Process, before: str = "") -> Contender:
+    asked = {"python": calling(f"{before}add", SUM), "http": calling(f"{before}forecast", FORECAST)}
+    posts = {kind: as_post(message, server.port) for kind, message in asked.items()}
+    return Contender(server.port, server.process.pid, posts)
+
+
+def _by_hand(server: Process) -> Contender:
+    asked = {"python": ("/add", SUM), "http": ("/forecast", FORECAST)}
+    posts = {kind: request(server.port, "POST", at, {"args": args}) for kind, (at, args) in asked.items()}
+    return Contender(server.port, server.process.pid, posts)
 
 
 def _check(one: Contender) -> None:
@@ -107,38 +109,60 @@ def _check(one: Contender) -> None:
     rest.close()
 
 
-def _loaded(contenders: Mapping[str, Contender], kind: str, many: int, load: Loading) -> dict[str, list[Loaded]]:
-    taken: dict[str, list[Loaded]] = {name: [] for name in contenders}
+class Turn(NamedTuple):
+    rate: float
+    p50: float
+    p99: float
+    cpu: float  # seconds of the server's for one call
+
+
+Turns = dict[str, list[Turn]]
+Found = dict[tuple[str, int], Turns]
+
+
+def _loaded(contenders: Mapping[str, Contender], kind: str, many: int, load: Loading) -> Turns:
+    taken: Turns = {name: [] for name in contenders}
     for one in contenders.values():
-        load(one.port, one.asked[kind], many, WARM_S / 4)
+        load(one.port, one.asked[kind], many, WARM_S)
     for turn in range(TURNS):
         for name in list(contenders)[:: -1 if turn % 2 else 1]:
-            taken[name].append(load(contenders[name].port, contenders[name].asked[kind], many, SECONDS))
+            taken[name].append(_turn(contenders[name], kind, many, load))
     return taken
 
 
-Found = dict[tuple[str, int], dict[str, list[Loaded]]]
+def _turn(one: Contender, kind: str, many: int, load: Loading) -> Turn:
+    before = processor_seconds(one.pid)
+    loaded = load(one.port, one.asked[kind], many, SECONDS)
+    used = processor_seconds(one.pid) - before
+    return Turn(loaded.rate, loaded.p50, loaded.p99, used / loaded.requests)
 
 
 def _show(found: Found, contenders: Mapping[str, Contender]) -> None:
     others = [name for name in contenders if name != "onetool"]
-    columns = ["", TITLES["onetool"], *(one for name in others for one in (TITLES[name], "ours ×"))]
-    rates = [[_title(*which), *_cells(turns, "rate", "/s", others)] for which, turns in found.items()]
-    show(f"Bundles: invoke, requests a second, median of {TURNS} turns (aim: 3 × FastMCP)", columns, rates)
-    columns = ["", TITLES["onetool"], *(one for name in others for one in (TITLES[name], "× ours"))]
+    rates = [[_title(*which), *_cells(turns, "rate", others)] for which, turns in found.items()]
+    aim = f"requests a second, median of {TURNS} turns of {SECONDS:g} s (aim: 3 × FastMCP)"
+    show(f"Bundles: invoke, {aim}", _columns(others, "ours ×"), rates)
+    busy = [[_title(*which), *_cells(turns, "cpu", others)] for which, turns in found.items()]
+    show("Bundles: what an invoke costs the server of the processor, ms", _columns(others, "× ours"), busy)
     waits = [
-        [f"{_title(*which)}, {mark}", *_cells(turns, mark, "ms", others)]
+        [f"{_title(*which)}, {mark}", *_cells(turns, mark, others)]
         for which, turns in found.items()
         for mark in ("p50", "p99")
     ]
-    show("Bundles: how long an invoke took meanwhile, ms", columns, waits)
+    show("Bundles: how long an invoke took meanwhile, ms", _columns(others, "× ours"), waits)
+
+
+def _columns(others: list[str], ratio: str) -> list[str]:
+    return ["", TITLES["onetool"], *(one for name in others for one in (TITLES[name], ratio))]
 
 
 def _title(kind: str, many: int) -> str:
     return f"{'python' if kind == 'python' else 'HTTP'} tool, {many} connection{'s' if many > 1 else ''}"
 
 
-def _cells(turns: Mapping[str, list[Loaded]], field: str, unit: str, others: list[str]) -> list[str]:
+def _cells(turns: Turns, field: str, others: list[str]) -> list[str]:
+    """Each with its ratio to ours: the median of those of the turns, since the machine drifts."""
+    unit = "/s" if field == "rate" else "ms"
     ours = [getattr(one, field) for one in turns["onetool"]]
     cells = [number(ours, unit)]
     for name in others:

@@ -17,8 +17,9 @@ from bench.mcp_load import AT_MOST, Client, Load
 
 
 class Loaded(NamedTuple):
-    """One turn: requests a second, and seconds that one took."""
+    """One turn: how many requests, how many a second, and seconds that one took."""
 
+    requests: int
     rate: float
     p50: float
     p99: float
@@ -74,7 +75,7 @@ async def measured(port: int, request: str, connections: int, seconds: float) ->
         transport.close()
     times = sorted(load.times)
     last = len(times) - 1
-    return {"rate": len(times) / took, "p50": times[last // 2], "p99": times[round(last * 0.99)]}
+    return {"requests": len(times), "rate": len(times) / took, "p50": times[last // 2], "p99": times[round(last * 0.99)]}
 
 
 def main() -> None:

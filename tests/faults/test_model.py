@@ -107,8 +107,8 @@ def test_two_processes_do_what_the_model_does(tmp_path):
         run_state_machine_as_test(
             Machine,
             settings=settings(
-                max_examples=some(6, 300),
-                stateful_step_count=some(20, 60),
+                max_examples=some(6, 100),
+                stateful_step_count=some(20, 50),
                 deadline=None,
                 database=None,
                 suppress_health_check=list(HealthCheck),

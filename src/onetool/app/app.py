@@ -354,7 +354,7 @@ class App:
                 part.close()
         if background := self.__dict__.get("_background"):
             background.close()
-        self._parts.rest()
+        self._parts.close()
 
     def __enter__(self) -> Self:
         return self

@@ -92,6 +92,14 @@ class Parts:
         if stats is not None:
             stats.flush()
 
+    def close(self) -> None:
+        """At the end of the app: also what all configs share."""
+        self.rest()
+        with self._making:
+            client = self._made.get("client")
+        if client is not None:
+            client.close()
+
     # The environment of running tools
 
     def settings(self, pack: str) -> Mapping[str, Any]:

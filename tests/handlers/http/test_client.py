@@ -108,6 +108,7 @@ def test_head_has_no_body_whatever_its_length(upstream):
         ("deflate", zlib.compress(b"a" * 5000, wbits=-15)),
         ("identity", b"a" * 5000),
     ],
+    ids=["gzip", "two of them", "deflate", "deflate without a head", "identity"],
 )
 def test_compressed(upstream, coding, body):
     upstream.say(Reply(headers={"Content-Encoding": coding}, body=body))

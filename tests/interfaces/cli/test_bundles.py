@@ -1,10 +1,11 @@
 """`onetool bundles …`: each command does what its reader thinks it does, and says what to do next."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from helpers import cli
-from interfaces.cli.bundling import ECHO, FORECAST, did, refused, run, seen
+from interfaces.cli.bundling import ECHO, FORECAST, Screen, did, refused, run, seen
 from interfaces.cli.bundling import here as here  # a fixture
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -199,6 +200,17 @@ def test_deleting_is_confirmed_and_a_bundle_can_come_back(weather):
     assert did("restore", "weather")["id"] == weather["id"]
     assert "nothing to restore" in refused("restore", "weather")
     did("add", "weather/forecast", "forecast.json")
+
+
+def test_a_person_is_asked_and_may_say_no(weather, monkeypatch):
+    terminal = SimpleNamespace(stdin=Screen(), stderr=Screen())
+    monkeypatch.setattr("onetool.interfaces.cli.bundles.changing.sys", terminal)
+    said = refused("delete", "weather/forecast", stdin="n\n")
+    assert "Delete weather/forecast@1 for good?" in said
+    assert "nothing was deleted" in said
+    assert did("show", "weather/forecast")["version"] == "1"
+    assert run("delete", "weather/forecast", stdin="y\n").exit_code == 0
+    assert did("show", "weather")["tools"] == []
 
 
 def test_a_bundle_goes_with_its_tools_only_when_that_is_said(weather):

@@ -66,7 +66,7 @@ def test_if_match_keeps_others_changes(api, where):
         problem(api.ask("PATCH", path, {"isEnabled": True}, headers={"If-Match": stale}), 412, "stale")
         problem(api.ask("DELETE", path, headers={"If-Match": stale}), 412, "stale")
     assert api.get(path).headers["etag"] == second
-    for right in (f'"x", {second}', "*"):
+    for right in (f'"x", {second}', second.strip('"'), "*"):
         assert api.ask("PATCH", path, {"isEnabled": False}, headers={"If-Match": right}).status_code == 200
     assert api.ask("DELETE", path, headers={"If-Match": second}).status_code == 204
     problem(api.ask("DELETE", path, headers={"If-Match": second}), 404, "not_found")
@@ -96,7 +96,7 @@ def test_what_a_client_has_is_not_sent_again(api, where):
     assert api.get(path, headers={"If-None-Match": '"x"'}).status_code == 200
 
 
-@pytest.mark.parametrize("header", ["abc", "", '"a', '"a" "b"', '*, "a"', 'w/"a"'])
+@pytest.mark.parametrize("header", ["", "a, b", '"a', '"a" "b"', '*, "a"', 'w/"a"'])
 def test_a_condition_that_nobody_can_read_is_refused(api, header):
     found = problem(api.get(api.bundle(), headers={"If-None-Match": header}), 400, "bad_header")
     assert (found["in"], found["pointer"]) == ("header", "/If-None-Match")

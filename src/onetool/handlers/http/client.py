@@ -18,6 +18,7 @@ from onetool.handlers.http.faults import Stale, TooLate
 from onetool.handlers.http.oauth import Tokens
 from onetool.handlers.http.pool import MOST, Pool
 from onetool.handlers.http.refusal import Refusal
+from onetool.handlers.http.timing import IDEMPOTENT
 from onetool.handlers.http.wire import Answer, Connection, head_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 AGENT = f"onetool/{__version__}"
 MOST_STALE = 3  # connections that turn out to be closed when they are used
-IDEMPOTENT = frozenset(("GET", "HEAD", "PUT", "DELETE", "OPTIONS"))
 
 
 class Client:

@@ -21,6 +21,7 @@ from onetool.handlers.http.auth import POINTER, Helper, Signer, Texts, basic, wi
 from onetool.handlers.http.faults import retold
 from onetool.handlers.http.impl import OAuth2, Request
 from onetool.handlers.http.placeholders import Lookup, TemplateError
+from onetool.handlers.http.timing import TOKEN_SECONDS
 
 if TYPE_CHECKING:
     from onetool.handlers.http.template import Outgoing
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 MARGIN = 30.0  # seconds before its end that a token is no longer used …
 DEFAULT_LIFE = 300.0  # … where nobody says when that is
-TOKEN_SECONDS = 15.0  # that a fetch may take
 LARGEST = 256 * 1024
 MOST_KEPT = 1_000
 

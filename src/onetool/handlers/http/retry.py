@@ -6,14 +6,12 @@ from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from math import isfinite
 
-from onetool.handlers.http.client import IDEMPOTENT
 from onetool.handlers.http.faults import WireFailure
 from onetool.handlers.http.impl import Limits, Request
+from onetool.handlers.http.timing import longest_pause, tries
 from onetool.handlers.http.wire import Answer
 
 AGAIN = frozenset((429, 500, 502, 503, 504))
-FIRST_PAUSE = 0.25  # seconds at most before the second try; twice as many before the next one …
-LONGEST_PAUSE = 8.0  # … up to this
 
 
 class Retries:
@@ -26,16 +24,9 @@ class Retries:
         now: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        may = request.method in IDEMPOTENT if request.idempotent is None else request.idempotent
-        retries = request.retries if limits.max_retries is None else min(request.retries, limits.max_retries)
-        self.tries = 1 + (retries if may else 0)
+        self.tries = tries(request, limits)
         self._now = now
         self._chance = chance
-
-    @property
-    def pauses(self) -> float:
-        """Seconds that are spent between all tries, at most, where no server asks for more."""
-        return sum(_longest(number) for number in range(1, self.tries))
 
     def pause(self, number: int, outcome: Answer | WireFailure, left: float) -> float | None:
         """Seconds to wait after try `number` (from 1); None when that was the last one, for one reason or another."""
@@ -49,12 +40,8 @@ class Retries:
             return None
         else:
             asked = retry_after(outcome, self._now()) or 0.0
-        pause = max(asked, self._chance() * _longest(number))
+        pause = max(asked, self._chance() * longest_pause(number))
         return pause if pause < left else None
-
-
-def _longest(number: int) -> float:
-    return min(FIRST_PAUSE * 2 ** (number - 1), LONGEST_PAUSE)
 
 
 def retry_after(answer: Answer, now: float) -> float | None:

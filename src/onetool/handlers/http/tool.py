@@ -10,19 +10,16 @@ from onetool.handlers.http.auth import helper_for
 from onetool.handlers.http.client import Client
 from onetool.handlers.http.faults import TooLarge
 from onetool.handlers.http.hosts import AllowedHosts
-from onetool.handlers.http.impl import HttpImpl, Limits, OAuth2
-from onetool.handlers.http.oauth import TOKEN_SECONDS
+from onetool.handlers.http.impl import HttpImpl, Limits
 from onetool.handlers.http.placeholders import argument_names
 from onetool.handlers.http.response import Reader
 from onetool.handlers.http.retry import Retries
 from onetool.handlers.http.sending import Sending
 from onetool.handlers.http.template import Template
+from onetool.handlers.http.timing import sending_seconds, total_seconds
 
 if TYPE_CHECKING:
     from onetool.handlers.http.template import Outgoing
-
-LONGEST_TOTAL = 900.0  # seconds over all tries, where a single one does not take longer
-AROUND = 1.0  # seconds for what is no sending: filling in, selecting
 
 ACCEPTS = {"json": "application/json, */*;q=0.5", "sse": "text/event-stream"}
 
@@ -55,9 +52,8 @@ class HttpTool:
         retries = Retries(request, limits)
         seconds = request.timeout_ms / 1000
         self._sending = Sending(retries, seconds, limits.max_response_bytes, request.follow_redirects, self._streams)
-        total = seconds * retries.tries + retries.pauses + (TOKEN_SECONDS if isinstance(request.auth, OAuth2) else 0)
-        self._total = min(total, max(LONGEST_TOTAL, seconds))
-        self.timeout = self._total + AROUND
+        self._total = sending_seconds(impl, limits)
+        self.timeout = total_seconds(impl, limits)
         self.secrets = self._template.secrets | (self._auth.secrets if self._auth else frozenset())
 
     async def __call__(self, **args: Any) -> Any:

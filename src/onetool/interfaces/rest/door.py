@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from onetool.interfaces.asgi import JSON, Asgi, Receive, Refused, Scope, Send, respond
+from onetool.interfaces.asgi import JSON, Receive, Refused, Scope, Send, respond
 from onetool.interfaces.rest.asking import Answer, Ask
 from onetool.interfaces.rest.places import find
 from onetool.interfaces.rest.problem import KIND, from_store, told
@@ -63,7 +63,7 @@ class Rest:
         await respond(send, refused.status, told(refused, self.clean), KIND, refused.headers)
 
 
-def rest(app: "App", allowed: Collection[str] | None = None) -> Asgi:
+def rest(app: "App", allowed: Collection[str] | None = None) -> Rest:
     return Rest(app, allowed)
 
 

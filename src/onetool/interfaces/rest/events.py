@@ -44,9 +44,10 @@ async def stream(ask: Ask, args: Mapping[str, Any]) -> None:
 
 
 async def _result(ask: Ask, args: Mapping[str, Any], outlet: Outlet) -> bytes:
+    bundle_id, slug, version = ask.path
     try:
-        result = await ask.rest.shelf.invoke(*ask.path, args, SOURCE, Teller(outlet), ask.rest.allowed)
-        return envelope(result)
+        teller, allowed = Teller(outlet), ask.rest.allowed
+        return envelope(await ask.rest.shelf.invoke(bundle_id, slug, version, args, SOURCE, teller, allowed))
     except (BundleError, Refused) as error:
         if not outlet.is_stream:
             raise

@@ -27,9 +27,10 @@ async def invoke(ask: Ask) -> Answer | None:
         from onetool.interfaces.rest.events import stream
 
         return await stream(ask, args)
+    bundle_id, slug, version = ask.path
     watch = Watch(ask.receive)
     try:
-        result = await ask.rest.shelf.invoke(*ask.path, args, SOURCE, None, ask.rest.allowed)
+        result = await ask.rest.shelf.invoke(bundle_id, slug, version, args, SOURCE, None, ask.rest.allowed)
     except CancelledError:
         if not watch.forgive():
             raise

@@ -11,6 +11,7 @@ ANY = "*"
 
 _TAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
 _LIST = re.compile(rf"{_TAG}(?:[ \t]*,[ \t]*{_TAG})*")
+_BARE = re.compile(r"[!#-+\x2d-~]+")  # without the quotes that belong to it: common, and not to be mistaken
 _ONE = re.compile(r'(W/)?"([^"]*)"')
 
 
@@ -64,6 +65,8 @@ def _read(headers: Mapping[bytes, bytes], name: bytes) -> list[tuple[str, str]]:
     text = headers[name].decode("latin-1").strip(" \t")
     if text == ANY:
         return [("", ANY)]
+    if _BARE.fullmatch(text):
+        return [("", text)]
     if not _LIST.fullmatch(text):
         shown = name.decode().title()
         message = f'{shown} must be * or ETags in their quotes, such as "abc", not {text[:60]!r}.'

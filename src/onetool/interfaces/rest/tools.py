@@ -43,21 +43,24 @@ async def put_tool(ask: Ask) -> Answer:
 
 
 async def patch_tool(ask: Ask) -> Answer:
-    shelf, path, wanted = ask.rest.shelf, ask.path, conditions(ask.headers)
+    shelf, wanted = ask.rest.shelf, conditions(ask.headers)
+    bundle_id, slug, version = ask.path
     data = await json_body(ask.headers, ask.receive)
 
     def patch() -> Answer:
-        match = wanted.settle(lambda: shelf.get_tool(*path)[1])
-        return one(*shelf.patch_tool(*path, data, match))
+        match = wanted.settle(lambda: shelf.get_tool(bundle_id, slug, version)[1])
+        return one(*shelf.patch_tool(bundle_id, slug, version, data, match))
 
     return await asyncio.to_thread(patch)
 
 
 async def delete_tool(ask: Ask) -> Answer:
-    shelf, path, wanted = ask.rest.shelf, ask.path, conditions(ask.headers)
+    shelf, wanted = ask.rest.shelf, conditions(ask.headers)
+    bundle_id, slug, version = ask.path
 
     def delete() -> Answer:
-        shelf.delete_tool(*path, wanted.settle(lambda: shelf.get_tool(*path)[1]))
+        match = wanted.settle(lambda: shelf.get_tool(bundle_id, slug, version)[1])
+        shelf.delete_tool(bundle_id, slug, version, match)
         return NOTHING
 
     return await asyncio.to_thread(delete)

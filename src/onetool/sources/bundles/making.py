@@ -4,7 +4,7 @@ What costs time (templates, selectors, schemas) is made at the first call; when 
 see that it can be.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from keyword import iskeyword
 from typing import Any, Protocol
 
@@ -175,9 +175,10 @@ class Workshop:
 
 
 class _Http:
-    """Made of its template at the first call."""
+    """Made of its template at the first call. An argument that is not given and has a default is sent as that."""
 
     def __init__(self, tool: Tool, ways: Ways) -> None:
+        self._defaults = {name: schema["default"] for name, schema in _schemas(tool) if "default" in schema}
         self._tool = tool
         self._ways = ways
         self._made: Callable[..., Awaitable[Any]] | None = None
@@ -192,7 +193,7 @@ class _Http:
                 pointer = getattr(error, "pointer", None) or ""
                 raise ToolFailure(f"its template can't be used: httpImpl{pointer}: {error}") from None
             self._made = made
-        return await made(**args)
+        return await made(**{**self._defaults, **args}) if self._defaults else await made(**args)
 
 
 class _Script:
@@ -201,10 +202,7 @@ class _Script:
     def __init__(self, tool: Tool, ways: Ways) -> None:
         self._code = code_of(tool)
         self._run = ways.run_script
-        properties: Mapping[str, Any] = tool.arg_schema.get("properties") or {}
-        self._defaults = {
-            name: schema.get("default") if isinstance(schema, Mapping) else None for name, schema in properties.items()
-        }
+        self._defaults = {name: schema.get("default") for name, schema in _schemas(tool)}
 
     async def __call__(self, **args: Any) -> Any:
         return await self._run(self._code, {**self._defaults, **args})
@@ -212,6 +210,12 @@ class _Script:
 
 def _properties(tool: ToolContent) -> tuple[str, ...]:
     return tuple(tool.arg_schema.get("properties") or ())
+
+
+def _schemas(tool: ToolContent) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Its arguments, each with what is said of it."""
+    for name, schema in (tool.arg_schema.get("properties") or {}).items():
+        yield name, schema if isinstance(schema, Mapping) else {}
 
 
 def _check_schemas(tool: ToolContent) -> None:

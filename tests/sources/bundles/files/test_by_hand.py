@@ -8,7 +8,7 @@ import time
 import pytest
 from sources.bundles.files.things import an_id, built_in, bundle, file_of, files, reasons, tool, with_tool
 
-from onetool.sources.bundles.errors import Conflict, Forbidden, NotFound
+from onetool.sources.bundles.errors import Conflict, Forbidden, NotFound, Unavailable
 from onetool.sources.bundles.files import looking, migrations
 from onetool.sources.bundles.index import Index
 
@@ -297,6 +297,28 @@ def test_a_put_into_the_way_of_a_broken_file(store, folder):
         store.put_tool(id, "forecast", "1", tool())
     store.delete_tool(id, "forecast", "1")
     store.put_tool(id, "forecast", "1", tool())
+
+
+def test_a_delete_does_not_hit_what_has_become_another_tool(store, folder):
+    id, _ = with_tool(store)
+    file_of(folder).write_text(file_of(folder).read_text().replace('"version": "1"', '"version": "2"'))
+    with pytest.raises(NotFound):
+        store.delete_tool(id, "forecast", "1")
+    assert store.tool(id, "forecast", "2")
+
+
+def test_folders_that_are_links_lead_nowhere(store, folder, tmp_path):
+    id = an_id()
+    store.put_bundle(id, bundle())
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "sum.json").write_text(json.dumps(BY_HAND))
+    (next(folder.glob("weather-*")) / "tools").symlink_to(tmp_path / "outside")
+    store.look()
+    assert "link" in reasons(store)["tools"]
+    assert store.tools() == []
+    with pytest.raises(Unavailable, match="Not a directory"):
+        store.put_tool(id, "a", "1", tool())
+    assert [path.name for path in (tmp_path / "outside").iterdir()] == ["sum.json"]
 
 
 def test_drafts_of_a_process_that_was_killed_are_cleared(store, folder):

@@ -201,6 +201,14 @@ def test_what_is_not_there(store):
     assert store.tool(an_id(), "forecast", "1") is None
 
 
+def test_what_can_not_be_there_makes_nothing(store, folder):
+    with pytest.raises(NotFound):
+        store.put_tool(an_id(), "a", "1", tool())
+    with pytest.raises(NotFound):
+        store.delete_bundle(an_id())
+    assert not folder.exists()
+
+
 def test_what_only_its_type_knows_is_asked_before(store, folder):
     id = an_id()
     store.put_bundle(id, bundle())

@@ -180,6 +180,20 @@ def test_deleted_in_the_middle_of_a_change(filled, file):
     assert len(times) == 2
 
 
+def test_deleted_while_it_is_being_filled(opened, file):
+    times = []
+
+    def fill():
+        times.append(1)
+        put(index, bundle(), tool(1))
+        if len(times) < 3:
+            file.unlink()
+
+    index = opened(fill)
+    assert slugs(index.tools()) == ["tool-1"]
+    assert len(times) == 3
+
+
 def test_a_folder_in_its_place_is_told(file):
     file.mkdir()
     with pytest.raises(Unavailable, match="move it away"):

@@ -1,11 +1,11 @@
-"""`onetool bundles …`: tools that people keep: look at them, add, switch, share. Each command does what REST does.
+"""`onetool bundles …`: tools that people keep: look at them, add, switch, share. The rules are the shelf's, as in REST.
 
 places    BUNDLE/TOOL@VERSION, and what is meant by it    listing    all that there is, page by page
-looking   list, show, search                              needs      what a tool needs before it can be called
+looking   list, show, search; one_tool: one in full       needs      what a tool needs before it can be called
 changing  create, enable, disable, delete, restore        telling    what to do next, for the reader
-adding    add, add-curl                                   given      what a file, a URL or standard input holds
-saving    save; arguments: what code leaves open          keeping    secrets beside the tools that need them
-sharing   export, import; arriving: one import
+adding    add, add-curl                                   whole      new tools, or a whole new bundle, into the store
+saving    save; arguments: what code leaves open          keeping    secrets that came with a tool
+sharing   export, import; arriving: one import            given      what a file, a URL or standard input holds
 """
 
 import click

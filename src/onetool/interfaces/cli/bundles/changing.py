@@ -141,4 +141,5 @@ def _confirm(question: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty() or not sys.stderr.isatty():
         raise click.UsageError("nobody is there to ask: say --yes to delete it.")
-    click.confirm(printable(question), abort=True, err=True)
+    if not click.confirm(printable(question), err=True):
+        raise click.ClickException("nothing was deleted.")

@@ -38,6 +38,16 @@ def found_tools(shelf: "Shelf", query: str, include_disabled: bool, limit: int) 
 
 def title(thing: dict[str, Any]) -> str:
     """The first line of what it is for, or the beginning of a long one; its name where nobody said."""
+    return _one_line(thing["description"] or thing["displayName"])
+
+
+def heading(bundle: dict[str, Any]) -> str:
+    """What people call it; what it is for, where that is no more than its slug."""
+    name = bundle["displayName"]
+    return _one_line(bundle["description"] if name in ("", bundle["slug"]) else name)
+
+
+def _one_line(text: str) -> str:
     from onetool.core.failure import cut
 
-    return cut((thing["description"] or thing["displayName"]).strip().partition("\n")[0], LONGEST)
+    return cut(text.strip().partition("\n")[0], LONGEST)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onetool.interfaces.cli.bundles.listing import all_bundles, all_tools, found_tools, title
+from onetool.interfaces.cli.bundles.listing import all_bundles, all_tools, found_tools, heading, title
 from onetool.interfaces.cli.bundles.places import Place, PlaceType, complete_place, find_bundle, find_tool
 from onetool.interfaces.cli.options import data_options, open_app
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, wants_json
@@ -35,7 +35,7 @@ def list_bundles(ctx: click.Context, everything: bool, as_json: bool) -> None:
     if wants_json(as_json):
         print_json(found)
         return
-    rows = [(one["slug"], one["tools"], state(one), f"{title(one)}\n{one['id']}".strip()) for one in found]
+    rows = [(one["slug"], one["tools"], state(one), f"{heading(one)}\n{one['id']}".strip()) for one in found]
     print_table(counted(len(rows), "bundle"), ("bundle", "tools", "state", "what it is for, and its id"), rows)
     if all(one["isBuiltIn"] for one in found):
         echo(NONE)

@@ -16,7 +16,8 @@ nav { position: sticky; top: 0; height: 100vh; overflow-y: auto; padding: 1.75re
   border-right: 1px solid var(--line); font-size: .88rem }
 nav h2 { font-size: .75rem; letter-spacing: .06em; text-transform: uppercase; color: var(--faint);
   margin: 1.4rem 0 .3rem }
-nav ul { list-style: none; margin: 0; padding: 0 } nav li { margin: .1rem 0 }
+nav ul { list-style: none; margin: 0; padding: 0 } nav li { margin: .1rem 0; break-inside: avoid }
+nav h2 a { margin-left: -.4rem }
 nav a { display: block; padding: .12rem .4rem; border-radius: 5px; color: inherit; text-decoration: none }
 nav a:hover, nav a:focus-visible { background: var(--soft) }
 main { padding: 2.25rem clamp(1.1rem, 4vw, 3.5rem) 6rem; max-width: 62rem }
@@ -32,7 +33,7 @@ article p { margin: .5rem 0 }
 .delete { color: var(--delete) }
 table { border-collapse: collapse; width: 100%; font-size: .9rem }
 td, th { text-align: left; vertical-align: top; padding: .35rem .7rem .35rem 0; border-top: 1px solid var(--line) }
-tr:first-child > * { border-top: 0 } th { font-weight: 400; white-space: nowrap }
+tr:first-child > * { border-top: 0 } th { font-weight: 400; width: 13.5rem }
 .scroll { overflow-x: auto }
 pre { background: var(--soft); border: 1px solid var(--line); border-radius: 8px; padding: .7rem .9rem; margin: .4rem 0;
   font: 13px/1.55 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere }
@@ -41,6 +42,6 @@ summary { cursor: pointer; color: var(--faint); font-size: .9rem; margin-top: .7
 a { color: var(--post) } small { color: var(--faint) }
 a:focus-visible, summary:focus-visible { outline: 2px solid var(--post); outline-offset: 2px }
 @media (max-width: 54rem) { body { display: block } nav { position: static; height: auto; border: 0;
-  border-bottom: 1px solid var(--line); padding: 1.2rem } nav ul { columns: 2 } }
+  border-bottom: 1px solid var(--line); padding: 1.2rem } nav ul { columns: 2 } th { width: 9.5rem; overflow-wrap: anywhere } }
 @media print { nav { display: none } body { display: block } article { break-inside: avoid } }
 """

@@ -169,7 +169,8 @@ def openapi_document(app: "App") -> Part:
     """Whether it needs a token is the one thing that depends on the config."""
     paths: Part = {}
     for place in PLACES:
-        item = paths[ROOT + place.template] = {"parameters": path_parameters(place.template)}
+        item: Part = {"parameters": path_parameters(place.template)}
+        paths[ROOT + place.template] = item
         for method, way in place.ways.items():
             group, found = OPERATIONS[place.template, method]
             item[method.lower()] = {"tags": [group], **with_query(found, dict(way.parameters))}

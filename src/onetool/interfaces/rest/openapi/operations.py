@@ -35,6 +35,7 @@ HEADERS: dict[str, Part] = {
     "WWW-Authenticate": {"schema": {"type": "string"}},
 }
 
+_TAGS = r'^(\*|[!#-+\x2d-~]+|(W/)?"[!#-~]*"( ?, ?(W/)?"[!#-~]*")*)$'
 PARAMETERS: dict[str, Part] = {
     "bundleID": {"in": "path", "required": True, "schema": ID, "example": examples.BUNDLE_ID},
     "toolSlug": {"in": "path", "required": True, "schema": SLUG, "example": examples.TOOL_SLUG},
@@ -42,12 +43,12 @@ PARAMETERS: dict[str, Part] = {
     "If-Match": {
         "in": "header",
         "description": "Only if it still has this ETag; `*`: only if it is there.",
-        "schema": {"type": "string", "pattern": '^(\\*|(W/)?"[!#-~]*"( ?, ?(W/)?"[!#-~]*")*)$'},
+        "schema": {"type": "string", "pattern": _TAGS},
     },
     "If-None-Match": {
         "in": "header",
         "description": "Only if it has another ETag; `*`: only if it is not there yet.",
-        "schema": {"type": "string", "pattern": '^(\\*|(W/)?"[!#-~]*"( ?, ?(W/)?"[!#-~]*")*)$'},
+        "schema": {"type": "string", "pattern": _TAGS},
     },
     "tags": {
         "in": "query",

@@ -13,5 +13,8 @@ layout     which file is what, and how it is called        form       a bundle o
 lock       one writer at a time, among all processes       writing    durable or not at all
 opening    a file's bytes, if it is one that we read       migrations files of older versions
 scanning   what lies there, against what is known of it    overlay    the switches of what is built in
-usage      how often tools were called                     store      FileStore: the rules, under the lock
+reading    files that have changed                         looking    … taken into the index; indexed: what that answers
+state      what this machine knows of the folder           usage      how often tools were called
+rules      what is asked of a change                       work       one change of files and index
+times      as texts                                        store      FileStore: all of it
 """

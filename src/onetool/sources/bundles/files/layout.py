@@ -36,10 +36,14 @@ def tools_of(folder: str) -> str:
 
 
 def tool_file(folder: str, slug: str, version: str) -> str:
+    return f"{folder}/{TOOLS}/{tool_name(slug, version)}"
+
+
+def tool_name(slug: str, version: str) -> str:
     name = f"{slug}@{version}"
     if len(name) > LONGEST or not _PLAIN.fullmatch(name):
         name = f"{cut(name, LONGEST)}~{sha256(name.encode()).hexdigest()[:16]}"
-    return f"{folder}/{TOOLS}/{name}.json"
+    return f"{name}.json"
 
 
 def new_draft() -> str:

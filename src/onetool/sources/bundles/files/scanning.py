@@ -39,12 +39,14 @@ class Scan:
         for entry in self._entries(folder):
             if entry.name == BUNDLE:
                 self._add(file, entry)
+            elif entry.name == TOOLS and entry.is_symlink():
+                self._add(f"{folder}/{TOOLS}", entry)  # refused when it is read
             elif entry.name == TOOLS and self._tools(f"{folder}/{TOOLS}"):
                 self.files.setdefault(file, NOWHERE)  # tools without a bundle: that it is missing is told
 
     def _tools(self, folder: str) -> bool:
         """Whether there are any."""
-        before, files = len(self.files), self.files
+        before, files, new = len(self.files), self.files, tuple.__new__  # there may be very many: each step counts
         for entry in self._entries(folder):
             name = entry.name
             if name.endswith(".json"):
@@ -53,7 +55,7 @@ class Scan:
                 except OSError as error:
                     self._skip(f"{folder}/{name}", error)
                 else:
-                    files[f"{folder}/{name}"] = Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
+                    files[f"{folder}/{name}"] = new(Stamp, (status.st_mtime_ns, status.st_size, status.st_ino))
         return len(files) > before
 
     def _add(self, path: str, entry: Entry) -> None:

@@ -16,6 +16,8 @@ _IGNORE = f"{STATE}/.gitignore"
 def make_state(folder: Path) -> Path | None:
     """Where the index is; None where nothing can be written, or the folder is not there."""
     file = folder / INDEX
+    if os.path.islink(folder / STATE):
+        return None  # what we keep would lie somewhere else
     try:
         if not (folder / _IGNORE).exists():
             root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -16,19 +16,20 @@ from typing import Any
 
 import msgspec
 
-from onetool.sources.bundles.errors import Conflict, Forbidden, NotFound, Stale, Unavailable
+from onetool.sources.bundles.errors import Conflict, Forbidden, NotFound, Unavailable
 from onetool.sources.bundles.files.form import tool_text, with_times
 from onetool.sources.bundles.files.indexed import Indexed
 from onetool.sources.bundles.files.layout import USAGE
+from onetool.sources.bundles.files.rules import check_set, fields_of, not_empty, refuse_stale, structure, tool_of
 from onetool.sources.bundles.files.state import KEY_BYTES, key_of, read_key
 from onetool.sources.bundles.files.times import as_seconds, as_text
 from onetool.sources.bundles.files.usage import Usage
-from onetool.sources.bundles.files.work import OutOfStep, Work
+from onetool.sources.bundles.files.work import Broken, OutOfStep, Work
 from onetool.sources.bundles.files.writing import ensure_place
 from onetool.sources.bundles.index import Taken
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
 from onetool.sources.bundles.names import check_id, check_slug, check_version, new_id
-from onetool.sources.bundles.store import Check, Store, Tag, tag_of
+from onetool.sources.bundles.store import Check, Store, Tag
 
 log = logging.getLogger("onetool.bundles")
 
@@ -62,31 +63,31 @@ class FileStore(Indexed, Store):
         check_id(id)
         check_slug(content.slug)
         self._refuse_built_in(id)
-        return self._write(lambda work: self._put_bundle(work, id, content, match, create_only))
+        return self._write(lambda work: self._put_bundle(work, id, content, match, create_only), makes=True)
 
     def _put_bundle(self, work: Work, id: str, content: BundleContent, match: Tag | None, create_only: bool) -> None:
         found, now = work.bundle(id), as_text(self._now())
         if found is None:
-            _refuse_stale(None, match)
-            bundle = Bundle(**_fields(content), id=id, created_at=now, modified_at=now)
-            work.add_bundle(bundle, (), (bundle, True))
+            refuse_stale(None, match)
+            bundle = Bundle(**fields_of(content), id=id, created_at=now, modified_at=now)
+            work.add_bundle(bundle, (), (), (bundle, True))
             return
         old, folder = found
-        _refuse_stale(old, match)
+        refuse_stale(old, match)
         if create_only and old.soft_deleted_at is None:
             raise Conflict(f"there is a bundle {id} already", "exists")
-        bundle = msgspec.structs.replace(old, **_fields(content), soft_deleted_at=None)
-        if _structure(bundle) != _structure(old):
+        bundle = msgspec.structs.replace(old, **fields_of(content), soft_deleted_at=None)
+        if structure(bundle) != structure(old):
             bundle = msgspec.structs.replace(bundle, modified_at=max(now, old.modified_at))
         self._keep_bundle(work, old, bundle, folder, (bundle, False))
 
     def patch_bundle(self, id: str, is_enabled: bool, match: Tag | None = None) -> Bundle:
         if (built_in := self._built_in_bundle(id)) is not None:
-            return self._write(lambda work: self._switch(work, built_in, None, is_enabled, match))
+            return self._write(lambda work: self._switch(work, built_in, None, is_enabled, match), makes=True)
 
         def job(work: Work) -> None:
             old, folder = work.existing_bundle(id)
-            _refuse_stale(old, match)
+            refuse_stale(old, match)
             if old.soft_deleted_at is not None:
                 raise Forbidden(f"the bundle {old.slug} is deleted; PUT brings it back", "deleted")
             bundle = msgspec.structs.replace(old, is_enabled=is_enabled)
@@ -99,9 +100,9 @@ class FileStore(Indexed, Store):
 
         def job(work: Work) -> None:
             old, folder = work.existing_bundle(id)
-            _refuse_stale(old, match)
+            refuse_stale(old, match)
             if files := work.files_in(folder):
-                raise Conflict(_not_empty(old, folder, files), "not_empty")
+                raise Conflict(not_empty(old, folder, files), "not_empty")
             deleted = old.soft_deleted_at or as_text(self._now())
             self._keep_bundle(work, old, msgspec.structs.replace(old, soft_deleted_at=deleted), folder, None)
 
@@ -116,18 +117,19 @@ class FileStore(Indexed, Store):
         check_id(bundle.id)
         check_slug(bundle.slug)
         self._refuse_built_in(bundle.id)
-        bundle = with_times(msgspec.structs.replace(bundle, is_built_in=False))
+        bundle = with_times(msgspec.structs.replace(bundle, is_built_in=False, soft_deleted_at=None))
         tools = [with_times(msgspec.structs.replace(one, bundle_id=bundle.id, is_built_in=False)) for one in tools]
-        _check_set(tools)
+        check_set(tools)
+        texts = [tool_text(tool) for tool in tools]
 
         def job(work: Work) -> None:
             if work.bundle(bundle.id) is not None:
                 raise Conflict(f"there is a bundle {bundle.id} already", "exists")
             work.refuse_ids(tools)
             self._refuse_more(work, len(tools))
-            work.add_bundle(bundle, tools, None)
+            work.add_bundle(bundle, tools, texts, None)
 
-        self._write(job)
+        self._write(job, makes=True)
 
     def reap(self) -> list[str]:
         over = [bundle.id for bundle in self.everything()[0] if self._is_over(bundle)]
@@ -153,7 +155,7 @@ class FileStore(Indexed, Store):
         self._refuse_built_in(bundle_id)
         now = self._now()
         tool = Tool(
-            **_fields(content),
+            **fields_of(content),
             id=new_id(now),
             bundle_id=bundle_id,
             slug=slug,
@@ -175,12 +177,14 @@ class FileStore(Indexed, Store):
 
     def patch_tool(self, bundle_id: str, slug: str, version: str, is_enabled: bool, match: Tag | None = None) -> Tool:
         if (built_in := self._built_in_bundle(bundle_id)) is not None:
-            return self._write(lambda work: self._switch(work, built_in, (slug, version), is_enabled, match))
+            return self._write(
+                lambda work: self._switch(work, built_in, (slug, version), is_enabled, match), makes=True
+            )
 
         def job(work: Work) -> None:
             bundle, folder = work.open_bundle(bundle_id)
             old, path = work.tool(bundle, folder, slug, version)
-            _refuse_stale(old, match)
+            refuse_stale(old, match)
             tool = msgspec.structs.replace(old, is_enabled=is_enabled)
             if tool != old:
                 work.replace_tool(tool, path)
@@ -193,9 +197,13 @@ class FileStore(Indexed, Store):
 
         def job(work: Work) -> None:
             bundle, folder = work.existing_bundle(bundle_id)
-            path = work.tool_path(bundle, folder, slug, version)
-            if match is not None:
-                _refuse_stale(work.tool(bundle, folder, slug, version)[0], match)
+            try:
+                old, path = work.tool(bundle, folder, slug, version)
+                refuse_stale(old, match)
+            except Broken as broken:
+                if match is not None:
+                    raise
+                path = broken.path
             work.remove_tool(path)
 
         self._write(job)
@@ -233,9 +241,9 @@ class FileStore(Indexed, Store):
         else:
             if not bundle.is_enabled:
                 raise Forbidden(f"the bundle {bundle.slug} is disabled; enable it first", "disabled")
-            old = before.tool(bundle, _tool_of(one, *which))
+            old = before.tool(bundle, tool_of(one, *which))
             overlay = before.with_tool(bundle, old, is_enabled)
-        _refuse_stale(old, match)
+        refuse_stale(old, match)
         work.result = msgspec.structs.replace(old, is_enabled=is_enabled)
         if old.is_enabled != is_enabled:
             work.replace_overlay(overlay, overlay.over(self._built_in), work.result)
@@ -268,8 +276,13 @@ class FileStore(Indexed, Store):
 
     # How it is done
 
-    def _write(self, job: Callable[[Work], None]) -> Any:
-        """Under the lock. What the job leaves as its `result`; all errors are BundleErrors."""
+    def _write(self, job: Callable[[Work], None], makes: bool = False) -> Any:
+        """Under the lock. What the job leaves as its `result`; all errors are BundleErrors.
+
+        Only one that `makes` something new has to do with a folder that is not there.
+        """
+        if not makes and not self._folder.exists():
+            raise NotFound("there is no such bundle: there are none yet")
         try:
             ensure_place(self._folder)
             with self._lock.held() as root:
@@ -297,43 +310,3 @@ class FileStore(Indexed, Store):
             log.warning("the index of the bundles did not take a change, and will be put right: %s", error)
         assert work is not None  # noqa: S101 - else an error has been raised
         return work.result
-
-
-def _fields(content: msgspec.Struct) -> dict[str, Any]:
-    return {name: getattr(content, name) for name in content.__struct_fields__}
-
-
-def _structure(bundle: Bundle) -> tuple[str, str, str]:
-    """What `modifiedAt` is about: a switch is no change of it, nor is being deleted and brought back."""
-    return bundle.slug, bundle.display_name, bundle.description
-
-
-def _refuse_stale(thing: Bundle | Tool | None, match: Tag | None) -> None:
-    if match is not None and (thing is None or (match != "*" and match != tag_of(thing))):
-        what = "it is not there" if thing is None else "somebody has changed it since"
-        raise Stale(f"{what}: get it again, and decide anew")
-
-
-def _not_empty(bundle: Bundle, folder: str, files: list[str]) -> str:
-    some = ", ".join(files[:3]) + (" …" if len(files) > 3 else "")
-    where = f"bundles/{folder}/tools: {some}"
-    return f"the bundle {bundle.slug} is not empty: delete its {len(files)} tools first ({where})"
-
-
-def _tool_of(one: tuple[Bundle, Sequence[Tool]], slug: str, version: str) -> Tool:
-    for tool in one[1]:
-        if (tool.slug, tool.version) == (slug, version):
-            return tool
-    raise NotFound(f"there is no tool {slug}@{version} in the bundle {one[0].slug}")
-
-
-def _check_set(tools: Sequence[Tool]) -> None:
-    names, ids = set[tuple[str, str]](), set[str]()
-    for number, tool in enumerate(tools):
-        check_id(tool.id, f"/tools/{number}/id")
-        check_slug(tool.slug, f"/tools/{number}/slug")
-        check_version(tool.version, f"/tools/{number}/version")
-        if (tool.slug, tool.version) in names or tool.id in ids:
-            raise Conflict(f"{tool.slug}@{tool.version} or its id {tool.id} is in there twice", "exists")
-        names.add((tool.slug, tool.version))
-        ids.add(tool.id)

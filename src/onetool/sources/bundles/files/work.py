@@ -19,6 +19,7 @@ from onetool.sources.bundles.files.layout import (
     bundle_folders,
     folder_of,
     tool_file,
+    tool_name,
     tools_of,
 )
 from onetool.sources.bundles.files.overlay import Overlay, overlay_text, read_overlay
@@ -30,6 +31,14 @@ T = TypeVar("T")
 
 class OutOfStep(Exception):  # noqa: N818 - nothing is wrong: a look puts it right
     """The index knows of a file that is not there, or is another one."""
+
+
+class Broken(Conflict):
+    """What is there can't be used."""
+
+    def __init__(self, path: str, why: object) -> None:
+        super().__init__(f"bundles/{path} can't be used: {why}; mend it, or move it away", "broken")
+        self.path = path
 
 
 class Work:
@@ -70,20 +79,16 @@ class Work:
 
     def tool(self, bundle: Bundle, folder: str, slug: str, version: str) -> tuple[Tool, str]:
         """And its path."""
-        path = self.tool_path(bundle, folder, slug, version)
+        known = self._changes.path_of_tool(bundle.id, slug, version)
+        path = known or tool_file(folder, slug, version)
+        if known is None and not writing.exists(self._root, path):
+            raise NotFound(f"there is no tool {slug}@{version} in the bundle {bundle.slug}")
         tool = self._tool(bundle.id, path)
-        if (tool.slug, tool.version) != (slug, version):
+        if (tool.slug, tool.version) == (slug, version):
+            return tool, path
+        if known is not None:
             raise OutOfStep
-        return tool, path
-
-    def tool_path(self, bundle: Bundle, folder: str, slug: str, version: str) -> str:
-        """Also of one that can't be read, if it is called as we would call it."""
-        path = self._changes.path_of_tool(bundle.id, slug, version)
-        if path is None:
-            path = tool_file(folder, slug, version)
-            if not writing.exists(self._root, path):
-                raise NotFound(f"there is no tool {slug}@{version} in the bundle {bundle.slug}")
-        return path
+        raise NotFound(f"there is no tool {slug}@{version} in the bundle {bundle.slug}")
 
     def refuse_tool(self, bundle: Bundle, folder: str, slug: str, version: str) -> None:
         """Conflict, where it is there already."""
@@ -112,9 +117,9 @@ class Work:
 
     # What becomes of it
 
-    def add_bundle(self, bundle: Bundle, tools: Sequence[Tool], result: Any) -> None:
+    def add_bundle(self, bundle: Bundle, tools: Sequence[Tool], texts: Sequence[bytes], result: Any) -> None:
         files = [(BUNDLE, bundle_text(bundle))]
-        files += [(tool_file("", tool.slug, tool.version)[1:], tool_text(tool)) for tool in tools]
+        files += [(f"{TOOLS}/{tool_name(one.slug, one.version)}", text) for one, text in zip(tools, texts, strict=True)]
         folder = self._add_folder(bundle, files)
         self._done(result)
         self._changes.put_bundle(bundle, bundle_file(folder), self._stamp(bundle_file(folder)))
@@ -195,7 +200,7 @@ class Work:
         """Whether that folder may be this bundle's own, and not that of another one with a similar id."""
         try:
             return self._bundle(folder).id == bundle.id
-        except (OutOfStep, Conflict):
+        except (OutOfStep, Broken):
             return True
 
     def _refuse_file(self, tool: Tool, path: str) -> None:
@@ -220,7 +225,7 @@ class Work:
         except FileNotFoundError:
             raise OutOfStep from None
         except Invalid as error:
-            raise Conflict(f"bundles/{path} can't be used: {error}; mend it, or move it away", "broken") from None
+            raise Broken(path, error) from None
 
     def _stamp(self, path: str) -> Stamp:
         return opening.stamp_of(os.stat(path, dir_fd=self._root, follow_symlinks=False))

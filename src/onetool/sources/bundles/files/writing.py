@@ -89,7 +89,9 @@ def ensure_folder(root: int, path: str) -> bool:
     try:
         os.mkdir(path, 0o700, dir_fd=root)
     except FileExistsError:
-        return False
+        if stat.S_ISDIR(os.stat(path, dir_fd=root, follow_symlinks=False).st_mode):
+            return False
+        raise NotADirectoryError(errno.ENOTDIR, "a link or a file is where a folder should be", path) from None
     try:
         sync_folder(root, parent(path))
     except BaseException:

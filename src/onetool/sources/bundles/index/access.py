@@ -19,7 +19,7 @@ from onetool.sources.bundles.index.opening import Damaged, is_damage, is_gone, u
 T = TypeVar("T")
 
 Fill = Callable[[], None]
-_TRIES = 3
+_TRIES = 5  # of an index that is deleted or damaged again and again
 
 
 class Access:

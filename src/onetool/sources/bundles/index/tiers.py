@@ -19,7 +19,7 @@ from onetool.sources.bundles.index.words import words
 PREFIX, WHOLE_WORD, FUZZY, RECENCY = range(4)
 MOST_WORDS = 64  # different ones of a query; what is behind them is not looked at
 MOST_FUZZY = 10  # a longer query is pasted, not typed
-_ENOUGH = 3  # letters that are looked for inside of words, and as a beginning in longer texts
+_ENOUGH = 3  # letters: see `_is_long`
 _FAR = 1000  # more than what any name is long, or any sum of what is near
 
 _BEGINS = "(slug_key >= :key AND slug_key < :beyond OR name_key >= :key AND name_key < :beyond)"
@@ -76,31 +76,38 @@ def _fuzzy(asked: list[str], values: dict[str, Any], known: Sequence[str]) -> St
     values = {**values, "whole": " AND ".join(map(_quoted, asked))}
     parts = []
     for number, word in enumerate(sorted(asked, key=len, reverse=True)):
-        levels = f"({_levels(number, word, values, near(word, known))}) AS found"
-        score, table = "min(level)", levels
-        if number:
-            score, table = "nearness + min(level)", f"{levels} CROSS JOIN near{number - 1} USING (no)"
-        found = f"SELECT no, {score} AS nearness FROM {table} GROUP BY no"  # noqa: S608 - our own words only
-        parts.append(f"near{number} AS MATERIALIZED ({found})")
+        inside = values[f"inside{number}"] = f"*{word}*" if _is_long(word) else ""  # which no name is like
+        levels = _levels(number, word, values, near(word, known))
+        if number == 0 and inside:
+            levels += " UNION ALL SELECT no, 1 FROM tools WHERE heads GLOB :inside0"
+        found = f"SELECT no, min(level) AS nearness FROM ({levels}) GROUP BY no"  # noqa: S608 - our own words only
+        parts.append(f"near{number} AS MATERIALIZED ({found if number == 0 else _narrowed(number, found)})")
     where = f"NOT {_BEGINS} AND no NOT IN (SELECT rowid FROM finding WHERE finding MATCH :whole)"  # noqa: S608
     table = f"near{len(asked) - 1} CROSS JOIN tools USING (no)"
     return Step(FUZZY, table, where, "nearness", values, first=f"WITH {', '.join(parts)}")
 
 
+def _narrowed(number: int, found: str) -> str:
+    """Those of the words before that have something near this word, too. Only they are looked into."""
+    return f"""
+        SELECT no, before.nearness + min(
+            ifnull(found.nearness, {_FAR}), CASE WHEN heads GLOB :inside{number} THEN 1 ELSE {_FAR} END
+        ) AS nearness
+        FROM near{number - 1} AS before CROSS JOIN tools USING (no) LEFT JOIN ({found}) AS found USING (no)
+        WHERE found.nearness IS NOT NULL OR heads GLOB :inside{number}"""  # noqa: S608 - our own words only
+
+
 def _levels(number: int, word: str, values: dict[str, Any], slips: dict[int, list[str]]) -> str:
     """Tools that have something near this word, each with how near, and maybe several times.
 
-    0 begins a word of the names, 1 is inside of one, 2 and 3 so many slips away; 4 begins a word of other texts, or is
-    one, 5 is one or two slips away from one.
+    0 begins a word of the names, 1 is inside of one (who calls adds these), 2 and 3 so many slips away; 4 begins a word
+    of other texts, or is one, 5 is one or two slips away from one.
     """
-    is_long = len(word) >= _ENOUGH or not word.isascii()
-    left = f"near{number - 1} CROSS JOIN tools USING (no)" if number else "tools"
-    parts: list[tuple[str, int | str, str, str]] = [
-        ("rowid", 0, "finding WHERE finding MATCH :{}", f"{_NAMES} : {_quoted(word)} *"),
-        ("rowid", 4, "finding WHERE finding MATCH :{}", f"{_OTHERS} : {_quoted(word)} {'*' if is_long else ''}"),
+    others = f"{_OTHERS} : {_quoted(word)} {'*' if _is_long(word) else ''}"
+    parts = [
+        ("rowid", "0", "finding WHERE finding MATCH :{}", f"{_NAMES} : {_quoted(word)} *"),
+        ("rowid", "4", "finding WHERE finding MATCH :{}", others),
     ]
-    if is_long:
-        parts.append(("no", 1, f"{left} WHERE heads GLOB :{{}}", f"*{word}*"))
     for slip, meant in slips.items():
         if meant:  # one by one: a long OR asks each of its words at each tool
             level = f"CASE col WHEN 'heading' THEN {slip + 1} ELSE 5 END"
@@ -111,6 +118,11 @@ def _levels(number: int, word: str, values: dict[str, Any], slips: dict[int, lis
         values[name] = value
         found.append(f"SELECT {no} AS no, {level} AS level FROM {table.format(name)}")  # noqa: S608 - our own words only
     return " UNION ALL ".join(found)
+
+
+def _is_long(word: str) -> bool:
+    """Enough to look for inside of words, and as a beginning in longer texts. Two ideographs say more than two letters."""
+    return len(word) >= _ENOUGH or not word.isascii()
 
 
 def _quoted(word: str) -> str:

@@ -1,0 +1,268 @@
+"""Bundles in an app: their tools in the registry, in step with what others do to the files."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+from handlers.upstream import Reply, Upstream
+from interfaces.mcp.servers import until
+
+from onetool import App, ToolCall
+from onetool.sources.bundles.built_in import built_in_id
+from onetool.sources.bundles.errors import Invalid
+from onetool.sources.bundles.names import new_id
+
+MESSAGE = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
+ECHO = {"type": "python", "argSchema": MESSAGE, "pythonImpl": {"func": "tools.echo"}}
+
+
+def script(code, **properties):
+    schema = {"type": "object", "properties": properties}
+    return {"type": "script", "argSchema": schema, "scriptImpl": {"code": code}}
+
+
+@pytest.fixture
+def app(tmp_path):
+    (tmp_path / "onetool.yaml").write_text("{}\n")
+    with App.open(tmp_path / "onetool.yaml") as app:
+        yield app
+
+
+def bundle(app, slug="mine", **tools):
+    id = new_id(time.time())
+    app.bundles.put_bundle(id, {"slug": slug})
+    for name, tool in tools.items():
+        app.bundles.put_tool(id, name.replace("_", "-"), "1", tool)
+    return id
+
+
+def call(app, name, /, allowed=None, **args):
+    return asyncio.run(app.call(ToolCall("1", name, args, "test"), allowed))
+
+
+def names(app, pack="mine"):
+    return [spec.name for spec in app.tools() if spec.pack == pack]
+
+
+def test_an_app_without_bundles_writes_nothing_and_loads_nothing(tmp_path):
+    (tmp_path / "onetool.yaml").write_text("{}\n")
+    code = """
+import sys
+from onetool.app import App
+with App.open("onetool.yaml") as app:
+    app.tools()
+print([name for name in sys.modules if name.startswith(("sqlite3", "onetool.sources.bundles", "onetool.handlers"))])
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["onetool.yaml"]
+
+
+def test_reading_an_empty_store_writes_nothing(app, tmp_path):
+    assert [one["slug"] for one in app.bundles.bundles()[0] if not one["isBuiltIn"]] == []
+    assert [file.name for file in tmp_path.iterdir()] == ["onetool.yaml"]
+
+
+def test_a_tool_is_there_when_it_was_put_and_gone_when_it_was_deleted(app):
+    id = bundle(app, say_it=ECHO)
+    assert names(app) == ["mine.say_it"]
+    assert app.info("mine.say_it")["inputSchema"] == MESSAGE
+    assert [spec.name for spec, _ in app.search("mine say it", 1)] == ["mine.say_it"]
+    app.bundles.delete_tool(id, "say-it", "1")
+    assert names(app) == []
+    assert call(app, "mine.say_it", message="x").error.code == "tool_not_found"
+
+
+def test_what_another_process_puts_is_seen(app, tmp_path):
+    assert names(app) == []
+    code = f"""
+from onetool.app import App
+with App.open("onetool.yaml") as app:
+    app.bundles.put_bundle({new_id(time.time())!r}, {{"slug": "theirs"}})
+"""
+    bundle(app)
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    until(lambda: not app.tools() or any(one["slug"] == "theirs" for one in app.bundles.bundles()[0]))
+    with App.open(tmp_path / "onetool.yaml") as other:
+        ids = {one["slug"]: one["id"] for one in other.bundles.bundles()[0]}
+        other.bundles.put_tool(ids["theirs"], "say", "1", ECHO)
+        until(lambda: names(app, "theirs") == ["theirs.say"])
+
+
+def test_without_a_version_the_enabled_one_is_meant_that_was_modified_last(app):
+    id = bundle(app, say=ECHO)
+    app.bundles.put_tool(id, "say", "2", ECHO | {"description": "the second"})
+    assert app.info("mine.say")["description"] == "the second"
+    assert call(app, "mine.say@1", message="one").data == "one"
+    app.bundles.patch_tool(id, "say", "2", {"isEnabled": False})
+    assert app.info("mine.say")["description"] != "the second"
+    assert call(app, "mine.say@2", message="x").error.reason == "denied"
+    assert names(app) == ["mine.say"], "versions are in no list"
+    for wrong in ("mine.say@3", "mine.other@1", "mine@1", "@", "mine.say@"):
+        assert call(app, wrong, message="x").error.code == "tool_not_found", wrong
+
+
+def test_an_allow_list_names_versions_by_themselves(app):
+    bundle(app, say=ECHO)
+    assert call(app, "mine.say", allowed=["mine.say"], message="x").ok
+    assert call(app, "mine.say@1", allowed=["mine.say"], message="x").error.reason == "denied"
+    assert call(app, "mine.say@1", allowed=["mine.say@1"], message="x").ok
+
+
+def test_two_bundles_with_one_slug_and_a_bundle_named_like_a_pack(app):
+    first, second, third = bundle(app, say=ECHO), bundle(app, say=ECHO, more=ECHO), bundle(app, "fs", mine=ECHO)
+    assert names(app) == ["mine.say"]
+    shadowed = [str(one) for one in app.mistakes if "shadowed" in str(one)]
+    assert len(shadowed) == 2
+    assert second in shadowed[0] + shadowed[1]
+    assert third in shadowed[0] + shadowed[1]
+    for id in (first, second):
+        assert asyncio.run(app.bundles.invoke(id, "say", "1", {"message": "hi"})).data == "hi"
+    app.bundles.delete_tool(first, "say", "1")
+    app.bundles.delete_bundle(first)
+    assert names(app) == ["mine.say", "mine.more"]
+
+
+def test_a_built_in_pack_that_is_switched_off_is_off_everywhere(app):
+    app.bundles.patch_bundle(built_in_id("time"), {"isEnabled": False})
+    assert call(app, "time.now").error.reason == "denied"
+    assert asyncio.run(app.run("tools.echo(message=str(time.now()))")).ok is False
+    assert "time.now" not in [spec.name for spec in app.tools()]
+    app.bundles.patch_tool(built_in_id("tools"), "echo", "1", {"isEnabled": False})
+    assert call(app, "tools.echo", message="x").error.reason == "denied"
+    app.bundles.patch_bundle(built_in_id("time"), {"isEnabled": True})
+    assert call(app, "time.now").ok
+
+
+def test_a_function_that_is_switched_off_takes_its_tools_with_it(app):
+    id = bundle(app, say=ECHO)
+    app.bundles.patch_tool(built_in_id("tools"), "echo", "1", {"isEnabled": False})
+    assert call(app, "mine.say", message="x").error.reason == "denied"
+    assert "tools.echo" in app.bundles.get_tool(id, "say", "1")[0]["disabledReason"]
+
+
+def test_a_script_runs_with_its_arguments_as_variables(app):
+    code = "parts = [tools.echo(message=word) for word in words]\n{'joined': sep.join(parts), 'rest': rest}"
+    bundle(app, join=script(code, words={"type": "array"}, sep={"type": "string", "default": "-"}, rest={}))
+    assert call(app, "mine.join", words=["a", "b"]).data == {"joined": "a-b", "rest": None}
+    assert asyncio.run(app.run('mine.join(words=["x"], rest=1)["rest"]')).data == 1
+    denied = call(app, "mine.join", allowed=["mine.join"], words=["a"])
+    assert "tools.echo" in denied.error.message, "what a script calls has to be allowed, too"
+
+
+def test_a_script_that_calls_itself_ends(app):
+    id = bundle(app)
+    app.bundles.put_tool(id, "again", "1", script("1"))
+    app.bundles.put_tool(id, "again", "2", script("mine.again()"))
+    failed = call(app, "mine.again")
+    assert failed.ok is False
+
+
+@pytest.mark.parametrize(
+    ("tool", "pointer"),
+    [
+        (script("tools.eco(message='x')"), "/scriptImpl/code"),
+        (script("x = ("), "/scriptImpl/code"),
+        (script("1", **{"not a name": {}}), "/argSchema/properties"),
+        (script("1", **{"class": {}}), "/argSchema/properties"),
+        (ECHO | {"pythonImpl": {"func": "tools.ecko"}}, "/pythonImpl/func"),
+        (ECHO | {"argSchema": {"type": "object", "properties": {"massage": {}}}}, "/argSchema/properties"),
+        (ECHO | {"argSchema": {"type": "object", "properties": {"message": {}}}}, "/argSchema/required"),
+        (ECHO | {"argSchema": {"type": "array"}}, "/argSchema/type"),
+        (ECHO | {"argSchema": {"$ref": "http://127.0.0.1:1/x"}}, "/argSchema"),
+        (ECHO | {"outputSchema": {"type": "strin"}}, "/outputSchema"),
+        (ECHO | {"limits": {"maxCallsPerMinute": 0}}, "/limits/maxCallsPerMinute"),
+        (ECHO | {"scriptImpl": {"code": "1"}}, "/scriptImpl"),
+        (ECHO | {"tags": ["a", ""]}, "/tags/1"),
+        (ECHO | {"type": "httb"}, "/type"),
+        (ECHO | {"pythonImpl": {"fanc": "x"}}, "/pythonImpl/fanc"),
+        ({"type": "http", "httpImpl": {"request": {"urlTemplate": "http://a/${x"}}}, "/httpImpl/request/urlTemplate"),
+        ([], ""),
+    ],
+)
+def test_what_could_never_run_is_refused_with_its_place(app, tool, pointer):
+    id = bundle(app)
+    with pytest.raises(Invalid) as caught:
+        app.bundles.put_tool(id, "wrong", "1", tool)
+    assert caught.value.pointer == pointer
+    assert names(app) == []
+
+
+def test_defaults_of_arguments_are_sent(tmp_path):
+    with Upstream(Reply(headers={"Content-Type": "application/json"}, body=b"1")) as upstream:
+        hosts = [{"host": upstream.netloc, "allowPrivate": True}]
+        (tmp_path / "onetool.yaml").write_text(json.dumps({"allowedHosts": hosts}))
+        with App.open(tmp_path / "onetool.yaml") as app:
+            schema = {"type": "object", "properties": {"a": {"default": 3}, "b": {"type": "string"}}}
+            request = {"urlTemplate": f"{upstream.url}/x", "query": {"a": "${a}", "b": "${b}"}}
+            bundle(app, get={"type": "http", "argSchema": schema, "httpImpl": {"request": request}})
+            assert call(app, "mine.get").data == 1
+            assert call(app, "mine.get", a=4, b="x").data == 1
+    assert [seen.target for seen in upstream.seen] == ["/x?a=3", "/x?a=4&b=x"]
+
+
+def test_a_limit_counts_calls_through_every_door(app):
+    id = bundle(app, say=ECHO | {"limits": {"maxCallsPerMinute": 2}})
+    assert call(app, "mine.say", message="1").ok
+    assert asyncio.run(app.run("mine.say(message='2')")).ok
+    assert call(app, "mine.say", message="3").error.reason == "rate_limited"
+    from onetool.sources.bundles.errors import Limited
+
+    with pytest.raises(Limited) as caught:
+        asyncio.run(app.bundles.invoke(id, "say", "1", {"message": "4"}))
+    assert 0 < caught.value.retry_after <= 60
+
+
+def test_calls_are_counted_whoever_makes_them(app):
+    id = bundle(app, say=ECHO)
+    call(app, "mine.say", message="x")
+    asyncio.run(app.run("mine.say(message='x')"))
+    asyncio.run(app.bundles.invoke(id, "say", "1", {"message": "x"}))
+    call(app, "mine.say@1", message="x")
+    until(lambda: app.bundles.get_tool(id, "say", "1")[0]["callCount"] == 4)
+    call(app, "time.now")
+    until(lambda: app.bundles.get_tool(built_in_id("time"), "now", "1")[0]["callCount"] == 1)
+
+
+def test_a_broken_file_is_told_and_the_others_are_served(app, tmp_path):
+    bundle(app, say=ECHO, other=ECHO)
+    (file,) = tmp_path.glob("bundles/mine-*/tools/say@1.json")
+    file.write_text('{"type": ')
+    with App.open(tmp_path / "onetool.yaml") as other:
+        assert names(other) == ["mine.other"]
+        (mistake,) = [one for one in other.mistakes if one.file == str(file)]
+        assert mistake.severity == "error"
+        assert other.health()["registry"]["status"] == "degraded"
+
+
+def test_who_stays_takes_in_what_is_edited_by_hand_and_tells(app, tmp_path):
+    bundle(app, say=ECHO)
+    (file,) = tmp_path.glob("bundles/mine-*/tools/say@1.json")
+    app.tools()
+    told = []
+    app.on_change(lambda: told.append(1))
+    app.connect()
+    file.write_text(file.read_text().replace('"description": ""', '"description": "by hand"'))
+    until(lambda: app.registry.get("mine.say").description == "by hand")
+    assert told
+
+
+def test_a_reload_keeps_bundles_and_follows_the_home(app, tmp_path, monkeypatch):
+    bundle(app, say=ECHO)
+    app.reload()
+    assert names(app) == ["mine.say"]
+    monkeypatch.setenv("ONETOOL_HOME", str(tmp_path / "elsewhere"))
+    app.reload()
+    assert names(app) == []
+    bundle(app, "others", say=ECHO)
+    assert list(tmp_path.glob("elsewhere/bundles/others-*"))
+
+
+def test_specs_of_tools_that_have_not_changed_are_the_same_ones(app):
+    bundle(app, one=script("1"), two=script("2"))
+    (before, _) = [spec for spec in app.tools() if spec.pack == "mine"]
+    bundle(app, "more", three=script("3"))
+    assert next(spec for spec in app.tools() if spec.pack == "mine") is before
