@@ -107,7 +107,7 @@ def test_two_processes_do_what_the_model_does(tmp_path):
         run_state_machine_as_test(
             Machine,
             settings=settings(
-                max_examples=some(6, 100),
+                max_examples=some(6, 200),
                 stateful_step_count=some(20, 50),
                 deadline=None,
                 database=None,

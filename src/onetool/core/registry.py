@@ -34,8 +34,10 @@ class Snapshot:
             return list(self._tools.values())
         if isinstance(allowed, str):
             raise TypeError(f"allowed is a list of names: [{allowed!r}]")
-        names = frozenset(allowed)
-        return [spec for name, spec in self._tools.items() if name in names]
+        names = dict.fromkeys(allowed)
+        listed = [spec for name, spec in self._tools.items() if name in names]
+        further = (self.get(name) for name in names if name not in self._tools)
+        return [*listed, *(spec for spec in further if spec is not None)]
 
     def names(self) -> Collection[str]:
         return self._tools.keys()

@@ -1,6 +1,6 @@
 """The REST door: bundles and their tools under /tools, as an ASGI app. Whoever comes here has passed interfaces/http.
 
-door       the ASGI app: a request -> its handler -> the answer, or a problem
+door       the ASGI app: a request -> its handler -> the answer, or a problem; asking: what these are
 places     which addresses there are, and what each takes          query     what may stand behind the `?`
 payload    bodies in and out: strict JSON                           tags      ETag, If-Match, If-None-Match
 pages      page tokens: opaque, sealed, good for one query          problem   refusals as application/problem+json

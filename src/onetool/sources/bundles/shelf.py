@@ -26,6 +26,7 @@ from onetool.sources.bundles.store import Found, Rank, Store, Tag, tag_of
 T = TypeVar("T")
 Shown = dict[str, Any]
 MOST_READY = 10_000  # tools that are kept ready to be invoked by their ids
+LIMITED = "rate_limited"
 LASTING = ("http", "script")  # types that are made of nothing but themselves
 FRESH = 0.05  # seconds that what is known of the store's state counts; our own changes are known at once
 
@@ -193,13 +194,16 @@ class Shelf:
         if not isinstance(args, Mapping):
             raise Invalid("/args: expected an object", "/args")
         result = await self._execute(ToolCall(call_id(), ready.spec.name, args, source), ready.spec, allowed, progress)
-        if result.error is not None and result.error.reason == "rate_limited":
+        if result.error is not None and result.error.reason == LIMITED:
             raise Limited(result.error.message, self._workshop.wait(ready.tool))
         return result
 
     def record(self, event: CallEvent) -> None:
-        """Count a call through any door. Told of all calls; those of other tools are none of ours."""
-        id = None if event.spec is None else event.spec.kept_as or self._built_in.get(event.spec.name)
+        """Count a call through any door, if it came to run. Told of all calls; other tools' are none of ours."""
+        error = event.error
+        if event.spec is None or (error is not None and (error.code != "execution_error" or error.reason == LIMITED)):
+            return
+        id = event.spec.kept_as or self._built_in.get(event.spec.name)
         if id is not None:
             self.store.used(id)
 

@@ -16,8 +16,8 @@ def document(paths, version="3.0.3", **more):
     return msgspec.json.encode(root | more)
 
 
-def imported(paths, base_url=None, slug=None, token=False, **more):
-    return from_openapi(document(paths, **more), base_url=base_url, slug=slug, token=token)
+def imported(paths, document_url=None, base_url=None, slug=None, token=False, **more):
+    return from_openapi(document(paths, **more), document_url=document_url, base_url=base_url, slug=slug, token=token)
 
 
 def one(operation, method="get", path="/things", **more):

@@ -131,7 +131,7 @@ def test_paths_that_are_none(path):
     ],
 )  # fmt: skip
 def test_servers_that_are_none(url):
-    assert "its server" in skipped({}, servers=[{"url": url}], base_url="https://api.example.com")
+    assert "its server" in skipped({}, servers=[{"url": url}], document_url="https://api.example.com")
 
 
 def test_a_variable_cant_move_the_host():

@@ -107,7 +107,10 @@ def test_servers():
     assert found.hosts == ["eu.example.com:8443"]
     relative = [{"url": "/api/v3"}]
     assert "give the URL" in skipped({}, servers=relative)
-    found = imported({"/x": {"get": {}}}, servers=relative, base_url="https://a.example/docs/openapi.json")
+    found = imported({"/x": {"get": {}}}, servers=relative, document_url="https://a.example/docs/openapi.json")
     assert found.tools[0][2]["httpImpl"]["request"]["urlTemplate"] == "https://a.example/api/v3/x"
+    found = imported({"/x": {"get": {}}}, base_url="http://localhost:81/mock")
+    assert found.tools[0][2]["httpImpl"]["request"]["urlTemplate"] == "http://localhost:81/mock/x"
+    assert found.hosts == ["localhost:81"]
     found = imported({"/x": {"get": {}}}, servers=[], base_url="http://a.example:81/base")
     assert found.tools[0][2]["httpImpl"]["request"]["urlTemplate"] == "http://a.example:81/base/x"

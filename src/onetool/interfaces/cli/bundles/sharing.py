@@ -55,7 +55,9 @@ def export(ctx: click.Context, place: Place, output: str | None, force: bool) ->
 @click.argument("source", metavar="FILE|URL|-")
 @click.option("--as", "slug", metavar="SLUG", help="Under this name: another bundle, beside one that may be there.")
 @click.option(
-    "--base-url", metavar="URL", help="OpenAPI: where the API is, for a document that does not name its host."
+    "--base-url",
+    metavar="URL",
+    help="OpenAPI: where the API is, if the document does not say it, or names another host.",
 )
 @click.option("--token", is_flag=True, help="OpenAPI: send a bearer token, if the document says nothing about auth.")
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
@@ -75,7 +77,7 @@ def import_bundle(
 
     app = open_app(ctx)
     data = fetch(app, source) if is_url(source) else read_bytes(source)
-    wishes = Wishes(slug, base_url or (source if is_url(source) else None), token)
+    wishes = Wishes(slug, base_url, source if is_url(source) else None, token)
     _say_wait(data)
     arrival = read_arrival(app, data, wishes)
     if not dry_run and not arrival.plan.refused:

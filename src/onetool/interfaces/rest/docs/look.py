@@ -42,6 +42,7 @@ summary { cursor: pointer; color: var(--faint); font-size: .9rem; margin-top: .7
 a { color: var(--post) } small { color: var(--faint) }
 a:focus-visible, summary:focus-visible { outline: 2px solid var(--post); outline-offset: 2px }
 @media (max-width: 54rem) { body { display: block } nav { position: static; height: auto; border: 0;
-  border-bottom: 1px solid var(--line); padding: 1.2rem } nav ul { columns: 2 } th { width: 9.5rem; overflow-wrap: anywhere } }
+  border-bottom: 1px solid var(--line); padding: 1.2rem } nav ul { columns: 2 }
+  th { width: 9.5rem; overflow-wrap: anywhere } }
 @media print { nav { display: none } body { display: block } article { break-inside: avoid } }
 """

@@ -121,7 +121,7 @@ def _levels(number: int, word: str, values: dict[str, Any], slips: dict[int, lis
 
 
 def _is_long(word: str) -> bool:
-    """Enough to look for inside of words, and as a beginning in longer texts. Two ideographs say more than two letters."""
+    """Enough to look for inside of words, and as a beginning in longer texts. Two ideographs say enough."""
     return len(word) >= _ENOUGH or not word.isascii()
 
 

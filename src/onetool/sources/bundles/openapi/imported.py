@@ -18,7 +18,7 @@ from onetool.sources.bundles.openapi.document import Document, Unresolved, read_
 from onetool.sources.bundles.openapi.naming import Unique, bundle_slug, clean, described, title, version_label
 from onetool.sources.bundles.openapi.operation import METHODS, Operation, Toolmaker
 from onetool.sources.bundles.openapi.security import Security
-from onetool.sources.bundles.openapi.servers import base_of, host_of
+from onetool.sources.bundles.openapi.servers import Where, base_of, host_of
 from onetool.sources.bundles.reading import read_tool
 
 MOST_OPERATIONS = 5_000
@@ -43,20 +43,26 @@ class Imported(NamedTuple):
 
 
 def from_openapi(
-    data: bytes | str, *, base_url: str | None = None, slug: str | None = None, token: bool = False
+    data: bytes | str,
+    *,
+    document_url: str | None = None,
+    base_url: str | None = None,
+    slug: str | None = None,
+    token: bool = False,
 ) -> Imported:
     """Read a document (JSON or YAML, OpenAPI 3.0 or 3.1). Raises Invalid for one that can't be read at all.
 
-    `base_url` is what relative servers are relative to; `slug` the bundle's, where it shall have another one; `token`
+    `document_url` is what relative servers are relative to; `base_url` is where the API is, whatever host the document
+    names; `slug` the bundle's, where it shall have another one; `token`
     sends a bearer token with every call where the document says nothing about auth.
     """
-    return _Import(read_document(data), base_url, slug, token).made()
+    return _Import(read_document(data), Where(document_url, base_url), slug, token).made()
 
 
 class _Import:
-    def __init__(self, document: Document, base_url: str | None, slug: str | None, token: bool) -> None:
+    def __init__(self, document: Document, where: Where, slug: str | None, token: bool) -> None:
         self._document = document
-        self._base_url = base_url
+        self._where = where
         info = document.root.get("info")
         self._info: dict[str, Any] = info if isinstance(info, dict) else {}
         self._version = version_label(self._info.get("version"))
@@ -65,7 +71,7 @@ class _Import:
         self._notes: dict[Remark, None] = {}
         self._slugs = Unique()
         security = Security(document, self._slug, self._base, self._note)
-        self._maker = Toolmaker(document, security, base_url, token, self._note)
+        self._maker = Toolmaker(document, security, where, token, self._note)
 
     def made(self) -> Imported:
         tools: list[tuple[str, str, dict[str, Any]]] = []
@@ -110,7 +116,7 @@ class _Import:
         return {"slug": self._slug, "displayName": name, "description": described(None, self._info.get("description"))}
 
     def _base(self) -> str:
-        return base_of(self._document.root.get("servers"), self._base_url)
+        return base_of(self._document.root.get("servers"), self._where)
 
     def _host(self) -> str:
         try:

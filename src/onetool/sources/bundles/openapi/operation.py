@@ -12,7 +12,7 @@ from onetool.sources.bundles.openapi.naming import clean, described, operation_s
 from onetool.sources.bundles.openapi.parameters import Parameters
 from onetool.sources.bundles.openapi.schemas import Schemas
 from onetool.sources.bundles.openapi.security import Needed, Security
-from onetool.sources.bundles.openapi.servers import base_of
+from onetool.sources.bundles.openapi.servers import Where, base_of
 
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
 
@@ -39,11 +39,11 @@ class Toolmaker:
     """Makes tools of the operations of one document."""
 
     def __init__(
-        self, document: Document, security: Security, base_url: str | None, token: bool, note: Callable[[str], None]
+        self, document: Document, security: Security, where: Where, token: bool, note: Callable[[str], None]
     ) -> None:
         self._document = document
         self._security = security
-        self._base_url = base_url
+        self._where = where
         self._token = token
         self._note = note
         self._schemas = Schemas(document, note)
@@ -83,8 +83,8 @@ class Toolmaker:
         """The nearest servers count."""
         for thing in (operation.given, operation.item, self._document.root):
             if isinstance(servers := thing.get("servers"), list) and servers:
-                return base_of(servers, self._base_url)
-        return base_of(None, self._base_url)
+                return base_of(servers, self._where)
+        return base_of(None, self._where)
 
     def _arguments(self, arguments: Arguments) -> dict[str, Any]:
         found = self._assembly.input(arguments.schema())

@@ -1,7 +1,7 @@
 """Where the operations of a document are: its servers, with their variables filled in. URLs are read strictly."""
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
 from onetool.handlers.http.refusal import Refusal
@@ -12,18 +12,26 @@ _DOCUMENT = re.compile(r"\.(json|ya?ml)$", re.IGNORECASE)  # the URL of a docume
 _VARIABLE = re.compile(r"\{([^{}]{1,100})\}")
 
 
-def base_of(servers: Any, base_url: str | None) -> str:
+class Where(NamedTuple):
+    """What the caller knows of where the API is."""
+
+    document: str | None = None  # its URL: relative servers are relative to it
+    api: str | None = None  # where it is, whatever host the document names
+
+
+def base_of(servers: Any, where: Where) -> str:
     """The first server's URL, without a slash at its end. Raises Unresolved with what is wrong."""
+    base_url = where.api or where.document
     given = [one for one in servers if isinstance(one, dict)] if isinstance(servers, list) else []
     url = _filled(given[0]) if given else "/"
     if not re.match(r"https?://", url, re.IGNORECASE):
         if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", url) or url.startswith("//"):
             raise Unresolved(f"its server {url[:100]!r} is neither http:// nor https://")
         if base_url is None:
-            raise Unresolved(
-                f"its server {url[:100]!r} is relative: give the URL of the document, or of the API, as the base"
-            )
+            raise Unresolved(f"its server {url[:100]!r} is relative, so it does not say where the API is: give its URL")
         url = urljoin(base_url, url) if given or _DOCUMENT.search(base_url) else base_url
+    elif where.api is not None:
+        url = where.api
     return checked(url)
 
 
