@@ -1,9 +1,9 @@
 """`python -m tests.suite`: pytest, and a second try, alone, for the few tests that failed in the crowd.
 
-Thousands of tests start processes, open sockets and wait for clocks, several at a time on a machine that others use, too. One that
-fails there and passes alone has most likely met a busy machine: it is named as flaky, with what it said above, and should be
-looked at; but it does not stop everybody. A real fault fails twice. More than a few failures are no accident, and not
-tried again.
+Thousands of tests start processes, open sockets and wait for clocks, several at a time on a machine that others use,
+too. One that fails there and passes alone has most likely met a busy machine: it is named as flaky, with what it said
+above, and should be looked at; but it does not stop everybody. A real fault fails twice. More than a few failures are
+no accident, and not tried again.
 """
 
 import json

@@ -19,6 +19,7 @@ def oversights(config: "Config", registry: "Registry", waiting: Collection[str])
         *_topics(config),
         *_instructions(config, registry, waiting),
         *_aliases(config, registry, waiting),
+        *_hosts(config),
     ]
 
 
@@ -69,6 +70,19 @@ def _instructions(config: "Config", registry: "Registry", waiting: Collection[st
         )
         for name in config.texts.packs
         if name not in known
+    ]
+
+
+def _hosts(config: "Config") -> list[Mistake]:
+    """Entries of allowedHosts that allow nothing."""
+    if not config.allowed_hosts:
+        return []
+    from onetool.handlers.http.hosts import AllowedHosts, HostRule
+
+    return [
+        Mistake(message=why, file=str(config.path), key=f"allowedHosts[{number}]", severity="warning")
+        for number, one in enumerate(config.allowed_hosts)
+        for why in AllowedHosts([HostRule(one.host, one.allow_private)]).mistakes
     ]
 
 

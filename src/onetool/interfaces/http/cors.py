@@ -6,7 +6,7 @@ Every other page is refused by the rules, or gets no word about it: then its bro
 from onetool.interfaces.asgi import Scope, Send
 
 ASKS = b"access-control-request-method"
-READABLE = b"mcp-session-id, mcp-protocol-version, www-authenticate"
+READABLE = b"mcp-session-id, mcp-protocol-version, www-authenticate, etag, location, retry-after"
 SECONDS = b"600"
 
 

@@ -116,8 +116,8 @@ def _size(text: str) -> int:
 
 
 def _words(text: str) -> str:
-    if not 1 <= len(text) <= LONGEST_SEARCH:
-        raise ValueError(f"must have 1 to {LONGEST_SEARCH} characters")
+    if len(text) > LONGEST_SEARCH:
+        raise ValueError(f"must have at most {LONGEST_SEARCH} characters")
     return text
 
 
@@ -141,4 +141,4 @@ INCLUDE_DISABLED = Parameter("includeDisabled", _truth, False)
 PAGE_SIZE = Parameter("pageSize", _size, PER_PAGE)
 RECOMMENDED_PAGE_SIZE = Parameter("recommendedPageSize", _size, PER_PAGE)
 PAGE_TOKEN = Parameter("pageToken", str)
-Q = Parameter("q", _words, required=True)
+Q = Parameter("q", _words, "")

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from sources.bundles.index.made import bundle, in_step, put, tool
 
 from onetool.sources.bundles.index import Index
 
+SIZES = st.lists(st.integers(1, 60), min_size=1, max_size=5)  # of pages, again and again
 NAMES = ("alpha", "alphabet soup", "beta alpha", "gamma", "alpah", "x alphabets", "delta")
 
 
@@ -25,8 +27,10 @@ def busy(tmp_path_factory):
         for number in range(1, 150)
     ]
     put(index, bundle(), *steady)
+    before = index.state()
     with other("churn", file, "seed", ",".join(NAMES)) as process:
         yield index, steady, process
+        assert index.state() > before
         process.stdin.write(b"stop\n")
         process.stdin.close()
         assert process.wait(20) == 0
@@ -45,18 +49,16 @@ def other(part: str, file: Path, *more: str) -> subprocess.Popen:
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(query=st.sampled_from(["", "alpha", "alp", "alpah", "soup alpha", "gama", "1"]), data=st.data())
-def test_a_search_neither_skips_nor_repeats(busy, query, data):
+@given(query=st.sampled_from(["", "alpha", "alp", "alpah", "soup alpha", "gama", "1"]), sizes=SIZES)
+def test_a_search_neither_skips_nor_repeats(busy, query, sizes):
     index, steady, process = busy
     expected = {one.tool.id for one in _all_at_once(index, query)} & {one.id for one in steady}
-    before = index.state()
-    found, after = [], None
-    while page := index.search(query, after=after, limit=data.draw(st.integers(1, 60))):
+    found, after, sizes = [], None, cycle(sizes)
+    while page := index.search(query, after=after, limit=next(sizes)):
         found += page
         after = page[-1].rank
         time.sleep(0.002)
     assert process.poll() is None
-    assert index.state() > before
     ranks = [one.rank for one in found]
     assert ranks == sorted(ranks)
     ids = [one.tool.id for one in found]
@@ -66,12 +68,12 @@ def test_a_search_neither_skips_nor_repeats(busy, query, data):
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(tags=st.sampled_from([(), ("t1",), ("t0", "t2")]), data=st.data())
-def test_a_list_neither_skips_nor_repeats(busy, tags, data):
+@given(tags=st.sampled_from([(), ("t1",), ("t0", "t2")]), sizes=SIZES)
+def test_a_list_neither_skips_nor_repeats(busy, tags, sizes):
     index, steady, _ = busy
     expected = [one for one in steady if not tags or set(tags) & set(one.tags)]
-    found, after = [], None
-    while page := index.tools(tags, after=after, limit=data.draw(st.integers(1, 60))):
+    found, after, sizes = [], None, cycle(sizes)
+    while page := index.tools(tags, after=after, limit=next(sizes)):
         found += page
         after = page[-1].id
     assert [one for one in found if one.id < tool(10_000).id] == expected

@@ -106,7 +106,7 @@ def test_servers():
     assert found.tools[0][2]["httpImpl"]["request"]["urlTemplate"] == "https://eu.example.com:8443/api/x"
     assert found.hosts == ["eu.example.com:8443"]
     relative = [{"url": "/api/v3"}]
-    assert "give the URL" in skipped({}, servers=relative)
+    assert "give its URL" in skipped({}, servers=relative)
     found = imported({"/x": {"get": {}}}, servers=relative, document_url="https://a.example/docs/openapi.json")
     assert found.tools[0][2]["httpImpl"]["request"]["urlTemplate"] == "https://a.example/api/v3/x"
     found = imported({"/x": {"get": {}}}, base_url="http://localhost:81/mock")

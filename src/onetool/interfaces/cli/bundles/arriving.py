@@ -99,7 +99,9 @@ def _of_document(app: "App", data: bytes, wishes: Wishes) -> Arrival:
     from onetool.sources.bundles.archive import Unpacked, plan
     from onetool.sources.bundles.openapi import from_openapi
 
-    found = from_openapi(data, document_url=wishes.document_url, base_url=wishes.base_url, slug=wishes.slug, token=wishes.token)
+    found = from_openapi(
+        data, document_url=wishes.document_url, base_url=wishes.base_url, slug=wishes.slug, token=wishes.token
+    )
     other = live_of(app.bundles, found.bundle["slug"])
     here = None if other is None else app.bundles.store.bundle(other["id"])
     bundle, tools = made(found.bundle, found.tools, id=here.id if here else None)

@@ -75,9 +75,9 @@ PARAMETERS: dict[str, Part] = {
     },
     "q": {
         "in": "query",
-        "required": True,
-        "description": "What is searched for: the beginning of words, whole words, or nearly these, in this order.",
-        "schema": {"type": "string", "minLength": 1, "maxLength": q.LONGEST_SEARCH},
+        "description": "What is searched for: the beginning of names, whole words, or nearly these, in this order. "
+        "Nothing finds everything, the newest first.",
+        "schema": {"type": "string", "maxLength": q.LONGEST_SEARCH},
         "example": "forecast",
     },
 }

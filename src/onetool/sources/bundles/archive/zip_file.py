@@ -53,7 +53,7 @@ def pack(bundle: Bundle, tools: Iterable[Tool]) -> bytes:
         raise Invalid(f"the bundle {bundle.slug} is built in: every OneTool has it, and it can't be exported")
     texts = {BUNDLE: bundle_text(bundle)}
     for tool in tools:
-        texts[tool_file("", tool.slug, tool.version).removeprefix("/")] = tool_text(tool)
+        texts[tool_file("", tool.slug, tool.version).removeprefix("/")] = tool_text(tool, is_kept=True)
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
         for name in sorted(texts):

@@ -42,10 +42,11 @@ def bundle_text(bundle: Bundle) -> bytes:
     return text
 
 
-def tool_text(tool: Tool) -> bytes:
-    """The same."""
+def tool_text(tool: Tool, is_kept: bool = False) -> bytes:
+    """The same. Of one that is kept already, whether its schemas can be used need not be looked at again."""
     text = _text(tool, _TOOL_KEYS)
-    if read_tool_file(text, tool.bundle_id, "", 0) != tool:
+    read = _tool if is_kept else read_tool_file
+    if read(text, tool.bundle_id, "", 0) != tool:
         raise Invalid(_LOSSY, "")
     return text
 
@@ -88,16 +89,18 @@ def read_bundle_file(text: bytes, folder: str, mtime_ns: int) -> Bundle:
 
 def read_tool_file(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
     """Raises Invalid. `bundle_id` is that of the bundle in whose folder it lies, whatever it says of itself."""
+    tool = _tool(text, bundle_id, folder, mtime_ns)
+    _check_schema("/argSchema", tool.arg_schema, True)
+    _check_schema("/outputSchema", tool.output_schema, False)
+    return tool
+
+
+def _tool(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
     data = migrated("tool", parsed(text))
     slug, version = _name(data, "slug"), _name(data, "version")
     check_slug(slug)
     check_version(version)
     content = read_tool(data, slug, version)
-    for pointer, schema, closed in (
-        ("/argSchema", content.arg_schema, True),
-        ("/outputSchema", content.output_schema, False),
-    ):
-        _check_schema(pointer, schema, closed)
     return Tool(
         **_fields(content),
         id=_id(data, f"tool {folder} {slug}@{version}"),
