@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from statistics import median
 from tempfile import TemporaryDirectory
+from threading import Event, Thread
 from time import perf_counter, sleep
 from typing import Any
 
@@ -22,7 +23,7 @@ from bench.bundles_client import Rest, tool_at
 from bench.bundles_invoke import invokes
 from bench.bundles_made import ADDING, COMMON, PER_BUNDLE, bundle_id, named, write_home
 from bench.bundles_stage import Serving, machine
-from bench.bundles_start import in_step, starts
+from bench.bundles_start import ADDER, in_step, starts
 from bench.mcp_contenders import ROOT
 from bench.mcp_rows import NOTE, number
 from bench.table import show
@@ -32,6 +33,7 @@ from onetool.sources.bundles.reading import read_tool
 SIZES, LARGE = (100, 10_000), 100_000
 TURNS, CALLS, SECONDS = 7, 40, 0.4  # so many calls a turn, and no new one after that time
 SETTLED_S = 2.2  # a file that was written a moment ago is read again at the next look
+MEANWHILE_S, PUT_EVERY_S = 4.0, 0.1
 PREFIX, WORD, TYPO = "get-invoice", COMMON, "custmer"
 
 Ways = dict[str, Callable[[], object]]
@@ -97,6 +99,58 @@ def _over_rest(homes: Mapping[int, Path], place: Path) -> None:
     with ExitStack() as stack:
         servers = {size: stack.enter_context(Serving(home)) for size, home in homes.items()}
         _grown("over REST", {size: _asking(server.rest, size) for size, server in servers.items()}, place)
+        _meanwhile(servers)
+
+
+def _meanwhile(servers: Mapping[int, Serving]) -> None:
+    """Whether calls have to wait for changes: the app follows each of those."""
+    rows: list[list[str]] = []
+    for size, server in servers.items():
+        quiet = _invoked(server.rest)
+        with _puts(server.port):
+            busy = _invoked(server.rest)
+        marks = [
+            f"{times[round((len(times) - 1) * part)] * 1000:.2f}"
+            for times in (quiet, busy)
+            for part in (0.5, 0.99, 1.0)
+        ]
+        rows.append([f"{size:,} tools", *marks])
+    columns = ["", "p50", "p99", "slowest", "p50 meanwhile", "p99 meanwhile", "slowest meanwhile"]
+    pause = f"{PUT_EVERY_S:g} s"
+    show(f"Bundles: invoke, one after the other, alone and while somebody PUTs a tool every {pause}, ms", columns, rows)
+
+
+def _invoked(rest: Rest) -> list[float]:
+    """Sorted."""
+    at, args = f"{tool_at(bundle_id(0), named(ADDER))}/invoke", {"args": {"a": 1, "b": 1}}
+    taken: list[float] = []
+    until = perf_counter() + MEANWHILE_S
+    while perf_counter() < until:
+        began = perf_counter()
+        rest.ask("POST", at, args)
+        taken.append(perf_counter() - began)
+    return sorted(taken)
+
+
+@contextmanager
+def _puts(port: int) -> Iterator[None]:
+    """In a thread, over a connection of its own."""
+    rest, over = Rest(port), Event()
+
+    def put() -> None:
+        for number in count():
+            if over.wait(PUT_EVERY_S):
+                return
+            rest.ask("PUT", tool_at(bundle_id(0), f"meanwhile-{number}"), ADDING)
+
+    thread = Thread(target=put)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        rest.close()
 
 
 def _in_process(homes: Mapping[int, Path], place: Path) -> None:

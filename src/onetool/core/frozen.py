@@ -40,12 +40,18 @@ class FrozenList(list[Any]):
         return freeze, (deepcopy(self),)
 
 
-_LEAVES = (str, bool, int, float, FrozenDict, FrozenList)
+_LEAVES = frozenset((str, bool, int, float, type(None), FrozenDict, FrozenList))
 
 
 def freeze(value: Any) -> Any:
     """The same data, all the way down, in containers that refuse to change. What is frozen is not walked again."""
-    if value is None or isinstance(value, _LEAVES):  # most of a schema, and quicker to tell than a mapping
+    kind: type[Any] = type(value)
+    if kind in _LEAVES:  # most of a schema, and quicker to tell than a mapping
+        return value
+    if kind is dict:
+        items = cast(dict[str, Any], value).items()
+        return FrozenDict({key: item if type(item) in _LEAVES else freeze(item) for key, item in items})
+    if isinstance(value, FrozenDict | FrozenList):
         return value
     if isinstance(value, Mapping):
         items = cast(Mapping[str, Any], value).items()

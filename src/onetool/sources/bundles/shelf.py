@@ -254,7 +254,7 @@ class Shelf:
     def _same(self, tool: Tool, name: str, enabled: bool) -> ToolSpec | None:
         """The one of the last load, if nothing about it is different. Functions may have been loaded anew."""
         before, spec = self._made.get(name, (None, None))
-        if before != tool or spec is None or spec.enabled != enabled or tool.type not in LASTING:
+        if before is not tool or spec is None or spec.enabled != enabled or tool.type not in LASTING:
             return None
         return spec
 

@@ -27,6 +27,7 @@ class Index:
     def __init__(self, file: Path | None, fill: Fill | None = None) -> None:
         self._access = Access(file, fill)
         self._known = Known()
+        self._taken: dict[int, tuple[int, Tool]] = {}  # all tools, by their numbers, and the revision of each
 
     # Writing
 
@@ -70,15 +71,22 @@ class Index:
         return self._access.ask(question)
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
-        """Of one moment; tools are decoded as they are taken."""
+        """Of one moment. A tool that has not changed since the last time is the same object."""
+        before = self._taken
 
-        def question(held: Held) -> tuple[list[Bundle], list[tuple[bytes]]]:
-            bundles = held.database.execute("SELECT body FROM bundles WHERE NOT built_in ORDER BY id").fetchall()
-            tools = "SELECT body FROM tools JOIN bodies USING (no) WHERE NOT built_in ORDER BY id"
-            return [read_bundle(body) for (body,) in bundles], held.database.execute(tools).fetchall()
+        def question(held: Held) -> tuple[list[Bundle], list[tuple[int, int]], dict[int, bytes]]:
+            database = held.database
+            bundles = database.execute("SELECT body FROM bundles WHERE NOT built_in ORDER BY id").fetchall()
+            tools = database.execute(
+                "SELECT no, since FROM tools JOIN bodies USING (no) WHERE NOT built_in ORDER BY id"
+            ).fetchall()
+            fresh = [no for no, since in tools if no not in before or before[no][0] != since]
+            return [read_bundle(body) for (body,) in bundles], tools, lists.raw_bodies(database, fresh)
 
-        bundles, bodies = self._access.ask(question)
-        return bundles, (read_tool(body) for (body,) in bodies)
+        bundles, rows, bodies = self._access.ask(question)
+        taken = {no: (since, read_tool(bodies[no])) if no in bodies else before[no] for no, since in rows}
+        self._taken = taken
+        return bundles, (tool for _, tool in taken.values())
 
     def mistakes(self) -> list[Mistake]:
         asked = "SELECT path, reason FROM files WHERE reason IS NOT NULL ORDER BY path"

@@ -4,9 +4,10 @@ import sqlite3
 from time import time_ns
 
 APPLICATION = 0x0B0D1E5  # says that a file is ours
-LAYOUT = 1
+LAYOUT = 2
 
 # `no` is a tool's number in here, and nowhere else. Its JSON lies apart, so that what is scanned stays slim.
+# `since`: the revision that a body was written at; another one for every other body.
 # `live`: a bundle that is neither disabled nor soft-deleted. Built-in rows have no file.
 # Texts in `finding` are words already: "ascii" parts them at the blanks, and takes everything else as it is.
 # `heads`: the words of the names, to look inside of them. `letters`: every word that may be mistyped; it only grows.
@@ -25,7 +26,7 @@ CREATE INDEX tools_by_slug ON tools (slug_key);
 CREATE INDEX tools_by_name ON tools (name_key);
 CREATE INDEX tools_by_age ON tools (age, id);
 CREATE INDEX tools_built_in ON tools (no) WHERE built_in;
-CREATE TABLE bodies (no INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE bodies (no INTEGER PRIMARY KEY, body BLOB NOT NULL, since INTEGER NOT NULL);
 CREATE TABLE tags (tag TEXT, id TEXT, no INTEGER NOT NULL, PRIMARY KEY (tag, id)) WITHOUT ROWID;
 CREATE INDEX tags_of_tool ON tags (no);
 CREATE TABLE files (

@@ -7,6 +7,7 @@ from onetool.sources.bundles.index.near import can_be_mistyped
 from onetool.sources.bundles.index.rows import Texts, ToolRow, bundle_row, tool_body, tool_row
 from onetool.sources.bundles.model import Bundle, Tool
 
+_NOW = "(SELECT value FROM meta WHERE key = 'revision')"
 _TOOL = ", ".join(f"{column} = ?" for column in ToolRow._fields)
 
 
@@ -29,10 +30,10 @@ class Writing:
         if no is None:
             no = self._db.execute("INSERT INTO tools VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row).lastrowid
             assert no is not None  # noqa: S101 - an insert has one
-            self._db.execute("INSERT INTO bodies VALUES (?, ?)", (no, body))
+            self._db.execute(f"INSERT INTO bodies VALUES (?, ?, {_NOW})", (no, body))  # noqa: S608 - our own words
         else:
             self._db.execute(f"UPDATE tools SET {_TOOL} WHERE no = ?", (*row, no))  # noqa: S608 - our own words
-            self._db.execute("UPDATE bodies SET body = ? WHERE no = ?", (body, no))
+            self._db.execute(f"UPDATE bodies SET body = ?, since = {_NOW} WHERE no = ?", (body, no))  # noqa: S608
             self._db.execute("DELETE FROM tags WHERE no = ?", (no,))
         self._db.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?, ?)", [(tag, tool.id, no) for tag in tool.tags])
         self._find_by(no, tool.bundle_id, texts)
