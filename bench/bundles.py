@@ -138,10 +138,10 @@ def _puts(port: int) -> Iterator[None]:
     rest, over = Rest(port), Event()
 
     def put() -> None:
-        for number in count():
+        for made in count():
             if over.wait(PUT_EVERY_S):
                 return
-            rest.ask("PUT", tool_at(bundle_id(0), f"meanwhile-{number}"), ADDING)
+            rest.ask("PUT", tool_at(bundle_id(0), f"meanwhile-{made}"), ADDING)
 
     thread = Thread(target=put)
     thread.start()

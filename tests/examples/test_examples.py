@@ -1,15 +1,21 @@
 """The examples do what they say, tried as an author would try a pack."""
 
+import asyncio
 import importlib.util
 import json
+import re
+import shutil
 import sqlite3
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from handlers.upstream import Reply, Upstream
 from helpers import cli
 
+from onetool import App, ToolCall
 from onetool.core.errors import ToolFailure
 from onetool.sdk.testing import packs
 
@@ -135,3 +141,28 @@ def test_the_config_of_the_examples_works(tmp_path):
     listed = cli("--config", str(EXAMPLES / "onetool.yaml"), "tools", "list", cwd=tmp_path)
     names = {tool["name"] for tool in json.loads(listed.stdout)}
     assert {"data.pick", "versions.latest", "sqlite.query"} <= names
+
+
+def test_a_bundle_written_by_hand(tmp_path):
+    warm = {"Rome": 18.5, "Oslo": 3}
+
+    def answer(seen):
+        query = parse_qs(urlsplit(seen.target).query)
+        if seen.target.startswith("/v1/search"):
+            (name,) = query["name"]
+            found = {"results": [{"name": name, "country": "X", "latitude": warm[name], "longitude": 1, "id": 7}]}
+        else:
+            found = {"current": {"temperature_2m": float(query["latitude"][0])}}
+        return Reply(headers={"Content-Type": "application/json"}, body=json.dumps(found).encode())
+
+    with Upstream(answer) as upstream:
+        shutil.copytree(EXAMPLES / "weather" / "bundles", tmp_path / "bundles", ignore=shutil.ignore_patterns(".state"))
+        for file in tmp_path.glob("bundles/weather/tools/*.json"):
+            file.write_text(re.sub(r"https://[a-z-]+\.open-meteo\.com", upstream.url, file.read_text()))
+        hosts = [{"host": upstream.netloc, "allowPrivate": True}]
+        (tmp_path / "onetool.yaml").write_text(json.dumps({"allowedHosts": hosts}))
+        with App.open(tmp_path / "onetool.yaml") as app:
+            assert app.mistakes == ()
+            result = asyncio.run(app.call(ToolCall("1", "weather.warmest", {"towns": ["Oslo", "Rome"]})))
+    assert result.data == {"town": "Rome", "celsius": 18.5}
+    assert upstream.seen[0].target == "/v1/search?name=Oslo&count=1"

@@ -45,7 +45,7 @@ _LEAVES = frozenset((str, bool, int, float, type(None), FrozenDict, FrozenList))
 
 def freeze(value: Any) -> Any:
     """The same data, all the way down, in containers that refuse to change. What is frozen is not walked again."""
-    kind: type[Any] = type(value)
+    kind = cast(type[Any], type(value))
     if kind in _LEAVES:  # most of a schema, and quicker to tell than a mapping
         return value
     if kind is dict:
