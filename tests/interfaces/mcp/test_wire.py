@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetool.interfaces.mcp.wire import Fault, answer, checked, decode, encode, id_of, is_id, notification, refusal
+from onetool.interfaces.encoding import encode
+from onetool.interfaces.mcp.wire import Fault, answer, checked, decode, id_of, is_id, notification, refusal
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -40,9 +40,7 @@ class Counted:
     has to cope with anyway; an exception it might catch.
     """
 
-    def __init__(
-        self, receive: Receive, send: Send, limit: int, told: Callable[[Refused], bytes], kind: bytes
-    ) -> None:
+    def __init__(self, receive: Receive, send: Send, limit: int, told: Callable[[Refused], bytes], kind: bytes) -> None:
         """`told` and `kind`: a refusal, as clients of this route read it."""
         self._told = told
         self._kind = kind
@@ -72,9 +70,7 @@ class Counted:
             await self._send(message)
 
 
-async def refuse_body(
-    refused: Refused, limit: int, receive: Receive, send: Send, body: bytes, kind: bytes
-) -> None:
+async def refuse_body(refused: Refused, limit: int, receive: Receive, send: Send, body: bytes, kind: bytes) -> None:
     """Answer at once, then take in the rest for a moment before the connection ends.
 
     Closing with bytes unread would reset the connection, and most clients send all they have before they read: they

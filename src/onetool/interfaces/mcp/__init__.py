@@ -12,7 +12,7 @@ pausing     running what may ask, or take long
 service     what all methods share; server: method -> what happens; request: one of them on its way
 conversation   messages of one client that belong together; stdio: a pipe of them
 http        the way in over HTTP: alone (requests that stand alone), in_session and sessions (those before 2026-07-28),
-            exchange, headers, outlet (what both share)
+            exchange, headers (what both share)
 
 Written on our own: the official SDK is the client in our tests (see docs/decisions/0011).
 """

@@ -4,18 +4,17 @@ import asyncio
 from typing import Any
 
 from onetool.interfaces.asgi import Receive, Send
+from onetool.interfaces.leaving import Watch
 from onetool.interfaces.mcp.client import Client, from_meta
-from onetool.interfaces.mcp.exchange import STATUS, gone
+from onetool.interfaces.mcp.exchange import STATUS
 from onetool.interfaces.mcp.headers import Headers, check_arguments, check_method, check_name, check_version
-from onetool.interfaces.mcp.outlet import Outlet
 from onetool.interfaces.mcp.request import Request
 from onetool.interfaces.mcp.revisions import PROTOCOL_VERSION
 from onetool.interfaces.mcp.server import OF_MODERN, respond, unknown
 from onetool.interfaces.mcp.service import Service
 from onetool.interfaces.mcp.tools import wanted
 from onetool.interfaces.mcp.wire import INTERNAL_ERROR, Fault, Message, answer, notification, refusal
-
-PATIENCE = 0.1  # seconds after which it is worth finding out whether the client is still there
+from onetool.interfaces.outlet import Outlet
 
 
 class OneWay:
@@ -33,16 +32,15 @@ class OneWay:
 
 async def answer_alone(request: Request, service: Service, outlet: Outlet, receive: Receive) -> None:
     """Carry it out, and send what comes of it. A client that goes away wants nothing any more."""
-    watch = Watch(receive, outlet)
+    watch = Watch(receive, outlet.begin_when_quiet)
     try:
         reply, status = answer(request.id, await respond(service, request)), 200
     except Fault as fault:
         reply, status = refusal(request.id, fault), STATUS.get(fault.code, 200)
     except asyncio.CancelledError:
         outlet.drop()
-        if not watch.client_has_gone:
+        if not watch.forgive():
             raise
-        watch.forgive()
         return
     finally:
         watch.end()
@@ -72,36 +70,3 @@ def _client(message: Message, headers: Headers, meta: Any, owner: str, menu: str
     if isinstance(meta, dict) and isinstance(meta.get(PROTOCOL_VERSION), str):
         check_version(headers, meta[PROTOCOL_VERSION])
     return from_meta(meta, owner, menu)
-
-
-class Watch:
-    """Notices when the client goes away, and cancels the task that works for it. Costs nothing while that is quick."""
-
-    def __init__(self, receive: Receive, outlet: Outlet) -> None:
-        self.client_has_gone = False
-        self._receive = receive
-        self._outlet = outlet
-        self._loop = asyncio.get_running_loop()
-        self._worker = asyncio.current_task()
-        self._watcher: asyncio.Task[None] | None = None
-        self._timer = self._loop.call_later(PATIENCE, self._begin)
-
-    def end(self) -> None:
-        self._timer.cancel()
-        if self._watcher is not None:
-            self._watcher.cancel()
-
-    def forgive(self) -> None:
-        """Its work is over: nobody else is to be cancelled for that."""
-        if self._worker is not None:
-            self._worker.uncancel()
-
-    def _begin(self) -> None:
-        self._outlet.begin_when_quiet()
-        self._watcher = self._loop.create_task(self._watch())
-
-    async def _watch(self) -> None:
-        await gone(self._receive)
-        self.client_has_gone = True
-        if self._worker is not None:
-            self._worker.cancel()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from onetool.core.call import ToolError, ToolResult
 from onetool.core.errors import ToolFailure
+from onetool.interfaces.encoding import encode
 from onetool.interfaces.mcp.media import Read, restored
-from onetool.interfaces.mcp.wire import encode
 
 if TYPE_CHECKING:
     from onetool.script.reply import Reply  # writes values out: not for those who only list tools

@@ -1,6 +1,7 @@
 """One HTTP request and its response: what requests that stand alone and those of a session share."""
 
 from onetool.interfaces.asgi import Receive, Refused
+from onetool.interfaces.encoding import encode
 from onetool.interfaces.mcp.headers import Headers
 from onetool.interfaces.mcp.wire import (
     HEADER_MISMATCH,
@@ -12,7 +13,6 @@ from onetool.interfaces.mcp.wire import (
     UNSUPPORTED_VERSION,
     Fault,
     Id,
-    encode,
     refusal,
 )
 

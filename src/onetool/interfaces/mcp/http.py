@@ -16,7 +16,6 @@ from onetool.interfaces.mcp.exchange import STATUS, body_of, in_json_rpc
 from onetool.interfaces.mcp.headers import SESSION, VERSION, Headers, check_present, headers_of
 from onetool.interfaces.mcp.in_session import answer_batch, answer_in, stream
 from onetool.interfaces.mcp.news import follow, reload
-from onetool.interfaces.mcp.outlet import send_json
 from onetool.interfaces.mcp.revisions import HANDSHAKE, MODERN, UNNAMED
 from onetool.interfaces.mcp.service import Service
 from onetool.interfaces.mcp.sessions import Session, Sessions
@@ -29,6 +28,7 @@ from onetool.interfaces.mcp.wire import (
     id_of,
     refusal,
 )
+from onetool.interfaces.outlet import send_json
 
 _ALLOW = [(b"allow", b"POST, GET, DELETE")]
 

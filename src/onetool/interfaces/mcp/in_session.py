@@ -5,10 +5,10 @@ from typing import Any
 from onetool.interfaces.asgi import Receive, Refused, Send
 from onetool.interfaces.mcp.exchange import gone
 from onetool.interfaces.mcp.headers import Headers
-from onetool.interfaces.mcp.outlet import Outlet, send_json
 from onetool.interfaces.mcp.revisions import BATCHES
 from onetool.interfaces.mcp.sessions import Session
 from onetool.interfaces.mcp.wire import INVALID_REQUEST, Fault, Message
+from onetool.interfaces.outlet import Outlet, send_json
 
 
 async def answer_in(session: Session, message: Message, send: Send) -> None:

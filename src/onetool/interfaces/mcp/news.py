@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from onetool.core.errors import ConfigError
+from onetool.interfaces.encoding import encode
 from onetool.interfaces.mcp.changes import KINDS, Listener, State
 from onetool.interfaces.mcp.client import Client
 from onetool.interfaces.mcp.prompts import prompt_listing
@@ -13,7 +14,7 @@ from onetool.interfaces.mcp.request import Request
 from onetool.interfaces.mcp.resources import TOOLS, resource_listing, template_listing
 from onetool.interfaces.mcp.revisions import SUBSCRIPTION_ID
 from onetool.interfaces.mcp.service import Service
-from onetool.interfaces.mcp.wire import INVALID_PARAMS, Fault, encode
+from onetool.interfaces.mcp.wire import INVALID_PARAMS, Fault
 
 log = logging.getLogger("onetool.mcp")
 

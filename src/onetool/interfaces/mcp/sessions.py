@@ -10,11 +10,12 @@ from itertools import count
 from secrets import token_hex
 from time import monotonic
 
+from onetool.interfaces.encoding import encode
 from onetool.interfaces.mcp.client import Client
 from onetool.interfaces.mcp.conversation import Conversation
-from onetool.interfaces.mcp.outlet import Outlet
 from onetool.interfaces.mcp.service import Service
-from onetool.interfaces.mcp.wire import Message, encode
+from onetool.interfaces.mcp.wire import Message
+from onetool.interfaces.outlet import Outlet
 
 MOST_SESSIONS = 10_000
 IDLE_SECONDS = 3600.0

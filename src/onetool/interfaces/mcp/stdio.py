@@ -7,19 +7,12 @@ import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
+from onetool.interfaces.encoding import encode
 from onetool.interfaces.mcp.client import Client
 from onetool.interfaces.mcp.conversation import Conversation
 from onetool.interfaces.mcp.news import follow, reload
 from onetool.interfaces.mcp.service import Service
-from onetool.interfaces.mcp.wire import (
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    Fault,
-    decode,
-    encode,
-    id_of,
-    refusal,
-)
+from onetool.interfaces.mcp.wire import INTERNAL_ERROR, INVALID_REQUEST, Fault, decode, id_of, refusal
 
 CHUNK = 256 * 1024
 LONGEST = 16 * 1024 * 1024  # bytes of one line

@@ -21,7 +21,6 @@ Message = dict[str, Any]
 Id = str | int
 
 _decoder = msgspec.json.Decoder()
-_encoder = msgspec.json.Encoder()
 
 
 class Fault(Exception):  # noqa: N818 - what the other side did wrong, or what we can't do for it
@@ -46,14 +45,6 @@ def decode(data: bytes) -> Any:
             with suppress(ValueError, RecursionError):
                 return json.loads(data.decode(), parse_constant=_finite, parse_float=_finite)
         raise Fault(PARSE_ERROR, f"not JSON: {error}") from None
-
-
-def encode(message: Any) -> bytes:
-    try:
-        return _encoder.encode(message)
-    except (UnicodeEncodeError, OverflowError, RecursionError, TypeError):
-        # Half of a surrogate pair, a number of any length, odd keys: rare, and worth the slower way.
-        return json.dumps(_with_numbers(message), default=str, skipkeys=True).encode()
 
 
 def checked(message: Any) -> Message:
@@ -95,15 +86,6 @@ def refusal(id: Id | None, fault: Fault) -> Message:
 def notification(method: str, params: Any = None) -> Message:
     message: Message = {"jsonrpc": "2.0", "method": method}
     return message if params is None else {**message, "params": params}
-
-
-def _with_numbers(value: Any) -> Any:
-    """The same with nothing where JSON has no number for it, as the encoder does it."""
-    if isinstance(value, dict):
-        return {key: _with_numbers(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_with_numbers(one) for one in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _finite(number: str) -> float:

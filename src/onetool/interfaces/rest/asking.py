@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onetool.interfaces.asgi import Receive, Scope, Send
-from onetool.interfaces.mcp.wire import encode  # also of data that JSON has no word for
+from onetool.interfaces.encoding import encode  # also of data that JSON has no word for
 from onetool.interfaces.rest.tags import etag
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from threading import get_ident
 from typing import Any
 
 from onetool.interfaces.asgi import Refused
-from onetool.interfaces.mcp.outlet import Outlet
-from onetool.interfaces.mcp.wire import encode
+from onetool.interfaces.encoding import encode
+from onetool.interfaces.leaving import Watch
+from onetool.interfaces.outlet import Outlet
 from onetool.interfaces.rest.asking import Ask
 from onetool.interfaces.rest.invoke import SOURCE, envelope
 from onetool.interfaces.rest.problem import from_store
-from onetool.interfaces.rest.watch import Watch
 from onetool.sources.bundles.errors import BundleError
 
 BEGIN_AFTER = 0.25  # seconds; enough for everything that is refused

@@ -8,12 +8,12 @@ import msgspec
 
 from onetool.core.call import ToolError, ToolResult
 from onetool.core.nearest import or_rather
-from onetool.interfaces.mcp.wire import encode
+from onetool.interfaces.encoding import encode
+from onetool.interfaces.leaving import Watch
 from onetool.interfaces.rest.asking import Answer, Ask
 from onetool.interfaces.rest.caller import set_caller
 from onetool.interfaces.rest.payload import json_body
 from onetool.interfaces.rest.problem import Fault, Wrong
-from onetool.interfaces.rest.watch import Watch
 
 SOURCE = "rest"
 EVENTS = "text/event-stream"

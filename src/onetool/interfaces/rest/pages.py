@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from onetool.interfaces.mcp.wire import encode
+from onetool.interfaces.encoding import encode
 from onetool.interfaces.rest.asking import Answer, Ask
 from onetool.interfaces.rest.problem import Wrong
 

@@ -7,12 +7,12 @@ from typing import Any
 from onetool.app import App
 from onetool.core.spec import ToolSpec
 from onetool.core.spelling import spelled
+from onetool.interfaces.encoding import encode
 from onetool.interfaces.mcp.caller import ClientCaller
 from onetool.interfaces.mcp.content import as_json, blocks_of, from_reply, text_block
 from onetool.interfaces.mcp.describe import RUN_SCHEMA, run_description
 from onetool.interfaces.mcp.media import restored
 from onetool.interfaces.mcp.menus.entry import Checked, Entry
-from onetool.interfaces.mcp.wire import encode
 from onetool.script.names import Names
 from onetool.script.outcome import RunResult
 

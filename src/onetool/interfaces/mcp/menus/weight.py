@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from onetool.app import App
-from onetool.interfaces.mcp.wire import encode
+from onetool.interfaces.encoding import encode
 
 if TYPE_CHECKING:
     from onetool.interfaces.mcp.menus import Menu

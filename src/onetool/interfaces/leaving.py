@@ -1,6 +1,7 @@
 """A client that leaves wants nothing any more: the task that works for it is cancelled."""
 
 import asyncio
+from collections.abc import Callable
 
 from onetool.interfaces.asgi import Receive
 
@@ -10,10 +11,12 @@ PATIENCE = 0.1  # seconds after which it is worth finding out whether the client
 class Watch:
     """Around one piece of work, once the body has been read. Costs nothing while that is quick."""
 
-    __slots__ = ("_loop", "_receive", "_timer", "_watcher", "_worker", "client_has_gone")
+    __slots__ = ("_loop", "_receive", "_slow", "_timer", "_watcher", "_worker", "client_has_gone")
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, slow: Callable[[], None] = lambda: None) -> None:
+        """`slow` is told when it takes longer than that."""
         self.client_has_gone = False
+        self._slow = slow
         self._receive = receive
         self._loop = asyncio.get_running_loop()
         self._worker = asyncio.current_task()
@@ -32,6 +35,7 @@ class Watch:
         return self.client_has_gone
 
     def _begin(self) -> None:
+        self._slow()
         self._watcher = self._loop.create_task(self._watch())
 
     async def _watch(self) -> None:
