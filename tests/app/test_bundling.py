@@ -266,3 +266,36 @@ def test_specs_of_tools_that_have_not_changed_are_the_same_ones(app):
     (before, _) = [spec for spec in app.tools() if spec.pack == "mine"]
     bundle(app, "more", three=script("3"))
     assert next(spec for spec in app.tools() if spec.pack == "mine") is before
+
+
+def test_a_function_lends_its_schema_and_words_where_the_tool_says_nothing(app):
+    bundle(app, say={"type": "python", "pythonImpl": {"func": "tools.echo"}})
+    info = app.info("mine.say")
+    assert info["inputSchema"] == app.info("tools.echo")["inputSchema"]
+    assert info["description"] == app.info("tools.echo")["description"]
+    assert call(app, "mine.say", message="hi").data == "hi"
+
+
+def test_a_tool_that_is_switched_off_says_why_and_what_to_do(app, tmp_path):
+    id = bundle(app, say=ECHO)
+    app.bundles.patch_tool(id, "say", "1", {"isEnabled": False})
+    assert call(app, "mine.say", message="x").error.hints == ("onetool bundles enable mine/say@1",)
+    app.bundles.patch_bundle(id, {"isEnabled": False})
+    assert "onetool bundles enable mine" in call(app, "mine.say", message="x").error.hints[0]
+
+
+def test_a_tool_says_in_which_file_it_stands(app, tmp_path):
+    bundle(app, say=ECHO)
+    (file,) = tmp_path.glob("bundles/mine-*/tools/say@1.json")
+    assert app.info("mine.say")["definedIn"] == str(file)
+
+
+def test_a_bundle_does_not_take_the_name_of_a_tool_of_the_config(tmp_path):
+    mock = {"type": "mock", "mock_response": 21}
+    tool = {"name": "mine", "description": "x", "type": "function", "handler": "x", "parameters": {"type": "object"}}
+    (tmp_path / "onetool.yaml").write_text(json.dumps({"tools": [tool | {"implementation": mock}]}))
+    with App.open(tmp_path / "onetool.yaml") as app:
+        bundle(app, say=ECHO)
+        assert asyncio.run(app.run("mine()")).data == 21
+        assert names(app) == []
+        assert any("shadowed" in str(one) for one in app.mistakes)

@@ -123,7 +123,7 @@ class App:
             **({"inferredOutput": spec.seen.schema()} if spec.seen else {}),
             "signature": signature(spec, Names(self.registry.snapshot()).spelling(spec)),
             "source": spec.source,
-            "definedIn": spec.defined_in,
+            "definedIn": spec.defined_in or self._bundling.place(spec),
             "allowed": allowed is None or spec.name in allowed,
             "enabled": spec.enabled,
             **(self.stats.facts(spec.name) if self.stats else dict.fromkeys(FACTS)),

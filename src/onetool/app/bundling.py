@@ -47,6 +47,10 @@ class Bundling:
         """One version of a tool."""
         return None if self._shelf is None or "@" not in name else self._shelf.find(name)
 
+    def place(self, spec: ToolSpec) -> str | None:
+        """The file that it is kept in, if it is."""
+        return None if spec.kept_as is None else self.shelf.store.place(spec.kept_as)
+
     def with_bundles(self, catalogues: Iterable[Catalogue]) -> list[Catalogue]:
         """What there is, without what is switched off, and then what bundles make of it."""
         found = list(catalogues)
@@ -56,7 +60,8 @@ class Bundling:
         if off := self.shelf.switched_off():
             found = [replace(one, tools=tuple(_switched(spec, off) for spec in one.tools)) for one in found]
             self._functions = _by_name(found)
-        return [*found, self.shelf.load({spec.pack for spec in self._functions.values()})]
+        taken = {spec.name.partition(".")[0] for spec in self._functions.values()}
+        return [*found, self.shelf.load(taken)]
 
     def count(self, event: "CallEvent") -> None:
         if self._shelf is not None:

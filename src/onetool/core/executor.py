@@ -293,7 +293,8 @@ def _permit(spec: ToolSpec, allowed: Collection[str] | None) -> None:
     if allowed is not None and spec.name not in allowed:
         raise _Fails("tool_not_found", f"Tool not allowed here: {spec.name}", reason="denied")
     if not spec.enabled:
-        raise _Fails("tool_not_found", f"Tool is switched off: {spec.name}", reason="denied")
+        hints = (spec.off,) if spec.off else ()
+        raise _Fails("tool_not_found", f"Tool is switched off: {spec.name}", reason="denied", hints=hints)
 
 
 def _text(value: Any) -> str | None:

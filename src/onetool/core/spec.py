@@ -47,6 +47,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     hidden: bool = False  # callable, but in no list
     task: Literal["optional", "required"] | None = None  # may outlast the patience of whoever called
     enabled: bool = True
+    off: str | None = None  # why it is not enabled, and what to do about that, where somebody knows
     tags: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
     requires: tuple[Requirement, ...] = ()

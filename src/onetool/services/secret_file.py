@@ -21,6 +21,7 @@ def put_secret(file: Path, name: str, value: str, check: Check) -> None:
     """Add a secret, or replace it."""
     line = f"{name}: {json.dumps(value)}\n"  # a JSON string is a YAML string
     with _locked(file):
+        _keep_from_git(file)
         lines = _lines(file)
         at = _line_of(name, lines)
         _write(file, [*lines, line] if at is None else [*lines[:at], line, *lines[at + 1 :]], check)
@@ -50,6 +51,14 @@ def _locked(file: Path) -> Iterator[None]:
     with open(file.parent / f".{file.name}.lock", "a") as lock:  # never deleted: a new one would be another lock
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def _keep_from_git(file: Path) -> None:
+    """The first secret in a folder of ours that nobody has made with `onetool init`."""
+    ignore = file.with_name(".gitignore")
+    if file.parent.name == ".onetool" and not file.exists() and not ignore.exists():
+        with suppress(OSError):
+            ignore.write_text(f"{file.name}\n.{file.name}.*\n", encoding="utf-8")
 
 
 def _lines(file: Path) -> list[str]:

@@ -1,5 +1,7 @@
 """`onetool check`: everything that is wrong with the config and the tools, in one list."""
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
@@ -10,6 +12,9 @@ from onetool.interfaces.cli.options import data_options, open_app
 from onetool.interfaces.cli.output import echo, print_json, print_table, wants_json
 from onetool.sdk.requirements import Report
 from onetool.sdk.requirements import check as check_requirements
+
+if TYPE_CHECKING:
+    from onetool.app import App
 
 
 @click.command()
@@ -36,8 +41,16 @@ def _inspect(ctx: click.Context) -> tuple[str, tuple[Mistake, ...], Report]:
         return "The config can't be used.", error.mistakes, {}
     place = app.config.path or "no config file: the defaults are in force"
     report = check_requirements({spec.name: spec.requires for spec in app.registry if spec.requires})
-    mistakes = (*app.config.warnings, *app.mistakes, *not_in_use(app.config), *_missing(report))
+    mistakes = (*app.config.warnings, *app.mistakes, *not_in_use(app.config), *_missing(report), *_of_bundles(app))
     return f"Config: {place}\nTools: {len(app.registry)}", mistakes, report
+
+
+def _of_bundles(app: "App") -> list[Mistake]:
+    if not (app.config.home / "bundles").is_dir():
+        return []
+    from onetool.interfaces.cli.bundles.checking import bundle_mistakes
+
+    return bundle_mistakes(app)
 
 
 def _missing(report: Report) -> list[Mistake]:

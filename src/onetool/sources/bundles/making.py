@@ -56,16 +56,16 @@ class Workshop:
         self._ways = ways
         self._rates = Rates()
 
-    def spec(self, tool: Tool, name: str, enabled: bool, place: str | None = None) -> ToolSpec:
-        """Under a name. Nothing is checked here: it was, when it was put or read."""
+    def spec(self, tool: Tool, name: str, off: str | None) -> ToolSpec:
+        """Under a name; `off` says why it must not be called. Nothing is checked here: it was, when it was put."""
         shared: dict[str, Any] = {
             "name": name,
             "description": tool.description or tool.display_name or tool.slug,
             "input_schema": tool.arg_schema or NO_PARAMETERS,
             "output_schema": tool.output_schema or None,
             "tags": tool.tags,
-            "defined_in": place,
-            "enabled": enabled,
+            "enabled": off is None,
+            "off": off,
             "kept_as": tool.id,
         }
         if tool.type == "http":
@@ -73,7 +73,7 @@ class Workshop:
         if tool.type == SCRIPT:
             handler = _Script(tool, self._ways)
             return ToolSpec(**shared, handler=self._limited(handler, tool, True), timeout=self._ways.script_seconds)
-        return ToolSpec(**shared, **self._function(tool))
+        return ToolSpec(**shared | self._function(tool))
 
     def why_disabled(self, tool: Tool) -> str | None:
         """Why it can't run though it is switched on. Its file stays as it is: it comes back when its function does."""
@@ -111,7 +111,13 @@ class Workshop:
         target = self._ways.function(function_of(tool))
         if target is None or target.handler is None:
             return {"handler": None}
+        inherited: dict[str, Any] = {}
+        if not tool.arg_schema:
+            inherited["input_schema"] = target.input_schema
+        if not tool.description:
+            inherited["description"] = target.description
         return {
+            **inherited,
             "handler": self._limited(target.handler, tool, target.is_async),
             "settings_of": target.settings_of or target.pack,
             "timeout": target.timeout,
@@ -151,8 +157,8 @@ class Workshop:
             near = did_you_mean(name, self._ways.functions()) or "`onetool tools list` shows those that there are"
             raise Invalid(f"{pointer}: there is no function {name!r}; {near}", pointer)
         known, required = target.order, set(target.input_schema.get("required") or ())
-        if target.input_schema.get("additionalProperties"):
-            return
+        if not tool.arg_schema or target.input_schema.get("additionalProperties"):
+            return  # it takes the function's own, or whatever comes
         for arg in _properties(tool):
             if arg not in known:
                 near = did_you_mean(arg, known) or f"it takes {', '.join(known) or 'none'}"

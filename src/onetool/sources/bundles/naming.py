@@ -12,21 +12,23 @@ from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.names import code_name
 
-Make = Callable[[Tool, str, bool], ToolSpec]
-"""A tool under a name, and whether it may be called."""
+Make = Callable[[Tool, str, str | None], ToolSpec]
+"""A tool under a name; and why it must not be called, if so."""
 
 AT = "@"
 
 
 class Versions(NamedTuple):
-    """All versions of one tool, in a bundle that is switched on or not."""
+    """All versions of one tool."""
 
-    enabled: bool
+    bundle: Bundle
     tools: list[Tool]
 
-    def newest(self, is_there: Callable[[Tool], bool]) -> Tool:
+    def newest(self, why_not: Callable[[Tool], str | None]) -> Tool:
         """The one that is meant where no version is named. One that can't be called, only if there is no other."""
-        return max(self.tools, key=lambda tool: (tool.is_enabled and is_there(tool), tool.modified_at, tool.id))
+        if len(self.tools) == 1:
+            return self.tools[0]
+        return max(self.tools, key=lambda tool: (tool.is_enabled and not why_not(tool), tool.modified_at, tool.id))
 
 
 class Named:
@@ -37,12 +39,12 @@ class Named:
         bundles: Iterable[Bundle],
         tools: Iterable[Tool],
         make: Make,
-        is_there: Callable[[Tool], bool],
+        why_not: Callable[[Tool], str | None],
         taken: Collection[str] = (),
     ) -> None:
-        """`taken` are the packs that have a name already."""
+        """`taken` are names that something else has already; `why_not` says why a tool can't run, if so."""
         self._make = make
-        self._is_there = is_there
+        self._why_not = why_not
         self._made: dict[str, ToolSpec] = {}
         self.ids: dict[str, str] = {}  # of the tool that a name stands for
         self.mistakes: list[Mistake] = []
@@ -53,8 +55,8 @@ class Named:
                 name = f"{found[0]}.{code_name(tool.slug)}"
                 self._versions.setdefault(name, Versions(found[1], [])).tools.append(tool)
 
-    def _packs(self, bundles: Iterable[Bundle], taken: Collection[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
-        """Each bundle that has its name, what code calls it, and whether it is switched on."""
+    def _packs(self, bundles: Iterable[Bundle], taken: Collection[str]) -> Iterator[tuple[str, tuple[str, Bundle]]]:
+        """Each bundle that has its name, and what code calls it."""
         owners: dict[str, Bundle] = {}
         for bundle in sorted(bundles, key=lambda one: (one.created_at, one.id)):
             if bundle.soft_deleted_at is not None:
@@ -64,14 +66,14 @@ class Named:
                 self.mistakes.append(_shadowed(bundle, owners.get(pack)))
             else:
                 owners[pack] = bundle
-                yield bundle.id, (pack, bundle.is_enabled)
+                yield bundle.id, (pack, bundle)
 
     def specs(self) -> Iterator[ToolSpec]:
         """One for each name."""
         for name, versions in self._versions.items():
-            tool = versions.newest(self._is_there)
+            tool = versions.newest(self._why_not)
             self.ids[name] = tool.id
-            yield self._spec(tool, name, versions.enabled)
+            yield self._spec(tool, name, versions.bundle)
 
     def get(self, name: str) -> ToolSpec | None:
         """`bundle.tool@version`."""
@@ -85,7 +87,7 @@ class Named:
             if tool is None:
                 return None
             self.ids[name] = tool.id
-            found = self._made[name] = self._spec(tool, name, versions.enabled)
+            found = self._made[name] = self._spec(tool, name, versions.bundle)
         return found
 
     def name_of(self, bundle: Bundle, tool: Tool) -> str:
@@ -93,12 +95,19 @@ class Named:
         name = f"{code_name(bundle.slug)}.{code_name(tool.slug)}"
         return name if self.ids.get(name) == tool.id else f"{name}{AT}{tool.version}"
 
-    def _spec(self, tool: Tool, name: str, in_force: bool) -> ToolSpec:
-        return self._make(tool, name, in_force and tool.is_enabled and self._is_there(tool))
+    def _spec(self, tool: Tool, name: str, bundle: Bundle) -> ToolSpec:
+        return self._make(tool, name, self._off(tool, bundle))
+
+    def _off(self, tool: Tool, bundle: Bundle) -> str | None:
+        if not bundle.is_enabled:
+            return f"its bundle is: onetool bundles enable {bundle.slug}"
+        if not tool.is_enabled:
+            return f"onetool bundles enable {bundle.slug}/{tool.slug}{AT}{tool.version}"
+        return self._why_not(tool)
 
 
 def _shadowed(bundle: Bundle, by: Bundle | None) -> Mistake:
-    other = f"the bundle {by.id}" if by else "a pack"
+    other = f"the bundle {by.id}" if by else "a pack, or a tool,"
     return Mistake(
         message=f"the bundle {bundle.slug!r} ({bundle.id}) is shadowed: {other} has this name in code already",
         key=f"bundles.{bundle.slug}",

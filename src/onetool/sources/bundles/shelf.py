@@ -66,7 +66,7 @@ class Shelf:
         self._keep_in_step = keep_in_step
         self._built_in = {name: built_in_id(name) for name in built_in}
         self._lock = RLock()
-        self._named = Named((), (), self._spec, self._is_there)
+        self._named = Named((), (), self._spec, self._why_disabled)
         self._made: dict[str, tuple[Tool, ToolSpec]] = {}  # by name, of the last load
         self._seen: tuple[float, int] | None = None  # when, and what the store's state was
         self._ready: dict[tuple[str, str, str], _Ready] = {}
@@ -229,7 +229,7 @@ class Shelf:
         name = self._named.name_of(bundle, tool)
         if tool.is_built_in and (own := self._function(name.partition("@")[0])) is not None:
             return _Ready(tool, own)
-        return _Ready(tool, self._spec(tool, name, True))
+        return _Ready(tool, self._spec(tool, name, None))
 
     # For the registry
 
@@ -240,21 +240,21 @@ class Shelf:
             bundles, tools = self.store.everything()
             made: dict[str, tuple[Tool, ToolSpec]] = {}
 
-            def make(tool: Tool, name: str, enabled: bool) -> ToolSpec:
-                spec = self._same(tool, name, enabled) or self._spec(tool, name, enabled)
+            def make(tool: Tool, name: str, off: str | None) -> ToolSpec:
+                spec = self._same(tool, name, off) or self._spec(tool, name, off)
                 made[name] = tool, spec
                 return spec
 
-            self._named = Named(bundles, tools, make, self._is_there, taken)
+            self._named = Named(bundles, tools, make, self._why_disabled, taken)
             found = tuple(self._named.specs())
             self._made = made
             self._loaded_state, self._ready_state = state, None  # functions may be others, too
             return Catalogue(tools=found, mistakes=(*self._named.mistakes, *self.store.mistakes()))
 
-    def _same(self, tool: Tool, name: str, enabled: bool) -> ToolSpec | None:
+    def _same(self, tool: Tool, name: str, off: str | None) -> ToolSpec | None:
         """The one of the last load, if nothing about it is different. Functions may have been loaded anew."""
         before, spec = self._made.get(name, (None, None))
-        if before is not tool or spec is None or spec.enabled != enabled or tool.type not in LASTING:
+        if before is not tool or spec is None or spec.off != off or tool.type not in LASTING:
             return None
         return spec
 
@@ -329,8 +329,8 @@ class Shelf:
             raise Invalid("/isEnabled: expected true or false", "/isEnabled")
         return value
 
-    def _spec(self, tool: Tool, name: str, enabled: bool) -> ToolSpec:
-        return self._workshop.spec(tool, name, enabled)
+    def _spec(self, tool: Tool, name: str, off: str | None) -> ToolSpec:
+        return self._workshop.spec(tool, name, off)
 
     def _why_disabled(self, tool: Tool) -> str | None:
         return None if tool.is_built_in else self._workshop.why_disabled(tool)

@@ -60,6 +60,10 @@ class Store(Protocol):
         """All that is not built-in, of one moment; for who makes tools of them."""
         ...
 
+    def place(self, tool_id: str) -> str | None:
+        """The file that a tool stands in, if it does."""
+        ...
+
     def mistakes(self) -> list[Mistake]:
         """What lies there and can't be used: each with its path and the reason."""
         ...

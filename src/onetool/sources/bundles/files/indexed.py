@@ -66,6 +66,10 @@ class Indexed:
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
         return self._index().everything()
 
+    def place(self, tool_id: str) -> str | None:
+        path = self._index().path_of(tool_id)
+        return None if path is None else str(self._folder / path)
+
     def mistakes(self) -> list[Mistake]:
         """Tools that nothing is wrong with but their bundle are not told one by one."""
         return [

@@ -88,6 +88,11 @@ class Index:
         self._taken = taken
         return bundles, (tool for _, tool in taken.values())
 
+    def path_of(self, tool_id: str) -> str | None:
+        asked = "SELECT path FROM files JOIN tools ON tool = no WHERE id = ?"
+        found = self._access.ask(lambda held: held.database.execute(asked, (tool_id,)).fetchone())
+        return None if found is None else path_out(found[0])
+
     def mistakes(self) -> list[Mistake]:
         asked = "SELECT path, reason FROM files WHERE reason IS NOT NULL ORDER BY path"
         found = self._access.ask(lambda held: held.database.execute(asked).fetchall())
