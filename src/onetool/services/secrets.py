@@ -7,14 +7,19 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
+
 SHORTEST = 4  # shorter values would blot out half of an innocent text
 UNMISTAKABLE = 8  # characters that no other text has by chance
 MASK = "***"
+LONGEST = 16 * 1024  # characters of a value that is told while we run …
+MOST_TOLD = 500  # … and how many of these are known at a time: masking gets slower with each
+ODD = (TypeError, ValueError, OverflowError, RecursionError)  # what is no JSON
 
 
 KEYRING_SERVICE = "onetool"
@@ -38,6 +43,40 @@ class Secret(str):
         return repr(self.shown)
 
 
+class _Known:
+    """The values that are masked. Those of the config stay; of those that are told by and by, the newest."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        self.lasting = set(values)
+        self.told: dict[str, None] = {}
+        self.revision = 0  # another one after every change
+        self._made: tuple[int, re.Pattern[str] | None] = (-1, None)
+
+    def add(self, value: str) -> None:
+        if value not in self.lasting:
+            self.lasting.add(value)
+            self.revision += 1
+
+    def tell(self, value: str) -> None:
+        if value in self.lasting or value in self.told or len(value) > LONGEST:
+            return
+        self.told[value] = None
+        if len(self.told) > MOST_TOLD:
+            self.told.pop(next(iter(self.told)), None)  # another thread may have been faster
+        self.revision += 1
+
+    def join(self, other: "_Known") -> None:
+        self.lasting |= other.lasting
+        self.told |= other.told
+        self.revision += 1
+
+    def pattern(self) -> "re.Pattern[str] | None":
+        revision, made = self.revision, self._made
+        if made[0] != revision:
+            made = self._made = revision, _pattern_of((*self.lasting, *self.told))
+        return made[1]
+
+
 class Secrets:
     """Looks secrets up, and takes them out of texts that leave the house.
 
@@ -50,25 +89,32 @@ class Secrets:
         self.file = file  # where the values came from, for whoever adds one
         self._values = dict(values or {})
         self._env = {} if env is None else env
-        self._seen = set(self._values.values())  # what `redact` knows: all of the file's, and those of env looked up
-        self._pattern: tuple[int, re.Pattern[str] | None] = (-1, None)
+        self._known = _Known(self._values.values())  # all of the file's, and those of the environment looked up
 
     def get(self, name: str) -> str | None:
         """The secret of that name: from the file or mapping, else the environment, else the system's keyring."""
         value = self._values.get(name) or self._env.get(name) or _from_keyring(name) or None
         if value:
-            self._seen.add(value)
+            self._known.add(value)
+        return value
+
+    def kept(self, name: str) -> str | None:
+        """The same without the environment: for tools that others may have written, and that send it away."""
+        value = self._values.get(name) or _from_keyring(name) or None
+        if value:
+            self._known.add(value)
         return value
 
     def know(self, value: str) -> None:
         """Mask this one, too: a token that a server gave, say. A mere word is not: it would spoil everybody's texts."""
         if len(value) >= UNMISTAKABLE and not value.isalpha() and not value.isdigit():
-            self._seen.add(value)
+            self._known.tell(value)
 
     def join(self, other: "Secrets") -> None:
         """What one of them masks the other masks, too, from now on: of two configs, the one may know what is new."""
-        self._seen |= other._seen
-        other._seen = self._seen
+        if other._known is not self._known:
+            self._known.join(other._known)
+            other._known = self._known
 
     def where(self, name: str) -> str | None:
         """Where a secret comes from, in a word; None when there is none."""
@@ -84,29 +130,40 @@ class Secrets:
 
     def redact(self, text: str) -> str:
         """The text with every known secret value masked, the longest first, also where it stands escaped."""
-        known = len(self._seen)
-        if self._pattern[0] != known:
-            self._pattern = (known, _pattern_of(tuple(self._seen)))
-        pattern = self._pattern[1]
+        pattern = self._known.pattern()
         return pattern.sub(MASK, text) if pattern else text
 
     def redact_data(self, value: Any) -> Any:
-        """The same for data: every text in it, however deep. Without secrets nothing is looked at."""
-        if not self._seen:
+        """The same for data: every text in it, however deep. Most have none in them, which one look at all can tell."""
+        pattern = self._known.pattern()
+        if pattern is None:
             return value
         if isinstance(value, str):
-            return self.redact(value)
-        if isinstance(value, dict):
-            return {self.redact(key): self.redact_data(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.redact_data(item) for item in value]
-        return value
+            return pattern.sub(MASK, value)
+        try:
+            if pattern.search(msgspec.json.encode(value).decode()) is None:
+                return value
+        except ODD:  # it is walked through, as far as it can be
+            pass
+        return _masked(value, pattern)
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.where(name) is not None
 
     def __repr__(self) -> str:
         return f"Secrets({', '.join(self.names())})"
+
+
+def _masked(value: Any, pattern: "re.Pattern[str]") -> Any:
+    if isinstance(value, str):
+        return pattern.sub(MASK, value)
+    if isinstance(value, dict):
+        return {pattern.sub(MASK, key): _masked(item, pattern) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(item, pattern) for item in value]
+    if isinstance(value, int | float) and len(digits := str(value)) >= UNMISTAKABLE and pattern.search(digits):
+        return MASK  # a secret of digits, which somebody took for a number
+    return value
 
 
 def too_open(file: Path) -> str | None:
