@@ -107,9 +107,9 @@ def test_without_a_version_the_enabled_one_is_meant_that_was_modified_last(app):
 
 def test_an_allow_list_names_versions_by_themselves(app):
     bundle(app, say=ECHO)
-    assert call(app, "mine.say", allowed=["mine.say"], message="x").ok
-    assert call(app, "mine.say@1", allowed=["mine.say"], message="x").error.reason == "denied"
-    assert call(app, "mine.say@1", allowed=["mine.say@1"], message="x").ok
+    assert call(app, "mine.say", allowed=["mine.say", "tools.echo"], message="x").ok
+    assert call(app, "mine.say@1", allowed=["mine.say", "tools.echo"], message="x").error.code == "tool_not_found"
+    assert call(app, "mine.say@1", allowed=["mine.say@1", "tools.echo"], message="x").ok
 
 
 def test_two_bundles_with_one_slug_and_a_bundle_named_like_a_pack(app):
@@ -262,7 +262,8 @@ def test_a_reload_keeps_bundles_and_follows_the_home(app, tmp_path, monkeypatch)
 
 
 def test_specs_of_tools_that_have_not_changed_are_the_same_ones(app):
-    bundle(app, one=script("1"), two=script("2"))
+    web = {"type": "http", "httpImpl": {"request": {"urlTemplate": "https://a.example/"}}}
+    bundle(app, one=web, two=web)
     (before, _) = [spec for spec in app.tools() if spec.pack == "mine"]
     bundle(app, "more", three=script("3"))
     assert next(spec for spec in app.tools() if spec.pack == "mine") is before
@@ -299,3 +300,86 @@ def test_a_bundle_does_not_take_the_name_of_a_tool_of_the_config(tmp_path):
         assert asyncio.run(app.run("mine()")).data == 21
         assert names(app) == []
         assert any("shadowed" in str(one) for one in app.mistakes)
+
+
+def test_python_keeps_its_own_names(app):
+    bundle(app, "len", say=ECHO)
+    bundle(app, "class", say=ECHO)
+    assert asyncio.run(app.run("len([1, 2])")).data == 2
+    assert len([one for one in app.mistakes if "Python itself" in str(one)]) == 2
+
+
+def test_what_a_tool_stands_for_has_to_be_allowed_too(app, tmp_path):
+    bundle(app, read={"type": "python", "pythonImpl": {"func": "fs.read_file"}})
+    denied = call(app, "mine.read", allowed=["mine.read"], path="onetool.yaml")
+    assert denied.error.reason == "denied"
+    assert "fs.read_file" in denied.error.hints[0]
+
+
+def test_a_bundle_does_not_take_the_name_of_a_server(tmp_path):
+    server = {"command": sys.executable, "args": ["-c", "import time; time.sleep(30)"]}
+    (tmp_path / "onetool.yaml").write_text(json.dumps({"servers": {"clock": server}}))
+    with App.open(tmp_path / "onetool.yaml") as app:
+        bundle(app, "clock", say=ECHO)
+        assert names(app, "clock") == []
+        assert any("shadowed" in str(one) for one in app.mistakes)
+
+
+def test_a_snapshot_keeps_its_versions(app):
+    id = bundle(app, say=ECHO)
+    app.tools()
+    before = app.registry.snapshot()
+    app.bundles.delete_tool(id, "say", "1")
+    app.tools()
+    assert before.get("mine.say@1") is not None
+    assert app.registry.get("mine.say@1") is None
+
+
+def test_a_reload_gives_scripts_the_time_of_the_new_config(app, tmp_path):
+    bundle(app, one=script("1"))
+    app.tools()
+    (tmp_path / "onetool.yaml").write_text("run: {timeout_s: 3}\n")
+    app.reload()
+    assert app.registry.get("mine.one").timeout == 3
+
+
+def test_only_what_is_ours_is_built_in(tmp_path):
+    mock = {"type": "mock", "mock_response": 21}
+    tool = {"name": "time.mine", "description": "x", "type": "function", "handler": "x", "parameters": {}}
+    (tmp_path / "onetool.yaml").write_text(json.dumps({"tools": [tool | {"implementation": mock}]}))
+    with App.open(tmp_path / "onetool.yaml") as app:
+        slugs = [one["slug"] for one in app.bundles.tools((), [built_in_id("time")])[0]]
+    assert slugs == ["now"]
+
+
+def test_the_loop_is_not_held_up_while_tools_are_loaded(app, monkeypatch):
+    bundle(app, say=ECHO)
+    load = app.bundles.load
+
+    def slow(*args):
+        time.sleep(0.3)
+        return load(*args)
+
+    monkeypatch.setattr(app.bundles, "load", slow)
+
+    async def ticks():
+        calling = asyncio.create_task(app.call(ToolCall("1", "mine.say", {"message": "x"})))
+        count = 0
+        while not calling.done():
+            await asyncio.sleep(0.01)
+            count += 1
+        return count, calling.result().data
+
+    count, data = asyncio.run(ticks())
+    assert data == "x"
+    assert count > 5
+
+
+def test_the_tag_of_a_tool_changes_when_its_function_goes(app):
+    id = bundle(app, say=ECHO)
+    before = app.bundles.get_tool(id, "say", "1")[1]
+    app.bundles.patch_tool(built_in_id("tools"), "echo", "1", {"isEnabled": False})
+    app.tools()
+    after = app.bundles.get_tool(id, "say", "1")[1]
+    assert after != before
+    assert app.bundles.patch_tool(id, "say", "1", {"isEnabled": False}, after)[0]["isEnabled"] is False

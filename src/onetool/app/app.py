@@ -169,7 +169,7 @@ class App:
         self, call: "ToolCall", allowed: Collection[str] | None = None, progress: "Progress | None" = None
     ) -> "ToolResult":
         """Run one tool. Of one that is not there because it was refused, the result says why."""
-        self.in_step()
+        await self.come_in_step()
         if call.name not in self.registry:
             await self.listed([call.name.partition(".")[0]])
             call = replace(call, name=self.real_name(call.name))
@@ -200,7 +200,7 @@ class App:
 
         `live` is told what it prints, as it prints it.
         """
-        self.in_step()
+        await self.come_in_step()
         words = () if self.servers is None else words_in(self, code)
         if words:
             looks_around = "ot" in words and not self._stays  # who stays will see them come
@@ -414,7 +414,16 @@ class App:
     def in_step(self) -> None:
         """See to it that the tools of bundles are those of now: another process may have changed them."""
         if not self._bundling.is_in_step():
-            self._list()
+            with self._listing:
+                if not self._bundling.is_in_step():  # somebody else may have been faster
+                    self._list()
+
+    async def come_in_step(self) -> None:
+        """The same on a loop that others wait for: with many tools it takes a while."""
+        if not self._bundling.is_in_step():
+            from asyncio import to_thread
+
+            await to_thread(self.in_step)
 
     def settings(self, pack: str) -> Mapping[str, Any]:
         return self._parts.settings(pack)
@@ -501,13 +510,13 @@ class App:
     def _list(self) -> None:
         """All tools that there are now, under their names. Again whenever a server has others than before."""
         with self._listing:
-            local = self._bundling.with_bundles(self._catalogues)
+            waiting = () if self.servers is None else self.servers.packs()  # their tools may not be known yet
+            local = self._bundling.with_bundles(self._catalogues, waiting)
             offers = [*local, *([] if self.servers is None else [self.servers.load()])]
             tools, mistakes = united(offers)
-            self.registry.replace(tools, self._bundling.find)
+            self.registry.replace(tools, self._bundling.versions())
             self.prompts = first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)
             self.resources = first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
-            waiting = () if self.servers is None else self.servers.packs()  # their tools may not be known yet
             self.mistakes = (*mistakes, *oversights(self.config, self.registry, waiting))
             for mistake in mistakes:  # the rest is for `onetool check`
                 if str(mistake) not in self._told:

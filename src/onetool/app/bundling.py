@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from onetool.app.app import App
     from onetool.config import Config
     from onetool.core.event import CallEvent
+    from onetool.core.registry import Further
     from onetool.sources.bundles.keeper import Keeper
     from onetool.sources.bundles.shelf import Shelf
 
@@ -43,16 +44,16 @@ class Bundling:
     def is_in_step(self) -> bool:
         return self._shelf is None or self._shelf.is_in_step()
 
-    def find(self, name: str) -> ToolSpec | None:
-        """One version of a tool."""
-        return None if self._shelf is None or "@" not in name else self._shelf.find(name)
+    def versions(self) -> "Further | None":
+        """What finds single versions of the tools that were loaded last."""
+        return None if self._shelf is None else self._shelf.versions()
 
     def place(self, spec: ToolSpec) -> str | None:
         """The file that it is kept in, if it is."""
         return None if spec.kept_as is None else self.shelf.store.place(spec.kept_as)
 
-    def with_bundles(self, catalogues: Iterable[Catalogue]) -> list[Catalogue]:
-        """What there is, without what is switched off, and then what bundles make of it."""
+    def with_bundles(self, catalogues: Iterable[Catalogue], servers: Iterable[str]) -> list[Catalogue]:
+        """What there is, without what is switched off, and then what bundles make of it. `servers` are packs, too."""
         found = list(catalogues)
         self._functions = _by_name(found)
         if self._shelf is None and not self._folder.is_dir():
@@ -60,7 +61,7 @@ class Bundling:
         if off := self.shelf.switched_off():
             found = [replace(one, tools=tuple(_switched(spec, off) for spec in one.tools)) for one in found]
             self._functions = _by_name(found)
-        taken = {spec.name.partition(".")[0] for spec in self._functions.values()}
+        taken = {*servers, *(spec.name.partition(".")[0] for spec in self._functions.values())}
         return [*found, self.shelf.load(taken)]
 
     def count(self, event: "CallEvent") -> None:

@@ -12,13 +12,11 @@ from onetool.sources.bundles.built_in import built_in_bundles
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.making import Workshop
 from onetool.sources.bundles.shelf import Shelf
-from onetool.sources.packs.builtin import BUILTIN
+from onetool.sources.packs.builtin import BUILTIN, builtin_tools
 
 if TYPE_CHECKING:
     from onetool.app.app import App
     from onetool.handlers.http.impl import HttpImpl, Limits
-
-OWN = ("ot", *BUILTIN)
 
 
 Functions = Callable[[], Mapping[str, ToolSpec]]
@@ -27,10 +25,16 @@ Functions = Callable[[], Mapping[str, ToolSpec]]
 
 def shelf_of(app: "App", folder: Path, functions: Functions) -> Shelf:
     """The shelf of a folder. The built-in packs stand on it, too."""
-    built_in = [spec for spec in functions().values() if spec.pack in OWN]
+    own = {spec.name for pack in BUILTIN for spec in builtin_tools(pack)}
+    built_in = [spec for spec in functions().values() if spec.name in own or _is_ot(spec)]
     ways = Lent(app, functions)
     store = FileStore(folder, built_in_bundles(built_in), max_tools=app.config.bundles.max_tools)
-    return Shelf(store, Workshop(ways), ways.execute, ways.function, [spec.name for spec in built_in], app.in_step)
+    return Shelf(store, Workshop(ways), ways.execute, ways.function, [spec.name for spec in built_in], app.come_in_step)
+
+
+def _is_ot(spec: ToolSpec) -> bool:
+    """Of the pack `ot`, and not declared under its name."""
+    return spec.pack == "ot" and spec.defined_in is None
 
 
 class Lent:

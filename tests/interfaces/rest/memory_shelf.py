@@ -177,7 +177,7 @@ class MemoryShelf:
     def tools(self, tags=(), bundle_ids=(), include_disabled=False, after=None, limit=100):
         found = [
             one for one in sorted(self._tools.values(), key=lambda one: one.id)
-            if (not bundle_ids or one.bundle_id in bundle_ids) and set(tags) <= set(one.tags)
+            if (not bundle_ids or one.bundle_id in bundle_ids) and (not tags or set(tags) & set(one.tags))
             and (include_disabled or one.is_enabled) and (not after or one.id > after)
         ]  # fmt: skip
         return self._page(found, limit)

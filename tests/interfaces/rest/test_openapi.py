@@ -3,6 +3,7 @@
 import re
 
 import jsonschema_rs
+import msgspec
 import pytest
 from interfaces.rest.fuzz import SHORT, fuzz
 from interfaces.rest.served import BUILT_IN, problem
@@ -76,6 +77,23 @@ def test_every_route_says_which_refusals_it_knows(document):
                     assert kinds == ["application/problem+json"]
 
 
+def test_a_key_is_described_by_the_shape_that_it_stands_in(document):
+    schemas = document["components"]["schemas"]
+    told = {name: schemas[name]["properties"]["code"]["description"] for name in ("ScriptImpl", "Problem", "ToolError")}
+    assert "language of `run`" in told["ScriptImpl"]
+    assert len(set(told.values())) == 3
+    assert not any("`run`" in told[name] for name in ("Problem", "ToolError"))
+    assert "`in`" not in schemas["WrongArgument"]["properties"]["pointer"]["description"]  # which it has not
+
+
+def test_it_can_be_taken_in_as_tools_by_ourselves(document):
+    from onetool.sources.bundles.openapi import from_openapi
+
+    found = from_openapi(msgspec.json.encode(document), base_url="https://tools.example")
+    assert len(found.tools) == 12
+    assert (found.skipped, found.notes) == ([], [])
+
+
 def test_its_examples_work(api, document):
     bundle = f"/tools/bundles/{examples.BUNDLE_ID}"
     tool = f"{bundle}/tools/{examples.TOOL_SLUG}/version/{examples.TOOL_VERSION}"
@@ -136,6 +154,11 @@ def test_docs_are_one_page_that_loads_nothing(api, document):
     for name in document["components"]["schemas"]:
         assert f"schema-{name}" in ids
     assert text.count("curl") >= 12
+    contents = text.partition("<nav")[2].partition("</nav>")[0]
+    for heading in contents.split("<h2>")[1:]:
+        assert "<li>" in heading  # no heading without entries
+    for name in document["components"]["schemas"]:
+        assert f'href="#schema-{name}"' in contents
 
 
 def test_docs_show_examples_for_this_server_and_nothing_of_an_enemys(api):

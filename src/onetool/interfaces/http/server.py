@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from inspect import isawaitable
@@ -26,6 +27,7 @@ log = logging.getLogger("onetool.serve")
 
 PATIENCE_S = 5  # for requests under way, when the server stops
 MOST_FILES = 65_536
+THREADS = 64  # for work that waits: for a disk, a lock, a name server. A few who wait long must not hold up the others
 DEFAULT_GC = (700, 10, 10)  # the interpreter's own; `__main__` sets another for short commands
 
 Reload = Callable[[], Awaitable[None] | None]
@@ -89,6 +91,7 @@ class _Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: Any = None) -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "onetool-wait"))
         await super().startup(sockets)
         gc.freeze()  # what start-up made stays; no collection has to look at it again
         gc.set_threshold(*DEFAULT_GC)

@@ -8,6 +8,7 @@ import msgspec
 
 from onetool.core.call import ToolError, ToolResult
 from onetool.core.nearest import or_rather
+from onetool.handlers.http.pointers import below
 from onetool.interfaces.encoding import encode
 from onetool.interfaces.leaving import Watch
 from onetool.interfaces.rest.asking import Answer, Ask
@@ -45,7 +46,7 @@ def args_of(body: Any) -> Mapping[str, Any]:
         raise _wrong('expected a JSON object: {"args": {…}}', "")
     for key in body:
         if key != "args":
-            raise _wrong(f"there is no such key as {key[:100]!r}{or_rather(key, ['args'])}", f"/{key[:100]}")
+            raise _wrong(f"there is no such key as {key[:100]!r}{or_rather(key, ['args'])}", below("", key[:100]))
     args = body.get("args", {})
     if not isinstance(args, dict):
         raise _wrong("args: expected an object", "/args")

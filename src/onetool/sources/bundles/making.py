@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from keyword import iskeyword
 from typing import Any, Protocol
 
+from onetool.core.context import current_call
 from onetool.core.errors import SchemaError, ToolFailure
 from onetool.core.nearest import did_you_mean
 from onetool.core.schema import CompiledSchema
@@ -118,7 +119,7 @@ class Workshop:
             inherited["description"] = target.description
         return {
             **inherited,
-            "handler": self._limited(target.handler, tool, target.is_async),
+            "handler": self._limited(_only_if_allowed(target), tool, target.is_async),
             "settings_of": target.settings_of or target.pack,
             "timeout": target.timeout,
             "requires": target.requires,
@@ -157,10 +158,10 @@ class Workshop:
             near = did_you_mean(name, self._ways.functions()) or "`onetool tools list` shows those that there are"
             raise Invalid(f"{pointer}: there is no function {name!r}; {near}", pointer)
         known, required = target.order, set(target.input_schema.get("required") or ())
-        if not tool.arg_schema or target.input_schema.get("additionalProperties"):
-            return  # it takes the function's own, or whatever comes
+        if not tool.arg_schema:
+            return  # it takes what the function takes
         for arg in _properties(tool):
-            if arg not in known:
+            if arg not in known and not target.input_schema.get("additionalProperties"):
                 near = did_you_mean(arg, known) or f"it takes {', '.join(known) or 'none'}"
                 raise Invalid(
                     f"/argSchema/properties: {name} takes no argument {arg!r}; {near}", "/argSchema/properties"
@@ -178,6 +179,29 @@ class Workshop:
                 raise Invalid(message, "/argSchema/properties")
         if wrong := self._ways.check_script(code_of(tool), _properties(tool)):
             raise Invalid(f"/scriptImpl/code: {wrong}", "/scriptImpl/code")
+
+
+def _only_if_allowed(target: ToolSpec) -> Handler:
+    """The handler of a function. Under an allow-list it has to be named, too: else a tool could stand for anything."""
+    handler, name = target.handler, target.name
+    if handler is None:
+        raise ValueError(f"{name} has no handler")
+
+    def check() -> None:
+        context = current_call.get()
+        if context is not None and context.allowed is not None and name not in context.allowed:
+            hint = f"allow {name}, too: it is what this tool stands for"
+            raise ToolFailure(f"Tool not allowed here: {name}", reason="denied", hints=[hint])
+
+    async def run_async(**args: Any) -> Any:
+        check()
+        return await handler(**args)
+
+    def run(**args: Any) -> Any:
+        check()
+        return handler(**args)
+
+    return run_async if target.is_async else run
 
 
 class _Http:

@@ -4,7 +4,9 @@ Without a version it is the enabled one that was modified last. Where two bundle
 one name, the first keeps it; the other one is reached by its id, over REST.
 """
 
+import builtins
 from collections.abc import Callable, Collection, Iterable, Iterator
+from keyword import kwlist
 from typing import NamedTuple
 
 from onetool.core.errors import Mistake
@@ -16,6 +18,7 @@ Make = Callable[[Tool, str, str | None], ToolSpec]
 """A tool under a name; and why it must not be called, if so."""
 
 AT = "@"
+PYTHONS_OWN = frozenset((*dir(builtins), *kwlist))  # `len` must go on to be what it is in everybody's code
 
 
 class Versions(NamedTuple):
@@ -62,7 +65,7 @@ class Named:
             if bundle.soft_deleted_at is not None:
                 continue
             pack = code_name(bundle.slug)
-            if pack in taken or pack in owners:
+            if pack in taken or pack in owners or pack in PYTHONS_OWN:
                 self.mistakes.append(_shadowed(bundle, owners.get(pack)))
             else:
                 owners[pack] = bundle
@@ -107,7 +110,9 @@ class Named:
 
 
 def _shadowed(bundle: Bundle, by: Bundle | None) -> Mistake:
-    other = f"the bundle {by.id}" if by else "a pack, or a tool,"
+    other = (
+        f"the bundle {by.id}" if by else "Python itself" if code_name(bundle.slug) in PYTHONS_OWN else "something else"
+    )
     return Mistake(
         message=f"the bundle {bundle.slug!r} ({bundle.id}) is shadowed: {other} has this name in code already",
         key=f"bundles.{bundle.slug}",

@@ -3,7 +3,7 @@
 Doors give data as it came and get data to show; what is refused raises a BundleError. All but `invoke` blocks.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from threading import RLock
 from time import monotonic
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -14,6 +14,7 @@ from onetool.core.event import CallEvent
 from onetool.core.ids import new_id as call_id
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
+from onetool.handlers.http.pointers import below
 from onetool.sources.bundles.built_in import built_in_id
 from onetool.sources.bundles.errors import Forbidden, Invalid, Limited, NotFound
 from onetool.sources.bundles.making import Workshop
@@ -27,7 +28,8 @@ T = TypeVar("T")
 Shown = dict[str, Any]
 MOST_READY = 10_000  # tools that are kept ready to be invoked by their ids
 LIMITED = "rate_limited"
-LASTING = ("http", "script")  # types that are made of nothing but themselves
+OFF = "-off"
+LASTING = ("http",)  # types that are made of nothing but themselves
 FRESH = 0.05  # seconds that what is known of the store's state counts; our own changes are known at once
 
 
@@ -56,8 +58,8 @@ class Shelf:
         workshop: Workshop,
         execute: Execute,
         function: Callable[[str], ToolSpec | None],
-        built_in: Iterable[str] = (),
-        keep_in_step: Callable[[], None] = lambda: None,
+        built_in: Iterable[str],
+        keep_in_step: Callable[[], Awaitable[None]],
     ) -> None:
         self.store = store
         self._workshop = workshop
@@ -68,7 +70,8 @@ class Shelf:
         self._lock = RLock()
         self._named = Named((), (), self._spec, self._why_disabled)
         self._made: dict[str, tuple[Tool, ToolSpec]] = {}  # by name, of the last load
-        self._seen: tuple[float, int] | None = None  # when, and what the store's state was
+        self._changes = 0  # of our own
+        self._seen: tuple[float, int, int] | None = None  # when, what the store's state was, after how many of them
         self._ready: dict[tuple[str, str, str], _Ready] = {}
         self._ready_state: int | None = None
         self._loaded_state: int | None = None  # what the store was like when the names were made
@@ -111,19 +114,19 @@ class Shelf:
         content = read_tool(data, slug, version)
         self._workshop.check(content)
         tool = self.changed(self.store.put_tool(bundle_id, slug, version, content))
-        return self._shown_tool(tool), tag_of(tool)
+        return self._shown_tool(tool), self._tag(tool)
 
     def patch_tool(
         self, bundle_id: str, slug: str, version: str, data: Any, match: Tag | None = None
     ) -> tuple[Shown, Tag]:
         self._check_place(bundle_id, slug, version)
         is_enabled = self._switch(data, self.store.tool(bundle_id, slug, version))
-        tool = self.changed(self.store.patch_tool(bundle_id, slug, version, is_enabled, match))
-        return self._shown_tool(tool), tag_of(tool)
+        tool = self.changed(self.store.patch_tool(bundle_id, slug, version, is_enabled, _of_file(match)))
+        return self._shown_tool(tool), self._tag(tool)
 
     def delete_tool(self, bundle_id: str, slug: str, version: str, match: Tag | None = None) -> None:
         self._check_place(bundle_id, slug, version)
-        self.changed(self.store.delete_tool(bundle_id, slug, version, match))
+        self.changed(self.store.delete_tool(bundle_id, slug, version, _of_file(match)))
 
     def check(self, tool: Tool) -> None:
         """Raises Invalid for what could never run, as `put_tool` does: for who puts a whole bundle into the store."""
@@ -131,7 +134,7 @@ class Shelf:
 
     def get_tool(self, bundle_id: str, slug: str, version: str) -> tuple[Shown, Tag]:
         tool = self._tool(bundle_id, slug, version)
-        return self._with_usage([tool])[0], tag_of(tool)
+        return self._with_usage([tool])[0], self._tag(tool)
 
     def tools(
         self,
@@ -190,7 +193,7 @@ class Shelf:
         allowed: Collection[str] | None = None,
     ) -> ToolResult:
         """Run exactly this tool. What is not there, switched off or over its limit is refused before anything runs."""
-        ready = self._ready_for(bundle_id, slug, version)
+        ready = await self._ready_for(bundle_id, slug, version)
         if not isinstance(args, Mapping):
             raise Invalid("/args: expected an object", "/args")
         result = await self._execute(ToolCall(call_id(), ready.spec.name, args, source), ready.spec, allowed, progress)
@@ -207,11 +210,11 @@ class Shelf:
         if id is not None:
             self.store.used(id)
 
-    def _ready_for(self, bundle_id: str, slug: str, version: str) -> _Ready:
+    async def _ready_for(self, bundle_id: str, slug: str, version: str) -> _Ready:
         """Made once, as long as nothing changes."""
         state, key = self._state(), (bundle_id, slug, version)
         if state != self._ready_state or len(self._ready) > MOST_READY:
-            self._keep_in_step()  # what a tool is called, and so whether it is allowed, depends on the others
+            await self._keep_in_step()  # what a tool is called, and so whether it is allowed, depends on the others
             self._ready, self._ready_state = {}, state
         found = self._ready.get(key)
         if found is None:
@@ -258,9 +261,9 @@ class Shelf:
             return None
         return spec
 
-    def find(self, name: str) -> ToolSpec | None:
-        """`bundle.tool@version`."""
-        return self._named.get(name)
+    def versions(self) -> Callable[[str], ToolSpec | None]:
+        """Finds `bundle.tool@version` among the tools of the last load, also when there has been another one since."""
+        return self._named.get
 
     def is_in_step(self) -> bool:
         """Whether the names are those of now."""
@@ -277,7 +280,7 @@ class Shelf:
 
     def changed(self, value: T) -> T:
         """What a change of the store gave: whoever asks next sees what has changed."""
-        self._seen = None
+        self._changes += 1
         return value
 
     def key(self) -> bytes:
@@ -288,10 +291,9 @@ class Shelf:
         self.store.close()
 
     def _state(self) -> int:
-        now = monotonic()
-        seen = self._seen
-        if seen is None or now - seen[0] > FRESH:
-            seen = self._seen = now, self.store.state()
+        now, seen, changes = monotonic(), self._seen, self._changes
+        if seen is None or now - seen[0] > FRESH or seen[2] != changes:
+            seen = self._seen = now, self.store.state(), changes
         return seen[1]
 
     # What is behind it
@@ -323,7 +325,7 @@ class Shelf:
             if key != "isEnabled":
                 if thing is not None and thing.is_built_in:
                     raise Forbidden(f"{key} can't be changed: it is built in, and only isEnabled can", "built_in")
-                raise Invalid(f"/{key}: only isEnabled can be changed in this way", f"/{key}")
+                raise Invalid(f"{key}: only isEnabled can be changed in this way", below("", key))
         value = data.get("isEnabled")
         if not isinstance(value, bool):
             raise Invalid("/isEnabled: expected true or false", "/isEnabled")
@@ -345,6 +347,10 @@ class Shelf:
         del found["schemaVersion"]
         return found
 
+    def _tag(self, tool: Tool) -> Tag:
+        """Of what is shown: a tool whose function is gone is shown otherwise, though its file is the same."""
+        return tag_of(tool) + ("" if self._is_there(tool) else OFF)
+
     def _shown_tool(self, tool: Tool) -> Shown:
         found = shown(tool)
         if (why := self._why_disabled(tool)) is not None:
@@ -359,3 +365,8 @@ class Shelf:
             for tool in tools
             for count, last in [usage.get(tool.id, never)]
         ]
+
+
+def _of_file(match: Tag | None) -> Tag | None:
+    """What the store knows a tool by."""
+    return None if match is None else match.removesuffix(OFF)

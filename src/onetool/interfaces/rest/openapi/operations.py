@@ -52,7 +52,7 @@ PARAMETERS: dict[str, Part] = {
     },
     "tags": {
         "in": "query",
-        "description": "Tools with all of these tags: `tags=a&tags=b` or `tags=a,b`.",
+        "description": "Tools with any of these tags: `tags=a&tags=b` or `tags=a,b`.",
         "schema": {"type": "array", "items": {"type": "string"}},
     },
     "bundleIDs": {

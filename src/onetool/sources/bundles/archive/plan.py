@@ -104,6 +104,6 @@ def _in_the_way(here: Bundle, rows: list[Row], adds: bool) -> list[str]:
     if clashes:
         few = ", ".join(clashes[:5]) + (f" and {len(clashes) - 5} more" if len(clashes) > 5 else "")
         return [f"{few}: the same version is here with other content; import it as a new bundle, or remove it here"]
-    if adds and not here.is_enabled and here.soft_deleted_at is None:
+    if adds and not here.is_enabled:
         return [f"the bundle {here.slug} is disabled here, and takes no tools; enable it first"]
     return []
