@@ -67,7 +67,7 @@ def from_definition(definition: Any, builtins: Handlers, internals: Handlers) ->
     name = fields["name"] if isinstance(fields.get("name"), str) else None
     implementation = fields.get("implementation")
     if isinstance(implementation, Mapping) and cast(Mapping[str, Any], implementation).get("type") == "http":
-        raise DefinitionError(HTTP_NOT_YET, tool=name, hint="HTTP tools will live in bundles, not in the config")
+        raise DefinitionError(HTTP_NOT_YET, tool=name, hint="HTTP tools live in bundles, not in the config")
     faults = _faults(fields)
     if "implementation" in fields:
         faults += _implementation_faults(implementation)

@@ -15,6 +15,9 @@ _DEEPEST, _WIDEST = 4, 20
 _SHORTEST = 4  # a shorter text is too common to be taken out of every message
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
+_WITH_NAMES = (dict, list, tuple)  # what may hold names
+_TELLING = (str, *_WITH_NAMES)  # what may be, or hold, a text
+
 
 def secret_names(schema: Mapping[str, Any]) -> frozenset[str]:
     """The parameters whose values are secret: said by the schema, or plain from the name."""
@@ -64,11 +67,13 @@ def secret_values(args: Any, secret: frozenset[str] = frozenset()) -> Iterator[s
     """The texts that stand under secret names, however deep: what must be taken out of messages."""
     if isinstance(args, Mapping):
         for name, value in cast(Mapping[Any, Any], args).items():
-            hidden = name in secret or sounds_secret(str(name))
-            yield from _texts(value) if hidden else secret_values(value)
+            if isinstance(value, _TELLING):
+                hidden = name in secret or sounds_secret(str(name))
+                yield from _texts(value) if hidden else secret_values(value)
     elif isinstance(args, list | tuple):
         for value in cast(list[Any], args):
-            yield from secret_values(value)
+            if isinstance(value, _WITH_NAMES):  # else there is nothing in it, and there may be millions
+                yield from secret_values(value)
 
 
 def _texts(value: Any) -> Iterator[str]:
