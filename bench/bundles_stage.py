@@ -2,9 +2,9 @@
 
 import os
 import sys
+from functools import cached_property
 from math import nan
 from pathlib import Path
-from typing import Self
 
 from bench.bundles_client import Rest
 from bench.mcp_contenders import ONETOOL, PEERS_PYTHON, ROOT, Process
@@ -19,13 +19,14 @@ class Serving(Process):
         args = ["serve", "--port", "0", "--config", str(home / "onetool.yaml"), "--menu", menu]
         env = {"ONETOOL_HOME": str(home), **(HERE if command[0] != ONETOOL else {})}
         super().__init__([*command, *args], home, env, "http")
-        self.rest = Rest(self.port)
 
-    def __enter__(self) -> Self:
-        return self
+    @cached_property
+    def rest(self) -> Rest:
+        """When it is first needed: a server closes connections that nobody uses."""
+        return Rest(self.port)
 
     def close(self) -> None:
-        if hasattr(self, "rest"):
+        if "rest" in self.__dict__:
             self.rest.close()
         super().close()
 

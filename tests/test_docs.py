@@ -79,6 +79,7 @@ def test_the_readme_opens_with_the_two_commands():
     ("page", "number", "printed"),
     [
         ("docs/python.md", 0, "HI\n"),
+        ("docs/python.md", 1, "hi\nFalse invalid_args\nmesage: unknown argument (did you mean message?)\n"),
         ("README.md", 1, ""),
         ("docs/run.md", -2, "['one', 'two']\n"),
         ("docs/run.md", -1, "2\n"),

@@ -54,7 +54,8 @@ import sys
 from onetool.app import App
 with App.open("onetool.yaml") as app:
     app.tools()
-print([name for name in sys.modules if name.startswith(("sqlite3", "onetool.sources.bundles", "onetool.handlers"))])
+heavy = ("sqlite3", "onetool.sources.bundles.", "onetool.handlers")
+print([name for name in sys.modules if name.startswith(heavy) and not name.endswith(".bundles.errors")])
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
@@ -354,13 +355,13 @@ def test_only_what_is_ours_is_built_in(tmp_path):
 
 def test_the_loop_is_not_held_up_while_tools_are_loaded(app, monkeypatch):
     bundle(app, say=ECHO)
-    load = app.bundles.load
+    load = app.bundles.loading.load
 
     def slow(*args):
         time.sleep(0.3)
         return load(*args)
 
-    monkeypatch.setattr(app.bundles, "load", slow)
+    monkeypatch.setattr(app.bundles.loading, "load", slow)
 
     async def ticks():
         calling = asyncio.create_task(app.call(ToolCall("1", "mine.say", {"message": "x"})))
@@ -383,3 +384,19 @@ def test_the_tag_of_a_tool_changes_when_its_function_goes(app):
     after = app.bundles.get_tool(id, "say", "1")[1]
     assert after != before
     assert app.bundles.patch_tool(id, "say", "1", {"isEnabled": False}, after)[0]["isEnabled"] is False
+
+
+def test_a_store_that_can_not_be_read_takes_nothing_else_with_it(tmp_path, monkeypatch):
+    from onetool.sources.bundles.errors import Unavailable
+    from onetool.sources.bundles.files.store import FileStore
+
+    def broken(*_):
+        raise Unavailable("no luck today")
+
+    (tmp_path / "onetool.yaml").write_text("{}\n")
+    (tmp_path / "bundles").mkdir()
+    monkeypatch.setattr(FileStore, "state", broken)
+    with App.open(tmp_path / "onetool.yaml") as app:
+        assert any("no luck today" in str(one) for one in app.mistakes)
+        assert call(app, "time.now").ok
+        assert asyncio.run(app.run("1 + 1")).data == 2

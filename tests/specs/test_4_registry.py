@@ -186,6 +186,7 @@ def test_http_tool_implementation_validation(tmp_path, caplog):
     with pytest.raises(DefinitionError) as refused:
         registry.register(http)
     assert str(refused.value) == "HTTP tools not yet supported (coming in v2)"
+    assert refused.value.hint == "HTTP tools live in bundles, not in the config"
     assert registry.get("fetch") is None
 
     app = App.open(config_with(tmp_path, [http]))

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from onetool.core.errors import Mistake
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
+from onetool.sources.bundles.errors import BundleError
 
 if TYPE_CHECKING:
     from onetool.app.app import App
@@ -42,11 +44,16 @@ class Bundling:
             return self._shelf
 
     def is_in_step(self) -> bool:
-        return self._shelf is None or self._shelf.is_in_step()
+        if self._shelf is None:
+            return True
+        try:
+            return self._shelf.loading.is_in_step()
+        except BundleError:  # as long as nobody knows, what was there stays; who asks for bundles is told why
+            return True
 
     def versions(self) -> "Further | None":
         """What finds single versions of the tools that were loaded last."""
-        return None if self._shelf is None else self._shelf.versions()
+        return None if self._shelf is None else self._shelf.loading.versions()
 
     def place(self, spec: ToolSpec) -> str | None:
         """The file that it is kept in, if it is."""
@@ -58,11 +65,18 @@ class Bundling:
         self._functions = _by_name(found)
         if self._shelf is None and not self._folder.is_dir():
             return found
+        try:
+            return self._with_shelf(found, servers)
+        except BundleError as error:
+            mistake = Mistake(message=f"bundles can't be read: {error}", file=str(self._folder), key=FOLDER)
+            return [*found, Catalogue(mistakes=(mistake,))]
+
+    def _with_shelf(self, found: list[Catalogue], servers: Iterable[str]) -> list[Catalogue]:
         if off := self.shelf.switched_off():
             found = [replace(one, tools=tuple(_switched(spec, off) for spec in one.tools)) for one in found]
             self._functions = _by_name(found)
         taken = {*servers, *(spec.name.partition(".")[0] for spec in self._functions.values())}
-        return [*found, self.shelf.load(taken)]
+        return [*found, self.shelf.loading.load(taken)]
 
     def count(self, event: "CallEvent") -> None:
         if self._shelf is not None:

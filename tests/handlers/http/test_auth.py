@@ -269,6 +269,14 @@ def test_errors_of_the_token_endpoint(upstream, answer, words):
     assert not upstream.seen
 
 
+def test_a_token_endpoint_that_is_not_there_is_named_as_what_it_is(upstream):
+    with Upstream() as server:
+        tool = oauth(upstream, server.url)
+    with pytest.raises(ToolFailure, match="no access token") as caught:
+        tool()
+    assert "tokenUrl" in caught.value.hints[0]
+
+
 def test_a_token_endpoint_that_is_not_there_for_a_moment(upstream):
     authority = Authority()
     with Upstream([CLOSE], authority) as server:

@@ -74,6 +74,28 @@ def test_nothing_is_allowed_when_nothing_is_said() -> None:
 
 
 @pytest.mark.parametrize(
+    "host",
+    [
+        "localhost:9753",
+        "127.0.0.1:9753",
+        "10.1.2.3",
+        "[::1]:9753",
+        "192.168.1.1",
+        "printer.local",
+        "db",
+        "a.internal:81",
+    ],
+)
+def test_what_is_near_is_said_to_need_more_at_once(host: str) -> None:
+    url = parse_url(f"http://{host}/")
+    with pytest.raises(Refusal, match="not in allowedHosts") as refused:
+        hosts().check(url)
+    entry = f'{{host: "{host}", allowPrivate: true}}'
+    assert refused.value.hints == (f"to allow it, add to allowedHosts in the config: {entry}",)
+    assert hosts(HostRule(host, allow_private=True)).check(url)
+
+
+@pytest.mark.parametrize(
     "entry",
     [
         "",

@@ -137,7 +137,12 @@ def test_its_own_deadline_says_what_was_late(upstream):
     started = time.monotonic()
     result = executed(upstream, {"timeoutMs": 200})
     assert result.error.reason == "timeout"
-    assert result.error.message == f"{upstream.netloc} did not answer in time"
+    assert result.error.message == f"{upstream.netloc} did not answer within 0.2 s"
+    assert "timeoutMs" in result.error.hints[0]
+    upstream.say([3.0])
+    result = executed(upstream, {"timeoutMs": 100, "retries": 1})
+    assert result.error.message == f"{upstream.netloc} did not answer within 0.1 s (tried 2 times)"
+    assert "timeoutMs" in result.error.hints[0]
     assert time.monotonic() - started < 1.5
 
 

@@ -59,11 +59,11 @@ def refused(*args, stdin=None, code=1):
     return f"{done.stderr}{done.exception}"
 
 
-def seen(monkeypatch, *args):
+def seen(monkeypatch, *args, code=0):
     """What a person at a terminal sees of it."""
     screen = Screen()
     with monkeypatch.context() as patch:
         patch.setattr("onetool.interfaces.cli.output.stdout", lambda: screen)
         done = run(*args)
-    assert done.exit_code == 0, (args, done.output, done.exception)
+    assert done.exit_code == code, (args, done.output, done.exception)
     return screen.getvalue() + done.stderr

@@ -168,6 +168,39 @@ def test_a_bundle_named_like_a_pack_is_warned_of(here):
     assert "built in" not in refused("create", "fs")
 
 
+def test_and_one_named_like_a_tool_of_the_config_too_whichever_way_it_is_made(here):
+    (here / ".onetool").mkdir()
+    (here / ".onetool" / "onetool.yaml").write_text(
+        "tools: [{name: weather, description: It rains., type: function, handler: w, parameters: {type: object},"
+        " implementation: {type: mock, mock_response: rain}}]\n"
+    )
+    for command in (["create", "weather"], ["add", "weather/x", "forecast.json", "--create"]):
+        done = run(*command)
+        assert done.exit_code == 0
+        assert "warning: weather is a tool already" in done.stderr
+        did("show", "weather")
+        run("delete", "weather", "--with-tools", "--yes")
+    done = run("add", "other/x", "forecast.json", "--create")
+    assert "warning" not in done.stderr
+    assert "warning" not in run("add", "other/y", "forecast.json").stderr
+
+
+def test_who_adds_to_a_bundle_that_is_not_there_learns_how_to_make_it(weather):
+    for command in (["add", "{}/x", "forecast.json"], ["add-curl", "{}/x", "curl https://a.example/x"]):
+        place = command[1]
+        command[1] = place.format("nothing")
+        assert "no bundle nothing; to make it with its first tool: --create" in refused(*command)
+        command[1] = place.format("wether")
+        assert "did you mean weather? To make it with its first tool: --create" in refused(*command)
+    assert "--create" in refused("save", "nothing/x", "-", "--description", "One.", stdin="1")
+    assert "--create" not in refused("show", "nothing")
+
+
+def test_a_tool_made_of_curl_is_called_as_its_maker_says():
+    tool = did("add-curl", "a/now-in-Kyiv", "--create", "curl https://a.example/v1/kyiv")
+    assert (tool["slug"], tool["displayName"]) == ("now-in-Kyiv", "Now in Kyiv")
+
+
 def test_what_is_switched_off_can_not_be_called(weather, here):
     did("add", "weather/say", "echo.json")
     did("disable", "weather/say")

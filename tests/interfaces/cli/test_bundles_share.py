@@ -110,12 +110,15 @@ def test_a_bundle_that_was_deleted_comes_back_with_its_tools(weather, here):
     assert tools_of(weather["id"]) == [("forecast", "1"), ("say", "1")]
 
 
-def test_a_version_with_other_content_is_never_replaced(weather, here):
+def test_a_version_with_other_content_is_never_replaced(weather, here, monkeypatch):
     run("export", "weather")
     run("delete", "weather/say", "--yes")
     did("add", "weather/say", "-", stdin=json.dumps({**ECHO, "description": "Another one."}))
     for options in ([], ["--dry-run"]):
         assert "say@1: the same version is here with other content" in refused("import", "weather.zip", *options)
+        assert "--as SLUG" in refused("import", "weather.zip", *options)
+    assert "Nothing was imported" in seen(monkeypatch, "import", "weather.zip", code=1)
+    assert "What would change" in seen(monkeypatch, "import", "weather.zip", "--dry-run", code=1)
     assert did("show", "weather/say")["description"] == "Another one."
     assert did("import", "weather.zip", "--as", "theirs")["imported"] is True
     assert "already" in refused("import", "weather.zip", "--as", "theirs")

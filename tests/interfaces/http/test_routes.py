@@ -16,17 +16,18 @@ DOCS = (Path(__file__).parents[3] / "docs" / "serve.md").read_text()
 
 
 class Reader(HTMLParser):
-    """Collects what a page shows, and what it would load."""
+    """Collects what a page shows, what it would load, and where it leads to."""
 
     def __init__(self):
         super().__init__()
-        self.shown, self.loads = "", []
+        self.shown, self.loads, self.links = "", [], []
 
     def handle_data(self, data):
         self.shown += data
 
     def handle_starttag(self, tag, attrs):
-        self.loads += [value for name, value in attrs if name in ("src", "href", "action", "style")]
+        found = self.links if tag == "a" else self.loads
+        found += [value for name, value in attrs if name in ("src", "href", "action", "style", "ping")]
         self.loads += [tag] if tag in ("script", "iframe", "object", "embed", "link", "img") else []
 
 
@@ -47,7 +48,7 @@ def test_the_page_says_how_to_connect_and_loads_nothing(server):
     assert "frame-ancestors 'none'" in reply.headers["content-security-policy"]
     page = Reader()
     page.feed(reply.body.decode())
-    assert page.loads == []
+    assert (page.loads, page.links) == ([], ["/docs"])
     url = f"http://127.0.0.1:{server.port}"
     assert "OneTool runs here" in page.shown
     assert f"MCP clients connect to {url}/mcp." in page.shown

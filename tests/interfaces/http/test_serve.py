@@ -40,6 +40,8 @@ def test_it_says_where_it_is_and_what_to_try(serve):
     assert server.greeting.startswith(f"OneTool listens on {url} with ")
     assert f"claude mcp add --transport http onetool {url}/mcp\n" in server.greeting
     assert f'{{"mcpServers": {{"onetool": {{"type": "http", "url": "{url}/mcp"}}}}}}' in server.greeting
+    assert f"  {url}/docs\n" in server.greeting
+    assert '<a href="/docs">' in server.ask("/").body.decode()
     assert server.ask("/healthz").json["status"] == "ok"
 
 

@@ -5,6 +5,7 @@ import zlib
 from onetool.handlers.http.faults import Garbled, TooLarge
 
 GZIP, ZLIB, RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
+KNOWN = frozenset(("gzip", "x-gzip", "deflate", "br", "zstd", "compress", "identity"))
 MOST_MEMBERS = 256  # of one gzip stream: many files in a row are one, but each costs time
 
 
@@ -80,7 +81,9 @@ def body_reader(coding: str, most: int) -> Plain | Compressed:
         return Compressed("gzip", most)
     if coding == "deflate":
         return Compressed("deflate", most)
-    raise Garbled(f"the answer is encoded as {coding[:40]!r}, which was not asked for")
+    known = all(part.strip() in KNOWN for part in coding.split(","))  # anything else may be what nobody should see
+    how = f"as {coding[:40]!r}," if known else "in a way"
+    raise Garbled(f"the answer is encoded {how} which was not asked for")
 
 
 def too_large(most: int) -> TooLarge:

@@ -85,9 +85,11 @@ class Client:
             connection = pool.at_hand(key)
             if connection is None:
                 dial = self._dialler.dialling(url, rule, hosts, deadline, pool.drop)
-                connection = await _in_time(pool.take(key, dial), deadline, url)
+                connection = await _in_time(pool.take(key, dial), deadline, url, seconds)
             try:
-                answer = await connection.exchange(request, outgoing.method == "HEAD", max_bytes, deadline, stream)
+                answer = await connection.exchange(
+                    request, outgoing.method == "HEAD", max_bytes, deadline, stream, seconds
+                )
             except Stale as stale:
                 pool.drop(connection)
                 pool.drop_idle(key)  # the others will be no better
@@ -126,12 +128,12 @@ def _handed_over(answer: Answer, connection: Connection, pool: Pool) -> Answer:
     return answer
 
 
-async def _in_time(work: Awaitable[Connection], deadline: float, url: "Url") -> Connection:
+async def _in_time(work: Awaitable[Connection], deadline: float, url: "Url", seconds: float) -> Connection:
     try:
         async with asyncio.timeout_at(deadline):
             return await work
     except TimeoutError:
-        raise TooLate(f"no connection to {url.authority} in time") from None
+        raise TooLate(f"there was no connection to {url.authority}", seconds) from None
 
 
 def request_bytes(outgoing: "Outgoing") -> bytes:

@@ -5,12 +5,12 @@ The certificate is checked against the host of the URL, whatever the address.
 
 import asyncio
 import os
-import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from onetool.core.errors import ToolFailure
 from onetool.handlers.http.faults import Unreachable
+from onetool.handlers.http.names import Names
 from onetool.handlers.http.url import Url, is_address
 from onetool.handlers.http.wire import Connection
 
@@ -30,7 +30,7 @@ class Dialler:
     def __init__(
         self, resolve: Resolve | None, connect: Connect | None, tls: "Callable[[], ssl.SSLContext] | None"
     ) -> None:
-        self._resolve = resolve or _resolve
+        self._resolve = resolve or Names().addresses
         self._connect = connect
         self._make_tls = tls or _default_tls
         self._tls: ssl.SSLContext | None = None
@@ -78,11 +78,6 @@ class Dialler:
         connect = self._connect or loop.create_connection
         _, connection = await connect(lambda: Connection(loop, url.authority, lost), address, url.port, **more)
         return connection
-
-
-async def _resolve(host: str, port: int) -> list[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for *_, address in found]
 
 
 def _default_tls() -> "ssl.SSLContext":

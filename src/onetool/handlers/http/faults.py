@@ -29,8 +29,10 @@ class Stale(Unreachable):
 
 
 class TooLate(WireFailure):
-    def __init__(self, message: str) -> None:
-        super().__init__(message, reason="timeout")
+    """`what` did not happen in the seconds that there were for it."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        super().__init__(f"{what} within {seconds:.3g} s", reason="timeout")
 
 
 class TooLarge(WireFailure):
@@ -49,10 +51,11 @@ class Garbled(WireFailure):
         super().__init__(message, reason="source_unavailable")
 
 
-def retold(failure: ToolFailure, message: str) -> ToolFailure:
-    """The same failure in more words."""
+def retold(failure: ToolFailure, message: str, *hints: str) -> ToolFailure:
+    """The same failure in more words. The hints are for one that has none."""
+    hints = failure.hints or hints
     if not isinstance(failure, WireFailure):
-        return ToolFailure(message, failure.reason, failure.hints)
-    other = WireFailure(message, failure.reason, failure.hints)
+        return ToolFailure(message, failure.reason, hints)
+    other = WireFailure(message, failure.reason, hints)
     other.again = failure.again
     return other

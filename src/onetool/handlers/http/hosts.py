@@ -71,7 +71,7 @@ class AllowedHosts:
         if rule is None:
             raise Refusal(
                 f"{url.authority} is not in allowedHosts, so no tool may call it",
-                [f"to allow it, add to allowedHosts in the config: {_entry(url)}"],
+                [f"to allow it, add to allowedHosts in the config: {_entry(url, _is_private(url.host))}"],
             )
         if is_address(url.host):
             self.check_address(rule, url.host, url)
@@ -127,6 +127,11 @@ def _covers(pattern: _Pattern, host: str, port: int, is_default: bool) -> bool:
 
 def _is_near(name: str) -> bool:
     return "." not in name or name.endswith(_NEAR)
+
+
+def _is_private(host: str) -> bool:
+    """As far as it can be told without asking anybody."""
+    return reach(host) == PRIVATE if is_address(host) else _is_near(host)
 
 
 def _entry(url: Url, private: bool = False) -> str:

@@ -153,7 +153,9 @@ class _OAuthSigner(Signer):
         try:
             answer = await client.send(request, hosts, timeout=min(self._left, TOKEN_SECONDS), max_bytes=LARGEST)
         except ToolFailure as error:
-            raise retold(error, f"no access token: {error}") from None
+            raise retold(
+                error, f"no access token: {error}", "it was asked for at tokenUrl of the tool's auth"
+            ) from None
         return self._read(answer, newer)
 
     def _request(self, refresh: str) -> "Outgoing":

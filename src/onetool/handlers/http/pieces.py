@@ -47,6 +47,9 @@ class Pieces:
         self._closed = closed
 
     def close(self) -> None:
+        if self._held:  # whatever becomes of the connection, it must not stay deaf
+            self._held = False
+            self._read_on(True)
         closed, self._closed = self._closed, None
         if closed is not None:
             closed()

@@ -5,18 +5,21 @@ makes is counted wherever it is walked through.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
+from math import isfinite
 from time import monotonic
 from typing import Any
 
 from onetool.core.errors import ToolFailure
 from onetool.core.failure import cut
+from onetool.handlers.http.shown import Redact, shown
 
 LONGEST = 4_000  # characters
 SECONDS = 2.0
 MOST_STEPS = 2_000_000
 MOST_PARTS = 2_000_000
+DEEPEST = 200  # levels of data: everybody who walks through it takes some more for each
 LONGEST_TEXT = 16 * 1024**2
 LARGE = 64 * 1024  # bytes of an answer: the loop does not wait for the rest of them
 
@@ -45,12 +48,13 @@ class Selector:
         self._check_functions(self._tree)
         self._text = text
 
-    async def of(self, data: Any, size: int) -> Any:
+    async def of(self, data: Any, size: int, redact: Redact = lambda value: value) -> Any:
+        """`redact` is for messages: some of them show data."""
         if size <= LARGE:
-            return self.now(data)
-        return await asyncio.get_running_loop().run_in_executor(None, self.now, data)
+            return self.now(data, redact)
+        return await asyncio.get_running_loop().run_in_executor(None, self.now, data, redact)
 
-    def now(self, data: Any) -> Any:
+    def now(self, data: Any, redact: Redact = lambda value: value) -> Any:
         from jmespath.exceptions import JMESPathError
 
         try:
@@ -58,15 +62,15 @@ class Selector:
             count(value)
             return value
         except _TooMuch as error:
-            raise self._failure(f"{error}") from None
+            raise self._failure(str(error)) from None
         except RecursionError:
             raise self._failure("it is nested too deep") from None
         except (JMESPathError, TypeError, ValueError, OverflowError, AttributeError) as error:
-            raise self._failure(" ".join(str(error).split())) from None
+            raise self._failure(shown(str(error), redact, 300)) from None
 
     def _failure(self, why: str) -> ToolFailure:
         return ToolFailure(
-            f"the selector {cut(self._text, 80)!r} can't be applied to the answer: {cut(why, 300)}",
+            f"the selector {cut(self._text, 80)!r} can't be applied to the answer: {why}",
             reason="output_invalid",
         )
 
@@ -87,18 +91,27 @@ class Selector:
 
 def count(value: Any) -> None:
     """Whether it can be walked through. What is in it several times counts several times."""
-    seen = 0
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            seen += len(one)
-            waiting += one.values()
-        elif isinstance(one, list):
-            seen += len(one)
-            waiting += one
+    seen = deep = 0
+    for level in levels(value):
+        seen += sum(map(len, level))
+        deep += 1
         if seen > MOST_PARTS:
             raise _TooMuch(f"it makes more than {MOST_PARTS:,} parts of it")
+        if deep > DEEPEST:
+            raise _TooMuch(f"what it makes is nested too deep: more than {DEEPEST} levels")
+
+
+def levels(value: Any) -> Iterator[list[Any]]:
+    """The lists and objects of data, level by level: the outermost, those in it, those in these …"""
+    level = [value] if isinstance(value, list | dict) else []
+    while level:
+        yield level
+        level = [
+            inner
+            for one in level
+            for inner in (one.values() if isinstance(one, dict) else one)
+            if isinstance(inner, list | dict)
+        ]
 
 
 @cache
@@ -137,13 +150,19 @@ def _interpreter() -> Callable[[], Any]:
 
         def visit(self, node: Any, value: Any = None) -> Any:
             self._steps += 1
-            if not self._steps & 127 and (self._steps > MOST_STEPS or monotonic() > self._until):
+            if self._steps > MOST_STEPS or monotonic() > self._until:  # each time: one step may sort a million
                 raise _TooMuch(f"it takes more than {SECONDS:g} s or {MOST_STEPS:,} steps")
             kind = node["type"]
             visit = self._visits.get(kind)
             if visit is None:
                 visit = self._visits[kind] = getattr(self, f"visit_{kind}")
             return visit(node, value)
+
+        def visit_function_expression(self, node: Any, value: Any) -> Any:
+            made = super().visit_function_expression(node, value)
+            if isinstance(made, float) and not isfinite(made):
+                raise _TooMuch(f"{node['value']}() makes a number that JSON does not have: {made}")
+            return made
 
         def visit_comparator(self, node: Any, value: Any) -> Any:
             sides = [self.visit(child, value) for child in node["children"]]

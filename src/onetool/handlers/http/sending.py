@@ -44,7 +44,7 @@ class Sending:
         while True:
             left = until - self._clock()
             if left <= 0:
-                raise TooLate("there was no answer in time")
+                raise TooLate("there was no answer", seconds)
             try:
                 if signer is not None:
                     await signer.ready(left)

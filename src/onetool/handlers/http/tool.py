@@ -8,7 +8,7 @@ from onetool.core.blob import Keep
 from onetool.core.context import current_call
 from onetool.handlers.http.auth import helper_for
 from onetool.handlers.http.client import Client
-from onetool.handlers.http.faults import TooLarge
+from onetool.handlers.http.faults import TooLarge, WireFailure, retold
 from onetool.handlers.http.hosts import AllowedHosts
 from onetool.handlers.http.impl import HttpImpl, Limits
 from onetool.handlers.http.placeholders import argument_names
@@ -21,6 +21,7 @@ from onetool.handlers.http.timing import sending_seconds, total_seconds
 if TYPE_CHECKING:
     from onetool.handlers.http.template import Outgoing
 
+SLOW = "timeoutMs in the tool's httpImpl.request sets how long each try may take"
 ACCEPTS = {"json": "application/json, */*;q=0.5", "sse": "text/event-stream"}
 
 
@@ -67,11 +68,14 @@ class HttpTool:
             outgoing.headers.append(self._accept)
         self._check_size(outgoing)
         signer = None if self._auth is None else self._auth.begin(args, secret, outside)
-        answer = await self._sending.send(outgoing, signer, outside, self._total)
         place = outgoing.url.authority
-        if self._streams:
-            return await self._reader.events(answer, place, call.progress if call else None, redact)
-        return await self._reader.value(answer, place, outside.keep, redact)
+        try:
+            answer = await self._sending.send(outgoing, signer, outside, self._total)
+            if self._streams:
+                return await self._reader.events(answer, place, call.progress if call else None, redact)
+            return await self._reader.value(answer, place, outside.keep, redact)
+        except WireFailure as failure:
+            raise failure if failure.reason != "timeout" else retold(failure, str(failure), SLOW) from None
 
     def _check_size(self, outgoing: "Outgoing") -> None:
         size = (

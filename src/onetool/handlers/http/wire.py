@@ -57,12 +57,15 @@ class Connection(asyncio.Protocol):
     # One exchange
 
     def exchange(
-        self, request: bytes, is_head: bool, most: int, deadline: float, stream: bool
+        self, request: bytes, is_head: bool, most: int, deadline: float, stream: bool, seconds: float
     ) -> "asyncio.Future[Answer]":
-        """Send it. The future has the answer, complete, or where it is streamed, its head."""
+        """Send it. The future has the answer, complete, or where it is streamed, its head.
+
+        `seconds` is what there was until the deadline, before there was a connection: for messages.
+        """
         self._answer = Answer()
         self._parts: list[bytes] = []
-        self._most, self._is_head, self._stream = most, is_head, stream
+        self._most, self._is_head, self._stream, self._seconds = most, is_head, stream, seconds
         self._body: Plain | Compressed | None = None  # from the end of the head on
         self._fault: WireFailure | None = None
         self._heard = self._headers = self._interim = 0
@@ -100,11 +103,11 @@ class Connection(asyncio.Protocol):
 
     def read_on(self, going: bool) -> None:
         """Of a stream: whoever reads it is behind, or no longer."""
-        if self._transport.is_closing() or self._complete:
+        if self._transport.is_closing():
             return
         if going:
-            self._transport.resume_reading()
-        else:
+            self._transport.resume_reading()  # also when the answer is complete: the next one comes this way, too
+        elif not self._complete:
             self._transport.pause_reading()
 
     # Time: one timer for many requests. When it rings it may have to wait on.
@@ -123,8 +126,8 @@ class Connection(asyncio.Protocol):
         if self._loop.time() < self._deadline:
             self._timer = self._loop.call_at(self._deadline, self._ring)
         else:
-            words = "broke off its answer" if self._begun else "did not answer"
-            self.end(TooLate(f"{self._place} {words} in time"))
+            words = "did not come to the end of its answer" if self._begun else "did not answer"
+            self.end(TooLate(f"{self._place} {words}", self._seconds))
 
     # The transport's side
 

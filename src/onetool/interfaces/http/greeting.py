@@ -73,6 +73,8 @@ def greeting(facts: Facts) -> str:
         f"  {claude_line(url, header)}",
         "or, in the config of most others:",
         f"  {json_snippet(url, header)}",
+        "Or use the REST API, which is described at:",
+        f"  {url}/docs",
         "",
         "The first call to try:",
         *(f"  {line}" for line in first_call(url, header, facts.menu).split("\n")),

@@ -30,7 +30,8 @@ pre {{ background: var(--soft); border: 1px solid var(--line); border-radius: 6p
 code {{ font-family: ui-monospace, monospace; font-size: .95em }}
 </style>
 <h1>OneTool runs here</h1>
-<p>Version {version}, with {tools}. MCP clients connect to <code>{url}/mcp</code>.</p>
+<p>Version {version}, with {tools}. MCP clients connect to <code>{url}/mcp</code>.
+The REST API is described at <a href="/docs">/docs</a>.</p>
 <h2>Connect Claude Code</h2>
 <pre>{claude}</pre>
 <h2>Other clients</h2>

@@ -47,7 +47,7 @@ def serve_app(
         say(greeting(facts()))
         loop = asyncio.get_running_loop()
         loop.call_later(WARM_AFTER_S, loop.run_in_executor, None, app.warm)
-        loop.run_in_executor(None, lambda: app.bundles)  # reading them takes a while, and must not hold up the loop
+        loop.run_in_executor(None, lambda: app.bundles.store.state())  # opening it takes a while
         mcp.start()
         dogs.append(Watchdog())
 

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from onetool.core.nearest import did_you_mean
 from onetool.handlers.http.impl import Limits
 from onetool.sources.bundles.errors import Invalid
+from onetool.sources.bundles.misfits import unknown_key, wrong_value
 from onetool.sources.bundles.model import IMPLS, BundleContent, ToolContent
 
 T = TypeVar("T")
@@ -49,18 +49,18 @@ def converted(data: Any, shape: type[T], below: str = "") -> T:
         return msgspec.convert(data, shape)
     except (msgspec.ValidationError, RecursionError) as error:
         message, _, place = str(error).partition(" - at `")
-        pointer = below + "".join(f"/{name or number or '-'}" for name, number in _PATH.findall(place))
-        raise Invalid(*_unknown(message, pointer, shape)) from None
+        path = [name or number or "-" for name, number in _PATH.findall(place)]
+        raise _misfit(message, path, below, data, shape) from None
 
 
-def _unknown(message: str, pointer: str, shape: Any) -> tuple[str, str]:
-    """Of a key that nobody knows the pointer leads to the key itself."""
-    match = _UNKNOWN.search(message)
-    if match is None:
-        return f"{pointer or 'the body'}: {message[:1].lower()}{message[1:]}", pointer
-    known = [field.encode_name for field in msgspec.structs.fields(shape)]
-    near = did_you_mean(match[1], known)
-    return f"{pointer}/{match[1]}: there is no such key" + (f"; {near}" if near else ""), f"{pointer}/{match[1]}"
+def _misfit(message: str, path: list[str], below: str, data: Any, shape: type) -> Invalid:
+    """In our own words where the reader has to choose among some. To a key that nobody knows the pointer leads."""
+    pointer = below + "".join(f"/{step}" for step in path)
+    if match := _UNKNOWN.search(message):
+        pointer = f"{pointer}/{match[1]}"
+        return Invalid(f"{pointer}: {unknown_key(shape, data, path, match[1])}", pointer)
+    told = wrong_value(shape, data, path) if message.startswith("Invalid ") else None
+    return Invalid(f"{pointer or 'the body'}: {told or message[:1].lower() + message[1:]}", pointer)
 
 
 def _without(data: Any, keys: frozenset[str]) -> dict[str, Any]:

@@ -4,23 +4,20 @@ Doors give data as it came and get data to show; what is refused raises a Bundle
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from threading import RLock
-from time import monotonic
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.context import Progress
 from onetool.core.event import CallEvent
 from onetool.core.ids import new_id as call_id
-from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.handlers.http.pointers import below
 from onetool.sources.bundles.built_in import built_in_id
 from onetool.sources.bundles.errors import Forbidden, Invalid, Limited, NotFound
+from onetool.sources.bundles.loading import Loading
 from onetool.sources.bundles.making import Workshop
 from onetool.sources.bundles.model import Bundle, Tool, function_of, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version
-from onetool.sources.bundles.naming import Named
 from onetool.sources.bundles.reading import read_bundle, read_tool
 from onetool.sources.bundles.store import Found, Rank, Store, Tag, tag_of
 
@@ -29,8 +26,6 @@ Shown = dict[str, Any]
 MOST_READY = 10_000  # tools that are kept ready to be invoked by their ids
 LIMITED = "rate_limited"
 OFF = "-off"
-LASTING = ("http",)  # types that are made of nothing but themselves
-FRESH = 0.05  # seconds that what is known of the store's state counts; our own changes are known at once
 
 
 class Execute(Protocol):
@@ -67,14 +62,9 @@ class Shelf:
         self._function = function
         self._keep_in_step = keep_in_step
         self._built_in = {name: built_in_id(name) for name in built_in}
-        self._lock = RLock()
-        self._named = Named((), (), self._spec, self._why_disabled)
-        self._made: dict[str, tuple[Tool, ToolSpec]] = {}  # by name, of the last load
-        self._changes = 0  # of our own
-        self._seen: tuple[float, int, int] | None = None  # when, what the store's state was, after how many of them
+        self.loading = Loading(store, workshop)
         self._ready: dict[tuple[str, str, str], _Ready] = {}
-        self._ready_state: int | None = None
-        self._loaded_state: int | None = None  # what the store was like when the names were made
+        self._ready_since: tuple[int, int] | None = None  # the store's state, and the load, that these are of
 
     # Bundles
 
@@ -212,10 +202,10 @@ class Shelf:
 
     async def _ready_for(self, bundle_id: str, slug: str, version: str) -> _Ready:
         """Made once, as long as nothing changes."""
-        state, key = self._state(), (bundle_id, slug, version)
-        if state != self._ready_state or len(self._ready) > MOST_READY:
+        since, key = (self.loading.state(), self.loading.count), (bundle_id, slug, version)
+        if since != self._ready_since or len(self._ready) > MOST_READY:
             await self._keep_in_step()  # what a tool is called, and so whether it is allowed, depends on the others
-            self._ready, self._ready_state = {}, state
+            self._ready, self._ready_since = {}, (since[0], self.loading.count)
         found = self._ready.get(key)
         if found is None:
             found = self._ready[key] = self._made_ready(bundle_id, slug, version)
@@ -229,45 +219,10 @@ class Shelf:
             raise Forbidden(f"{bundle.slug}/{slug} in version {version} is switched off: enable it first", "disabled")
         if (why := self._why_disabled(tool)) is not None:
             raise Forbidden(f"{bundle.slug}/{slug} can't be called now: {why}", "disabled")
-        name = self._named.name_of(bundle, tool)
+        name = self.loading.name_of(bundle, tool)
         if tool.is_built_in and (own := self._function(name.partition("@")[0])) is not None:
             return _Ready(tool, own)
-        return _Ready(tool, self._spec(tool, name, None))
-
-    # For the registry
-
-    def load(self, taken: Collection[str] = ()) -> Catalogue:
-        """The tools under their names in code. `taken` are packs, which come first."""
-        with self._lock:
-            state = self.store.state()
-            bundles, tools = self.store.everything()
-            made: dict[str, tuple[Tool, ToolSpec]] = {}
-
-            def make(tool: Tool, name: str, off: str | None) -> ToolSpec:
-                spec = self._same(tool, name, off) or self._spec(tool, name, off)
-                made[name] = tool, spec
-                return spec
-
-            self._named = Named(bundles, tools, make, self._why_disabled, taken)
-            found = tuple(self._named.specs())
-            self._made = made
-            self._loaded_state, self._ready_state = state, None  # functions may be others, too
-            return Catalogue(tools=found, mistakes=(*self._named.mistakes, *self.store.mistakes()))
-
-    def _same(self, tool: Tool, name: str, off: str | None) -> ToolSpec | None:
-        """The one of the last load, if nothing about it is different. Functions may have been loaded anew."""
-        before, spec = self._made.get(name, (None, None))
-        if before is not tool or spec is None or spec.off != off or tool.type not in LASTING:
-            return None
-        return spec
-
-    def versions(self) -> Callable[[str], ToolSpec | None]:
-        """Finds `bundle.tool@version` among the tools of the last load, also when there has been another one since."""
-        return self._named.get
-
-    def is_in_step(self) -> bool:
-        """Whether the names are those of now."""
-        return self._loaded_state == self._state()
+        return _Ready(tool, self._workshop.spec(tool, name, None))
 
     def switched_off(self) -> set[str]:
         """The built-in tools that must not be called, by their names."""
@@ -280,7 +235,7 @@ class Shelf:
 
     def changed(self, value: T) -> T:
         """What a change of the store gave: whoever asks next sees what has changed."""
-        self._changes += 1
+        self.loading.changed()
         return value
 
     def key(self) -> bytes:
@@ -289,12 +244,6 @@ class Shelf:
 
     def close(self) -> None:
         self.store.close()
-
-    def _state(self) -> int:
-        now, seen, changes = monotonic(), self._seen, self._changes
-        if seen is None or now - seen[0] > FRESH or seen[2] != changes:
-            seen = self._seen = now, self.store.state(), changes
-        return seen[1]
 
     # What is behind it
 
@@ -330,9 +279,6 @@ class Shelf:
         if not isinstance(value, bool):
             raise Invalid("/isEnabled: expected true or false", "/isEnabled")
         return value
-
-    def _spec(self, tool: Tool, name: str, off: str | None) -> ToolSpec:
-        return self._workshop.spec(tool, name, off)
 
     def _why_disabled(self, tool: Tool) -> str | None:
         return None if tool.is_built_in else self._workshop.why_disabled(tool)

@@ -38,10 +38,38 @@ def test_by_the_operations_id(id, slug):
         ("post", "/api/v2/login", "post-login"), ("get", "/", "get-root"), ("get", "/status", "get-status"),
         ("get", "/categories/{id}", "get-category"), ("get", "/data/2.5/weather", "get-data-weather"),
         ("patch", "/addresses/{id}", "update-address"),
+        ("get", "/v1/{city}", "get-city"), ("put", "/{owner}/{repo}/", "update-owner-repo"), ("get", "/v1", "get-v1"),
+        ("get", "/v2/", "get-v2"), ("post", "/?x={y}", "post-y"),
     ],
 )  # fmt: skip
 def test_by_what_it_does(method, path, slug):
     assert operation_slug(None, method, path) == slug
+
+
+def test_by_its_summary_where_the_path_names_nothing():
+    path, summary = "/v1/{city}", "Get the weather forecast for a city."
+    assert operation_slug(None, "get", path, summary=summary) == "get-weather-forecast-for-city"
+    assert operation_slug("byCity", "get", path, summary=summary) == "by-city"
+    assert operation_slug(None, "get", f"/weather{path}", summary=summary) == "get-weather"
+    assert operation_slug(None, "get", "/", summary="Index") == "index"
+    for nothing in (None, "", "The …", 5):
+        assert operation_slug(None, "get", path, summary=nothing) == "get-city"
+    found = imported({path: {"get": {"summary": "Weather"}, "put": {}}, "/v2/{city}": {"get": {}}})
+    assert [slug for slug, _, _ in found.tools] == ["weather", "update-city", "get-city"]
+
+
+@pytest.mark.parametrize(
+    ("slug", "prefix"),
+    [
+        ("wetter-süd", "WETTER_SUD"),
+        ("café-é", "CAFE_E"),
+        ("pet-store", "PET_STORE"),
+        ("Straße", "STRASSE"),
+        ("宠物", "API_"),
+    ],
+)
+def test_secrets_are_named_in_plain_letters(slug, prefix):
+    assert secret_prefix(slug) == prefix
 
 
 def test_what_frameworks_add_is_taken_off():

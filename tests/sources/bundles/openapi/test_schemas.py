@@ -1,5 +1,7 @@
 """Schemas of documents in today's words: for arguments as they are meant, for answers as lenient as answers are."""
 
+import re
+
 import pytest
 from sources.bundles.openapi.documents import answer, body, imported, one, parameter, parameters
 
@@ -134,4 +136,41 @@ def test_a_costly_answer_is_cut_too():
 def test_patterns_that_no_engine_takes_skip_nothing():
     found = imported({"/x": {"get": parameters(parameter("q", schema={"type": "string", "pattern": "(?<bad"}))}})
     assert found.tools[0][2]["argSchema"]["properties"]["q"] == {"type": "string"}
-    assert "described in outline only" in found.notes[0].why
+    assert found.notes[0].why.endswith("a pattern is left out that is too large for the validator, or wrong: (?<bad")
+
+
+def test_a_pattern_that_goes_takes_nothing_with_it():
+    deep = {"type": "object", "properties": {"b": {"type": "object", "properties": {"c": {"enum": ["x"]}}}}}
+    large = {"type": "string", "pattern": r"^[\p{L}\p{Nd}-]{1,64}$", "maxLength": 64}
+    named = {"type": "object", "patternProperties": {"(": {}, "^x": {"type": "integer"}}}
+    schema = argument({"allOf": [deep, {"properties": {"d": large, "e": named}}]})
+    assert schema["properties"]["a"]["allOf"] == [
+        deep,
+        {
+            "properties": {
+                "d": {"type": "string", "maxLength": 64},
+                "e": {"type": "object", "patternProperties": {"^x": {"type": "integer"}}},
+            }
+        },
+    ]
+
+
+def whys(schema, **more):
+    return [note.why for note in imported({"/x": {"post": body(schema)}}, **more).notes]
+
+
+def test_why_arguments_are_in_outline_only():
+    properties = {f"p{n}": {"enum": ["x" * 400]} for n in range(190)}
+    (large,) = whys({"type": "object", "properties": properties})
+    assert re.fullmatch(r".* in outline only: it is too large \(\d+ KiB; 64 KiB are taken\)", large)
+    schemas = {
+        f"S{n}": {"type": "object", "properties": {"x": {"$ref": f"#/components/schemas/S{n + 1}"}}} for n in range(20)
+    }
+    (deep,) = whys(schemas["S0"], components={"schemas": {**schemas, "S20": {}}})
+    assert "outline only: it goes on behind 10 references" in deep
+    arms = {f"A{n}": {"anyOf": [{"$ref": f"#/components/schemas/A{n + 1}"}] * 4} for n in range(8)}
+    (costly,) = whys(
+        {"type": "object", "properties": {"a": {"$ref": "#/components/schemas/A0"}}},
+        components={"schemas": {**arms, "A8": {"type": "string"}}},
+    )
+    assert "outline only: its JSON Schema" in costly or "outline only: its alternatives multiply" in costly

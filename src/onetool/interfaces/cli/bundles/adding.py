@@ -61,6 +61,8 @@ def add_curl(
     found = from_curl(text)
     given = {name: value for name, value in found.secrets.items() if value is not None}
     tool, secrets = apart(found.tool, given, known)
+    words = str(place.tool).replace("-", " ")
+    tool["displayName"] = f"{words[:1].upper()}{words[1:]}"
     if description is not None:
         tool["description"] = description
     for note in found.notes:

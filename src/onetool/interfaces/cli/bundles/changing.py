@@ -8,7 +8,7 @@ import click
 
 from onetool.interfaces.cli.bundles.listing import all_bundles, all_tools
 from onetool.interfaces.cli.bundles.places import Place, PlaceType, complete_place, find_bundle, find_only_tool
-from onetool.interfaces.cli.bundles.telling import say, tell_or_print
+from onetool.interfaces.cli.bundles.telling import say_if_taken, tell_or_print
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import counted, echo, printable
 
@@ -92,11 +92,10 @@ def restore(ctx: click.Context, place: Place, as_json: bool) -> None:
 
 def make_bundle(app: "App", content: dict[str, Any]) -> "Shown":
     """A new one. A name that code knows already is told."""
-    from onetool.sources.bundles.names import code_name, new_id
+    from onetool.sources.bundles.names import new_id
 
     bundle, *_ = app.bundles.put_bundle(new_id(time()), content, create_only=True)
-    if (pack := code_name(bundle["slug"])) in app.registry.packs():
-        say(f"warning: {pack} is a pack already: in code that is what {pack} stands for. Take another slug.")
+    say_if_taken(app, bundle["slug"])
     return bundle
 
 

@@ -60,8 +60,11 @@ def read_place(text: str) -> Place:
     return Place(bundle, tool if slash else None, version if at else None)
 
 
-def find_bundle(shelf: "Shelf", name: str, deleted: bool = False) -> "Shown":
-    """The bundle of that slug or id; `deleted` looks among those that were deleted instead."""
+def find_bundle(shelf: "Shelf", name: str, deleted: bool = False, otherwise: str = "") -> "Shown":
+    """The bundle of that slug or id; `deleted` looks among those that were deleted instead.
+
+    `otherwise` is what else can be done where there is none.
+    """
     everything = list(all_bundles(shelf))
     own = [one for one in everything if name in (one["slug"], one["id"])] or [
         one for one in everything if _ID.fullmatch(name) and one["id"] == name.lower()
@@ -73,7 +76,8 @@ def find_bundle(shelf: "Shelf", name: str, deleted: bool = False) -> "Shown":
         raise click.ClickException(_ambiguous(name, found))
     if own:
         raise click.ClickException(_other_state(own[0], deleted))
-    raise unknown_bundle(name, (one["slug"] for one in everything if (one["softDeletedAt"] is not None) == deleted))
+    known = [one["slug"] for one in everything if (one["softDeletedAt"] is not None) == deleted]
+    raise unknown_bundle(name, known, otherwise)
 
 
 def find_tool(shelf: "Shelf", bundle: "Shown", place: Place) -> "Shown":
@@ -101,11 +105,14 @@ def next_version(shelf: "Shelf", bundle_id: str, slug: str) -> str:
     return next(str(number) for number in range(1, len(taken) + 2) if str(number) not in taken)
 
 
-def unknown_bundle(name: str, known: Iterable[str]) -> click.ClickException:
+def unknown_bundle(name: str, known: Iterable[str], otherwise: str = "") -> click.ClickException:
     from onetool.core.nearest import or_rather
 
-    hint = or_rather(name, known) or "; see: onetool bundles list --all"
-    return click.ClickException(printable(f"There is no bundle {name}{hint}"))
+    near = or_rather(name, known)
+    hint = f"{near} {otherwise[:1].upper()}{otherwise[1:]}" if near else f"; {otherwise}"
+    return click.ClickException(
+        printable(f"There is no bundle {name}{hint if otherwise else near or '; see: onetool bundles list --all'}")
+    )
 
 
 def complete_place(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

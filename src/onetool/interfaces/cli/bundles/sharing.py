@@ -10,13 +10,14 @@ import click
 
 from onetool.interfaces.cli.bundles.given import STDIN, fetch, is_url, read_bytes
 from onetool.interfaces.cli.bundles.places import Place, PlaceType, complete_place, find_bundle
-from onetool.interfaces.cli.bundles.telling import say, say_needs
+from onetool.interfaces.cli.bundles.telling import say, say_if_taken, say_needs
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, stdout, wants_json
 
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.interfaces.cli.bundles.arriving import Arrival, Progress, Remark
+    from onetool.sources.bundles.archive import Plan
 
 MOST_TOLD = 20
 LARGE = 1024**2  # bytes
@@ -80,6 +81,8 @@ def import_bundle(
     wishes = Wishes(slug, base_url, source if is_url(source) else None, token)
     _say_wait(data)
     arrival = read_arrival(app, data, wishes)
+    if arrival.plan.is_new and not arrival.plan.refused:
+        say_if_taken(app, arrival.plan.bundle.slug)
     if not dry_run and not arrival.plan.refused:
         arrival = arrival._replace(notes=[*arrival.notes, *take_in(app, arrival, _progress())])
     _tell(app, arrival, dry_run, as_json)
@@ -129,10 +132,17 @@ def _tell(app: "App", arrival: "Arrival", dry_run: bool, as_json: bool) -> None:
     for reason in arrival.plan.refused:
         say(f"Not imported: {reason}")
     if arrival.plan.refused:
+        if _is_in_the_way(arrival.plan):
+            say("To take it in beside that, as a bundle of its own: --as SLUG")
         return
     if used := [one.name for one in needs.secrets if one.source is not None]:
         say(f"Its tools will use secrets that are set: {', '.join(used)}")
     say_needs(app, needs)
+
+
+def _is_in_the_way(plan: "Plan") -> bool:
+    """Whether another name would help."""
+    return any(row.what == "clash" for row in plan.rows) or (not plan.is_new and plan.bundle.is_built_in)
 
 
 def _facts(arrival: "Arrival", dry_run: bool) -> dict[str, Any]:
@@ -152,7 +162,7 @@ def _print(arrival: "Arrival", dry_run: bool) -> None:
     plan = arrival.plan
     if dry_run or plan.refused:
         rows = [(f"{row.slug}@{row.version}" if row.version else row.slug, row.what, row.detail) for row in plan.rows]
-        print_table("What would change", ("", "", ""), rows)
+        print_table("What would change" if dry_run else "Nothing was imported", ("", "", ""), rows)
     else:
         stays = len(arrival.tools) - len(plan.new_tools)
         also = f"; {stays} were there already" if stays else ""

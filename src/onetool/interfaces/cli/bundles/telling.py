@@ -25,6 +25,17 @@ def tell_or_print(data: Any, text: str, as_json: bool) -> None:
         echo(printable(text))
 
 
+def say_if_taken(app: "App", slug: str) -> None:
+    """Of a bundle that is new: its name in code may stand for something else already."""
+    from onetool.sources.bundles.names import code_name
+
+    name = code_name(slug)
+    if any(one.partition(".")[0] == name for one in app.registry.names()):
+        what = "tool" if name in app.registry else "pack"
+        shadowed = f"in code that is what {name} stands for, and not the bundle"
+        say(f"warning: {name} is a {what} already: {shadowed}. Take another slug, like my-{slug}")
+
+
 def say_needs(app: "App", needs: Needs) -> None:
     """Each as a line that can be pasted."""
     if entries := needs.closed():

@@ -9,6 +9,7 @@ import msgspec
 
 from onetool.interfaces.cli.bundles.changing import live_of
 from onetool.interfaces.cli.bundles.places import Place, find_bundle, next_version
+from onetool.interfaces.cli.bundles.telling import say_if_taken
 from onetool.interfaces.cli.output import printable
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ def put_tool(app: "App", place: Place, data: Any, create: bool) -> "Shown":
     if create and live_of(shelf, place.bundle) is None and shelf.store.bundle(place.bundle) is None:
         bundle, (tool,) = made({"slug": place.bundle}, [(str(place.tool), version, data)])
         shelf.check(tool)
+        say_if_taken(app, bundle.slug)
         shelf.store.put_all(bundle, [tool])
         return shelf.get_tool(bundle.id, tool.slug, tool.version)[0]
-    home = find_bundle(shelf, place.bundle)
+    home = find_bundle(shelf, place.bundle, otherwise="to make it with its first tool: --create")
     try:
         return shelf.put_tool(home["id"], str(place.tool), version, data)[0]
     except Conflict:

@@ -50,7 +50,7 @@ def page(document: Part, base: str) -> str:
             *(f"<p>{_words(text)}</p>\n" for text in document["info"]["description"].split("\n\n")),
             *_groups(document, operations, base),
             '<h2 id="schemas">Shapes</h2>\n',
-            *(of_component(name, schema) for name, schema in sorted(document["components"]["schemas"].items())),
+            *(of_component(name, document["components"]["schemas"][name]) for name in _shapes(document)),
             "</main>\n</html>\n",
         ]
     )
@@ -73,7 +73,13 @@ def _nav(document: Part, operations: Iterable[tuple[str, str, Part]]) -> str:
                 mark = f'<span class="{method}">{method.upper()}</span>'
                 lines.append(f'<li><a href="#{one["operationId"]}">{mark} {escape(one["summary"])}</a></li>\n')
         lines.append("</ul>\n")
-    return "".join([*lines, '<h2><a href="#schemas">Shapes</a></h2>\n</nav>\n'])
+    lines.append('<h2><a href="#schemas">Shapes</a></h2>\n<ul>\n')
+    lines += [f'<li><a href="#schema-{name}">{name}</a></li>\n' for name in map(escape, _shapes(document))]
+    return "".join([*lines, "</ul>\n</nav>\n"])
+
+
+def _shapes(document: Part) -> list[str]:
+    return sorted(document["components"]["schemas"])
 
 
 def _groups(document: Part, operations: list[tuple[str, str, Part]], base: str) -> Iterator[str]:

@@ -22,14 +22,14 @@ ID: Schema = {
 SLUG: Schema = {
     "type": "string",
     "description": "Letters, decimal digits and dashes; case matters; in Unicode's normal form NFC.",
-    "pattern": "^[\\p{L}\\p{Nd}-]{1,64}$",
+    "pattern": "^[\\p{L}\\p{Nd}-]+$",  # with {1,64} it is too large for many an engine
     "minLength": 1,
     "maxLength": 64,
 }
 VERSION: Schema = {
     "type": "string",
     "description": "A label without an order of its own: letters, decimal digits, dashes and dots, in NFC.",
-    "pattern": "^[\\p{L}\\p{Nd}.-]{1,64}$",
+    "pattern": "^[\\p{L}\\p{Nd}.-]+$",
     "minLength": 1,
     "maxLength": 64,
 }
@@ -64,7 +64,7 @@ _OWN = {  # of what the store adds
     "callCount": {"type": "integer", "minimum": 0, "readOnly": True},
     "lastCalledAt": {"type": ["string", "null"], "format": "date-time", "readOnly": True},
 }
-_WORDS = {
+_WORDS = {  # by the key alone where it means one thing wherever it stands, else with its shape before it
     "displayName": "What people see. No part of any name.",
     "description": "What it is good for, for people and models.",
     "tags": "Words to find it by, and to list by.",
@@ -83,8 +83,18 @@ _WORDS = {
     "errorMode": "What another status means: a failure, the value null, or `{status, body}` as the value.",
     "maxCallsPerMinute": "More are refused with 429.",
     "func": "The name of a registered function: `pack.tool`.",
-    "code": "Code in the language of `run`; the arguments are its variables, its last value is the result.",
-    "pointer": "JSON pointer (RFC 6901) to what is wrong, in what `in` names.",
+    "ScriptImpl.code": "Code in the language of `run`; the arguments are its variables, its last value is the result.",
+    "Problem.code": "Why, for programs: one word that stays the same, whatever `detail` says.",
+    "Problem.in": "Which part of the request is wrong, where it is one.",
+    "Problem.pointer": "JSON pointer (RFC 6901) to what is wrong, in what `in` names.",
+    "Problem.errors": "Where several things are wrong: each of them.",
+    "Fault.pointer": "JSON pointer (RFC 6901) to what is wrong, in what `in` of the problem names.",
+    "ToolError.code": "One of three. The finer cause is in `reason`.",
+    "ToolError.reason": "timeout, denied, rate_limited, upstream_error … or what the tool itself says.",
+    "ToolError.hints": "What could be done about it.",
+    "ToolError.details": "Of `invalid_args`: each wrong argument.",
+    "WrongArgument.path": "As a person writes it: `options.limit[0]`.",
+    "WrongArgument.pointer": "JSON pointer (RFC 6901) to it in the arguments: `/options/limit/0`.",
 }
 _NAME = "[A-Za-z_][A-Za-z0-9_]{0,40}"
 _LABEL = rf"(?:[a-z](?:[a-z0-9-]{{0,40}}[a-z0-9])?|\$\{{{_NAME}\}})"
@@ -100,8 +110,8 @@ def components() -> dict[str, Schema]:
     named = {_name(name): _renamed(schema) for name, schema in found.items()}
     content = named.pop("ToolContent")
     shown = named["Tool"]
-    for schema in (content, *named.values()):
-        _refine(schema)
+    for name, schema in (("ToolContent", content), *named.items()):
+        _refine(name, schema)
     named["BundleContent"]["properties"] |= dict.fromkeys(sorted(KEPT - {"bundleID"}), ANYTHING)
     named["BundleContent"]["properties"]["slug"] = SLUG
     del named["Bundle"]["properties"]["schemaVersion"]  # stands in its file alone
@@ -133,14 +143,14 @@ def _renamed(schema: Any) -> Any:
     return [_renamed(one) for one in schema] if isinstance(schema, list) else schema
 
 
-def _refine(schema: Schema) -> None:
+def _refine(name: str, schema: Schema) -> None:
     """Say of each property what its type can't."""
     schema.pop("title", None)
     if "description" in schema:
         schema["description"] = " ".join(schema["description"].split())
     for key, one in schema.get("properties", {}).items():
-        if key in _WORDS:
-            one["description"] = _WORDS[key]
+        if words := _WORDS.get(f"{name}.{key}", _WORDS.get(key)):
+            one["description"] = words
         if key in _PATTERNS:
             one["pattern"] = _PATTERNS[key]
         one.pop("default", None) if one.get("default", ...) is None else None

@@ -7,7 +7,7 @@ anything, so that the schema only says less.
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -15,6 +15,7 @@ from onetool.core.errors import SchemaError
 from onetool.core.schema import CHEAP, CompiledSchema
 from onetool.core.schema_guard import guard
 from onetool.core.schema_parts import changed
+from onetool.sources.bundles.openapi.patterns import without_bad
 from onetool.sources.bundles.openapi.schemas import Definition
 
 LARGEST_IN = 64 * 1024
@@ -27,42 +28,75 @@ INLINE = 3  # definitions put into each other's places
 _SAID_BESIDE = frozenset(("$ref", "description", "default"))
 
 
+class WhyNot(Protocol):
+    """Why a schema can't be used; None: it can."""
+
+    __name__: str
+
+    def __call__(self, schema: dict[str, Any], /) -> str | None: ...
+
+
+class Assembled(NamedTuple):
+    schema: dict[str, Any]
+    outline: str | None = None  # why it is an outline only; None: it is all of it
+    dropped: tuple[str, ...] = ()  # patterns that are left out
+
+
 class Assembly:
     """Makes schemas whole with the definitions of one document."""
 
     def __init__(self, definitions: Mapping[str, Definition]) -> None:
         self._definitions = definitions
         self._sizes: dict[str, int] = {}
-        self._done: dict[bytes, bool] = {}
+        self._done: dict[bytes, str | None] = {}
 
-    def input(self, root: Definition) -> tuple[dict[str, Any], bool] | None:
-        """A schema for arguments, and whether it is all of it; None where not even its outline is accepted."""
-        return self._best(root, LARGEST_IN, _takes_input)
+    def input(self, root: Definition) -> Assembled | None:
+        """A schema for arguments; None where not even its outline is accepted."""
+        return self._best(root, LARGEST_IN, _why_no_input)
 
-    def output(self, root: Definition) -> tuple[dict[str, Any], bool] | None:
+    def output(self, root: Definition) -> Assembled | None:
         """A schema for a value. It has to be cheap: a costly one would refuse large values."""
-        return self._best(root, LARGEST_OUT, _takes_output)
+        return self._best(root, LARGEST_OUT, _why_no_output)
 
-    def _best(self, root: Definition, most: int, takes: Any) -> tuple[dict[str, Any], bool] | None:
+    def _best(self, root: Definition, most: int, why_not: WhyNot) -> Assembled | None:
         own = _size(root.schema)
         before: frozenset[str] | None = None
+        why: str | None = None  # the first reason counts: what comes after it is less than the whole
         for reach in REACHES:
             near, whole = self._near(root, reach)
-            if near != before and own + sum(self._size(name) for name in near) <= most:
-                schema = self._whole(root, near)
-                if self._accepted(schema, takes):
-                    return schema, whole
+            if not whole:
+                why = why or f"it goes on behind {reach} references, or has more than {MOST_DEFINITIONS} definitions"
+            if near != before:
+                size = own + sum(self._size(name) for name in near)
+                if size > most:
+                    why = why or f"it is too large ({size // 1024:,} KiB; {most // 1024} KiB are taken)"
+                else:
+                    schema, refused, dropped = self._taken(self._whole(root, near), why_not)
+                    if refused is None:
+                        return Assembled(schema, why, dropped)
+                    why = why or refused
             before = near
         for levels in LEVELS:
             schema = _shallow(root.schema, levels)
-            if _size(schema) <= most and self._accepted(schema, takes):
-                return schema, False
+            if _size(schema) <= most and self._refused(schema, why_not) is None:
+                return Assembled(schema, why)
         return None
 
-    def _accepted(self, schema: dict[str, Any], takes: Any) -> bool:
-        key = takes.__name__.encode() + msgspec.json.encode(schema)
+    def _taken(self, schema: dict[str, Any], why_not: WhyNot) -> tuple[dict[str, Any], str | None, tuple[str, ...]]:
+        """The schema as it is, or else without the patterns that nobody can use; and why not even that, if so."""
+        refused = self._refused(schema, why_not)
+        if refused is None:
+            return schema, None, ()
+        dropped: dict[str, None] = {}
+        plain = without_bad(schema, dropped)
+        if dropped:
+            refused = self._refused(plain, why_not)
+        return plain, refused, tuple(dropped)
+
+    def _refused(self, schema: dict[str, Any], why_not: WhyNot) -> str | None:
+        key = why_not.__name__.encode() + msgspec.json.encode(schema)
         if key not in self._done:
-            self._done[key] = takes(schema)
+            self._done[key] = why_not(schema)
         return self._done[key]
 
     def _near(self, root: Definition, reach: int) -> tuple[frozenset[str], bool]:
@@ -148,20 +182,20 @@ def _shallow(schema: Any, levels: int) -> Any:
     return changed(small, lambda one: _shallow(one, levels - 1))
 
 
-def _takes_input(schema: dict[str, Any]) -> bool:
+def _why_no_input(schema: dict[str, Any]) -> str | None:
     try:
         CompiledSchema(schema, closed=True)
-    except SchemaError:
-        return False
-    return True
+    except SchemaError as error:
+        return str(error)
+    return None
 
 
-def _takes_output(schema: dict[str, Any]) -> bool:
+def _why_no_output(schema: dict[str, Any]) -> str | None:
     """Lenient schemas have no keyword that could be wrong: it is their cost that matters."""
     try:
-        return guard(schema).costs[0] <= CHEAP
-    except SchemaError:
-        return False
+        return None if guard(schema).costs[0] <= CHEAP else "it is too costly to check"
+    except SchemaError as error:
+        return str(error)
 
 
 def _size(schema: Any) -> int:

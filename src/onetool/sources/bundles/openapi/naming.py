@@ -12,6 +12,7 @@ from typing import Any
 LONGEST = 64
 LONGEST_TITLE = 120
 LONGEST_DESCRIPTION = 600
+MOST_WORDS = 6  # of a summary, in a slug
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
@@ -24,6 +25,7 @@ _NOISE = frozenset((
 ))
 _SMALL = frozenset(("a", "all", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"))
 # fmt: on
+_ARTICLES = frozenset(("a", "an", "the"))
 _SHORTER = {
     "application": "app",
     "applications": "apps",
@@ -46,15 +48,42 @@ def slug_of(text: str) -> str:
     return _shortened(words) if words else ""
 
 
-def operation_slug(operation_id: Any, method: str, path: str, verb: str | None = None) -> str:
-    """Of an operation: by its id, else by what it does (a method, or another verb) to what."""
+def operation_slug(operation_id: Any, method: str, path: str, verb: str | None = None, summary: Any = None) -> str:
+    """Of an operation: by its id, else by what it does (a method, or another verb) to what.
+
+    A path that names nothing (`/`, `/v1/{city}`) says less than the summary.
+    """
     if isinstance(operation_id, str) and (slug := slug_of(_without_path(operation_id[:500], method, path))):
         return slug
+    if isinstance(summary, str) and not _things(path):
+        words = [word for word in _words(summary) if word not in _ARTICLES]
+        if words:
+            return _shortened(words[:MOST_WORDS])
     return path_slug(verb or method, path)
 
 
 def path_slug(method: str, path: str, by: bool = False) -> str:
-    """`GET /pets/{petId}` -> `get-pet` (or `get-pet-by-pet-id`), `POST /users/{id}/keys` -> `create-user-key`."""
+    """`GET /pets/{petId}` -> `get-pet` (or `get-pet-by-pet-id`), `POST /users/{id}/keys` -> `create-user-key`.
+
+    Where a path names nothing, its parameters do: `GET /v1/{city}` -> `get-city`.
+    """
+    words = _things(path)
+    plural = bool(words) and _singular(words[-1]) != words[-1] and not path.split("?")[0].rstrip("/").endswith("}")
+    verb = _VERBS.get(method, method)
+    named = _words(" ".join(_PARAMETER.findall(path)))
+    if method == "get" and plural:
+        verb = "list"
+    elif method == "post" and not plural:
+        verb = "post"
+    elif method == "post":
+        words[-1] = _singular(words[-1])
+    if not words:
+        return _shortened([verb, *(named or _words(path) or ["root"])])
+    return _shortened([verb, *words, *(["by", *named] if by and named else [])])
+
+
+def _things(path: str) -> list[str]:
+    """What a path is about, in words: without versions and parameters, and of what a parameter picks one, that one."""
     parts = [part for part in path.split("?")[0].split("/") if part and not _VERSION_PART.fullmatch(part)]
     words: list[str] = []
     for index, part in enumerate(parts):
@@ -63,16 +92,7 @@ def path_slug(method: str, path: str, by: bool = False) -> str:
         followed = index + 1 < len(parts) and parts[index + 1].startswith("{")
         here = _words(_PARAMETER.sub(" ", part))
         words += [*here[:-1], _singular(here[-1])] if here and followed else here
-    plural = bool(words) and _singular(words[-1]) != words[-1] and not (parts and parts[-1].startswith("{"))
-    verb = _VERBS.get(method, method)
-    if method == "get" and plural:
-        verb = "list"
-    elif method == "post" and not plural:
-        verb = "post"
-    elif method == "post":
-        words[-1] = _singular(words[-1])
-    named = _words(" ".join(_PARAMETER.findall(path))) if by else []
-    return _shortened([verb, *(words or ["root"]), *(["by", *named] if named else [])])
+    return words
 
 
 def bundle_slug(title: str, host: str = "") -> str:
@@ -120,8 +140,9 @@ def argument_name(name: str) -> str:
 
 
 def secret_prefix(slug: str) -> str:
-    """`pet-store` -> `PET_STORE`."""
-    word = re.sub(r"[^A-Z0-9]+", "_", unicodedata.normalize("NFKD", slug).upper()).strip("_")
+    """`pet-store` -> `PET_STORE`, `süd` -> `SUD`."""
+    letters = "".join(sign for sign in unicodedata.normalize("NFKD", slug) if not unicodedata.combining(sign))
+    word = re.sub(r"[^A-Z0-9]+", "_", letters.upper()).strip("_")
     return f"API_{word}" if not word or word[0].isdigit() else word
 
 

@@ -14,6 +14,7 @@ from onetool.sources.bundles.openapi.schemas import Schemas
 from onetool.sources.bundles.openapi.security import Needed, Security
 from onetool.sources.bundles.openapi.servers import Where, base_of
 
+LONGEST_REASON = 300
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
 
 
@@ -31,7 +32,8 @@ class Operation(NamedTuple):
     def slugs(self) -> tuple[str, ...]:
         """The best one first, then what tells it from another of that name."""
         method = "replace" if self.method == "put" and "patch" in self.item else self.method
-        slug = operation_slug(self.given.get("operationId"), self.method, self.path, method)
+        given = self.given
+        slug = operation_slug(given.get("operationId"), self.method, self.path, method, given.get("summary"))
         return slug, path_slug(method, self.path), path_slug(method, self.path, by=True)
 
 
@@ -90,14 +92,15 @@ class Toolmaker:
         found = self._assembly.input(arguments.schema())
         if found is None:
             raise Unresolved("its arguments make a schema that the validator does not take")
-        schema, whole = found
-        if not whole:
-            self._note("its arguments are described in outline only: their schema is too large, too deep, or wrong")
-        return schema
+        if found.outline:
+            self._note(f"its arguments are described in outline only: {clean(found.outline, LONGEST_REASON)}")
+        for pattern in found.dropped:
+            self._note(f"a pattern is left out that is too large for the validator, or wrong: {clean(pattern, 100)}")
+        return found.schema
 
     def _output(self, answer: Answer) -> dict[str, Any]:
         found = self._assembly.output(answer.schema)
-        return found[0] if found else {}
+        return found.schema if found else {}
 
 
 def _request(
