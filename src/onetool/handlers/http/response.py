@@ -5,31 +5,31 @@ import re
 from base64 import b64encode
 from codecs import BOM_UTF8, lookup
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from onetool.core.blob import Keep, stored
 from onetool.core.errors import ToolFailure
-from onetool.core.failure import cut
+from onetool.handlers.http.data import TooDeep, json_of
 from onetool.handlers.http.impl import Response
 from onetool.handlers.http.placeholders import TemplateError
 from onetool.handlers.http.retry import retry_after
 from onetool.handlers.http.selector import Selector, SelectorError
-from onetool.handlers.http.sse import Events, Part, event_value
+from onetool.handlers.http.shown import LOOKED_AT, Redact, in_short, masked, shown
+from onetool.handlers.http.sse import Part, each_event, event_value
 from onetool.handlers.http.wire import Answer
 
 MOST_PARTS = 2_000_000  # of one answer in JSON
+MOST_EVENTS = 100_000  # of one answer
 LONGEST_EXCERPT = 300
-LOOKED_AT = 16 * 1024  # bytes of a body that an excerpt is made of
-LARGE = 256 * 1024  # what is kept by a thread, since the disk may be slow
+LARGE = 256 * 1024  # bytes: more is read by a thread, or kept by one, since the disk may be slow
 _STRANGE = frozenset(
     ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf_7")
 )  # slow, or no text
 _TAG = re.compile(r"<[^<>]*>")
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
 
-Redact = Callable[[Any], Any]
+T = TypeVar("T")
 Tell = Callable[[float, float | None, str | None], None]
 
 
@@ -48,13 +48,14 @@ class Reader:
 
     async def value(self, answer: Answer, place: str, keep: Keep, redact: Redact) -> Any:
         if not self.is_success(answer.status):
-            return self._other(answer, place, redact)
+            return await _by_size(answer, lambda: self._other(answer, place, redact))
         if self._encoding == "binary":
-            return await _kept(answer, keep)
+            kind = _kind(answer, redact).lower()
+            return await _by_size(answer, lambda: stored("blob", b64encode(answer.body).decode(), kind, keep))
         if self._encoding == "text":
-            return text_of(answer)
-        value = _json(answer, place, redact)
-        return value if self._selector is None else await self._selector.of(value, len(answer.body))
+            return await _by_size(answer, lambda: text_of(answer))
+        value = await _by_size(answer, lambda: _json(answer, place, redact))
+        return value if self._selector is None else await self._selector.of(value, len(answer.body), redact)
 
     async def events(self, answer: Answer, place: str, tell: Tell | None, redact: Redact) -> Any:
         """Each event is told as it comes; the value is the list of them all."""
@@ -63,18 +64,16 @@ class Reader:
         try:
             if not self.is_success(answer.status):
                 answer.body = await pieces.read()
-                return self._other(answer, place, redact)
-            kind = _mime(answer)
-            if kind not in ("text/event-stream", ""):
-                raise ToolFailure(f"{place} gave no stream of events, but {kind[:60]}", reason="upstream_error")
-            told = _Told(tell, redact)
-            events = Events()
-            async for piece in pieces:
-                told.take(events.feed(piece))
-            told.take(events.end())
+                return await _by_size(answer, lambda: self._other(answer, place, redact))
+            if _mime(answer) not in ("text/event-stream", ""):
+                kind = in_short(_kind(answer, redact), 60)
+                raise ToolFailure(f"{place} gave no stream of events, but {kind}", reason="upstream_error")
+            told = _Told(place, tell, redact)
+            async for data in each_event(pieces):
+                told.take(data)
         finally:
             pieces.close()
-        return told.values if self._selector is None else await self._selector.of(told.values, told.size)
+        return told.values if self._selector is None else await self._selector.of(told.values, told.size, redact)
 
     def _other(self, answer: Answer, place: str, redact: Redact) -> Any:
         """Of an answer that is no success."""
@@ -82,7 +81,7 @@ class Reader:
             return None
         if self._mode == "return":
             return {"status": answer.status, "body": _anything(answer)}
-        said = " ".join(part for part in (str(answer.status), _reason(answer)) if part)
+        said = " ".join(part for part in (str(answer.status), _reason(answer, redact)) if part)
         excerpt = excerpt_of(answer, redact)
         message = f"{place} answered {said}" + (f": {excerpt}" if excerpt else "")
         raise ToolFailure(message, reason="upstream_error", hints=self._hints(answer, redact))
@@ -91,7 +90,7 @@ class Reader:
         if answer.status == 401:
             return ["it does not accept the login: check the tool's auth, and the secrets that it names"]
         if 300 <= answer.status < 400 and (location := answer.headers.get("location")):
-            there = cut(_UNSEEN.sub(" ", redact(location)), 200)
+            there = shown(location, redact, 200)
             return [f"it redirects to {there}; with request.followRedirects the tool goes there, if that is allowed"]
         seconds = retry_after(answer, self._now())
         return [f"it asks to be tried again in {seconds:.0f} s"] if seconds else []
@@ -100,17 +99,23 @@ class Reader:
 class _Told:
     """The events so far."""
 
-    def __init__(self, tell: Tell | None, redact: Redact) -> None:
-        self._tell, self._redact = tell, redact
+    def __init__(self, place: str, tell: Tell | None, redact: Redact) -> None:
+        self._place, self._tell, self._redact = place, tell, redact
         self.values: list[Any] = []
         self.size = 0
 
-    def take(self, events: list[str]) -> None:
-        for data in events:
-            self.values.append(event_value(data))
-            self.size += len(data)
-            if self._tell is not None:
-                self._tell(len(self.values), None, Part(self._redact(data)))
+    def take(self, data: str) -> None:
+        if len(self.values) == MOST_EVENTS:
+            raise ToolFailure(f"{self._place} sends more than {MOST_EVENTS:,} events", reason="too_large")
+        self.values.append(event_value(data))
+        self.size += len(data)
+        if self._tell is not None:
+            self._tell(len(self.values), None, Part(self._redact(data)))
+
+
+async def _by_size(answer: Answer, work: Callable[[], T]) -> T:
+    """Work on a body, which the loop does not wait for where that is large."""
+    return work() if len(answer.body) < LARGE else await asyncio.to_thread(work)
 
 
 def text_of(answer: Answer) -> str:
@@ -119,11 +124,13 @@ def text_of(answer: Answer) -> str:
 
 
 def excerpt_of(answer: Answer, redact: Redact) -> str:
-    """Some words of a body, on one line. Secrets are masked before it is cut: half of one would not be recognised."""
-    text = answer.body[:LOOKED_AT].decode(_charset(answer), "replace")
+    """Some words of a body, on one line."""
+    begins = answer.body[:LOOKED_AT].decode(_charset(answer), "replace")
+    text = masked(begins, redact, goes_on=len(answer.body) > LOOKED_AT)
     if "html" in _mime(answer):
-        text = _TAG.sub(" ", text)
-    return cut(_UNSEEN.sub(" ", redact(text)).strip(), LONGEST_EXCERPT)
+        joined = _TAG.sub("", text)  # a secret may have had a tag in it
+        text = found if (found := redact(joined)) != joined else _TAG.sub(" ", text)
+    return in_short(text, LONGEST_EXCERPT)
 
 
 def _json(answer: Answer, place: str, redact: Redact) -> Any:
@@ -134,12 +141,12 @@ def _json(answer: Answer, place: str, redact: Redact) -> Any:
         raise ToolFailure(f"the answer of {place} has more than {MOST_PARTS:,} parts", reason="too_large")
     try:
         return _decoded(answer)
-    except RecursionError:
-        why = "nested too deep"
+    except TooDeep as error:
+        raise ToolFailure(f"the answer of {place} is {error}", reason="output_invalid") from None
     except (msgspec.MsgspecError, UnicodeError) as error:
         why = str(error)
-    kind = _mime(answer)
-    said = f" ({kind[:60]})" if kind and "json" not in kind else ""
+    kind = in_short(_kind(answer, redact), 60)
+    said = f" ({kind})" if kind and "json" not in _mime(answer) else ""
     message = f"the answer of {place} is not JSON{said}: {why}; it begins: {excerpt_of(answer, redact) or '(nothing)'}"
     hint = "response.encoding can be text or binary, too"
     raise ToolFailure(message, reason="upstream_error", hints=(hint,))
@@ -147,12 +154,12 @@ def _json(answer: Answer, place: str, redact: Redact) -> Any:
 
 def _decoded(answer: Answer) -> Any:
     try:
-        return msgspec.json.decode(answer.body)
+        return json_of(answer.body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         charset = _charset(answer)
         if charset == "utf-8" and not answer.body.startswith(BOM_UTF8):
             raise
-        return msgspec.json.decode(answer.body.decode(charset).removeprefix("\ufeff"))
+        return json_of(answer.body.decode(charset).removeprefix("\ufeff").encode("utf-8", "surrogatepass"))
 
 
 def _anything(answer: Answer) -> Any:
@@ -161,19 +168,17 @@ def _anything(answer: Answer) -> Any:
         return None
     try:
         return _decoded(answer)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeError, TooDeep):
         return text_of(answer)
-
-
-async def _kept(answer: Answer, keep: Keep) -> dict[str, Any]:
-    data, mime = answer.body, _mime(answer)
-    if len(data) < LARGE:
-        return stored("blob", b64encode(data).decode(), mime, keep)
-    return await asyncio.to_thread(lambda: stored("blob", b64encode(data).decode(), mime, keep))
 
 
 def _mime(answer: Answer) -> str:
     return answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _kind(answer: Answer, redact: Redact) -> str:
+    """The same to be shown: masked as it came."""
+    return masked(answer.headers.get("content-type", ""), redact).partition(";")[0].strip()
 
 
 def _charset(answer: Answer) -> str:
@@ -189,9 +194,9 @@ def _charset(answer: Answer) -> str:
     return found.name if is_text and found.name.replace("-", "_") not in _STRANGE else "utf-8"
 
 
-def _reason(answer: Answer) -> str:
+def _reason(answer: Answer, redact: Redact) -> str:
     if answer.reason.strip():
-        return cut(_UNSEEN.sub(" ", answer.reason).strip(), 60)
+        return shown(answer.reason, redact, 60)
     from http import HTTPStatus
 
     try:

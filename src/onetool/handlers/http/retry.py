@@ -11,7 +11,7 @@ from onetool.handlers.http.impl import Limits, Request
 from onetool.handlers.http.timing import longest_pause, tries
 from onetool.handlers.http.wire import Answer
 
-AGAIN = frozenset((429, 500, 502, 503, 504))
+TOO_MANY = 429
 
 
 class Retries:
@@ -36,7 +36,7 @@ class Retries:
         if isinstance(outcome, WireFailure):
             if not outcome.again:
                 return None
-        elif outcome.status not in AGAIN:
+        elif outcome.status != TOO_MANY and outcome.status < 500:
             return None
         else:
             asked = retry_after(outcome, self._now()) or 0.0

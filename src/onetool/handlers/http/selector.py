@@ -5,7 +5,7 @@ makes is counted wherever it is walked through.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from math import isfinite
 from time import monotonic
@@ -13,13 +13,13 @@ from typing import Any
 
 from onetool.core.errors import ToolFailure
 from onetool.core.failure import cut
+from onetool.handlers.http.data import DEEPEST, levels
 from onetool.handlers.http.shown import Redact, shown
 
 LONGEST = 4_000  # characters
 SECONDS = 2.0
 MOST_STEPS = 2_000_000
 MOST_PARTS = 2_000_000
-DEEPEST = 200  # levels of data: everybody who walks through it takes some more for each
 LONGEST_TEXT = 16 * 1024**2
 LARGE = 64 * 1024  # bytes of an answer: the loop does not wait for the rest of them
 
@@ -99,19 +99,6 @@ def count(value: Any) -> None:
             raise _TooMuch(f"it makes more than {MOST_PARTS:,} parts of it")
         if deep > DEEPEST:
             raise _TooMuch(f"what it makes is nested too deep: more than {DEEPEST} levels")
-
-
-def levels(value: Any) -> Iterator[list[Any]]:
-    """The lists and objects of data, level by level: the outermost, those in it, those in these …"""
-    level = [value] if isinstance(value, list | dict) else []
-    while level:
-        yield level
-        level = [
-            inner
-            for one in level
-            for inner in (one.values() if isinstance(one, dict) else one)
-            if isinstance(inner, list | dict)
-        ]
 
 
 @cache

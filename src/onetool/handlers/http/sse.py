@@ -1,9 +1,15 @@
 """Server-Sent Events: bytes in, events out, as they come."""
 
+import asyncio
 import codecs
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
+
+from onetool.handlers.http.data import TooDeep, json_of
+
+SLICE = 16 * 1024  # bytes that are read in one go: they may be thousands of events
 
 _FIELD = "data"
 
@@ -60,9 +66,22 @@ class Events:
             self._data.append(value.removeprefix(" "))
 
 
+async def each_event(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    """The data of one event after another. However many there are in a piece, others have their turn in between."""
+    events = Events()
+    async for piece in pieces:
+        for start in range(0, len(piece), SLICE):
+            for data in events.feed(piece[start : start + SLICE]):
+                yield data
+            if start:
+                await asyncio.sleep(0)
+    for data in events.end():
+        yield data
+
+
 def event_value(data: str) -> Any:
     """What it says in JSON, where it is JSON; else the text."""
     try:
-        return msgspec.json.decode(data)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return json_of(data.encode())
+    except (msgspec.MsgspecError, TooDeep, UnicodeError):
         return data

@@ -96,12 +96,8 @@ _WORDS = {  # by the key alone where it means one thing wherever it stands, else
     "WrongArgument.path": "As a person writes it: `options.limit[0]`.",
     "WrongArgument.pointer": "JSON pointer (RFC 6901) to it in the arguments: `/options/limit/0`.",
 }
-_NAME = "[A-Za-z_][A-Za-z0-9_]{0,40}"
-_LABEL = rf"(?:[a-z](?:[a-z0-9-]{{0,40}}[a-z0-9])?|\$\{{{_NAME}\}})"
-_CHARACTER = rf"(?:[A-Za-z0-9._~!'()*+,;=:@-]|%[0-9A-F]{{2}}|\$\{{{_NAME}\}})"
 _PATTERNS = {
-    # The usual ones. Hosts in other scripts and addresses are fine, too, but no pattern says which.
-    "urlTemplate": rf"^https?://(?:[a-z0-9]+\.)*{_LABEL}(?::[1-9][0-9]{{0,3}})?(?:/{_CHARACTER}*)*(?:\?{_CHARACTER}*)?$",
+    "urlTemplate": "^[hH][tT][tT][pP][sS]?://",
 }
 
 

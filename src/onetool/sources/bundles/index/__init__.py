@@ -3,13 +3,14 @@
 index      Index: what can be asked            changes      Changes: what can be written, in one transaction
 access     questions and transactions          connections  one for each thread
 opening    the file, made anew where needed    schema       its tables
+faults     what can be wrong with it           patience     how long who asks may wait for others
 rows       bundles and tools as rows           writing      … into their tables
 lists      pages in the order of ids           search       pages in the order of ranks; tiers: what ranks are
 words      texts as words                      near         which words may have been meant; known: all of them
 """
 
 from onetool.sources.bundles.index.changes import Changes, Stamp, Taken
+from onetool.sources.bundles.index.faults import Busy, Damaged, Unwritable
 from onetool.sources.bundles.index.index import Index
-from onetool.sources.bundles.index.opening import Damaged
 
-__all__ = ["Changes", "Damaged", "Index", "Stamp", "Taken"]
+__all__ = ["Busy", "Changes", "Damaged", "Index", "Stamp", "Taken", "Unwritable"]

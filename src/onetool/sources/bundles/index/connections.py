@@ -6,11 +6,13 @@ parent stay untouched, as SQLite wants it.
 
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from threading import RLock, local
 from weakref import WeakSet
 
 from onetool.sources.bundles.errors import Unavailable
+from onetool.sources.bundles.index.patience import Patience
 from onetool.sources.bundles.index.opening import Identity, identity, in_memory, opened, throw_away
 
 _of_the_parent: list[object] = []  # kept, so that nothing in a forked child closes them
@@ -19,15 +21,23 @@ _of_the_parent: list[object] = []  # kept, so that nothing in a forked child clo
 class Held:
     """A connection, for whoever has its lock; and the file that it is to."""
 
-    def __init__(self, database: sqlite3.Connection, file: Identity | None) -> None:
+    def __init__(self, database: sqlite3.Connection, file: Identity | None, patience: float | None = None) -> None:
         self.database = database
         self.file = file
+        self._patience = patience  # that SQLite has; None: nobody knows
         self.lock = RLock()
         self.process = os.getpid()
         self.is_filled = False  # whether somebody has looked if the index is, and seen to it
+        self.revision: int | None = None  # of one in memory, which nobody else changes: after its last change
+
+    def wait(self, seconds: float) -> None:
+        """From now on so long for others."""
+        if seconds != self._patience:
+            self.database.execute(f"PRAGMA busy_timeout = {seconds * 1000:.0f}")
+            self._patience = seconds
 
     def close(self) -> None:
-        with self.lock:
+        with self.lock, suppress(sqlite3.Error):
             self.database.close()
 
     def __del__(self) -> None:  # its thread has ended
@@ -40,8 +50,9 @@ class Held:
 class Connections:
     """Raises OSError, sqlite3.Error and Unavailable, also when it is made."""
 
-    def __init__(self, file: Path | None) -> None:
+    def __init__(self, file: Path | None, patience: Patience) -> None:
         self._file = file
+        self._patience = patience
         self._mine = local()
         self._all: WeakSet[Held] = WeakSet()
         self._lock = RLock()
@@ -59,8 +70,10 @@ class Connections:
         if held is not None and held.process == os.getpid():
             if held.database.in_transaction or held.file == identity(self._file):
                 return held
+            self._mine.held = None  # whatever comes of opening another one: this one is never asked again
             held.close()
-        self._mine.held = held = self._kept(Held(*opened(self._file)))
+        patience = self._patience.seconds
+        self._mine.held = held = self._kept(Held(*opened(self._file, patience), patience))
         return held
 
     def give_up(self, held: Held, is_damaged: bool) -> None:
@@ -71,7 +84,7 @@ class Connections:
         self._mine.held = None
         held.close()
         if is_damaged and self._file is not None and held.file is not None:
-            throw_away(self._file, held.file)
+            throw_away(self._file, held.file, self._patience.seconds)
 
     def close(self) -> None:
         with self._lock:

@@ -14,9 +14,10 @@ from stat import S_ISDIR, S_ISREG
 from time import monotonic, sleep
 
 from onetool.sources.bundles.errors import Unavailable
+from onetool.sources.bundles.index.faults import Busy, is_damage, is_gone
+from onetool.sources.bundles.index.patience import LONG
 from onetool.sources.bundles.index.schema import create, is_ours
 
-BUSY_SECONDS = 10.0
 _POLL_SECONDS = 0.005
 
 Identity = tuple[int, int]
@@ -29,24 +30,20 @@ PRAGMA journal_size_limit = 16777216;
 """
 
 
-class Damaged(Unavailable):
-    """The index was damaged in the middle of a change, and is made anew with the next question. No file has changed."""
+def opened(file: Path, patience: float = LONG) -> tuple[sqlite3.Connection, Identity]:
+    """A connection to it, and which file it is; it waits for others so long, and so does every question to it.
 
-    def __init__(self, why: object) -> None:
-        super().__init__(f"the index of the bundles was damaged ({why}) and is made anew: try again", "index_damaged")
-
-
-def opened(file: Path) -> tuple[sqlite3.Connection, Identity]:
-    """A connection to it, and which file it is. Raises OSError, sqlite3.Error, Unavailable."""
+    Raises OSError, sqlite3.Error, Unavailable.
+    """
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _locked(file, fcntl.LOCK_SH):
-        found = _usable(file)
+    with _locked(file, fcntl.LOCK_SH, patience):
+        found = _usable(file, patience)
     if found is None:
-        with _locked(file, fcntl.LOCK_EX):
-            found = _usable(file)  # somebody else may have been first
+        with _locked(file, fcntl.LOCK_EX, patience):
+            found = _usable(file, patience)  # somebody else may have been first
             if found is None:
                 _make(file)
-                found = _usable(file)
+                found = _usable(file, patience)
     if found is None:
         raise Unavailable(f"{file}: the index can't be made: it is gone, or not what was written, right after that")
     return found
@@ -68,40 +65,21 @@ def identity(file: Path) -> Identity | None:
     return found.st_dev, found.st_ino
 
 
-def throw_away(file: Path, which: Identity) -> None:
+def throw_away(file: Path, which: Identity, patience: float = LONG) -> None:
     """Remove it, unless another one lies there by now."""
-    with _locked(file, fcntl.LOCK_EX):
+    with _locked(file, fcntl.LOCK_EX, patience):
         if identity(file) == which:
             _remove(file)
 
 
-def is_damage(error: BaseException) -> bool:
-    """Whether this says that the file is not what we wrote."""
-    code = getattr(error, "sqlite_errorcode", None)
-    if code is None:
-        return False
-    return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or str(error).startswith("no such ")
-
-
-def is_gone(error: BaseException) -> bool:
-    """Whether this says that the file was taken away from under a connection."""
-    return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_READONLY_DBMOVED, sqlite3.SQLITE_CANTOPEN)
-
-
-def unavailable(error: sqlite3.Error) -> Unavailable:
-    if "locked" in str(error):
-        return Unavailable("the index of the bundles is busy: another process has been writing for too long; try again")
-    return Unavailable(f"the index of the bundles can't be used: {error}")
-
-
-def _usable(file: Path) -> tuple[sqlite3.Connection, Identity] | None:
+def _usable(file: Path, patience: float) -> tuple[sqlite3.Connection, Identity] | None:
     """None for what is not ours. It has read its first page, so that its log is open, too."""
     which = identity(file)
     if which is None or not S_ISREG(os.lstat(file).st_mode):
         return None
     database = None
     try:
-        database = _connect(f"{file.absolute().as_uri()}?mode=rw")
+        database = _connect(f"{file.absolute().as_uri()}?mode=rw", patience)
         if is_ours(database):
             database.execute("SELECT value FROM meta WHERE key = 'revision'").fetchone()
             if identity(file) == which:
@@ -145,10 +123,10 @@ def _remove(file: Path) -> None:
         file.with_name(file.name + end).unlink(missing_ok=True)
 
 
-def _connect(where: str) -> sqlite3.Connection:
+def _connect(where: str, patience: float = LONG) -> sqlite3.Connection:
     """Any thread may close it; connections sees to it that one at a time uses it."""
     database = sqlite3.connect(
-        where, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=200, uri=True
+        where, timeout=patience, isolation_level=None, check_same_thread=False, cached_statements=200, uri=True
     )
     try:
         database.executescript(_SETTINGS)
@@ -159,10 +137,10 @@ def _connect(where: str) -> sqlite3.Connection:
 
 
 @contextmanager
-def _locked(file: Path, how: int) -> Generator[None]:
+def _locked(file: Path, how: int, patience: float) -> Generator[None]:
     """Many who open, or one who makes. The lock's file can be deleted like the index: then there is a new lock."""
     lock = file.with_name(f"{file.name}.lock")
-    deadline = monotonic() + BUSY_SECONDS
+    deadline = monotonic() + patience
     while True:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -181,5 +159,5 @@ def _wait(handle: int, how: int, deadline: float, lock: Path) -> None:
             return fcntl.flock(handle, how | fcntl.LOCK_NB)
         except BlockingIOError:
             if monotonic() > deadline:
-                raise Unavailable(f"{lock}: another process has held it for too long; try again") from None
+                raise Busy(f"{lock}: another process has held it for too long; try again") from None
             sleep(_POLL_SECONDS)

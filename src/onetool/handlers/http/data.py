@@ -1,0 +1,39 @@
+"""Data as it comes from outside: JSON that everybody after us can walk through."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+DEEPEST = 200  # levels: whoever walks through data takes some of Python's own for each
+
+
+class TooDeep(Exception):  # noqa: N818 - not wrong in itself
+    def __init__(self) -> None:
+        super().__init__(f"nested too deep: more than {DEEPEST} levels")
+
+
+def json_of(text: bytes) -> Any:
+    """The data that a text is; TooDeep, or what msgspec raises."""
+    try:
+        value = msgspec.json.decode(text)
+    except RecursionError:
+        raise TooDeep from None
+    if text.count(b"[") + text.count(b"{") > DEEPEST:  # else it can't be
+        for number, _ in enumerate(levels(value)):
+            if number >= DEEPEST:
+                raise TooDeep
+    return value
+
+
+def levels(value: Any) -> Iterator[list[Any]]:
+    """The lists and objects of data, level by level: the outermost, those in it, those in these …"""
+    level = [value] if isinstance(value, list | dict) else []
+    while level:
+        yield level
+        level = [
+            inner
+            for one in level
+            for inner in (one.values() if isinstance(one, dict) else one)
+            if isinstance(inner, list | dict)
+        ]
