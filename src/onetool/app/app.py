@@ -36,6 +36,7 @@ from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.library import Registry
 from onetool.packs.ot import ot_tools
+from onetool.sources.bundles.errors import BundleError
 from onetool.sources.declared import DeclaredTools
 from onetool.sources.packs import PackSource, imported, put_back
 from onetool.sources.united import first, united
@@ -250,6 +251,11 @@ class App:
             self.engine.warm()
         except Exception as error:  # noqa: BLE001 - the first run tries again, and tells its caller
             log.warning("the sandbox could not be started ahead of time: %s: %s", type(error).__name__, error)
+
+    def warm_bundles(self) -> None:
+        """The same for who serves them: opening them takes a while, and whoever asks first should not wait."""
+        with suppress(BundleError):  # who asks for them is told
+            self.bundles.store.state()
 
     def real_name(self, name: str) -> str:
         """Of a tool that is called as code spells it, `files.read_text` for `files.read-text`, or by an alias."""

@@ -47,7 +47,7 @@ def serve_app(
         say(greeting(facts()))
         loop = asyncio.get_running_loop()
         loop.call_later(WARM_AFTER_S, loop.run_in_executor, None, app.warm)
-        loop.run_in_executor(None, lambda: app.bundles.store.state())  # opening it takes a while
+        loop.run_in_executor(None, app.warm_bundles)
         mcp.start()
         dogs.append(Watchdog())
 
