@@ -264,10 +264,12 @@ def test_a_reload_keeps_bundles_and_follows_the_home(app, tmp_path, monkeypatch)
 
 def test_specs_of_tools_that_have_not_changed_are_the_same_ones(app):
     web = {"type": "http", "httpImpl": {"request": {"urlTemplate": "https://a.example/"}}}
-    bundle(app, one=web, two=web)
-    (before, _) = [spec for spec in app.tools() if spec.pack == "mine"]
+    bundle(app, one=web, two=ECHO, three=script("1"))
+    before = [spec for spec in app.tools() if spec.pack == "mine"]
     bundle(app, "more", three=script("3"))
-    assert next(spec for spec in app.tools() if spec.pack == "mine") is before
+    after = [spec for spec in app.tools() if spec.pack == "mine"]
+    assert len(after) == 3
+    assert all(one is other for one, other in zip(before, after, strict=True))
 
 
 def test_a_function_lends_its_schema_and_words_where_the_tool_says_nothing(app):

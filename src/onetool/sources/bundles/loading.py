@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection
 from threading import RLock
 from time import monotonic
+from typing import Any, NamedTuple
 
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
@@ -11,8 +12,15 @@ from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.naming import Named
 from onetool.sources.bundles.store import Store
 
-LASTING = ("http",)  # types that are made of nothing but themselves
 FRESH = 0.05  # seconds that what is known of the store's state counts; our own changes are known at once
+
+
+class Made(NamedTuple):
+    """A spec, and what it was made of: as long as that is the same, it is good."""
+
+    tool: Tool
+    basis: Any
+    spec: ToolSpec
 
 
 class Loading:
@@ -23,7 +31,7 @@ class Loading:
         self._workshop = workshop
         self._lock = RLock()
         self._named = Named((), (), workshop.spec, workshop.why_disabled)
-        self._made: dict[str, tuple[Tool, ToolSpec]] = {}  # by name
+        self._made: dict[str, Made] = {}  # by name
         self._state: int | None = None  # what the store was like
         self._changes = 0  # of our own
         self._seen: tuple[float, int, int] | None = None  # when, what the store's state was, after how many of them
@@ -34,12 +42,15 @@ class Loading:
         with self._lock:
             state = self._store.state()
             bundles, tools = self._store.everything()
-            made: dict[str, tuple[Tool, ToolSpec]] = {}
+            made: dict[str, Made] = {}
 
             def make(tool: Tool, name: str, off: str | None) -> ToolSpec:
-                spec = self._same(tool, name, off) or self._workshop.spec(tool, name, off)
-                made[name] = tool, spec
-                return spec
+                basis = self._workshop.basis(tool)
+                one = self._made.get(name)
+                if one is None or one.tool is not tool or one.basis != basis or one.spec.off != off:
+                    one = Made(tool, basis, self._workshop.spec(tool, name, off))
+                made[name] = one
+                return one.spec
 
             named = Named(bundles, tools, make, self._workshop.why_disabled, taken)
             found = tuple(named.specs())
@@ -68,10 +79,3 @@ class Loading:
     def changed(self) -> None:
         """We have changed the store: whoever asks next sees it."""
         self._changes += 1
-
-    def _same(self, tool: Tool, name: str, off: str | None) -> ToolSpec | None:
-        """The one of the last load, if nothing about it is different."""
-        before, spec = self._made.get(name, (None, None))
-        if before is not tool or spec is None or spec.off != off or tool.type not in LASTING:
-            return None
-        return spec

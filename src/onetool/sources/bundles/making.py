@@ -82,6 +82,12 @@ class Workshop:
             return None
         return f"its function {name} is not there, or is switched off"
 
+    def basis(self, tool: Tool) -> Any:
+        """What a spec depends on beside its tool: the function that it stands for, the time that a script may take."""
+        if tool.type == "http":
+            return None
+        return self._ways.script_seconds if tool.type == SCRIPT else self._ways.function(function_of(tool))
+
     def wait(self, tool: Tool) -> float:
         """Seconds until a tool that has reached its limit may be called again."""
         return self._rates.wait(tool.id, limits_of(tool).max_calls_per_minute or 1)
