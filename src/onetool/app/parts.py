@@ -203,6 +203,7 @@ class Parts:
             hosts=hosts,
             keep=lambda text: self.results.put(text, owner()),
             know=self.config.secrets.know,
+            secret=self.config.secrets.kept,  # not the whole environment: others may have written the tool
         )
 
     def _new_results(self) -> "Results":

@@ -116,11 +116,11 @@ class Secrets:
             self._known.join(other._known)
             other._known = self._known
 
-    def where(self, name: str) -> str | None:
+    def where(self, name: str, environment: bool = True) -> str | None:
         """Where a secret comes from, in a word; None when there is none."""
         if self._values.get(name):
             return "file" if self.file else "config"
-        if self._env.get(name):
+        if environment and self._env.get(name):
             return "environment"
         return "keyring" if _from_keyring(name) else None
 

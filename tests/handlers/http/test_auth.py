@@ -182,6 +182,128 @@ def oauth(upstream, authority_url, client=None, **more):
     return stage(upstream, {"auth": auth}, secrets=secrets, hosts=hosts, client=client)
 
 
+def clock_of(tool):
+    now = [0.0]
+    tool.client.tokens = Tokens(lambda: now[0])
+    return now
+
+
+def test_a_token_is_not_fetched_all_the_time(upstream):
+    """Whatever the endpoint says of its tokens, and however often they are refused."""
+    authority = Authority(expires_in=0.001)
+    with Upstream(authority) as server:
+        tool = oauth(upstream, server.url)
+        now = clock_of(tool)
+        for _ in range(10):
+            tool()
+        assert len(authority.asked) == 1
+        upstream.say(Reply(401))
+        for _ in range(10):
+            with pytest.raises(ToolFailure, match="401 Unauthorized"):
+                tool()
+        assert len(authority.asked) == 2
+        now[0] += 1.5
+        upstream.say(Reply())
+        tool()
+        assert len(authority.asked) == 3
+
+
+def test_the_same_token_again_is_no_other_one():
+    tokens, fetched = Tokens(lambda: 0.0), []
+
+    async def fetch(newer):
+        fetched.append(newer)
+        return Fetched("same", 100.0)
+
+    async def main():
+        await tokens.get(("k",), fetch)
+        await tokens.get(("k",), fetch, "same")
+        for _ in range(5):
+            with pytest.raises(ToolFailure, match="less than a second ago, and it was refused"):
+                await tokens.get(("k",), fetch, "same")
+
+    run(main())
+    assert len(fetched) == 2
+
+
+@pytest.mark.parametrize("name", ["access_token", "refresh_token"])
+def test_a_token_that_is_too_long(upstream, name):
+    authority = Authority(**{"access_token": "abc-1", name: "aB1-" * 3_000})
+    with Upstream(authority) as server:
+        tool = oauth(upstream, server.url)
+        with pytest.raises(ToolFailure, match=r"token of 127\.0\.0\.1:\d+ has more than 8,192 characters"):
+            tool()
+    assert not upstream.seen
+    assert tool.environment.redact("aB1-" * 3_000) == "aB1-" * 3_000
+
+
+@pytest.mark.parametrize(
+    "auth",
+    [
+        {"type": "bearer", "value": "${a}"},
+        {"type": "basic", "username": "${a}", "password": "p"},
+        {"type": "apiKey", "name": "k", "value": "${a}", "in": "query"},
+        {"type": "apiKey", "name": "k", "value": "${a}", "in": "cookie"},
+        {"type": "hmac", "secret": "${a}"},
+        {"type": "oauth2", "tokenUrl": "http://127.0.0.1:9/", "clientId": "${a}"},
+    ],
+)
+def test_a_credential_that_is_too_long(upstream, auth):
+    tool = stage(upstream, {"auth": auth}, schema={"properties": {"a": {"type": "string"}}})
+    with pytest.raises(ToolFailure, match="of the tool's auth has more than 8,192 characters"):
+        tool(a="a" * 9_000)
+    assert not upstream.seen
+
+
+def known_by(tool):
+    told = []
+    outside = tool.tool._outside()
+    tool.tool._outside = lambda: outside._replace(know=lambda text: (told.append(text), outside.know(text)))
+    return told
+
+
+def test_credentials_made_of_arguments_are_not_masked_for_good(upstream):
+    schema = {"properties": {"u": {"type": "string"}}}
+    tool = stage(upstream, {"auth": {"type": "basic", "username": "${u}", "password": "p"}}, schema=schema)
+    told = known_by(tool)
+    for number in range(5):
+        tool(u=f"user-number-{number}")
+    assert not told
+    with Upstream(Authority()) as server:
+        auth = {"type": "oauth2", "tokenUrl": server.url, "clientId": "${u}", "clientSecret": "${u}"}
+        tool = stage(upstream, {"auth": auth}, schema=schema, hosts=allowed(upstream, server))
+        told = known_by(tool)
+        tool(u="user-number-0")
+    assert not told
+
+
+@pytest.mark.parametrize("user", ["a", "ab", "abc", "abcd"])
+def test_a_secret_beside_an_argument_is_masked_whatever_the_argument_is(upstream, user):
+    upstream.say(lambda seen: Reply(400, body=f"you sent {seen.headers['authorization']} to me".encode()))
+    schema = {"properties": {"u": {"type": "string"}}}
+    auth = {"type": "basic", "username": "${u}", "password": "${KEY}"}
+    tool = stage(upstream, {"auth": auth}, schema=schema, secrets={"KEY": "S3cret-number-one"})
+    told = known_by(tool)
+    with pytest.raises(ToolFailure) as caught:
+        tool(u=user)
+    first, second = base64.b64encode(f"{user}:S3cret-number-one".encode()).decode(), str(caught.value)
+    assert not [at for at in range(len(first) - 4) if at > 6 and first[at : at + 4] in second]
+    tool.tool._auth._told = ""
+    for one in ("other", "users", "come", "by"):
+        with pytest.raises(ToolFailure):
+            tool(u=one)
+    assert len(set(told)) == 3
+
+
+def test_what_a_token_endpoint_says_is_masked_before_it_is_cut(upstream):
+    def echo(seen):
+        login = seen.headers["authorization"].removeprefix("Basic ")
+        return Reply(400, body=msgspec.json.encode({"error": "x" * 290 + login}))
+
+    with Upstream(echo) as server, pytest.raises(ToolFailure, match=r"x\*\*\*$"):
+        oauth(upstream, server.url)()
+
+
 def test_client_credentials(upstream):
     authority = Authority(expires_in=3600, token_type="bearer")
     with Upstream(authority) as server:
@@ -218,10 +340,12 @@ def test_a_refused_token_is_fetched_anew_once(upstream):
     upstream.say(Reply(401), Reply(body=b'"in"'), Reply(401))
     with Upstream(authority) as server:
         tool = oauth(upstream, server.url)
+        now = clock_of(tool)
         assert tool() == "in"
         assert [one.headers["authorization"] for one in upstream.seen] == [
             "Bearer access-token-1", "Bearer access-token-2",
         ]  # fmt: skip
+        now[0] += 2
         with pytest.raises(ToolFailure, match="401 Unauthorized") as caught:
             tool()
         assert "check the tool's auth" in caught.value.hints[0]
@@ -233,10 +357,12 @@ def test_refresh_tokens_that_rotate(upstream):
     upstream.say(Reply(401), Reply(401), Reply())
     with Upstream(authority) as server:
         tool = oauth(upstream, server.url, grant="refreshToken", refreshToken="${REFRESH}")
+        now = clock_of(tool)
         authority.answer = {"refresh_token": "refresh-token-1"}
         with pytest.raises(ToolFailure):
             tool()
         authority.answer = {}
+        now[0] += 2
         upstream.say(Reply(401), Reply())
         tool()
         assert [form["refresh_token"] for form in authority.forms()] == [

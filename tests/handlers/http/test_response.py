@@ -1,10 +1,13 @@
 """What becomes of an answer: a value, or a failure that says what the server said."""
 
+import asyncio
 import base64
 import gzip
+import time
 
+import msgspec
 import pytest
-from handlers.http.stage import stage
+from handlers.http.stage import run, stage
 from handlers.upstream import Reply, Upstream
 
 from onetool.core.errors import ToolFailure
@@ -53,13 +56,52 @@ def test_json_in_other_encodings(upstream):
 
 @pytest.mark.parametrize(
     "body",
-    [b"{", b"not json", b"[1,]", b"NaN", b"9" * 5000, b"1e999", b'"\\ud800"', b"[" * 100_000, b'"\xff"', b"{}{}"],
+    [b"{", b"not json", b"[1,]", b"NaN", b"9" * 5000, b"1e999", b'"\\ud800"', b'"\xff"', b"{}{}"],
 )
 def test_what_is_not_json(upstream, body):
     error = failure(upstream, Reply(body=body))
     assert "is not JSON" in str(error)
     assert error.reason == "upstream_error"
     assert len(str(error)) < 700
+
+
+@pytest.mark.parametrize("depth", [201, 490, 900, 100_000])
+def test_json_that_is_nested_too_deep(upstream, depth):
+    """Those after us who walk through it would fail without a word about what is wrong."""
+    body = b'[{"a":' * (depth // 2) + (b"[]" if depth % 2 else b"0") + b"}]" * (depth // 2)
+    error = failure(upstream, Reply(body=body))
+    assert str(error) == f"the answer of {upstream.netloc} is nested too deep: more than 200 levels"
+    assert error.reason == "output_invalid"
+    assert value(upstream, Reply(500, body=body), {"errorMode": "return"}) == {"status": 500, "body": body.decode()}
+
+
+def test_json_that_is_deep_enough(upstream):
+    assert msgspec.json.encode(value(upstream, Reply(body=b"[" * 200 + b"]" * 200))) == b"[" * 200 + b"]" * 200
+    assert value(upstream, Reply(body=b"[" + b"{}," * 300 + b"[[]]]"))[-1] == [[]]
+
+
+def test_a_large_answer_is_read_by_a_thread(upstream, monkeypatch):
+    from onetool.handlers.http import response
+
+    def slow(answer):
+        time.sleep(0.3)
+        return len(answer.body)
+
+    monkeypatch.setattr(response, "_decoded", slow)
+    upstream.say(Reply(body=b"[" + b"1," * 200_000 + b"1]"))
+    tool = stage(upstream)
+
+    async def main():
+        call, longest = asyncio.ensure_future(tool.call()), 0.0
+        while not call.done():
+            before = time.thread_time()  # what others do to the machine is not counted
+            await asyncio.sleep(0.001)
+            longest = max(longest, time.thread_time() - before)
+        return call.result(), longest
+
+    size, longest = run(main())
+    assert size == 400_003
+    assert longest < 0.2
 
 
 def test_a_page_instead_of_json(upstream):
@@ -136,6 +178,53 @@ def test_secrets_are_masked_before_the_text_is_cut(upstream):
     body = b"x" * 290 + b" s3cret-number-one"
     error = failure(upstream, Reply(500, body=body), secrets={"S": "s3cret-number-one"})
     assert "s3cr" not in str(error)
+
+
+KEY = "sk-LIVE-0123456789abcdefghijklmnopqrstuvwxyz"
+TYPE = "Content-Type"
+
+
+@pytest.mark.parametrize(
+    ("answer", "response"),
+    [
+        (Reply(500, body=b" " * (16 * 1024 - 20) + KEY.encode()), {}),
+        (Reply(500, body=b" " * (48 * 1024 - 20) + KEY.encode()), {}),
+        (Reply(500, {TYPE: "text/plain; charset=utf-16"}, (" " * (24 * 1024 - 20) + KEY).encode("utf-16")), {}),
+        (Reply(500, reason="r" * 40 + KEY), {}),
+        (Reply(500, {TYPE: "text/html"}, f"<p>{KEY[:10]}<b>{KEY[10:]}</b>".encode()), {}),
+        (Reply(headers={TYPE: "x" * 40 + KEY}, body=b"no"), {}),
+        (Reply(headers={TYPE: KEY}, body=b"no"), {"encoding": "sse"}),
+        (Reply(headers={TYPE: f"application/{KEY}"}, body=b"no"), {"encoding": "binary"}),
+        (Reply(headers={"Content-Encoding": KEY}, body=b"no"), {}),
+        (Reply(302, {"Location": "/" + "x" * 180 + KEY}), {}),
+        (Reply(302, {"Location": f"https://{KEY}.example.com/"}), {"follow": True}),
+        (Reply(body=msgspec.json.encode({"v": "w" * 240 + KEY})), {"selector": "abs(v)"}),
+    ],
+)  # fmt: skip
+def test_no_part_of_a_secret_is_shown(upstream, answer, response):
+    """Not where a text is cut, put in lower case, or stripped of its tags."""
+    upstream.say(answer)
+    tool = stage(
+        upstream,
+        {"headers": {"X-Key": "${KEY}"}, "followRedirects": response.get("follow", False)},
+        {name: value for name, value in response.items() if name != "follow"},
+        secrets={"KEY": KEY},
+    )
+    try:
+        said = str(tool())
+    except ToolFailure as failure:
+        said = " ".join([str(failure), *failure.hints])
+    said = tool.environment.redact(said).lower()
+    assert not [start for start in range(len(KEY) - 6) if KEY[start : start + 6].lower() in said]
+
+
+def test_a_secret_in_a_host(upstream):
+    tool = stage(upstream, {"urlTemplate": "https://${KEY}.example.com/"}, secrets={"KEY": KEY})
+    with pytest.raises(ToolFailure, match="allowedHosts") as caught:
+        tool()
+    said = tool.environment.redact(" ".join([str(caught.value), *caught.value.hints]))
+    assert "0123" not in said
+    assert "***.example.com" in said
 
 
 def test_error_modes(upstream):

@@ -1,6 +1,8 @@
 """Events: however the bytes come, the same events; and those of a tool are passed on as they come."""
 
 import asyncio
+import gzip
+import time
 
 import pytest
 from handlers.http.stage import run, stage
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetool.core.errors import ToolFailure
+from onetool.handlers.http.client import Client
 from onetool.handlers.http.sse import Events, Part
 
 STREAM = {"Content-Type": "text/event-stream"}
@@ -120,6 +123,73 @@ def test_a_reader_that_is_slow_holds_the_server_up_and_loses_nothing(upstream):
     tool = stage(upstream, response={"encoding": "sse"})
     value = tool()
     assert [len(one) for one in value] == [10_000] * 300
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_connection_is_never_given_back_deaf(upstream, zipped):
+    """What came at last was more than is kept for a reader, so nothing was read on: the next call has to be heard."""
+    body = (b"data: " + b"a" * 1_000 + b"\n\n") * 1_000
+    packed = Reply(headers={**STREAM, "Content-Encoding": "gzip"}, body=gzip.compress(body))
+    upstream.say(packed if zipped else Reply(headers=STREAM, body=body))
+    tool = stage(upstream, {"timeoutMs": 3_000}, {"encoding": "sse"})
+
+    async def main():
+        return [len(await tool.call()) for _ in range(4)]
+
+    assert run(main()) == [1_000] * 4
+    assert {one.connection for one in upstream.seen} == {0}
+
+
+def test_a_connection_is_not_deaf_either_when_its_stream_was_left(upstream, monkeypatch):
+    from onetool.handlers.http import response
+
+    monkeypatch.setattr(response, "MOST_EVENTS", 10)
+    body = gzip.compress((b"data: " + b"a" * 1_000 + b"\n\n") * 1_000)
+    upstream.say(Reply(headers={**STREAM, "Content-Encoding": "gzip"}, body=body), Reply(headers=STREAM, body=b""))
+    tool = stage(upstream, {"timeoutMs": 2_000}, {"encoding": "sse"})
+
+    async def main():
+        with pytest.raises(ToolFailure, match=r"sends more than 10 events") as caught:
+            await tool.call()
+        return caught.value.reason, await tool.call()
+
+    assert run(main()) == ("too_large", [])
+
+
+def test_many_events_do_not_hold_up_the_loop(upstream):
+    body = gzip.compress(b"data:1\n\n" * 90_000)
+    upstream.say(Reply(headers={**STREAM, "Content-Encoding": "gzip"}, body=body))
+    tool = stage(upstream, response={"encoding": "sse"})
+
+    async def main():
+        call, longest = asyncio.ensure_future(tool.call()), 0.0
+        while not call.done():
+            before = time.thread_time()  # what others do to the machine is not counted
+            await asyncio.sleep(0)
+            longest = max(longest, time.thread_time() - before)
+        return len(call.result()), longest
+
+    number, longest = run(main())
+    assert number == 90_000
+    assert longest < 0.1
+
+
+def test_a_deep_event_is_a_text(upstream):
+    deep = "[" * 600 + "]" * 600
+    upstream.say(Reply(headers=STREAM, body=f"data: {deep}\n\n".encode()))
+    assert stage(upstream, response={"encoding": "sse"})() == [deep]
+
+
+def test_a_stream_that_redirects_to_nowhere_keeps_no_connection(upstream):
+    upstream.say([b"HTTP/1.1 302 Found\r\nLocation: ftp://a/\r\nContent-Length: 9\r\n\r\n", 3.0])
+    tool = stage(upstream, {"followRedirects": True, "timeoutMs": 500}, {"encoding": "sse"}, client=Client(most=1))
+
+    async def main():
+        for _ in range(2):
+            with pytest.raises(ToolFailure, match="can't be called"):
+                await tool.call()
+
+    run(main())
 
 
 def test_the_connection_of_a_stream_is_used_again_and_one_that_was_left_is_not(upstream):

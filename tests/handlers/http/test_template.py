@@ -49,7 +49,7 @@ def test_arguments_and_secrets_in_all_places() -> None:
 
 
 def test_a_request_without_placeholders() -> None:
-    assert fill("https://api.example.com") == ("GET", ("https", "api.example.com", 443, "/"), [], b"")
+    assert fill("https://api.example.com")[:4] == ("GET", ("https", "api.example.com", 443, "/"), [], b"")
     assert fill("HTTPS://API.example.com:8443/a?b#c").url.text == "https://api.example.com:8443/a?b"
 
 
@@ -277,8 +277,16 @@ def test_headers_of_a_definition_that_are_none() -> None:
 def test_a_value_does_not_begin_another_cookie() -> None:
     headers = {"Cookie": "session=${s}; theme=dark"}
     assert fill(args={"s": "abc"}, headers=headers).headers == [("Cookie", "session=abc; theme=dark")]
-    with pytest.raises(BadArguments, match="would end its cookie"):
-        fill(args={"s": "abc; admin=1"}, headers=headers)
+    for value in ("abc; admin=1", "abc, admin=1"):
+        for where in (headers, {"Cookie": "${s}"}):
+            with pytest.raises(BadArguments, match="would end its cookie"):
+                fill(args={"s": value}, headers=where)
+    assert fill(args={"s": "a=b"}, headers={"Cookie": "${s}"}).headers == [("Cookie", "a=b")]
+
+
+def test_a_secret_may_be_all_cookies() -> None:
+    request = Request(url_template="https://a.example/", headers={"Cookie": "${ALL}"})
+    assert Template(request, {}).fill({}, lambda _: "a=1; b=2").headers == [("Cookie", "a=1; b=2")]
 
 
 @pytest.mark.parametrize(

@@ -113,9 +113,9 @@ def test_the_type_of_the_content() -> None:
 def test_a_body_that_is_one_placeholder() -> None:
     """A text is sent as it is, anything else as JSON; an absent one is no body at all."""
     assert fill("${v}", {"v": {"a": 1}}).body == b'{"a":1}'
-    assert fill("${v}", {"v": "a\nb"}, v="string")[2:] == ([("Content-Type", "text/plain; charset=utf-8")], b"a\nb")
-    assert fill("${v}", {}, v="string")[2:] == ([], b"")
-    assert fill("${v}", {}, v="object")[2:] == ([], b"")
+    assert fill("${v}", {"v": "a\nb"}, v="string")[2:4] == ([("Content-Type", "text/plain; charset=utf-8")], b"a\nb")
+    assert fill("${v}", {}, v="string")[2:4] == ([], b"")
+    assert fill("${v}", {}, v="object")[2:4] == ([], b"")
 
 
 def test_other_texts_have_their_values_as_they_are() -> None:
@@ -123,6 +123,46 @@ def test_other_texts_have_their_values_as_they_are() -> None:
     assert body("query { a(id: ${v}) }", {"v": 1}) == b"query { a(id: 1) }"
     with pytest.raises(BadArguments, match="`v` is needed: it is part of the body"):
         body("a ${v}", {}, v="string")
+
+
+@pytest.mark.parametrize("kind", ["application/x-ndjson", "application/jsonl", "text/json-lines; charset=utf-8"])
+def test_several_json_texts(kind: str) -> None:
+    evil = 'a"}\n{"evil":1}\n{"b":"'
+    text = '{"q": "${v}"}\n\n{"n": ${n}, "w": ${v}}\n${v}\n${no}\n[1]\n'
+    lines = body(text, {"v": evil, "n": 5}, {"Content-Type": kind}, no="string").split(b"\n")
+    assert [msgspec.json.decode(line) for line in lines[:-1]] == [{"q": evil}, {"n": 5, "w": evil}, evil, [1]]
+    assert lines[-1] == b""
+    assert body('{"q": "${v}"}', {"v": evil}, {"Content-Type": kind}) == msgspec.json.encode({"q": evil})
+    assert fill("1\n2", {}, {"Content-Type": kind}).headers == [("Content-Type", kind)]
+
+
+def test_a_sequence_of_json_texts() -> None:
+    kind = {"Content-Type": "application/json-seq"}
+    made = body('\x1e{"q": "${v}"}\n\x1e[${v}]\n', {"v": "a\n\x1eb"}, kind)
+    assert made == b'\x1e{"q":"a\\n\\u001eb"}\n\x1e["a\\n\\u001eb"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{"a": "${v}"} and more', "application/json"),
+        ('{"a": "${v}"} and more', "application/x-ndjson"),
+        ('{"a":\n"${v}"}\n{}', "application/jsonl"),
+        ("${v} ${v}", "application/json-seq"),
+        ('{"a": "${v}"}  x', None),
+        ('[${v}]\n{"b": 1}', None),
+    ],
+)
+def test_json_with_more_after_it_needs_a_type_that_fits(text: str, kind: str | None) -> None:
+    with pytest.raises(TemplateError, match="JSON") as error:
+        fill(text, {"v": 1}, {"Content-Type": kind} if kind else {})
+    assert error.value.pointer == "/request/body"
+
+
+def test_texts_that_only_look_like_json() -> None:
+    assert body("[info] ${v}", {"v": "x"}) == b"[info] x"
+    assert body("[1] ${v}", {"v": "x"}) == b"[1] x"
+    assert body('{"a": "${v}"} x', {"v": '"'}, {"Content-Type": "text/plain"}) == b'{"a": """} x'
 
 
 def test_xml() -> None:

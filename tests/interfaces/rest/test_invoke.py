@@ -123,12 +123,12 @@ def test_events_from_a_thread_keep_their_order(api):
 
 
 def test_events_come_as_they_happen(api):
-    asked = {"args": {"count": 2, "pause": 0.6}}
+    asked = {"args": {"count": 2, "pause": 1.2}}
     with httpx.stream("POST", api.url + path("steps"), json=asked, headers={"Accept": "text/event-stream"}) as reply:
         began = monotonic()
         pieces = reply.iter_text()
         first = next(pieces)
-        assert monotonic() - began < 0.5
+        assert monotonic() - began < 1.1
         assert next(read_events(first)).name == "progress"
         assert "result" in "".join(pieces)
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from onetool.core.errors import BadArguments
+from onetool.core.errors import BadArguments, ToolFailure
 from onetool.handlers.http.fields import check_name, in_header, one_line
 from onetool.handlers.http.impl import ApiKey, Basic, Bearer, Hmac, OAuth2, Shape
 from onetool.handlers.http.placeholders import Hole, Lookup, gather, read
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from onetool.handlers.http.tool import Outside
 
 POINTER = "/request/auth"
+LONGEST = 8 * 1024  # characters of a credential or a token: no server takes more in a header
 
 _UNFIT_IN_COOKIES = re.compile(r'[\x00-\x20\x7f",;\\]|[^\x00-\x7f]')
 
@@ -57,11 +58,25 @@ class Texts:
         self._texts = {name: read(getattr(auth, name), arguments, below(POINTER, keys[name])) for name in names}
         self._holes = tuple(dict.fromkeys(hole for text in self._texts.values() for hole in text.holes))
         self._fit = fit
+        self._keys = keys
         self.secrets = frozenset(hole.name for hole in self._holes if hole.is_secret)
 
     def fill(self, args: Mapping[str, Any], secret: Lookup) -> dict[str, str]:
         values = gather(self._holes, args, secret)
-        return {name: text.fill_whole(values, self._fit, "the login") for name, text in self._texts.items()}
+        filled = {name: text.fill_whole(values, self._fit, "the login") for name, text in self._texts.items()}
+        for name, text in filled.items():
+            check_length(text, f"{self._keys[name]} of the tool's auth")
+        return filled
+
+    def derived(self, credential: str, secret: Lookup, form: Callable[[str], str] = str) -> list[str]:
+        """What has to be masked where a server shows a credential that is these texts in base64.
+
+        Without secrets it is nothing. With arguments, too, it is another one in each call, and masks are for good: so
+        of each secret (in the form in which it is encoded) it is that part which is the same in all of them.
+        """
+        if len(self.secrets) == len(self._holes):
+            return [credential] if self.secrets else []
+        return [part for name in self.secrets for part in _encoded_parts(form(secret(name) or ""))]
 
 
 class Helper:
@@ -96,7 +111,8 @@ class _ByHeader(Helper):
     def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "Outside") -> Signer:
         value = self._value(self._texts.fill(args, secret))
         if self._derived and value != self._told:  # a server that shows what it got must not show this
-            outside.know(value.rpartition(" ")[2])
+            for part in self._texts.derived(value.rpartition(" ")[2], secret):
+                outside.know(part)
             self._told = value
         return _Fixed(self._name, value)
 
@@ -184,6 +200,18 @@ def _basic(filled: dict[str, str]) -> str:
 
 def basic(username: str, password: str) -> str:
     return f"Basic {b64encode(f'{username}:{password}'.encode()).decode()}"
+
+
+def _encoded_parts(text: str) -> list[str]:
+    """A text as it stands in the middle of base64: it may begin at any of three places of a group there."""
+    data = text.encode()
+    ends = [(start, (start + len(data)) * 8 // 6) for start in range(3)]
+    return [b64encode(bytes(start) + data).decode()[-(-start * 8 // 6) : end] for start, end in ends]
+
+
+def check_length(text: str, what: str) -> None:
+    if len(text) > LONGEST:
+        raise ToolFailure(f"{what} has more than {LONGEST:,} characters, which no server takes", reason="too_large")
 
 
 def with_header(outgoing: "Outgoing", name: str, value: str) -> "Outgoing":

@@ -94,7 +94,7 @@ class Client:
                 pool.drop(connection)
                 pool.drop_idle(key)  # the others will be no better
                 tries += 1
-                if tries > MOST_STALE or (stale.sent and outgoing.method not in IDEMPOTENT):
+                if tries > MOST_STALE or (stale.sent and not _may_repeat(outgoing)):
                     raise
             except BaseException:
                 pool.drop(connection)
@@ -118,6 +118,11 @@ class Client:
         for loop, pool in pools.items():
             with suppress(RuntimeError):  # a loop that has ended took its connections with it
                 loop.call_soon_threadsafe(pool.close)
+
+
+def _may_repeat(outgoing: "Outgoing") -> bool:
+    """Whether it does no harm twice: by what its tool says, or by its method."""
+    return outgoing.method in IDEMPOTENT if outgoing.idempotent is None else outgoing.idempotent
 
 
 def _handed_over(answer: Answer, connection: Connection, pool: Pool) -> Answer:

@@ -7,6 +7,8 @@ import msgspec
 
 DEEPEST = 200  # levels: whoever walks through data takes some of Python's own for each
 
+_HOLDERS = frozenset((list, dict))
+
 
 class TooDeep(Exception):  # noqa: N818 - not wrong in itself
     def __init__(self) -> None:
@@ -28,12 +30,12 @@ def json_of(text: bytes) -> Any:
 
 def levels(value: Any) -> Iterator[list[Any]]:
     """The lists and objects of data, level by level: the outermost, those in it, those in these …"""
-    level = [value] if isinstance(value, list | dict) else []
+    level = [value] if type(value) in _HOLDERS else []
     while level:
         yield level
         level = [
             inner
             for one in level
-            for inner in (one.values() if isinstance(one, dict) else one)
-            if isinstance(inner, list | dict)
+            for inner in (one.values() if type(one) is dict else one)
+            if type(inner) in _HOLDERS  # which takes half the time of isinstance
         ]

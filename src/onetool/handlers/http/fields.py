@@ -75,13 +75,15 @@ def in_header(hole: Hole, value: str) -> str:
 
 
 def _rule(name: str, value: Text) -> Callable[[Hole, str], str]:
-    return _in_cookie if name.lower() == "cookie" and value.alone is None else in_header
+    if name.lower() != "cookie" or (value.alone is not None and value.alone.is_secret):
+        return in_header  # a secret may be all the cookies there are: nobody who calls has a say in it
+    return _in_cookie
 
 
 def _in_cookie(hole: Hole, value: str) -> str:
-    """One cookie's value among others must not begin another one."""
-    if ";" in value:
-        raise hole.bad("has a `;` in it, which would end its cookie")
+    """A cookie's value must not begin another one."""
+    if ";" in value or "," in value:
+        raise hole.bad("has a `;` or a `,` in it, which would end its cookie")
     return in_header(hole, value)
 
 

@@ -16,11 +16,11 @@ from urllib.parse import quote_plus, urlencode
 import msgspec
 
 from onetool.core.errors import ToolFailure
-from onetool.core.failure import cut
-from onetool.handlers.http.auth import POINTER, Helper, Signer, Texts, basic, with_header
+from onetool.handlers.http.auth import POINTER, Helper, Signer, Texts, basic, check_length, with_header
 from onetool.handlers.http.faults import retold
 from onetool.handlers.http.impl import OAuth2, Request
 from onetool.handlers.http.placeholders import Lookup, TemplateError
+from onetool.handlers.http.shown import shown
 from onetool.handlers.http.timing import TOKEN_SECONDS
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 MARGIN = 30.0  # seconds before its end that a token is no longer used …
 DEFAULT_LIFE = 300.0  # … where nobody says when that is
+SHORTEST_LIFE = 1.0  # seconds between two tokens for the same credentials, but for one that is fetched anew at once
 LARGEST = 256 * 1024
 MOST_KEPT = 1_000
 
@@ -47,8 +48,10 @@ class Fetched(NamedTuple):
 
 class _Kept(NamedTuple):
     access: str
+    since: float
     until: float
     refresh: str | None
+    hurried: bool  # less than that since the one before it
 
 
 class _Abandoned(Exception):  # noqa: N818 - whoever fetched has been cancelled: somebody else has to
@@ -73,6 +76,8 @@ class Tokens:
                     return kept.access
                 flight = self._flights.get(key)
                 if flight is None:
+                    if not self.may_fetch(key):
+                        raise _too_often()
                     mine = self._flights[key] = Future()
                     break
             try:
@@ -82,6 +87,11 @@ class Tokens:
             except ToolFailure as error:
                 raise retold(error, str(error)) from None
         return await self._fetch(key, fetch, kept, mine)
+
+    def may_fetch(self, key: Key) -> bool:
+        """Not where the last two came within a second. What is refused so soon would be refused again."""
+        kept = self._kept.get(key)
+        return kept is None or not kept.hurried or self._clock() >= kept.since + SHORTEST_LIFE
 
     async def _fetch(
         self, key: Key, fetch: Callable[[str | None], Awaitable[Fetched]], kept: _Kept | None, mine: "Future[None]"
@@ -94,10 +104,12 @@ class Tokens:
                 del self._flights[key]
             mine.set_exception(error if isinstance(error, ToolFailure) else _Abandoned())
             raise
-        life = fetched.life - min(MARGIN, fetched.life / 10)
+        life = max(fetched.life - min(MARGIN, fetched.life / 10), SHORTEST_LIFE)
+        now = self._clock()
+        hurried = kept is not None and now < kept.since + SHORTEST_LIFE
         with self._lock:
             self._kept.pop(key, None)
-            self._kept[key] = _Kept(fetched.access, self._clock() + life, fetched.refresh or refresh)
+            self._kept[key] = _Kept(fetched.access, now, now + life, fetched.refresh or refresh, hurried)
             if len(self._kept) > MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
             del self._flights[key]
@@ -110,23 +122,27 @@ class OAuthHelper(Helper):
         from onetool.handlers.http.template import Template
 
         self.auth = auth
-        self._texts = Texts(auth, ("client_id", "client_secret", "refresh_token", "scope"), arguments)
+        self.texts = Texts(auth, ("client_id", "client_secret", "refresh_token", "scope"), arguments)
         if auth.grant == "refreshToken" and not auth.refresh_token:
             raise TemplateError("the grant refreshToken needs a refreshToken", f"{POINTER}/refreshToken")
         try:
             self._endpoint = Template(Request(url_template=auth.token_url, method="POST"), arg_schema)
         except TemplateError as error:
             raise TemplateError(str(error), f"{POINTER}/tokenUrl") from None
-        self.secrets = self._texts.secrets | self._endpoint.secrets
+        self.secrets = self.texts.secrets | self._endpoint.secrets
 
     def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "Outside") -> Signer:
-        return _OAuthSigner(self, self._texts.fill(args, secret), self._endpoint.fill(args, secret), outside)
+        return _OAuthSigner(self, self.texts.fill(args, secret), self._endpoint.fill(args, secret), secret, outside)
 
 
 class _OAuthSigner(Signer):
-    def __init__(self, helper: OAuthHelper, filled: dict[str, str], endpoint: "Outgoing", outside: "Outside") -> None:
-        self._auth = helper.auth
-        self._filled, self._endpoint, self._outside = filled, endpoint, outside
+    def __init__(
+        self, helper: OAuthHelper, filled: dict[str, str], endpoint: "Outgoing", secret: Lookup, outside: "Outside"
+    ) -> None:
+        self._auth, self._texts = helper.auth, helper.texts
+        self._filled, self._endpoint, self._secret, self._outside = filled, endpoint, secret, outside
+        # Who gives all credentials as arguments may see what they get for them.
+        self._know = outside.know if helper.secrets else lambda _: None
         # All that makes a token somebody's: who has another secret gets another token, or none.
         self._key: Key = (endpoint.url.text, self._auth.grant, *filled.values())
         self._token = ""
@@ -142,7 +158,7 @@ class _OAuthSigner(Signer):
 
     def refused(self) -> bool:
         """Once: a token may have been taken back. A second one that is refused, too, is not the token's fault."""
-        if self._refused is not None:
+        if self._refused is not None or not self._outside.client.tokens.may_fetch(self._key):
             return False
         self._refused = self._token
         return True
@@ -173,7 +189,8 @@ class _OAuthSigner(Signer):
         else:
             # As RFC 6749 has it: both are encoded as in a form first.
             login = basic(quote_plus(filled["client_id"]), quote_plus(filled["client_secret"]))
-            self._outside.know(login.removeprefix("Basic "))
+            for part in self._texts.derived(login.removeprefix("Basic "), self._secret, quote_plus):
+                self._outside.know(part)
             headers.append(("Authorization", login))
         return self._endpoint._replace(headers=headers, body=urlencode(form).encode())
 
@@ -186,30 +203,39 @@ class _OAuthSigner(Signer):
         access, kind = said.get("access_token"), said.get("token_type", "Bearer")
         if answer.status != 200 or not isinstance(access, str):
             raise self._failure(answer.status, said, newer)
-        self._outside.know(access)
+        check_length(access, f"the access token of {self._endpoint.url.authority}")
+        self._know(access)
         if str(kind).lower() != "bearer" or not _SENDABLE.fullmatch(access):
             raise self._failure(answer.status, {"error": "what it gave is no bearer token"}, newer)
         refresh = said.get("refresh_token")
         if isinstance(refresh, str) and refresh:
-            self._outside.know(refresh)
+            check_length(refresh, f"the refresh token of {self._endpoint.url.authority}")
+            self._know(refresh)
         else:
             refresh = None
         return Fetched(access, _life(said.get("expires_in")), refresh)
 
     def _failure(self, status: int, said: dict[str, Any], newer: str | None) -> ToolFailure:
         """In the endpoint's own words, those that are for people; without what was sent, should they repeat it."""
-        texts = [
-            _UNFIT.sub(" ", one) for key in ("error", "error_description") if isinstance(one := said.get(key), str)
-        ]
+        texts = [one for key in ("error", "error_description") if isinstance(one := said.get(key), str)]
         words = ": ".join(text for text in texts if text) or "it gave no access token"
         for value in (self._filled["client_secret"], self._filled["refresh_token"], newer):
             if value:
                 words = words.replace(value, "***")
+        words = shown(_UNFIT.sub(" ", self._outside.redact(words)), self._outside.redact, 300)
         return ToolFailure(
-            f"no access token: {self._endpoint.url.authority} answered {status}: {cut(words, 300)}",
+            f"no access token: {self._endpoint.url.authority} answered {status}: {words}",
             reason="upstream_error",
             hints=("check clientId, clientSecret and scope in the tool's auth, and the secrets that they name",),
         )
+
+
+def _too_often() -> ToolFailure:
+    return ToolFailure(
+        "no access token: the last one was fetched less than a second ago, and it was refused",
+        reason="upstream_error",
+        hints=("the API does not accept what tokenUrl gives: check clientId and scope in the tool's auth",),
+    )
 
 
 def _life(seconds: Any) -> float:

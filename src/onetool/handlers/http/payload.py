@@ -1,9 +1,11 @@
 """The body of a template: JSON, a form, or a text. A value in it stays a value, whatever characters it has.
 
 What it is: a form where Content-Type says so, else JSON where it is data, or a text that reads as a JSON object or
-array, with `${name}` inside of strings or bare. Any other text has its values put in as they are; in XML, escaped.
+array, with `${name}` inside of strings or bare. With a type like application/x-ndjson it can be several, one a line.
+Any other text has its values put in as they are; in XML, escaped.
 """
 
+import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from html import escape
@@ -20,7 +22,9 @@ from onetool.handlers.http.query import Pairs, named_pairs, written_pairs
 POINTER = "/request/body"
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
+LINES = "application/x-ndjson"
 PLAIN = "text/plain; charset=utf-8"
+RECORD = "\x1e"  # begins each text of application/json-seq
 
 _ABSENT: Any = object()
 _STRING_OR_HOLE = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|(?<!\$)\$+\{[^{}]{0,200}\}', re.DOTALL)
@@ -53,6 +57,11 @@ def payload(body: Any, content_type: str | None, arguments: Mapping[str, Any]) -
         return _json(found, arguments)
     if is_json:
         raise TemplateError("is no JSON, and Content-Type says it is", POINTER)
+    if "json" in kind:
+        return _lines(body, arguments)
+    if not kind and _goes_on_after_json(body):
+        how = "application/x-ndjson for one JSON text a line, or text/plain for a text with values put in as they are"
+        raise TemplateError(f"is JSON with more after it: say what it is by a Content-Type, {how}", POINTER)
     return _text(body, kind, arguments)
 
 
@@ -95,6 +104,26 @@ def _json(body: Any, arguments: Collection[str]) -> Payload:
         return None if value is _ABSENT else _encoded(value)
 
     return Payload(JSON, fill, tuple(holes))
+
+
+def _lines(body: str, arguments: Collection[str]) -> Payload:
+    """One JSON text a line. No value can end its line: JSON escapes that."""
+    holes: list[Hole] = []
+    makers: list[tuple[str, Make]] = []
+    for number, line in enumerate(body.split("\n"), 1):
+        mark = RECORD if line.startswith(RECORD) else ""
+        text = line.removeprefix(mark).strip()
+        found = _json_in(text) if text else _ABSENT
+        if text and found is _ABSENT:
+            raise TemplateError(f"is no JSON in line {number}, and Content-Type says that every line is", POINTER)
+        makers.append((mark, _maker(found, arguments, POINTER, holes)))
+
+    def fill(values: Values) -> bytes:
+        made = [(mark, make(values)) for mark, make in makers]
+        lines = [mark.encode() + _encoded(value) for mark, value in made if value is not _ABSENT]
+        return b"\n".join(lines) + (b"\n" if body.endswith("\n") and lines else b"")
+
+    return Payload(LINES, fill, tuple(holes))
 
 
 def _maker(value: Any, arguments: Collection[str], pointer: str, holes: list[Hole]) -> Make:
@@ -179,11 +208,24 @@ def _encoded(value: Any) -> bytes:
 
 def _json_in(text: str) -> Any:
     """The JSON that a text is, once its bare placeholders are in quotes; _ABSENT when it is none."""
-    quoted = _STRING_OR_HOLE.sub(lambda found: found[0] if found[0][0] == '"' else f'"{found[0]}"', text)
     try:
-        return msgspec.json.decode(quoted)
+        return msgspec.json.decode(_quoted(text))
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return _ABSENT
+
+
+def _quoted(text: str) -> str:
+    return _STRING_OR_HOLE.sub(lambda found: found[0] if found[0][0] == '"' else f'"{found[0]}"', text)
+
+
+def _goes_on_after_json(text: str) -> bool:
+    """Whether it begins with a JSON object or array that has a placeholder in it."""
+    quoted = _quoted(text.lstrip())
+    try:
+        end = json.JSONDecoder().raw_decode(quoted)[1] if quoted[:1] in ("{", "[") else 0
+    except (ValueError, RecursionError):
+        return False
+    return "${" in quoted[:end]
 
 
 def _is_text(hole: Hole, arguments: Mapping[str, Any]) -> bool:

@@ -91,10 +91,9 @@ class Selector:
 
 def count(value: Any) -> None:
     """Whether it can be walked through. What is in it several times counts several times."""
-    seen = deep = 0
-    for level in levels(value):
+    seen = 0
+    for deep, level in enumerate(levels(value), 1):
         seen += sum(map(len, level))
-        deep += 1
         if seen > MOST_PARTS:
             raise _TooMuch(f"it makes more than {MOST_PARTS:,} parts of it")
         if deep > DEEPEST:

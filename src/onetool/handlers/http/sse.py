@@ -2,7 +2,7 @@
 
 import asyncio
 import codecs
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any
 
 import msgspec
@@ -66,14 +66,18 @@ class Events:
             self._data.append(value.removeprefix(" "))
 
 
-async def each_event(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
-    """The data of one event after another. However many there are in a piece, others have their turn in between."""
+async def each_event(pieces: AsyncIterable[bytes]) -> AsyncIterator[str]:
+    """The data of one event after another. However many have come at once, others have their turn in between."""
     events = Events()
+    size = 0
     async for piece in pieces:
         for start in range(0, len(piece), SLICE):
-            for data in events.feed(piece[start : start + SLICE]):
+            part = piece[start : start + SLICE]
+            for data in events.feed(part):
                 yield data
-            if start:
+            size += len(part)
+            if size >= SLICE:
+                size = 0
                 await asyncio.sleep(0)
     for data in events.end():
         yield data

@@ -46,6 +46,7 @@ class Outgoing(NamedTuple):
     url: Url
     headers: list[tuple[str, str]]
     body: bytes
+    idempotent: bool | None = None  # may be sent twice; None: its method says so
 
 
 class Template:
@@ -54,6 +55,7 @@ class Template:
     def __init__(self, request: Request, arg_schema: Any) -> None:
         arguments = argument_names(arg_schema)
         self.method = request.method
+        self._idempotent = request.idempotent
         pairs = self._read_url(read(request.url_template, arguments, _URL))
         pairs += named_pairs(request.query, arguments, "/request/query")
         self._query = Pairs(pairs)
@@ -63,6 +65,7 @@ class Template:
         holes = [hole for part in (*self._places, *pairs, self._fields, self._payload) if part for hole in part.holes]
         self._holes = tuple(dict.fromkeys(holes))
         self.secrets = frozenset(hole.name for hole in self._holes if hole.is_secret)
+        self.secrets_in_host = frozenset(hole.name for hole in self._places[0].holes if hole.is_secret)
 
     def fill(self, args: Mapping[str, Any], secret: Lookup) -> Outgoing:
         """The request of one call; BadArguments or ToolFailure when a value does not fit, or a secret is not set."""
@@ -75,7 +78,7 @@ class Template:
         body = None if self._payload is None else self._payload.fill(values)
         if body is not None and self._fields.content_type is None and self._payload is not None:
             headers.append(("Content-Type", self._payload.content_type))
-        return Outgoing(self.method, url, headers, body or b"")
+        return Outgoing(self.method, url, headers, body or b"", self._idempotent)
 
     def _read_url(self, text: Text) -> list[Pair]:
         """Take the URL apart. Gives the pairs of its query."""

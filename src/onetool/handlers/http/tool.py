@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from onetool.core.blob import Keep
 from onetool.core.context import current_call
 from onetool.handlers.http.auth import helper_for
 from onetool.handlers.http.client import Client
-from onetool.handlers.http.faults import TooLarge, WireFailure, retold
+from onetool.handlers.http.faults import WireFailure, retold
 from onetool.handlers.http.hosts import AllowedHosts
 from onetool.handlers.http.impl import HttpImpl, Limits
 from onetool.handlers.http.placeholders import argument_names
@@ -18,20 +18,19 @@ from onetool.handlers.http.sending import Sending
 from onetool.handlers.http.template import Template
 from onetool.handlers.http.timing import sending_seconds, total_seconds
 
-if TYPE_CHECKING:
-    from onetool.handlers.http.template import Outgoing
-
 SLOW = "timeoutMs in the tool's httpImpl.request sets how long each try may take"
 ACCEPTS = {"json": "application/json, */*;q=0.5", "sse": "text/event-stream"}
 
 
 class Outside(NamedTuple):
-    """What a tool reaches of the app. `know` is told of secrets that come by: they are masked from then on."""
+    """What a tool reaches of the app. `know` is told of secrets that come by: `redact` masks them from then on."""
 
     client: Client
     hosts: AllowedHosts
     keep: Keep
     know: Callable[[str], None] = lambda _: None
+    redact: Callable[[Any], Any] = lambda value: value  # the call's own
+    secret: Callable[[str], str | None] | None = None  # by name; those of the call's environment where it is None
 
 
 class HttpTool:
@@ -45,14 +44,14 @@ class HttpTool:
         self._auth = helper_for(request.auth, argument_names(arg_schema), arg_schema)
         self._outside = outside
         self._reader = Reader(response, time.time)
-        self._most = limits.max_request_bytes
         self._accept = ("Accept", ACCEPTS.get(response.encoding, "*/*"))
         if any(name.lower() == "accept" for name in request.headers):
             self._accept = None
         self._streams = response.encoding == "sse"
         retries = Retries(request, limits)
         seconds = request.timeout_ms / 1000
-        self._sending = Sending(retries, seconds, limits.max_response_bytes, request.follow_redirects, self._streams)
+        sizes = limits.max_response_bytes, limits.max_request_bytes
+        self._sending = Sending(retries, seconds, *sizes, request.follow_redirects, self._streams)
         self._total = sending_seconds(impl, limits)
         self.timeout = total_seconds(impl, limits)
         self.secrets = self._template.secrets | (self._auth.secrets if self._auth else frozenset())
@@ -60,13 +59,16 @@ class HttpTool:
     async def __call__(self, **args: Any) -> Any:
         call = current_call.get()
         environment = None if call is None else call.environment
-        secret = _no_secret if environment is None else environment.secret
-        redact = _as_it_is if environment is None else environment.redact
         outside = self._outside()
+        secret = outside.secret or (_no_secret if environment is None else environment.secret)
+        if environment is not None:
+            outside = outside._replace(redact=environment.redact)
+        redact = outside.redact
         outgoing = self._template.fill(args, secret)
+        for name in self._template.secrets_in_host:  # hosts are in lower case, where nobody would recognise it
+            outside.know((secret(name) or "").lower())
         if self._accept is not None:
             outgoing.headers.append(self._accept)
-        self._check_size(outgoing)
         signer = None if self._auth is None else self._auth.begin(args, secret, outside)
         place = outgoing.url.authority
         try:
@@ -77,22 +79,6 @@ class HttpTool:
         except WireFailure as failure:
             raise failure if failure.reason != "timeout" else retold(failure, str(failure), SLOW) from None
 
-    def _check_size(self, outgoing: "Outgoing") -> None:
-        size = (
-            len(outgoing.body)
-            + len(outgoing.url.target)
-            + sum(len(name) + len(text) for name, text in outgoing.headers)
-        )
-        if size > self._most:
-            raise TooLarge(
-                f"the request has {size:,} bytes, and the tool may send {self._most:,} (limits.maxRequestBytes)",
-                "limits.maxRequestBytes",
-            )
-
 
 def _no_secret(_: str) -> None:
     return None
-
-
-def _as_it_is(value: Any) -> Any:
-    return value

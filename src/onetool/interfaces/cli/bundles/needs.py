@@ -52,7 +52,7 @@ def needs_of(app: "App", tools: Iterable[Mapping[str, Any]]) -> Needs:
 
 
 def secrets_there(app: "App", names: Iterable[str]) -> tuple[Secret, ...]:
-    return tuple(Secret(name, app.config.secrets.where(name)) for name in names)
+    return tuple(Secret(name, app.config.secrets.where(name, environment=False)) for name in names)
 
 
 def hosts_there(app: "App", urls: Iterable[str]) -> tuple[Host, ...]:
