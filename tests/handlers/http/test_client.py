@@ -487,7 +487,7 @@ def test_name_servers_that_are_silent_hold_up_nobody_else(upstream, monkeypatch)
 
 
 def test_localhost_is_checked_like_any_other_name(upstream):
-    with pytest.raises(Refusal, match="own machine or network|this machine|private"):
+    with pytest.raises(Refusal, match=r"own machine or network|this machine|private"):
         fetched(
             upstream,
             get(f"http://localhost:{upstream.port}/"),
