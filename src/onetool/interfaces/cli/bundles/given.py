@@ -1,8 +1,10 @@
 """What somebody gives: the bytes of a file, of standard input or of a URL; data in JSON or YAML."""
 
+import errno
+import os
+import stat
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -26,13 +28,25 @@ def read_bytes(name: str) -> bytes:
         if name == STDIN:
             data = sys.stdin.buffer.read(MOST_BYTES + 1)
         else:
-            with Path(name).open("rb") as stream:
+            with _regular(name) as stream:
                 data = stream.read(MOST_BYTES + 1)
     except OSError as error:
         raise click.ClickException(printable(f"can't read {name}: {error.strerror}.")) from None
     if len(data) > MOST_BYTES:
         raise click.ClickException(printable(f"{named(name)} is larger than {MOST_BYTES // 1024**2} MiB."))
     return data
+
+
+def _regular(name: str) -> BinaryIO:
+    """Of anything else nobody knows whether it begins or ends. Which it is, is seen for sure only once it is open."""
+    handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    raise click.ClickException(printable(f"{name} is no regular file. What comes out of a pipe is read as -"))
 
 
 def read_text(name: str) -> str:

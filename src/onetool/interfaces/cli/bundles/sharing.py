@@ -1,6 +1,8 @@
 """`onetool bundles export` and `import`: bundles as files."""
 
+import errno
 import os
+import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -90,9 +92,12 @@ def import_bundle(
 
 
 def _write(file: Path, data: bytes, force: bool) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if force else os.O_EXCL)
+    # Not to wait for who reads from a pipe: what is there is seen for sure only once it is open.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | (os.O_TRUNC if force else os.O_EXCL)
     try:
         with os.fdopen(os.open(file, flags, 0o644), "wb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "it is no regular file; -o - writes to a pipe")
             stream.write(data)
     except FileExistsError:
         raise click.ClickException(printable(f"{file} is there already; --force replaces it.")) from None

@@ -7,6 +7,7 @@ what the store would know. An id is then made of the file's place and names, its
 
 import json
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any, TypeVar
 
 import msgspec
@@ -24,11 +25,13 @@ from onetool.sources.bundles.reading import read_bundle, read_tool
 Thing = TypeVar("Thing", Bundle, Tool)
 
 DEEPEST = 120  # levels; schemas have 100 at the most
+MOST_SOUND = 10_000
 _BUNDLE_KEYS = ("slug", "displayName", "description", "isEnabled", "id", "createdAt", "modifiedAt", "softDeletedAt")
 _FIRST = ("slug", "version", "type", "displayName", "description", "tags", "isEnabled", "argSchema", "outputSchema")
 _IMPLS = ("httpImpl", "pythonImpl", "goImpl", "scriptImpl")
 _LOSSY = "it has values that JSON does not: NaN, infinity, tuples, or keys that are no texts"
 _TOOL_KEYS = (*_FIRST, *_IMPLS, "limits", "id", "createdAt", "modifiedAt")
+_sound: set[bytes] = set()  # of schemas that can be used
 
 
 # Written
@@ -163,12 +166,26 @@ def _name(data: Mapping[str, Any], key: str) -> str:
 
 
 def _check_schema(pointer: str, schema: dict[str, Any], closed: bool) -> None:
-    if not schema:
+    """Tools of one API share many schemas, and nothing about a file takes as long as this: each is looked at once."""
+    key = _key(schema, closed) if schema else b""
+    if not schema or key in _sound:
         return
     try:
         CompiledSchema(schema, closed=closed)
     except SchemaError as error:
         raise Invalid(f"{pointer}: {error}", pointer) from None
+    if key is not None:
+        if len(_sound) >= MOST_SOUND:
+            _sound.clear()
+        _sound.add(key)
+
+
+def _key(schema: dict[str, Any], closed: bool) -> bytes | None:
+    """The same for equal JSON alone; None where there is none."""
+    try:
+        return sha256(msgspec.json.encode((closed, schema))).digest()
+    except (ValueError, RecursionError):  # half of a character
+        return None
 
 
 def _id(data: Mapping[str, Any], otherwise: str) -> str:

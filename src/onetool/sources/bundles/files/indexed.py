@@ -1,11 +1,15 @@
 """The reading half of the store: what the index answers, once it is in step with the folder.
 
 Where the folder is not there, or can't be written, the index is in memory; when that changes, the next look notices.
+So it is with a disk that becomes full: what the files say can be read, whether or not the index can be kept.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from time import monotonic
+from typing import TypeVar
 
 import msgspec
 
@@ -16,11 +20,16 @@ from onetool.sources.bundles.files.looking import FIRST_SECONDS, Looking
 from onetool.sources.bundles.files.overlay import BuiltIn, check_built_in
 from onetool.sources.bundles.files.reading import NO_BUNDLE
 from onetool.sources.bundles.files.state import make_state
-from onetool.sources.bundles.index import Index
+from onetool.sources.bundles.index import Index, Unwritable
+from onetool.sources.bundles.index.patience import Aside, Patience
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.store import Found, Rank
 
 log = logging.getLogger("onetool.bundles")
+
+T = TypeVar("T")
+SETTLE_SECONDS = 5.0  # between two tries to get out of memory again
+SHARE = 20  # … which may cost one part in so many
 
 
 class Indexed:
@@ -34,19 +43,22 @@ class Indexed:
         self._is_nowhere = False  # there is no folder yet: somebody else may make it
         self._is_behind = True  # something has changed that the index does not know yet
         self._seen = -1  # its state at the last look
+        self._settle_at = 0.0  # not before
+        self._patience = Patience()
+        self._aside = Aside("the bundles are being read", self._patience)
 
     # Reading: see Store
 
     def bundle(self, id: str) -> Bundle | None:
-        return self._index().bundle(id)
+        return self._ask(lambda index: index.bundle(id))
 
     def bundles(
         self, ids: Iterable[str] = (), include_disabled: bool = False, after: str | None = None, limit: int = 100
     ) -> list[Bundle]:
-        return self._index().bundles(ids, include_disabled, after, limit)
+        return self._ask(lambda index: index.bundles(ids, include_disabled, after, limit))
 
     def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None:
-        return self._index().tool(bundle_id, slug, version)
+        return self._ask(lambda index: index.tool(bundle_id, slug, version))
 
     def tools(
         self,
@@ -56,59 +68,83 @@ class Indexed:
         after: str | None = None,
         limit: int = 100,
     ) -> list[Tool]:
-        return self._index().tools(tags, bundle_ids, include_disabled, after, limit)
+        return self._ask(lambda index: index.tools(tags, bundle_ids, include_disabled, after, limit))
 
     def search(
         self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
     ) -> list[Found]:
-        return self._index().search(query, include_disabled, after, limit)
+        return self._ask(lambda index: index.search(query, include_disabled, after, limit))
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
-        return self._index().everything()
+        return self._ask(Index.everything)
 
     def place(self, tool_id: str) -> str | None:
-        path = self._index().path_of(tool_id)
+        path = self._ask(lambda index: index.path_of(tool_id))
         return None if path is None else str(self._folder / path)
 
     def mistakes(self) -> list[Mistake]:
         """Tools that nothing is wrong with but their bundle are not told one by one."""
         return [
             msgspec.structs.replace(mistake, file=str(self._folder / (mistake.file or "")))
-            for mistake in self._index().mistakes()
+            for mistake in self._ask(Index.mistakes)
             if mistake.message != NO_BUNDLE
         ]
 
     def state(self) -> int:
-        return self._index().state()
+        return self._ask(Index.state)
 
     def look(self) -> bool:
         with self._lock.alone():
             self._settle()
-            index, looking = self._parts()
-            looking.look(index)
+            index = self._looked_at()
             self._is_behind = False
             before, self._seen = self._seen, index.state()
             return before != self._seen
 
     # How it is done
 
+    def _ask(self, question: Callable[[Index], T]) -> T:
+        try:
+            return question(self._index())
+        except Unwritable:  # it was lost, and there is no room for another one
+            self._is_behind = True
+            return question(self._index())
+
     def _index(self) -> Index:
         """In step with what this process knows to have changed. Nobody waits for another thread but at the start."""
         if self._is_behind or (self._is_nowhere and self._folder.is_dir()):
-            try:
-                with self._lock.alone(FIRST_SECONDS if self._made is None else 0.0):
-                    if self._is_behind or self._is_nowhere:
-                        self.look()
-            except Unavailable:
-                if self._made is None:
-                    raise
+            if self._made is None:
+                self._catch_up(FIRST_SECONDS)
+            else:
+                with suppress(Unavailable):
+                    if self._patience.is_short:
+                        self._aside.do(self._catch_up)
+                    else:
+                        self._catch_up()
         return self._parts()[0]
+
+    def _catch_up(self, patience: float = 0.0) -> None:
+        with self._lock.alone(patience):
+            if self._is_behind or self._is_nowhere:
+                self.look()
+
+    def _looked_at(self) -> Index:
+        index, looking = self._parts()
+        try:
+            looking.look(index)
+        except Unwritable as error:
+            log.warning("%s; until it can, it is kept in memory", error)
+            index, looking = made = self._index_in(None)
+            looking.look(index)
+            self._made, self._is_kept, self._settle_at = made, False, monotonic() + SETTLE_SECONDS
+        return index
 
     def _parts(self) -> tuple[Index, Looking]:
         if self._made is None:
             with self._lock.alone():
                 if self._made is None:
                     self._made = self._open()
+                    self._patience.answered()
         return self._made
 
     def _open(self) -> tuple[Index, Looking]:
@@ -131,8 +167,17 @@ class Indexed:
         return index, looking
 
     def _settle(self) -> None:
-        """From memory into a file, as soon as there can be one."""
-        if self._made is not None and not self._is_kept:
-            self._is_nowhere = not self._folder.is_dir()
-            if make_state(self._folder) is not None:
-                self._made = self._open()  # the old one goes when the last who asks it has its answer
+        """From memory into a file, as soon as there can be one that takes everything in."""
+        if self._made is None or self._is_kept or monotonic() < self._settle_at:
+            return
+        self._is_nowhere = not self._folder.is_dir()
+        if (file := make_state(self._folder)) is None:
+            return
+        began = monotonic()
+        try:
+            index, looking = made = self._index_in(file)
+            looking.look(index)
+        except Unavailable:
+            self._settle_at = max(began + SETTLE_SECONDS, monotonic() + (monotonic() - began) * SHARE)
+        else:
+            self._made, self._is_kept = made, True  # the old one goes when the last who asks it has its answer

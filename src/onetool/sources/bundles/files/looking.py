@@ -143,7 +143,12 @@ class Looking:
             if root is not None:
                 for draft in found.drafts:
                     writing.remove_quietly(root, draft)  # nobody writes now: it is nobody's
-            self._change(index, found)
+            before = dict(self._racy)
+            try:
+                self._change(index, found)
+            except BaseException:
+                self._racy = before  # nothing of it was taken in: all of it is news again
+                raise
 
     def _change(self, index: Index, found: Found) -> None:
         now = [read for read in found.read if self._is_still(read)]

@@ -9,6 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from secrets import token_bytes
@@ -287,6 +288,8 @@ class FileStore(Indexed, Store):
             ensure_place(self._folder)
             with self._lock.held() as root:
                 self._settle()
+                if not self._is_kept:
+                    self.look()  # what other processes do reaches an index in memory in no other way
                 for _ in range(MOST_TRIES):
                     try:
                         return self._try(job, root)
@@ -308,5 +311,7 @@ class FileStore(Indexed, Store):
                 raise
             self._is_behind = True
             log.warning("the index of the bundles did not take a change, and will be put right: %s", error)
+            with suppress(Unavailable):
+                self.look()  # who is told that it is done may ask for it at once
         assert work is not None  # noqa: S101 - else an error has been raised
         return work.result

@@ -14,12 +14,14 @@ import msgspec
 
 from onetool.sources.bundles.errors import Invalid, Unavailable
 from onetool.sources.bundles.index.connections import Connections, Held
-from onetool.sources.bundles.index.opening import Damaged, is_damage, is_gone, unavailable
+from onetool.sources.bundles.index.faults import Busy, Damaged, cannot_open, is_damage, is_gone, unavailable
+from onetool.sources.bundles.index.patience import LONG, Aside, Patience
 
 T = TypeVar("T")
 
 Fill = Callable[[], None]
 _TRIES = 5  # of an index that is deleted or damaged again and again
+_TURN = 0.5  # seconds that who must not wait waits for its turn, where all threads share a connection
 
 
 class Access:
@@ -27,19 +29,30 @@ class Access:
         self._file = file
         self._fill = fill
         self._mine = local()
+        self._patience = Patience()
+        self._aside = Aside("the index of the bundles is being made anew", self._patience)
         try:
-            self._connections = Connections(file)
+            self._connections = Connections(file, self._patience)
         except (OSError, sqlite3.Error) as error:
-            raise self._cannot_open(error) from error
+            raise cannot_open(file, error) from error
 
     def ask(self, question: Callable[[Held], T], is_single: bool = False) -> T:
         """Its answer, of one moment, which a single statement always is. In the middle of a transaction of this thread
         it sees what that has changed."""
+        try:
+            return self._asked(question, is_single)
+        except Busy:
+            self._patience.spent()
+            raise
+
+    def _asked(self, question: Callable[[Held], T], is_single: bool) -> T:
         for _ in range(_TRIES):
             held = self._ready()
-            with held.lock:
-                inside = held.database.in_transaction
+            with self._turn(held):
+                inside = False
                 try:
+                    held.wait(self._patience.seconds)
+                    inside = held.database.in_transaction
                     return question(held) if inside or is_single else _of_one_moment(held, question)
                 except UnicodeEncodeError as error:
                     raise Invalid("there is half a character in a text: it can't be the name of anything") from error
@@ -48,6 +61,12 @@ class Access:
                         raise  # whoever began it sees to it
                     self._recover(held, error)
         raise Damaged("again and again")
+
+    def revision(self) -> int:
+        """Another one after every change. Of an index in memory it is known without a turn."""
+        if self._file is None and (known := self._ready().revision) is not None:
+            return known
+        return self.ask(_revision, is_single=True)
 
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Connection]:
@@ -61,6 +80,7 @@ class Access:
                 if database.total_changes != before:
                     database.execute("UPDATE meta SET value = value + 1 WHERE key = 'revision'")
                 database.execute("COMMIT")
+                held.revision = _revision(held) if self._file is None else None
             except BaseException:
                 _roll_back(database)
                 raise
@@ -81,6 +101,7 @@ class Access:
             try:
                 if held.database.in_transaction:
                     raise RuntimeError("a change of the index inside of another one")
+                held.wait(LONG)
                 held.database.execute("BEGIN IMMEDIATE")
             except BaseException as error:
                 held.lock.release()
@@ -97,42 +118,70 @@ class Access:
             held = self._current()
             if held.is_filled or self._fill is None or getattr(self._mine, "is_filling", False):
                 return held
-            if not _is_new(held):
+            if not self._is_new(held):
                 held.is_filled = True
+                self._patience.answered()
                 return held
-            self._mine.is_filling = True
-            try:
-                self._fill()
-            finally:
-                self._mine.is_filling = False
+            if self._patience.is_short:
+                self._aside.do(self._fill_it)
+            else:
+                self._fill_it()
             held.is_filled = True  # it has been seen to; another one may lie there by now, though
+            self._patience.answered()
         raise Unavailable("the index of the bundles is made anew all the time: somebody keeps deleting it")
+
+    def _fill_it(self) -> None:
+        assert self._fill is not None  # noqa: S101 - else nobody comes here
+        self._mine.is_filling = True
+        try:
+            self._fill()
+        finally:
+            self._mine.is_filling = False
+
+    def _is_new(self, held: Held) -> bool:
+        """Whether nobody has filled it yet. Of a damaged one the question itself will say so."""
+        with self._turn(held), suppress(sqlite3.Error):
+            held.wait(self._patience.seconds)
+            return held.database.execute("SELECT value FROM meta WHERE key = 'filled'").fetchone() == (0,)
+        return False
+
+    @contextmanager
+    def _turn(self, held: Held) -> Generator[None]:
+        if not held.lock.acquire(timeout=_TURN if self._patience.is_short else -1):
+            raise Busy("the index of the bundles is busy: other threads have it; try again")
+        try:
+            yield
+        finally:
+            held.lock.release()
 
     def _current(self) -> Held:
         try:
             return self._connections.current()
         except (OSError, sqlite3.Error) as error:
-            raise self._cannot_open(error) from error
+            raise cannot_open(self._file, error) from error
 
     def _recover(self, held: Held, error: sqlite3.Error | msgspec.DecodeError) -> None:
         """Make way for another try, or say why there can't be one."""
-        if isinstance(error, sqlite3.Error) and not is_damage(error):
-            if not is_gone(error):
-                raise unavailable(error) from error
-            self._connections.give_up(held, is_damaged=False)
-        else:
-            self._connections.give_up(held, is_damaged=True)
-
-    def _cannot_open(self, error: Exception) -> Unavailable:
-        why = getattr(error, "strerror", None) or error
-        return Unavailable(f"{self._file}: the index of the bundles can't be opened: {why}")
+        if isinstance(error, sqlite3.Error) and not is_damage(error) and not is_gone(error):
+            if not _is_at_rest(held):
+                self._connections.give_up(held, is_damaged=False)
+            raise unavailable(error) from error
+        try:
+            self._connections.give_up(held, is_damaged=not is_gone(error))
+        except OSError as problem:
+            raise cannot_open(self._file, problem) from error
 
 
-def _is_new(held: Held) -> bool:
-    """Whether nobody has filled it yet. Of a damaged one the question itself will say so."""
-    with held.lock, suppress(sqlite3.Error):
-        return held.database.execute("SELECT value FROM meta WHERE key = 'filled'").fetchone() == (0,)
-    return False
+def _revision(held: Held) -> int:
+    return held.database.execute("SELECT value FROM meta WHERE key = 'revision'").fetchone()[0]
+
+
+def _is_at_rest(held: Held) -> bool:
+    """Whether it can be asked again: a transaction that could not be ended would stay for ever."""
+    try:
+        return not held.database.in_transaction
+    except sqlite3.Error:
+        return False
 
 
 def _of_one_moment(held: Held, question: Callable[[Held], T]) -> T:

@@ -12,8 +12,8 @@ from threading import RLock, local
 from weakref import WeakSet
 
 from onetool.sources.bundles.errors import Unavailable
-from onetool.sources.bundles.index.patience import Patience
 from onetool.sources.bundles.index.opening import Identity, identity, in_memory, opened, throw_away
+from onetool.sources.bundles.index.patience import Patience
 
 _of_the_parent: list[object] = []  # kept, so that nothing in a forked child closes them
 
@@ -29,6 +29,12 @@ class Held:
         self.process = os.getpid()
         self.is_filled = False  # whether somebody has looked if the index is, and seen to it
         self.revision: int | None = None  # of one in memory, which nobody else changes: after its last change
+
+    def is_still_of(self, file: Path) -> bool:
+        try:
+            return self.database.in_transaction or self.file == identity(file)
+        except sqlite3.ProgrammingError:  # it is closed
+            return False
 
     def wait(self, seconds: float) -> None:
         """From now on so long for others."""
@@ -68,7 +74,7 @@ class Connections:
             return self._in_memory()
         held: Held | None = getattr(self._mine, "held", None)
         if held is not None and held.process == os.getpid():
-            if held.database.in_transaction or held.file == identity(self._file):
+            if held.is_still_of(self._file):
                 return held
             self._mine.held = None  # whatever comes of opening another one: this one is never asked again
             held.close()

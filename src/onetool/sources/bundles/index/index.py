@@ -108,8 +108,7 @@ class Index:
 
     def state(self) -> int:
         """Another number after every change by anybody, and after the index was made anew; it only grows."""
-        asked = "SELECT value FROM meta WHERE key = 'revision'"
-        return self._access.ask(lambda held: held.database.execute(asked).fetchone()[0], is_single=True)
+        return self._access.revision()
 
     def close(self) -> None:
         self._access.close()

@@ -10,7 +10,8 @@ from onetool.sources.bundles.index.faults import Busy
 
 LONG = 10.0  # seconds
 SHORT = 0.2
-REST = 1.0  # after a moment that was in vain nobody waits at all for so long: many moments are a long time
+REST = 1.0  # after a moment that was in vain others wait still less, for so long: many moments are a long time
+LEAST = 0.02
 
 
 def on_loop() -> bool:
@@ -26,7 +27,7 @@ class Patience:
 
     def __init__(self) -> None:
         self._has_answered = False
-        self._spent = -REST
+        self._spent = float("-inf")
 
     def answered(self) -> None:
         self._has_answered = True
@@ -42,22 +43,24 @@ class Patience:
     def seconds(self) -> float:
         if not self.is_short:
             return LONG
-        return 0.0 if monotonic() - self._spent < REST else SHORT
+        return LEAST if monotonic() - self._spent < REST else SHORT
 
 
 class Aside:
     """What takes long, done in a thread of its own, once at a time; who asks for it waits no longer than it can."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, patience: Patience) -> None:
         self._name = name
+        self._patience = patience
         self._lock = Lock()
         self._running: Future[None] | None = None
 
-    def do(self, work: Callable[[], object], seconds: float) -> None:
+    def do(self, work: Callable[[], object]) -> None:
         """Raises what the work raises; Busy, if that goes on."""
         try:
-            self._started(work).result(seconds)
+            self._started(work).result(self._patience.seconds)
         except TimeoutError:
+            self._patience.spent()
             raise Busy(f"{self._name}: try again in some seconds") from None
 
     def _started(self, work: Callable[[], object]) -> "Future[None]":
