@@ -5,7 +5,7 @@ BundleError, and then nothing has changed. Built-in bundles are given to a store
 them as all others, keeps only their switches, and refuses every other change.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from onetool.core.errors import Mistake
@@ -13,9 +13,6 @@ from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolConte
 
 Tag = str
 """What a client knows of the state of a thing: an ETag without its quotes; "*" stands for any that is there."""
-
-Check = Callable[[Tool], None]
-"""Raises Invalid for a tool that can't be kept: what only its type knows about."""
 
 
 class Rank(NamedTuple):
@@ -80,9 +77,7 @@ class Store(Protocol):
 
     def delete_bundle(self, id: str, match: Tag | None = None) -> None: ...
 
-    def put_tool(
-        self, bundle_id: str, slug: str, version: str, content: ToolContent, check: Check | None = None
-    ) -> Tool: ...
+    def put_tool(self, bundle_id: str, slug: str, version: str, content: ToolContent) -> Tool: ...
 
     def patch_tool(
         self, bundle_id: str, slug: str, version: str, is_enabled: bool, match: Tag | None = None

@@ -209,38 +209,6 @@ def test_what_can_not_be_there_makes_nothing(store, folder):
     assert not folder.exists()
 
 
-def test_what_only_its_type_knows_is_asked_before(store, folder):
-    id = an_id()
-    store.put_bundle(id, bundle())
-    before = files(folder)
-
-    def check(made):
-        assert (made.slug, made.bundle_id) == ("forecast", id)
-        raise Invalid("no", "/httpImpl")
-
-    with pytest.raises(Invalid, match="no"):
-        store.put_tool(id, "forecast", "1", tool(), check)
-    assert files(folder) == before
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"arg_schema": {"type": "nonsense"}}, "/argSchema"),
-        ({"output_schema": {"type": 1}}, "/outputSchema"),
-        ({"arg_schema": {"properties": {"a": {"default": float("nan")}}}}, "NaN"),
-        ({"arg_schema": {"properties": {"a": {"default": "\ud800"}}}}, "JSON"),
-        ({"description": "x" * 20_000}, "length"),
-        ({"http_impl": None}, "httpImpl"),
-        ({"tags": ("x" * 100,)}, "tags"),
-    ],
-)
-def test_what_could_not_be_read_again_is_not_written(store, fields, words):
-    id = an_id()
-    store.put_bundle(id, bundle())
-    with pytest.raises(Invalid, match=words):
-        store.put_tool(id, "forecast", "1", tool(**fields))
-
 
 def test_so_many_tools_and_no_more(opened):
     store = opened(max_tools=2)

@@ -30,10 +30,11 @@ from onetool.sources.bundles.files.writing import ensure_place
 from onetool.sources.bundles.index import Taken
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
 from onetool.sources.bundles.names import check_id, check_slug, check_version, new_id
-from onetool.sources.bundles.store import Check, Store, Tag
+from onetool.sources.bundles.store import Store, Tag
 
 log = logging.getLogger("onetool.bundles")
 
+MANY = 1_000  # bundles that are looked at in one go
 KEPT_SECONDS = 2 * 24 * 3600  # that a deleted bundle stays
 MOST_TOOLS = 200_000
 ROOM = 20_000  # tools; more than all processes together can add in …
@@ -133,7 +134,11 @@ class FileStore(Indexed, Store):
         self._write(job, makes=True)
 
     def reap(self) -> list[str]:
-        over = [bundle.id for bundle in self.everything()[0] if self._is_over(bundle)]
+        over: list[str] = []
+        after = None
+        while page := self.bundles((), True, after, MANY):
+            over += [bundle.id for bundle in page if self._is_over(bundle)]
+            after = page[-1].id
         return [id for id in over if self._write(partial(self._reap, id))]
 
     def _reap(self, id: str, work: Work) -> None:
@@ -148,9 +153,7 @@ class FileStore(Indexed, Store):
 
     # Tools
 
-    def put_tool(
-        self, bundle_id: str, slug: str, version: str, content: ToolContent, check: Check | None = None
-    ) -> Tool:
+    def put_tool(self, bundle_id: str, slug: str, version: str, content: ToolContent) -> Tool:
         check_slug(slug)
         check_version(version)
         self._refuse_built_in(bundle_id)
@@ -165,8 +168,6 @@ class FileStore(Indexed, Store):
             modified_at=as_text(now),
         )
         text = tool_text(tool)
-        if check is not None:
-            check(tool)
 
         def job(work: Work) -> None:
             bundle, folder = work.open_bundle(bundle_id)
