@@ -348,7 +348,7 @@ def test_a_reload_gives_scripts_the_time_of_the_new_config(app, tmp_path):
 
 def test_only_what_is_ours_is_built_in(tmp_path):
     mock = {"type": "mock", "mock_response": 21}
-    tool = {"name": "time.mine", "description": "x", "type": "function", "handler": "x", "parameters": {}}
+    tool = {"name": "time.mine", "description": "x", "type": "function", "handler": "x", "parameters": {"type": "object"}}
     (tmp_path / "onetool.yaml").write_text(json.dumps({"tools": [tool | {"implementation": mock}]}))
     with App.open(tmp_path / "onetool.yaml") as app:
         slugs = [one["slug"] for one in app.bundles.tools((), [built_in_id("time")])[0]]
