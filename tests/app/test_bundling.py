@@ -348,7 +348,13 @@ def test_a_reload_gives_scripts_the_time_of_the_new_config(app, tmp_path):
 
 def test_only_what_is_ours_is_built_in(tmp_path):
     mock = {"type": "mock", "mock_response": 21}
-    tool = {"name": "time.mine", "description": "x", "type": "function", "handler": "x", "parameters": {"type": "object"}}
+    tool = {
+        "name": "time.mine",
+        "description": "x",
+        "type": "function",
+        "handler": "x",
+        "parameters": {"type": "object"},
+    }
     (tmp_path / "onetool.yaml").write_text(json.dumps({"tools": [tool | {"implementation": mock}]}))
     with App.open(tmp_path / "onetool.yaml") as app:
         slugs = [one["slug"] for one in app.bundles.tools((), [built_in_id("time")])[0]]
@@ -402,3 +408,17 @@ def test_a_store_that_can_not_be_read_takes_nothing_else_with_it(tmp_path, monke
         assert any("no luck today" in str(one) for one in app.mistakes)
         assert call(app, "time.now").ok
         assert asyncio.run(app.run("1 + 1")).data == 2
+
+
+def test_a_shadowed_bundle_is_not_allowed_by_the_name_of_the_other_one(app):
+    bundle(app, "a", t=ECHO)
+    second = bundle(app, "a", t=ECHO)
+    app.tools()
+    allowed = ["a.t", "a.t@1", "tools.echo"]
+    denied = asyncio.run(app.bundles.invoke(second, "t", "1", {"message": "x"}, allowed=allowed))
+    assert denied.error.reason == "denied"
+
+
+def test_a_built_in_tool_that_is_off_says_how_to_switch_it_on(app):
+    app.bundles.patch_bundle(built_in_id("time"), {"isEnabled": False})
+    assert call(app, "time.now").error.hints == ("onetool bundles enable time",)

@@ -3,12 +3,13 @@
 import copy
 import pickle
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from onetool.services.secrets import MASK, Secret, Secrets, too_open
+from onetool.services.secrets import LONGEST, MASK, MOST_TOLD, Secret, Secrets, too_open
 
 # A busy or fresh machine (hypothesis collects Unicode's characters once) is no mistake of ours.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -112,3 +113,52 @@ def test_data_is_masked_however_deep() -> None:
     value = {"hunter2": [("hunter2", 1), {"x": None}], "n": 1.5}
     assert secrets.redact_data(value) == {"***": [["***", 1], {"x": None}], "n": 1.5}
     assert Secrets().redact_data(value) is value
+
+
+def test_of_many_that_are_told_the_ones_used_last_are_known():
+    secrets = Secrets({"A": "of-the-config-1"})
+    secrets.keep("our-own-password")
+    secrets.know("token-0-abcdef")
+    for number in range(1, MOST_TOLD + 50):
+        secrets.know(f"token-{number}-abcdef")
+        secrets.know("token-0-abcdef")
+    assert secrets.redact("token-0-abcdef") == "***"
+    assert secrets.redact("token-1-abcdef") == "token-1-abcdef", "it was used long ago"
+    assert secrets.redact_data(["of-the-config-1", "our-own-password"]) == ["***", "***"]
+    secrets.know("x" * (LONGEST + 1) + "1")
+    assert secrets.redact_data(["x" * 10]) == ["x" * 10]
+
+
+def test_they_may_be_told_from_many_threads():
+    secrets = Secrets()
+    failed = []
+
+    def tell(part):
+        try:
+            for number in range(400):
+                secrets.know(f"token-{part}-{number}-abcdef")
+                assert secrets.redact(f"token-{part}-{number}-abcdef") == "***"
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [Thread(target=tell, args=(part,)) for part in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        ([10**5000, "topsecret99"], [10**5000, "***"]),
+        ({1: "topsecret99", None: 2}, {1: "***", None: 2}),
+        ({"a": ("topsecret99", b"x")}, {"a": ["***", b"x"]}),
+        ([1234567890123, 12], ["***", 12]),
+        ([float("nan"), "topsecret99"][1:], ["***"]),
+        ([True, None, 1.5], [True, None, 1.5]),
+    ],
+)
+def test_odd_data(data, shown):
+    assert Secrets({"A": "topsecret99", "B": "1234567890123"}).redact_data(data) == shown

@@ -80,6 +80,7 @@ class App:
         self._bundling = Bundling(self)
         self._index: tuple[Snapshot, SearchIndex] | None = None
         self._listing = RLock()  # servers tell of their tools in a thread of their own
+        self._stepping = RLock()  # one load for all who wait for it
         self._listeners: list[Callable[[], None]] = []
         self._asking, self._reloading = Lock(), Lock()
         self._asked = self._begun = 0  # reloads
@@ -420,7 +421,7 @@ class App:
     def in_step(self) -> None:
         """See to it that the tools of bundles are those of now: another process may have changed them."""
         if not self._bundling.is_in_step():
-            with self._listing:
+            with self._stepping:
                 if not self._bundling.is_in_step():  # somebody else may have been faster
                     self._list()
 
@@ -498,7 +499,7 @@ class App:
     def _put_in_force(self, config: Config, read: Iterable[Catalogue]) -> None:
         """All at once, but for servers: those that have changed need time to end, and are not waited for by others."""
         if config.http.token:
-            config.secrets.know(str(config.http.token))
+            config.secrets.keep(str(config.http.token))
         config.secrets.join(self.config.secrets)  # runs under way mask what the new ones know, and the other way round
         before, self._parts = self._parts, Parts(config, self.registry, self._parts, [self._bundling.count])
         self._bundling.follow(config)

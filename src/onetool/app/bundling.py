@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from threading import RLock
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from onetool.sources.bundles.shelf import Shelf
 
 FOLDER = "bundles"
+PAUSE = 2.0  # seconds
 
 
 class Bundling:
@@ -33,6 +35,7 @@ class Bundling:
         self._keeper: Keeper | None = None
         self._config: Config | None = None  # that the shelf is of
         self._functions: Mapping[str, ToolSpec] = {}
+        self._again_at = 0.0  # when to try again, where bundles could not be read
 
     @property
     def shelf(self) -> "Shelf":
@@ -44,7 +47,7 @@ class Bundling:
             return self._shelf
 
     def is_in_step(self) -> bool:
-        if self._shelf is None:
+        if self._shelf is None or monotonic() < self._again_at:
             return True
         try:
             return self._shelf.loading.is_in_step()
@@ -68,6 +71,7 @@ class Bundling:
         try:
             return self._with_shelf(found, servers)
         except BundleError as error:
+            self._again_at = monotonic() + PAUSE
             mistake = Mistake(message=f"bundles can't be read: {error}", file=str(self._folder), key=FOLDER)
             return [*found, Catalogue(mistakes=(mistake,))]
 
@@ -127,4 +131,4 @@ def _by_name(catalogues: list[Catalogue]) -> dict[str, ToolSpec]:
 
 
 def _switched(spec: ToolSpec, off: set[str]) -> ToolSpec:
-    return replace(spec, enabled=False) if spec.name in off else spec
+    return replace(spec, enabled=False, off=f"onetool bundles enable {spec.pack}") if spec.name in off else spec

@@ -15,7 +15,8 @@ _DEEPEST, _WIDEST = 4, 20
 _SHORTEST = 4  # a shorter text is too common to be taken out of every message
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
-_WITH_NAMES = (dict, list, tuple)  # what may hold names
+_LEAVES = frozenset((int, float, bool, type(None)))  # told apart quickly: there may be millions of them
+_WITH_NAMES = (dict, list, tuple, Mapping)  # what may hold names
 _TELLING = (str, *_WITH_NAMES)  # what may be, or hold, a text
 
 
@@ -67,12 +68,12 @@ def secret_values(args: Any, secret: frozenset[str] = frozenset()) -> Iterator[s
     """The texts that stand under secret names, however deep: what must be taken out of messages."""
     if isinstance(args, Mapping):
         for name, value in cast(Mapping[Any, Any], args).items():
-            if isinstance(value, _TELLING):
+            if type(value) not in _LEAVES and isinstance(value, _TELLING):
                 hidden = name in secret or sounds_secret(str(name))
                 yield from _texts(value) if hidden else secret_values(value)
     elif isinstance(args, list | tuple):
         for value in cast(list[Any], args):
-            if isinstance(value, _WITH_NAMES):  # else there is nothing in it, and there may be millions
+            if type(value) not in _LEAVES and isinstance(value, _WITH_NAMES):
                 yield from secret_values(value)
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from onetool.interfaces.asgi import Headers, Send, respond
 from onetool.interfaces.encoding import encode
-from onetool.interfaces.mcp.wire import Message
+
+Message = dict[str, Any]
 
 QUIET = 15.0  # seconds without a word, after which those in between may think that nobody is there
 MOST_UNSENT = 1024 * 1024  # bytes for a client that does not read; what it is only told by the way goes first

@@ -10,15 +10,19 @@ import stat
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, Self
 
 import msgspec
 
 SHORTEST = 4  # shorter values would blot out half of an innocent text
 UNMISTAKABLE = 8  # characters that no other text has by chance
+UNMISTAKABLE_NUMBER = 10 ** (UNMISTAKABLE - 1)
+LARGEST_NUMBER = 10**100  # nobody's secret; and Python does not write numbers of any length
 MASK = "***"
 LONGEST = 16 * 1024  # characters of a value that is told while we run …
-MOST_TOLD = 500  # … and how many of these are known at a time: masking gets slower with each
+MOST_TOLD = 300  # … how many of these are known at a time …
+MOST_CHARACTERS = 512 * 1024  # … and how long they are together: masking gets slower with each
 ODD = (TypeError, ValueError, OverflowError, RecursionError)  # what is no JSON
 
 
@@ -44,37 +48,61 @@ class Secret(str):
 
 
 class _Known:
-    """The values that are masked. Those of the config stay; of those that are told by and by, the newest."""
+    """The values that are masked. Those of the config stay; of those that are told by and by, the ones used last.
+
+    The first are one pattern, compiled when there is another one. The others come and go, and are looked for one by
+    one: compiling them all for each that comes would take longer with every one.
+    """
 
     def __init__(self, values: Iterable[str]) -> None:
+        self._lock = Lock()  # servers and tools tell from threads of their own
         self.lasting = set(values)
-        self.told: dict[str, None] = {}
-        self.revision = 0  # another one after every change
-        self._made: tuple[int, re.Pattern[str] | None] = (-1, None)
+        self._told: dict[str, tuple[str, ...]] = {}  # each with its forms, the one used last at the end
+        self._pattern: tuple[int, re.Pattern[str] | None] = (-1, None)
 
     def add(self, value: str) -> None:
         if value not in self.lasting:
-            self.lasting.add(value)
-            self.revision += 1
+            with self._lock:
+                self.lasting.add(value)
 
     def tell(self, value: str) -> None:
-        if value in self.lasting or value in self.told or len(value) > LONGEST:
+        if value in self.lasting or len(value) > LONGEST:
             return
-        self.told[value] = None
-        if len(self.told) > MOST_TOLD:
-            self.told.pop(next(iter(self.told)), None)  # another thread may have been faster
-        self.revision += 1
+        with self._lock:
+            told = self._told.copy()
+            told[value] = told.pop(value, None) or tuple(sorted(_forms(value), key=len, reverse=True))
+            while len(told) > MOST_TOLD or sum(map(len, told)) > MOST_CHARACTERS:
+                del told[next(iter(told))]
+            self._told = told  # whoever reads it has the one before, or this one
 
     def join(self, other: "_Known") -> None:
-        self.lasting |= other.lasting
-        self.told |= other.told
-        self.revision += 1
+        with self._lock:
+            self.lasting |= other.lasting
+            self._told = self._told | other._told
 
-    def pattern(self) -> "re.Pattern[str] | None":
-        revision, made = self.revision, self._made
-        if made[0] != revision:
-            made = self._made = revision, _pattern_of((*self.lasting, *self.told))
-        return made[1]
+    def is_in(self, text: str) -> bool:
+        pattern = self._compiled()
+        if pattern is not None and pattern.search(text) is not None:
+            return True
+        return any(form in text for forms in self._told.values() for form in forms)
+
+    def mask(self, text: str) -> str:
+        for forms in self._told.values():
+            for form in forms:
+                if form in text:
+                    text = text.replace(form, MASK)
+        pattern = self._compiled()
+        return text if pattern is None else pattern.sub(MASK, text)
+
+    def __bool__(self) -> bool:
+        return bool(self.lasting or self._told)
+
+    def _compiled(self) -> "re.Pattern[str] | None":
+        number = len(self.lasting)  # it only grows
+        if self._pattern[0] != number:
+            with self._lock:
+                self._pattern = number, _pattern_of(tuple(self.lasting))
+        return self._pattern[1]
 
 
 class Secrets:
@@ -110,6 +138,10 @@ class Secrets:
         if len(value) >= UNMISTAKABLE and not value.isalpha() and not value.isdigit():
             self._known.tell(value)
 
+    def keep(self, value: str) -> None:
+        """Mask this one for good: our own password, say."""
+        self._known.add(value)
+
     def join(self, other: "Secrets") -> None:
         """What one of them masks the other masks, too, from now on: of two configs, the one may know what is new."""
         if other._known is not self._known:
@@ -130,22 +162,21 @@ class Secrets:
 
     def redact(self, text: str) -> str:
         """The text with every known secret value masked, the longest first, also where it stands escaped."""
-        pattern = self._known.pattern()
-        return pattern.sub(MASK, text) if pattern else text
+        return self._known.mask(text)
 
     def redact_data(self, value: Any) -> Any:
         """The same for data: every text in it, however deep. Most have none in them, which one look at all can tell."""
-        pattern = self._known.pattern()
-        if pattern is None:
+        known = self._known
+        if not known:
             return value
         if isinstance(value, str):
-            return pattern.sub(MASK, value)
+            return known.mask(value)
         try:
-            if pattern.search(msgspec.json.encode(value).decode()) is None:
+            if not known.is_in(msgspec.json.encode(value).decode()):
                 return value
         except ODD:  # it is walked through, as far as it can be
             pass
-        return _masked(value, pattern)
+        return _masked(value, known)
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.where(name) is not None
@@ -154,14 +185,14 @@ class Secrets:
         return f"Secrets({', '.join(self.names())})"
 
 
-def _masked(value: Any, pattern: "re.Pattern[str]") -> Any:
+def _masked(value: Any, known: _Known) -> Any:
     if isinstance(value, str):
-        return pattern.sub(MASK, value)
+        return known.mask(value)
     if isinstance(value, dict):
-        return {pattern.sub(MASK, key): _masked(item, pattern) for key, item in value.items()}
+        return {known.mask(key) if isinstance(key, str) else key: _masked(item, known) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_masked(item, pattern) for item in value]
-    if isinstance(value, int | float) and len(digits := str(value)) >= UNMISTAKABLE and pattern.search(digits):
+        return [_masked(item, known) for item in value]
+    if isinstance(value, int) and UNMISTAKABLE_NUMBER <= abs(value) < LARGEST_NUMBER and known.is_in(str(value)):
         return MASK  # a secret of digits, which somebody took for a number
     return value
 

@@ -153,3 +153,7 @@ def test_what_is_sent():
     assert notification("x", {}) == {"jsonrpc": "2.0", "method": "x", "params": {}}
     assert refusal(None, Fault(-1, "m"))["error"] == {"code": -1, "message": "m"}
     assert refusal("a", Fault(-1, "m", {"d": 1}))["error"] == {"code": -1, "message": "m", "data": {"d": 1}}
+
+
+def test_numbers_of_any_length_are_told():
+    assert encode({"n": 10**5000}) == b'{"n": "' + hex(10**5000).encode() + b'"}'

@@ -152,6 +152,7 @@ class _OAuthSigner(Signer):
     async def ready(self, left: float) -> None:
         self._left = left
         self._token = await self._outside.client.tokens.get(self._key, self._fetch, self._refused)
+        self._know(self._token)  # those that are in use are masked; of many that were used once, some may be forgotten
 
     def sign(self, outgoing: "Outgoing") -> "Outgoing":
         return with_header(outgoing, "Authorization", f"Bearer {self._token}")

@@ -70,7 +70,7 @@ class Loading:
         return self._state == self.state()
 
     def state(self) -> int:
-        """The store's, as it was a moment ago, or after our own last change."""
+        """The store's, as it was a moment ago, or after our own last change: asking it for each call costs too much."""
         now, seen, changes = monotonic(), self._seen, self._changes
         if seen is None or now - seen[0] > FRESH or seen[2] != changes:
             seen = self._seen = now, self._store.state(), changes

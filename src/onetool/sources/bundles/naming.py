@@ -52,6 +52,7 @@ class Named:
         self.ids: dict[str, str] = {}  # of the tool that a name stands for
         self.mistakes: list[Mistake] = []
         packs = dict(self._packs(bundles, taken))
+        self._owners = packs.keys()
         self._versions: dict[str, Versions] = {}
         for tool in tools:
             if (found := packs.get(tool.bundle_id)) is not None:
@@ -96,7 +97,11 @@ class Named:
     def name_of(self, bundle: Bundle, tool: Tool) -> str:
         """What a call of this very tool is counted under."""
         name = f"{code_name(bundle.slug)}.{code_name(tool.slug)}"
-        return name if self.ids.get(name) == tool.id else f"{name}{AT}{tool.version}"
+        if tool.is_built_in or self.ids.get(name) == tool.id:
+            return name
+        if bundle.id not in self._owners:  # another one has its name, and what is allowed to that one
+            return f"{bundle.id}/{tool.slug}{AT}{tool.version}"
+        return f"{name}{AT}{tool.version}"
 
     def _spec(self, tool: Tool, name: str, bundle: Bundle) -> ToolSpec:
         return self._make(tool, name, self._off(tool, bundle))

@@ -202,7 +202,7 @@ class Shelf:
 
     async def _ready_for(self, bundle_id: str, slug: str, version: str) -> _Ready:
         """Made once, as long as nothing changes."""
-        since, key = (self.loading.state(), self.loading.count), (bundle_id, slug, version)
+        since, key = (self.store.state(), self.loading.count), (bundle_id, slug, version)  # switches count at once
         if since != self._ready_since or len(self._ready) > MOST_READY:
             await self._keep_in_step()  # what a tool is called, and so whether it is allowed, depends on the others
             self._ready, self._ready_since = {}, (since[0], self.loading.count)
@@ -220,7 +220,7 @@ class Shelf:
         if (why := self._why_disabled(tool)) is not None:
             raise Forbidden(f"{bundle.slug}/{slug} can't be called now: {why}", "disabled")
         name = self.loading.name_of(bundle, tool)
-        if tool.is_built_in and (own := self._function(name.partition("@")[0])) is not None:
+        if tool.is_built_in and (own := self._function(name)) is not None:
             return _Ready(tool, own)
         return _Ready(tool, self._workshop.spec(tool, name, None))
 
