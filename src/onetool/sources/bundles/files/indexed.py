@@ -39,6 +39,7 @@ class Indexed:
         self._built_in = built_in
         self._lock = FolderLock(folder)
         self._made: tuple[Index, Looking] | None = None
+        self._retired: list[Index] = []  # that others took the place of, and that are to be closed
         self._is_kept = False  # the index is a file
         self._is_nowhere = False  # there is no folder yet: somebody else may make it
         self._is_behind = True  # something has changed that the index does not know yet
@@ -136,7 +137,8 @@ class Indexed:
             log.warning("%s; until it can, it is kept in memory", error)
             index, looking = made = self._index_in(None)
             looking.look(index)
-            self._made, self._is_kept, self._settle_at = made, False, monotonic() + SETTLE_SECONDS
+            self._settle_at = monotonic() + SETTLE_SECONDS
+            self._go_on_with(made, is_kept=False)
         return index
 
     def _parts(self) -> tuple[Index, Looking]:
@@ -153,7 +155,9 @@ class Indexed:
         if file is not None:
             try:
                 made = self._index_in(file)
+                self._retired.append(made[0])  # until it has answered
                 made[0].state()
+                self._retired.pop()
                 self._is_kept = True
                 return made
             except Unavailable as error:
@@ -176,8 +180,20 @@ class Indexed:
         began = monotonic()
         try:
             index, looking = made = self._index_in(file)
+            self._retired.append(index)  # until it has taken everything in
             looking.look(index)
+            self._retired.pop()
         except Unavailable:
             self._settle_at = max(began + SETTLE_SECONDS, monotonic() + (monotonic() - began) * SHARE)
+            while len(self._retired) > 1:
+                self._retired.pop().close()
         else:
-            self._made, self._is_kept = made, True  # the old one goes when the last who asks it has its answer
+            self._go_on_with(made, is_kept=True)
+
+    def _go_on_with(self, made: tuple[Index, Looking], is_kept: bool) -> None:
+        """Another thread may still be asking the one before, or be about to: it is closed when a further one comes."""
+        before, self._made, self._is_kept = self._made, made, is_kept
+        while self._retired:
+            self._retired.pop().close()
+        if before is not None:
+            self._retired.append(before[0])

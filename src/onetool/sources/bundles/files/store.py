@@ -273,8 +273,8 @@ class FileStore(Indexed, Store):
 
     def close(self) -> None:
         self._usage.close()
-        if self._made is not None:
-            self._made[0].close()
+        for index in (*self._retired, *((self._made[0],) if self._made else ())):
+            index.close()
 
     # How it is done
 
