@@ -209,7 +209,6 @@ def test_what_can_not_be_there_makes_nothing(store, folder):
     assert not folder.exists()
 
 
-
 def test_so_many_tools_and_no_more(opened):
     store = opened(max_tools=2)
     id, _ = with_tool(store)
