@@ -9,9 +9,8 @@ from threading import Lock
 from onetool.core.errors import ToolFailure
 
 WINDOW = 60.0  # seconds
-EXACT = (
-    1_000  # calls a minute up to which each of them is remembered; above that they are counted in slices of the window
-)
+# Calls a minute up to which each of them is remembered; above that they are counted in slices of the window.
+EXACT = 1_000
 MANY = 1_000  # tools, after which those that nobody calls are looked for
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from onetool.core.nearest import did_you_mean
+from onetool.handlers.http.pointers import below
 from onetool.interfaces.rest.problem import Wrong
 from onetool.sources.bundles.errors import Invalid
 from onetool.sources.bundles.names import check_id
@@ -87,17 +88,13 @@ def _unknown(name: str, known: Mapping[str, Parameter]) -> Wrong:
         "unknown_parameter",
         f"There is no query parameter {name[:100]!r}; {near}",
         part="query",
-        pointer=f"/{_escaped(name[:100])}",
+        pointer=below("", name[:100]),
     )
 
 
 def _wrong(name: str, what: str) -> Wrong:
     message = f"The query parameter {name} {what}."
-    return Wrong(400, "bad_parameter", message, part="query", pointer=f"/{_escaped(name)}")
-
-
-def _escaped(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
+    return Wrong(400, "bad_parameter", message, part="query", pointer=below("", name))
 
 
 # What a text may mean

@@ -84,12 +84,13 @@ def _check(text: str, what: str, signs: str, pointer: str | None) -> None:
     if nfc != text:
         raise Invalid(f"the {what} {text!r} is not in Unicode's normal form NFC; write it as {nfc!r}", pointer)
     for sign in text:
-        if sign not in signs and not _fits(sign):
+        if sign not in signs and not fits(sign):
             allowed = "letters, digits and dashes" + (", and dots" if "." in signs else "")
             raise Invalid(f"the {what} {text!r} has {_named(sign)} in it; it may have {allowed}", pointer)
 
 
-def _fits(sign: str) -> bool:
+def fits(sign: str) -> bool:
+    """Whether it may stand in a slug, beside the dash."""
     category = unicodedata.category(sign)
     return category[0] == "L" or category == "Nd"
 

@@ -17,6 +17,7 @@ from onetool.core.schema import CompiledSchema, depth_of
 from onetool.sources.bundles.errors import Invalid
 from onetool.sources.bundles.files.migrations import migrated
 from onetool.sources.bundles.files.opening import LARGEST
+from onetool.sources.bundles.files.rules import fields_of
 from onetool.sources.bundles.files.times import as_seconds, as_text
 from onetool.sources.bundles.model import Bundle, Tool, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
@@ -83,7 +84,7 @@ def read_bundle_file(text: bytes, folder: str, mtime_ns: int) -> Bundle:
     check_slug(content.slug)
     deleted = data.get("softDeletedAt")
     return Bundle(
-        **_fields(content),
+        **fields_of(content),
         id=_id(data, f"bundle {folder}"),
         **_times(data, mtime_ns),
         soft_deleted_at=None if deleted is None else _time(deleted, "/softDeletedAt"),
@@ -105,7 +106,7 @@ def _tool(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
     check_version(version)
     content = read_tool(data, slug, version)
     return Tool(
-        **_fields(content),
+        **fields_of(content),
         id=_id(data, f"tool {folder} {slug}@{version}"),
         bundle_id=bundle_id,
         slug=slug,
@@ -150,10 +151,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_number(text: str) -> Any:
     raise Invalid(f"{text} is no number in JSON")
-
-
-def _fields(content: msgspec.Struct) -> dict[str, Any]:
-    return {name: getattr(content, name) for name in content.__struct_fields__}
 
 
 def _name(data: Mapping[str, Any], key: str) -> str:

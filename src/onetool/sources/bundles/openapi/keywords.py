@@ -17,8 +17,10 @@ MOST_SAMPLES = 3
 LONGEST_TEXT = 1_000  # of a pattern or a format
 
 TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
-ONE = ("additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then", "unevaluatedItems")
-ONE = (*ONE, "unevaluatedProperties")
+ONE = (
+    *("additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then"),
+    *("unevaluatedItems", "unevaluatedProperties"),
+)
 MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
 NAMED = ("dependentSchemas", "patternProperties", "properties")
 

@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
+from onetool.sources.bundles.names import fits
+
 LONGEST = 64
 LONGEST_TITLE = 120
 LONGEST_DESCRIPTION = 600
@@ -109,7 +111,7 @@ def bundle_slug(title: str, host: str = "") -> str:
 def version_label(text: Any) -> str:
     """`1.0.27-SNAPSHOT` stays; `v1 (beta)` -> `v1-beta`."""
     text = unicodedata.normalize("NFC", str(text or "")[:500])
-    kept = "".join(sign if sign == "." or _fits(sign) else "-" for sign in text)
+    kept = "".join(sign if sign == "." or fits(sign) else "-" for sign in text)
     return re.sub(r"-{2,}", "-", kept)[:LONGEST].strip("-.") or "1"
 
 
@@ -187,14 +189,9 @@ def _first_paragraph(text: Any) -> str:
 def _words(text: str) -> list[str]:
     """Lower-case words of letters and digits, split at every other sign and between the humps of camelCase."""
     text = _CAMEL.sub("-", unicodedata.normalize("NFC", text[:500]))
-    kept = "".join(sign if _fits(sign) else "-" for sign in text.lower())
-    kept = unicodedata.normalize("NFC", "".join(sign if _fits(sign) else "-" for sign in kept))
+    kept = "".join(sign if fits(sign) else "-" for sign in text.lower())
+    kept = unicodedata.normalize("NFC", "".join(sign if fits(sign) else "-" for sign in kept))
     return [word for word in kept.split("-") if word]
-
-
-def _fits(sign: str) -> bool:
-    category = unicodedata.category(sign)
-    return category[0] == "L" or category == "Nd"
 
 
 def _shortened(words: Iterable[str]) -> str:
