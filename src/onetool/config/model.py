@@ -110,6 +110,11 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     model: Name | None = None
     base_url: Name | None = None
     max_steps: Count = 8
+    menu: Literal["direct", "run"] = "direct"  # every tool, or `run` alone
+    system: str | None = None  # in place of our own words to the model
+    max_tokens: Count | None = None  # of an answer
+    context_tokens: Count | None = None  # that the model takes in all
+    timeout_s: Seconds = 600.0  # for one step of the model
 
 
 class Http(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,13 @@
+"""A model with these tools: the loop of `ask`, its sessions, and the providers of models.
+
+    messages    what is said between a person, a model and tools, in one form
+    events      what happens while a question is being answered, for whoever watches
+    providers/  each provider's form of all that, and back
+    talking     sends a prompt to a provider, and reads what comes back
+    choosing    which provider and model, where nobody said it
+    sessions/   what was said, kept in files
+    window      as much of it as a model can take
+    loop        ask the model, run what it calls, give it the results, until there is an answer
+
+Nothing here knows the app: it is given tools, a client and settings. Nobody else's library is used to talk to a model.
+"""

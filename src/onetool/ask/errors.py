@@ -1,0 +1,71 @@
+"""Why there is no answer. Messages are for people: what was wrong, where, and what to do.
+
+AskError
+├── ModelError     the provider refused, or could not be reached
+├── NoModelError   nobody knows which provider or model is meant, or its key is not there
+└── SessionError   the session can't be used
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from onetool.core.errors import OneToolError
+
+Reason = Literal[
+    "unauthorized",  # the key is wrong, or may not do this
+    "model_not_found",
+    "rate_limited",
+    "quota",  # it is used up: waiting does not help
+    "overloaded",
+    "too_long",  # for the model's window
+    "bad_request",
+    "refused",  # by the provider's rules, before or instead of an answer
+    "unreachable",
+    "timeout",
+    "garbled",  # what came is not what this API says
+    "no_key",
+    "no_provider",
+    "no_model",
+    "session",
+    "busy",  # somebody else has the session now
+    "not_found",  # there is no such session
+    "exists",  # there is one already
+]
+
+
+class AskError(OneToolError):
+    """`reason` is for programs, `hints` are what to do."""
+
+    def __init__(self, message: str, reason: Reason, hints: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.reason: Reason = reason
+        self.hints = tuple(hints)
+
+
+class NoModelError(AskError):
+    """Nothing was sent: something has to be configured first."""
+
+
+class ModelError(AskError):
+    """`again`: whether the same may do better in a while. `wait`: how many seconds the provider asks to wait."""
+
+    def __init__(
+        self,
+        message: str,
+        reason: Reason,
+        hints: Iterable[str] = (),
+        *,
+        status: int | None = None,
+        again: bool = False,
+        wait: float | None = None,
+        window: int | None = None,
+    ) -> None:
+        super().__init__(message, reason, hints)
+        self.status = status
+        self.again = again
+        self.wait = wait
+        self.window = window  # tokens that the model takes, where the provider says so in its refusal
+
+
+class SessionError(AskError):
+    """The session is not there, is in use, or can't be read."""

@@ -1,0 +1,53 @@
+"""Tools as a model's provider takes them, written out once for however many steps."""
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from onetool.core.spec import ToolSpec
+from onetool.core.tokens import tokens
+from onetool.formats import ProviderNames, provider_tools
+
+
+class Toolset:
+    """The tools that a model is shown."""
+
+    def __init__(self, specs: Iterable[ToolSpec] = ()) -> None:
+        self.specs = tuple(specs)
+        self._names: dict[str, ProviderNames] = {}
+        self._written: dict[str, msgspec.Raw] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.specs)
+
+    def names(self, provider: str) -> ProviderNames:
+        """Both ways between the tools' names and the provider's spelling."""
+        if provider not in self._names:
+            self._names[provider] = ProviderNames(self.specs, provider)
+        return self._names[provider]
+
+    def written(self, provider: str) -> msgspec.Raw:
+        """The list that the provider takes, as JSON that can stand in a larger body."""
+        if provider not in self._written:
+            shaped = provider_tools(self.specs, provider, merge=True)
+            self._written[provider] = msgspec.Raw(_encoded(shaped))
+        return self._written[provider]
+
+    @cached_property
+    def tokens(self) -> int:
+        """About how many a model reads for them."""
+        return tokens(bytes(self.written("openai")).decode()) if self.specs else 0
+
+
+def _encoded(tools: list[dict[str, Any]]) -> bytes:
+    try:
+        return msgspec.json.encode(tools)
+    except (UnicodeEncodeError, ValueError, OverflowError):  # half of a surrogate pair, in somebody's description
+        import json
+
+        return json.dumps(tools).encode()
+
+
+NO_TOOLS = Toolset()
