@@ -42,14 +42,17 @@ from onetool.sources.packs import PackSource, imported, put_back
 from onetool.sources.united import first, united
 
 if TYPE_CHECKING:
+    from onetool.app.asking import Asking, Asks
+    from onetool.ask.sessions import Sessions
     from onetool.core.background import Background
     from onetool.core.call import ToolCall, ToolResult
-    from onetool.core.context import Progress
+    from onetool.core.context import Gate, Progress
     from onetool.core.executor import Executor
+    from onetool.handlers.http.client import Client
     from onetool.handlers.http.tool import Outside
     from onetool.script.engine import Engine
     from onetool.script.outcome import RunResult
-    from onetool.script.reply import Reply
+    from onetool.script.reply import ReadOn, Reply
     from onetool.services.lookout import Lookout
     from onetool.services.results import Results, Stored
     from onetool.services.search import SearchIndex
@@ -197,10 +200,11 @@ class App:
         progress: "Progress | None" = None,
         live: Callable[[str], None] | None = None,
         variables: Mapping[str, Any] | None = None,
+        gate: "Gate | None" = None,
     ) -> "RunResult":
         """Run code over all tools, in the sandbox, with these variables.
 
-        `live` is told what it prints, as it prints it.
+        `live` is told what it prints, as it prints it; what it calls has to pass the `gate`.
         """
         await self.come_in_step()
         words = () if self.servers is None else words_in(self, code)
@@ -215,16 +219,32 @@ class App:
             progress=progress,
             live=live,
             variables=variables,
+            gate=gate,
         )
         if result.error is None or not (why := missing_server(self, words, result.error.message)):
             return result
         return replace(result, error=explained(result.error, why))
 
-    def reply(self, result: "RunResult", whole: bool = False) -> "Reply":
-        """What a run's caller gets to read. A large result is stored, unless it is wanted whole."""
-        from onetool.script.reply import reply
+    def ask(self, prompt: str, **options: Any) -> "Asking":
+        """Put a question to a model that has these tools: `await` it for the answer, or iterate over what happens.
 
-        return reply(result, self.config.results.inline_bytes, None if whole else self.keep)
+        The options are those of `onetool.app.asking.Options`.
+        """
+        from onetool.app.asking import Options
+
+        return self._asks.ask(prompt, Options(**options))
+
+    @property
+    def sessions(self) -> "Sessions":
+        """What was asked and answered."""
+        return self._asks.sessions
+
+    def reply(self, result: "RunResult", whole: bool = False, read_on: "ReadOn | None" = None) -> "Reply":
+        """What a run's caller gets to read. A large result is stored, unless it is wanted whole."""
+        from onetool.script.reply import in_code, reply
+
+        store = None if whole else self.keep
+        return reply(result, self.config.results.inline_bytes, store, read_on or in_code)
 
     def replied(self, result: "RunResult", parts: Iterable[Any]) -> None:
         """Count what a run's caller gets to read: texts, and other things as JSON."""
@@ -409,6 +429,10 @@ class App:
         return self._parts.topics
 
     @property
+    def client(self) -> "Client":
+        return self._parts.client
+
+    @property
     def outside(self) -> "Outside":
         """What HTTP tools reach the world with."""
         return self._parts.outside
@@ -447,6 +471,12 @@ class App:
     def page_bytes(self) -> int:
         """How large a page of a stored result may be: it must not be stored in its turn, and is data, not bare text."""
         return self.config.results.inline_bytes // 2
+
+    @cached_property
+    def _asks(self) -> "Asks":
+        from onetool.app.asking import Asks  # most never ask a model
+
+        return Asks(self)
 
     @cached_property
     def _background(self) -> "Background":

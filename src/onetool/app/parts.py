@@ -17,6 +17,7 @@ from onetool.library import Registry
 if TYPE_CHECKING:
     from onetool.core.event import Recorder
     from onetool.core.executor import Executor
+    from onetool.handlers.http.client import Client
     from onetool.handlers.http.tool import Outside
     from onetool.script.engine import Engine, Room
     from onetool.services.results import Results
@@ -68,6 +69,13 @@ class Parts:
         return self._part("topics", self._new_topics)
 
     @property
+    def client(self) -> "Client":
+        """For HTTP: what HTTP tools and `ask` send goes out through it."""
+        from onetool.handlers.http.client import Client
+
+        return self._part("client", Client)
+
+    @property
     def outside(self) -> "Outside":
         return self._part("outside", self._new_outside)
 
@@ -116,7 +124,7 @@ class Parts:
         """
         secrets, home = self.config.secrets.file, self.config.home
         mixed = self.config.path is not None and home == self.config.path.parent and home.name != ".onetool"
-        folders = [] if mixed else [home / "results", home / "servers", home / "bundles" / ".state"]
+        folders = [] if mixed else [home / part for part in ("results", "servers", "sessions", "bundles/.state")]
         return [*([secrets] if secrets else []), home / "stats.db", *folders]
 
     @property
@@ -193,13 +201,12 @@ class Parts:
 
     def _new_outside(self) -> "Outside":
         from onetool.core.caller import owner
-        from onetool.handlers.http.client import Client
         from onetool.handlers.http.hosts import AllowedHosts, HostRule
         from onetool.handlers.http.tool import Outside
 
         hosts = AllowedHosts([HostRule(one.host, one.allow_private) for one in self.config.allowed_hosts])
         return Outside(
-            client=self._part("client", Client),
+            client=self.client,
             hosts=hosts,
             keep=lambda text: self.results.put(text, owner()),
             know=self.config.secrets.know,

@@ -19,6 +19,7 @@ Reason = Literal[
     "overloaded",
     "too_long",  # for the model's window
     "bad_request",
+    "empty",  # the model said nothing
     "refused",  # by the provider's rules, before or instead of an answer
     "unreachable",
     "timeout",

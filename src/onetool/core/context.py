@@ -4,7 +4,7 @@ The executor sets it around every handler; the SDK reads it. A context variable 
 each see their own, also in threads, and code outside of any call sees none.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from time import monotonic
@@ -19,6 +19,9 @@ from onetool.core.spec import ToolSpec
 
 Progress = Callable[[float, float | None, str | None], None]
 """Told how far a call has come: done, of how many (if known), and what it is doing."""
+
+Gate = Callable[[ToolCall], Awaitable[str | None]]
+"""Asked before code calls a tool, where somebody wants to be: None lets it pass, else it says why not."""
 
 
 class Calls(Protocol):
@@ -58,6 +61,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     allowed: Collection[str] | None = None
     progress: Progress | None = None
     run: str | None = None  # the id of the run that this is, if it is one: what its code calls is counted to it
+    gate: Gate | None = None  # of a run: what its code calls has to pass; not what tools call in their turn
     loop: Any = None  # the event loop that async tools of this chain of calls run on
 
     def left(self) -> float:

@@ -51,9 +51,13 @@ class Tools(Protocol):
 
 
 class _Fails(Exception):  # noqa: N818 - carries a result, is never seen outside
-    def __init__(self, code: Code, message: str, **more: Any) -> None:
-        super().__init__(message)
-        self.error = ToolError(code=code, message=message, **more)
+    def __init__(self, error: ToolError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def _fails(code: Code, message: str, **more: Any) -> _Fails:
+    return _Fails(ToolError(code=code, message=message, **more))
 
 
 class Executor:
@@ -148,7 +152,8 @@ class Executor:
         data, error = None, None
         try:
             context = self._context(call, spec, tools, allowed, progress, loop)
-            self._validate(call, context.spec)
+            if (unfit := what_is_wrong(call, context.spec)) is not None:
+                raise _Fails(unfit)
             value, raised = yield context
             data = self._accepted(context, value, raised)
         except _Fails as failed:
@@ -177,16 +182,16 @@ class Executor:
         _permit(spec, allowed)
         chain = (*outer.chain, call.name) if outer else (call.name,)
         if len(chain) > DEEPEST:
-            raise _Fails("execution_error", f"tools call each other too deep: {' -> '.join(chain)}", reason="recursion")
+            raise _fails("execution_error", f"tools call each other too deep: {' -> '.join(chain)}", reason="recursion")
         seconds = call.timeout if call.timeout is not None else spec.timeout or self._timeout
         if not is_seconds(seconds):
-            raise _Fails("invalid_args", f"timeout: expected a number of seconds above 0, got {seconds!r:.40}")
+            raise _fails("invalid_args", f"timeout: expected a number of seconds above 0, got {seconds!r:.40}")
         left = min(seconds, LONGEST_TIMEOUT)
         if outer:
             left = min(left, outer.left())
             if left <= 0:
                 message = f"the time of {outer.call.name}, which calls it, is up"
-                raise _Fails("execution_error", message, reason="timeout")
+                raise _fails("execution_error", message, reason="timeout")
         return CallContext(
             spec=spec,
             call=call,
@@ -200,17 +205,6 @@ class Executor:
             progress=progress or (outer.progress if outer else None),
             loop=loop,
         )
-
-    def _validate(self, call: ToolCall, spec: ToolSpec) -> None:
-        try:
-            _ = spec.output  # so that a bad one is told before anything has run
-            problems = spec.arguments.check(call.args)
-        except SchemaError as error:
-            raise _Fails("execution_error", f"{spec.name} has an unusable schema: {error}") from None
-        if problems:
-            listed = "; ".join(map(str, problems)) + ("; and more" if len(problems) == MOST_PROBLEMS else "")
-            message = f"Invalid arguments for {spec.name}: {listed}"
-            raise _Fails("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
 
     def _accepted(self, context: CallContext, value: Any, raised: BaseException | None) -> Any:
         """The handler's value, if it fits its output schema; or a failure in words."""
@@ -232,14 +226,14 @@ class Executor:
             log.debug("%s failed\n%s", spec.name, self._clean("".join(format_exception(error)), call, spec))
         if isinstance(error, BadArguments):
             message = f"Invalid arguments for {spec.name}: {text_of(error)}"
-            return _Fails(
+            return _fails(
                 "invalid_args", message, reason=_text(error.reason), hints=(*_texts(error.hints), signature(spec))
             )
         if isinstance(error, ToolFailure):
             message = text_of(error) or "it failed"
-            return _Fails("execution_error", message, reason=_text(error.reason), hints=_texts(error.hints))
+            return _fails("execution_error", message, reason=_text(error.reason), hints=_texts(error.hints))
         installs = tuple(need.install for need in spec.requires if need.install and isinstance(error, MISSING))
-        return _Fails("execution_error", words_for(error), hints=(*installs, *place_of(error)))
+        return _fails("execution_error", words_for(error), hints=(*installs, *place_of(error)))
 
     def _clean(self, value: Any, call: ToolCall, spec: ToolSpec | None) -> Any:
         """Text or data without secrets: neither the app's nor those that were passed as arguments."""
@@ -274,6 +268,20 @@ class Executor:
                 log.exception("a recorder failed; the call itself is not touched by that")
 
 
+def what_is_wrong(call: ToolCall, spec: ToolSpec) -> ToolError | None:
+    """With the arguments of a call, if anything is. Whoever carries it out looks; others may look before."""
+    try:
+        _ = spec.output  # so that a bad one is told before anything has run
+        problems = spec.arguments.check(call.args)
+    except SchemaError as error:
+        return ToolError(code="execution_error", message=f"{spec.name} has an unusable schema: {error}")
+    if not problems:
+        return None
+    listed = "; ".join(map(str, problems)) + ("; and more" if len(problems) == MOST_PROBLEMS else "")
+    message = f"Invalid arguments for {spec.name}: {listed}"
+    return ToolError(code="invalid_args", message=message, hints=(signature(spec),), details=tuple(problems))
+
+
 _Origin = tuple[str, str | None]  # the client, and the run whose code calls
 
 
@@ -286,15 +294,15 @@ def _origin() -> _Origin:
 def _not_found(name: str, known: Collection[str], allowed: Collection[str] | None) -> _Fails:
     near = nearest(name, known if allowed is None else [one for one in known if one in allowed])
     suffix = f"; did you mean {' or '.join(near)}?" if near else ""
-    return _Fails("tool_not_found", f"Tool not found: {name:.200}{suffix}", hints=tuple(near))
+    return _fails("tool_not_found", f"Tool not found: {name:.200}{suffix}", hints=tuple(near))
 
 
 def _permit(spec: ToolSpec, allowed: Collection[str] | None) -> None:
     if allowed is not None and spec.name not in allowed:
-        raise _Fails("tool_not_found", f"Tool not allowed here: {spec.name}", reason="denied")
+        raise _fails("tool_not_found", f"Tool not allowed here: {spec.name}", reason="denied")
     if not spec.enabled:
         hints = (spec.off,) if spec.off else ()
-        raise _Fails("tool_not_found", f"Tool is switched off: {spec.name}", reason="denied", hints=hints)
+        raise _fails("tool_not_found", f"Tool is switched off: {spec.name}", reason="denied", hints=hints)
 
 
 def _text(value: Any) -> str | None:

@@ -5,7 +5,8 @@ want of a machine is refused. Calls whose value is awaited are answered with a f
 event loop; all others are answered with their value.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from threading import TIMEOUT_MAX, Event, Lock
 from typing import Any
 
@@ -21,8 +22,9 @@ from pydantic_monty import (
 
 from onetool.core.arguments import by_name
 from onetool.core.call import ToolCall, ToolError, ToolResult
-from onetool.core.context import CallContext
+from onetool.core.context import CallContext, Gate
 from onetool.core.executor import Executor
+from onetool.core.failure import words_for
 from onetool.core.spec import ToolSpec
 from onetool.script.check import Finding
 from onetool.script.limits import LimitHit, Limits, too_large, too_many_calls, too_slow
@@ -194,10 +196,11 @@ class Drive:
             call = self._tool_call(spec, question)
         except (TypeError, ValueError) as error:
             return _raised("TypeError" if isinstance(error, TypeError | NeverAwaited) else "ValueError", str(error))
-        position = question.position
+        position, gate = question.position, self._context.gate
+        work = self._executed(call) if gate is None else self._let_pass(gate, call)
         if (position.start, position.end) in self._futures.get(position.filename, ()):
-            return self._later(question, self._executed(call))
-        return self._at_once(question, call)
+            return self._later(question, work)
+        return self._at_once(question, call) if gate is None else self._waited_for(question, work)
 
     def _tool_call(self, spec: ToolSpec, question: FunctionSnapshot) -> ToolCall:
         """TypeError and ValueError, for the code to catch, where what it gave can't be a tool's arguments."""
@@ -224,8 +227,28 @@ class Drive:
         spec = catalogue.get(call.name)
         if spec is None or not spec.is_async:  # nothing that would have to run on the loop
             return self._answer(self._executor.execute_blocking(call, tools=catalogue))
-        self._under_way.begin(question.call_id, self._executed(call))
+        return self._waited_for(question, self._executed(call))
+
+    def _waited_for(self, question: FunctionSnapshot, work: Work) -> Answer:
+        self._under_way.begin(question.call_id, work)
         return self._finished([question.call_id])[question.call_id]
+
+    def _let_pass(self, gate: Gate, call: ToolCall) -> Work:
+        """The call, once the gate has let it pass. Somebody may have to think about that: the clock stands still."""
+
+        async def ask_first(answered: Callable[[Answer], None]) -> None:
+            try:
+                with self._context.pauses or nullcontext():
+                    refused = await gate(call)
+            except Exception as error:  # noqa: BLE001 - none is expected; but who can't say yes has not said it
+                refused = words_for(error)
+            if refused is not None:
+                answered(_raised("PermissionError", refused))
+                return
+            catalogue = self._tools.names.catalogue
+            answered(self._answer(await self._executor.execute(call, tools=catalogue)))
+
+        return lambda answered: self._context.loop.create_task(ask_first(answered)).cancel
 
     def _executed(self, call: ToolCall) -> Work:
         catalogue = self._tools.names.catalogue

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from onetool.core.allowed import both
 from onetool.core.call import ToolCall, ToolError
-from onetool.core.context import CallContext, Environment, Progress, current_call, pauses_inside
+from onetool.core.caller import Pauses
+from onetool.core.context import CallContext, Environment, Gate, Progress, current_call, pauses_inside
 from onetool.core.event import RunEvent, RunRecorder
 from onetool.core.executor import Executor
 from onetool.core.ids import new_id
@@ -95,11 +96,12 @@ class Engine:
         progress: Progress | None = None,
         live: Live | None = None,
         variables: Mapping[str, Any] | None = None,
+        gate: Gate | None = None,
     ) -> RunResult:
         """Run the code in a text. Never raises for what the code does; being cancelled is the only way out.
 
         Code that a tool has run is a part of that tool's call: it has no id, and nobody is told of it. `variables` are
-        names that the code finds bound.
+        names that the code finds bound. What it calls has to pass the `gate`, where there is one.
         """
         outer = current_call.get()
         allowed = both(allowed, outer.allowed if outer else None)
@@ -107,7 +109,9 @@ class Engine:
         course = Course(self._setting, tools, text, allowed, run=None if outer else new_id(), variables=variables)
         error: ToolError | None = CANCELLED
         try:
-            result = await self._gone(course, tools, allowed, source, progress, live)
+            result = await self._gone(
+                course, tools, lambda: self._context(allowed, source, progress, course.run, gate), live
+            )
             error = result.error
         finally:
             if course.run is not None and self._recorders:
@@ -118,12 +122,10 @@ class Engine:
         self,
         course: Course,
         tools: Tools,
-        allowed: Collection[str] | None,
-        source: str,
-        progress: Progress | None,
+        begin: Callable[[], CallContext],
         live: Live | None,
     ) -> RunResult:
-        """All of its way, from the text to the result."""
+        """All of its way, from the text to the result. Its time begins when it has its turn."""
         prepared = await course.prepared()
         if isinstance(prepared, RunResult):
             return prepared
@@ -134,7 +136,7 @@ class Engine:
                     await held.enter_async_context(turnstile.turn())
             except TimeoutError:
                 return course.refused(busy(self._limits, PATIENCE))
-            context = self._context(allowed, source, progress, course.run)
+            context = begin()
             with nullcontext() if context.pauses is None else context.pauses.telling(turnstile.lend):
                 return await course.driven(prepared, lambda code: self._worker(code, tools.names), context, live)
 
@@ -189,7 +191,12 @@ class Engine:
                 log.exception("a recorder failed; the run itself is not touched by that")
 
     def _context(
-        self, allowed: Collection[str] | None, source: str, progress: Progress | None, run: str | None = None
+        self,
+        allowed: Collection[str] | None,
+        source: str,
+        progress: Progress | None,
+        run: str | None = None,
+        gate: Gate | None = None,
     ) -> CallContext:
         """What the tools of this run inherit: its deadline, its allow-list, its progress. A run is a call, too."""
         outer = current_call.get()
@@ -202,8 +209,9 @@ class Engine:
             chain=(*outer.chain, RUN.name) if outer else (RUN.name,),
             seconds=self._limits.seconds,
             deadline=monotonic() + left,
-            pauses=pauses_inside(outer),
+            pauses=pauses_inside(outer) or (None if gate is None else Pauses()),
             allowed=allowed,
             progress=progress or (outer.progress if outer else None),
             loop=asyncio.get_running_loop(),
+            gate=gate,
         )

@@ -18,6 +18,9 @@ from onetool.services.results import Stored
 PREVIEW_CHARACTERS = 1000
 PREVIEW_LINES = 20
 
+ReadOn = Callable[[str, int], str]
+"""What to call, to read what is behind a handle from that line on."""
+
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """`text` is for models and people, `structured` for clients that take data: the value, or where it is kept."""
@@ -28,7 +31,14 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     stored: Stored | None = None  # where the whole of it is kept, if it is
 
 
-def reply(result: RunResult, inline_bytes: int, store: Callable[[str], Stored] | None) -> Reply:
+def in_code(handle: str, offset: int) -> str:
+    """How code reads on."""
+    return f'ot.result(handle="{handle}", offset={offset})'
+
+
+def reply(
+    result: RunResult, inline_bytes: int, store: Callable[[str], Stored] | None, read_on: ReadOn = in_code
+) -> Reply:
     """The reply to a run. `store` keeps a text and says where; without one nothing is cut."""
     failed = "" if result.error is None else error_text(result.error)
     shown = "" if result.data is None else render(result.data)
@@ -36,7 +46,7 @@ def reply(result: RunResult, inline_bytes: int, store: Callable[[str], Stored] |
     if store is None or len(text.encode(errors="replace")) <= inline_bytes:
         return Reply(text=text, structured=result.data, is_error=bool(failed))
     try:
-        whole = kept(text, store(text))
+        whole = kept(text, store(text), read_on)
     except ToolFailure as failure:
         note = f"The result is large, and the rest of it is lost: {failure}. Return a smaller part."
         return Reply(text=_joined(f"{_beginning(text)[0]}\n{note}", failed), is_error=True)
@@ -54,12 +64,7 @@ def _joined(printed: str, value: str) -> str:
     return f"{printed.removesuffix(chr(10))}\n{value}" if value else printed.removesuffix("\n")
 
 
-def in_code(handle: str, offset: int) -> str:
-    """How code reads on."""
-    return f'ot.result(handle="{handle}", offset={offset})'
-
-
-def kept(text: str, stored: Stored, read_on: Callable[[str, int], str] = in_code) -> Reply:
+def kept(text: str, stored: Stored, read_on: ReadOn = in_code) -> Reply:
     """For a text that was stored: where it is, how it begins, and how to read on."""
     preview, whole_lines = _beginning(text)
     call = read_on(stored.handle, whole_lines + 1)

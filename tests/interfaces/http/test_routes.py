@@ -74,13 +74,6 @@ def test_the_access_log_can_be_turned_off(serve):
     assert [line["logger"] for line in server.log()] == ["onetool", "onetool.serve"]
 
 
-def test_check_has_nothing_against_the_key(tmp_path):
-    from onetool.config.later import not_in_use
-
-    (tmp_path / "onetool.yaml").write_text("http: {port: 1}\n")
-    assert not_in_use(load_config(tmp_path / "onetool.yaml")) == ()
-
-
 # The docs
 
 

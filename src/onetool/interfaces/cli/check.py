@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from onetool.config.later import not_in_use
 from onetool.core.errors import ConfigError, Mistake
 from onetool.interfaces.cli.mistakes import print_mistakes
 from onetool.interfaces.cli.options import data_options, open_app
@@ -41,7 +40,7 @@ def _inspect(ctx: click.Context) -> tuple[str, tuple[Mistake, ...], Report]:
         return "The config can't be used.", error.mistakes, {}
     place = app.config.path or "no config file: the defaults are in force"
     report = check_requirements({spec.name: spec.requires for spec in app.registry if spec.requires})
-    mistakes = (*app.config.warnings, *app.mistakes, *not_in_use(app.config), *_missing(report), *_of_bundles(app))
+    mistakes = (*app.config.warnings, *app.mistakes, *_missing(report), *_of_bundles(app))
     return f"Config: {place}\nTools: {len(app.registry)}", mistakes, report
 
 

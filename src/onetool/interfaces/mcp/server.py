@@ -4,9 +4,9 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from onetool.app.describe import instructions
 from onetool.interfaces.mcp import completion, news, prompts, resources, tools
 from onetool.interfaces.mcp.client import in_short, name_in
-from onetool.interfaces.mcp.describe import instructions
 from onetool.interfaces.mcp.request import Request
 from onetool.interfaces.mcp.revisions import LEVELS, MODERN, SERVER_INFO, TASKS, agreed
 from onetool.interfaces.mcp.service import SERVER, Service

@@ -5,15 +5,12 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from onetool.app import App
-from onetool.core.spec import ToolSpec
-from onetool.core.spelling import spelled
+from onetool.app.run_tool import run_tool
 from onetool.interfaces.encoding import encode
 from onetool.interfaces.mcp.caller import ClientCaller
 from onetool.interfaces.mcp.content import as_json, blocks_of, from_reply, text_block
-from onetool.interfaces.mcp.describe import RUN_SCHEMA, run_description
 from onetool.interfaces.mcp.media import restored
 from onetool.interfaces.mcp.menus.entry import Checked, Entry
-from onetool.script.names import Names
 from onetool.script.outcome import RunResult
 
 LARGE = 20_000  # bytes: about two milliseconds
@@ -21,12 +18,7 @@ TASK_AFTER = 5.0  # seconds: code that is slower than this is better asked about
 
 
 def entries(app: App, allowed: Collection[str] | None) -> list[Entry]:
-    listing = {
-        "name": "run",
-        "title": "Run code over all tools",
-        "description": run_description(*_words(app, allowed), text=app.config.texts.run),
-        "inputSchema": RUN_SCHEMA,
-    }
+    listing = run_tool(app, allowed)
     check = Checked(listing)
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
@@ -54,18 +46,3 @@ def _weight(result: RunResult) -> int:
     data = result.data
     size = len(data) if isinstance(data, str) else len(encode(data)) if isinstance(data, list | dict) else 0
     return len(result.printed) + size
-
-
-def _words(app: App, allowed: Collection[str] | None) -> tuple[list[str], list[str], list[str]]:
-    """What code can say: packs, functions without a pack, and snippets."""
-    names = Names(app.registry.snapshot(), app.config.aliases)
-    shown = {spec.name for spec in app.tools(allowed)}
-    packs = [word for word in names.words() if (pack := names.pack(word)) and _any(pack.tools, shown)]
-    functions = [word for word, spec in names.functions.items() if spec.name in shown]
-    if app.servers is not None:  # also those that are still starting
-        packs += [word for pack in app.servers.packs(allowed) if (word := spelled(pack)) not in packs]
-    return packs, functions, list(app.config.snippets)
-
-
-def _any(tools: Mapping[str, ToolSpec], shown: Collection[str]) -> bool:
-    return any(spec.name in shown for spec in tools.values())

@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from onetool.app import App
+from onetool.app.describe import call_description, search_description
 from onetool.core.call import ToolCall
 from onetool.core.ids import new_id
 from onetool.interfaces.mcp.caller import ClientCaller
 from onetool.interfaces.mcp.content import as_json, from_result, text_block
-from onetool.interfaces.mcp.describe import call_description, search_description
 from onetool.interfaces.mcp.menus.entry import Checked, Entry
 
 LIMIT = 5

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from rs_bpe.bpe import openai
 
 from onetool import App
-from onetool.config.texts import Texts
-from onetool.core.spelling import spelled
-from onetool.interfaces.mcp import describe
-from onetool.interfaces.mcp.describe import (
+from onetool.app import describe
+from onetool.app.describe import (
     FIXED_TOKENS,
     FUNCTIONS,
     LINE_TOKENS,
@@ -29,6 +27,8 @@ from onetool.interfaces.mcp.describe import (
     run_description,
     search_description,
 )
+from onetool.config.texts import Texts
+from onetool.core.spelling import spelled
 
 VOCABULARIES = [openai.cl100k_base(), openai.o200k_base()]
 USUAL = (

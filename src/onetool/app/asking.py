@@ -1,0 +1,170 @@
+"""`app.ask`: a question, the tools, a model, a session; put together for one turn of `ask/`.
+
+answer = await app.ask("What time is it?")                  # the whole of it
+async for event in app.ask("What time is it?"): …           # as it happens; `.answer` afterwards
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Iterable
+from contextlib import aclosing
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onetool.app.approval import ALLOWING, Approval, Approve
+from onetool.app.hands import ByCode, EachTool, NoHands, asked_inside
+from onetool.ask.choosing import Wanted, choose
+from onetool.ask.errors import AskError
+from onetool.ask.events import Answer, Done, Event
+from onetool.ask.loop import Loop, Task
+from onetool.ask.messages import File, User
+from onetool.ask.sessions import Sessions
+from onetool.ask.toolset import Toolset
+
+if TYPE_CHECKING:
+    from onetool.app.app import App
+    from onetool.ask.calls import Hands
+    from onetool.core.registry import Snapshot
+
+DEEPEST = 2  # a question that a tool puts, while a model is being asked, and one inside of that
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How a question is to be answered. What is None is as the config says."""
+
+    session: str | None = None  # a new one if there is none
+    new_session: bool = False
+    with_tools: bool = True
+    allowed: Collection[str] | None = None
+    provider: str | None = None
+    model: str | None = None
+    system: str | None = None
+    temperature: float | None = None
+    max_steps: int | None = None
+    menu: str | None = None
+    approve: Approve = "never"
+    files: Iterable[File] = ()
+    stream: bool = True
+    wait: float = 0.0  # seconds for somebody else's turn in the same session to end
+
+
+class Asks:
+    """What all questions of an app share."""
+
+    def __init__(self, app: "App") -> None:
+        self.app = app
+        self._toolset: tuple[Snapshot, frozenset[str] | None, Toolset] | None = None
+
+    def ask(self, prompt: str, options: Options) -> "Asking":
+        return Asking(self, prompt, options)
+
+    @property
+    def sessions(self) -> Sessions:
+        return Sessions(self.app.config.home / "sessions")
+
+    async def hands(self, options: Options) -> "Hands":
+        app, allowed = self.app, options.allowed
+        if not options.with_tools:
+            return NoHands()
+        approval = Approval(options.approve)
+        if (options.menu or app.config.ask.menu) == "run":
+            await app.come_in_step()
+            return ByCode(app, allowed, approval)
+        await app.listed(None)  # servers whose tools nobody has seen yet
+        await app.come_in_step()
+        return EachTool(app, self._tools(allowed), allowed, approval)
+
+    def _tools(self, allowed: Collection[str] | None) -> Toolset:
+        """Written out once per catalogue."""
+        snapshot, key = self.app.registry.snapshot(), None if allowed is None else frozenset(allowed)
+        if self._toolset is None or self._toolset[0] is not snapshot or self._toolset[1] != key:
+            self._toolset = snapshot, key, Toolset(self.app.tools(allowed))
+        return self._toolset[2]
+
+    def wanted(self, options: Options) -> Wanted:
+        """What the config says of a model and its address counts for the provider that it says it of."""
+        ask = self.app.config.ask
+        ours = options.provider is None or options.provider == (ask.provider or "openai")
+        return Wanted(
+            provider=options.provider or ask.provider,
+            model=options.model or (ask.model if ours else None),
+            base_url=ask.base_url if ours else None,
+            timeout=ask.timeout_s,
+        )
+
+
+class Asking:
+    """A question on its way, once. `answer` is what there is of the answer: also when it has failed."""
+
+    def __init__(self, asks: Asks, prompt: str, options: Options) -> None:
+        if not prompt.strip():
+            raise ValueError("there is no question: the prompt is empty")
+        self._asks = asks
+        self._prompt = prompt
+        self._options = options
+        self._is_begun = False
+        self.answer = Answer(answer=None, session_id=options.session or "")
+
+    def __await__(self) -> Generator[Any, None, Answer]:
+        return self._finished().__await__()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self.events()
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """The same as iterating over it, for who wants to close it early."""
+        if self._is_begun:
+            raise RuntimeError("a question is put once: ask again for another answer")
+        self._is_begun = True
+        try:
+            async with aclosing(self._course()) as course:
+                async for event in course:
+                    yield event
+        except AskError as error:
+            told = {"reason": error.reason, "message": str(error), "hints": error.hints}
+            self.answer = msgspec.structs.replace(self.answer, error=told)
+            raise
+
+    async def _finished(self) -> Answer:
+        async for _ in self.events():
+            pass
+        return self.answer
+
+    async def _course(self) -> AsyncGenerator[Event, None]:
+        asks, options, app = self._asks, self._options, self._asks.app
+        if asked_inside.get() >= DEEPEST:
+            raise AskError("a tool that a model called asks a model whose tool asks a model: no further", "bad_request")
+        hands = await asks.hands(options)
+        model = await choose(asks.wanted(options), app.config.secrets.get, app.client)
+        async with asks.sessions.turn(options.session, new=options.new_session, wait=options.wait) as session:
+            loop = Loop(self._task, model, hands, session)
+            try:
+                async with aclosing(loop.events()) as events:
+                    async for event in events:
+                        if isinstance(event, Done):
+                            self.answer = _with_hints(event.answer)
+                            yield Done(answer=self.answer)
+                        else:
+                            yield event
+            finally:
+                if self.answer.answer is None:
+                    self.answer = _with_hints(loop.answer())
+
+    @cached_property
+    def _task(self) -> Task:
+        options, ask = self._options, self._asks.app.config.ask
+        clean = self._asks.app.redact  # what a person attaches may hold our own secrets
+        files = tuple(msgspec.structs.replace(one, text=clean(one.text)) for one in options.files)
+        return Task(
+            question=User(text=clean(self._prompt), files=files),
+            system=options.system if options.system is not None else ask.system,
+            max_steps=options.max_steps or ask.max_steps,
+            stream=options.stream,
+            temperature=options.temperature,
+            max_tokens=ask.max_tokens,
+            context_tokens=ask.context_tokens,
+        )
+
+
+def _with_hints(answer: Answer) -> Answer:
+    return msgspec.structs.replace(answer, hints=(ALLOWING,)) if answer.denied else answer

@@ -1,0 +1,119 @@
+"""What carries out the calls of a model that was asked: each tool by itself, or code over all of them."""
+
+import asyncio
+from collections.abc import Collection
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from onetool.app.run_tool import run_tool
+from onetool.ask.calls import SOURCE
+from onetool.ask.toolset import NO_TOOLS, Toolset
+from onetool.core.call import ToolCall, ToolError, ToolResult
+from onetool.core.executor import what_is_wrong
+from onetool.core.signature import signature
+from onetool.core.spec import ToolSpec
+from onetool.script.outcome import RunResult
+from onetool.script.reply import in_code
+
+if TYPE_CHECKING:
+    from onetool.app.app import App
+    from onetool.app.approval import Approval
+
+RESULT = "ot.result"
+
+asked_inside: ContextVar[int] = ContextVar("onetool_asked_inside", default=0)
+"""How many questions to models are under way around the running call: a tool may ask one, too."""
+
+
+class NoHands:
+    """For a model that is to have no tools."""
+
+    toolset = NO_TOOLS
+
+    def __init__(self) -> None:
+        self.denied: list[str] = []
+
+    def spec(self, name: str) -> ToolSpec | None:
+        return None
+
+    async def call(self, call: ToolCall) -> ToolResult:
+        """It calls nevertheless."""
+        error = ToolError(code="tool_not_found", message="there are no tools in this conversation", reason="denied")
+        return _failed(call, error)
+
+    async def content(self, result: ToolResult) -> str:
+        return "" if result.error is None else result.error.message
+
+
+class EachTool:
+    """Every visible tool, under its own name."""
+
+    def __init__(self, app: "App", toolset: Toolset, allowed: Collection[str] | None, approval: "Approval") -> None:
+        self._app = app
+        self._allowed = allowed
+        self._approval = approval
+        self._specs = {spec.name: spec for spec in toolset.specs}
+        self.toolset = toolset
+        self.denied = approval.denied
+
+    def spec(self, name: str) -> ToolSpec | None:
+        return self._specs.get(name) or self._specs.get(self._app.real_name(name))
+
+    async def call(self, call: ToolCall) -> ToolResult:
+        spec = self.spec(call.name)
+        if spec is None:  # what a model does not see it can't call; the result tells it what it may have meant
+            return await self._app.call(call, self._specs.keys())
+        if problem := what_is_wrong(call, spec) or await self._approval.refusal(call, spec):
+            return _failed(call, problem)
+        asked_inside.set(asked_inside.get() + 1)
+        return await self._app.call(call, self._allowed)
+
+    async def content(self, result: ToolResult) -> str:
+        ran = RunResult(ok=result.ok, data=result.data, error=result.error, meta=result.meta)
+        return (await asyncio.to_thread(self._app.reply, ran, read_on=self._read_on)).text
+
+    def _read_on(self, handle: str, offset: int) -> str:
+        if RESULT not in self._specs:
+            return "nothing here: ot.result is not among your tools; ask for less"
+        return f'the tool {RESULT}, with {{"handle": "{handle}", "offset": {offset}}}'
+
+
+class ByCode:
+    """One tool, `run`, whose code reaches all others. Each call that the code makes is decided by itself."""
+
+    def __init__(self, app: "App", allowed: Collection[str] | None, approval: "Approval") -> None:
+        listing = run_tool(app, allowed)
+        self._app = app
+        self._allowed = allowed
+        self._approval = approval
+        self._spec = ToolSpec(
+            name=listing["name"], description=listing["description"], input_schema=listing["inputSchema"]
+        )
+        self.toolset = Toolset([self._spec])
+        self.denied = approval.denied
+
+    def spec(self, name: str) -> ToolSpec | None:
+        return self._spec if name == self._spec.name else None
+
+    async def call(self, call: ToolCall) -> ToolResult:
+        if call.name != self._spec.name:
+            message = f"Tool not found: {call.name:.200}; there is one tool, run: its code can call all others"
+            return _failed(call, ToolError(code="tool_not_found", message=message, hints=(signature(self._spec),)))
+        if problem := what_is_wrong(call, self._spec):
+            return _failed(call, problem)
+        asked_inside.set(asked_inside.get() + 1)
+        return await self._app.run(call.args["code"], self._allowed, source=SOURCE, gate=self._gate)
+
+    async def content(self, result: ToolResult) -> str:
+        ran = result if isinstance(result, RunResult) else RunResult(ok=result.ok, error=result.error)
+        reply = await asyncio.to_thread(self._app.reply, ran, read_on=in_code)
+        self._app.replied(ran, [reply.text])
+        return reply.text or "(nothing was printed, and the last line has no value)"
+
+    async def _gate(self, call: ToolCall) -> str | None:
+        refusal = await self._approval.refusal(call, self._app.registry.get(call.name))
+        return None if refusal is None else refusal.message
+
+
+def _failed(call: ToolCall, error: ToolError) -> ToolResult:
+    return ToolResult(ok=False, error=error, meta={"tool": call.name, "source": call.source, "duration_ms": 0.0})
