@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from onetool.core.caller import owner
 from onetool.core.context import current_call
+from onetool.core.errors import ToolFailure
 
 if TYPE_CHECKING:
     from onetool.app.app import App
@@ -26,4 +27,15 @@ def services(app: "App") -> "dict[str, Handler]":
     def results(handle: str, offset: int = 1, limit: int = 100) -> "Page":
         return app.results.page(handle, owner(), offset, limit, most_bytes=app.page_bytes)
 
-    return {"search": search, "health": app.looked_after, "stats": stats, "run": run, "results": results}
+    async def ask(prompt: str, session: str | None = None) -> str | None:
+        """With the tools that its caller may call, and of these only such as change nothing: nobody is asked here."""
+        from onetool.ask.errors import AskError
+
+        context = current_call.get()
+        allowed = None if context is None else context.allowed
+        try:
+            return (await app.ask(prompt, session=session, allowed=allowed)).answer
+        except AskError as error:
+            raise ToolFailure(str(error), error.reason, error.hints) from None
+
+    return {"search": search, "health": app.looked_after, "stats": stats, "run": run, "results": results, "ask": ask}

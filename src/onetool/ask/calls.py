@@ -23,16 +23,9 @@ from onetool.core.secrecy import masked
 from onetool.core.spec import ToolSpec
 
 SOURCE = "ask"
-MOST_CALLS = 64  # of one step that are carried out
 MOST_KEPT = 16 * 1024  # bytes of a value that is kept for another time
 SHOWN = 200  # characters of what is no JSON
 STOPPED = "The call was stopped before it ended. What it has done is not known."
-TOO_MANY = ToolError(
-    code="execution_error",
-    message=f"not carried out: at most {MOST_CALLS} calls in one step",
-    reason="too_many",
-    hints=("make the others in the next step",),
-)
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -93,7 +86,7 @@ async def carried_out(
         for group in _groups(calls, hands):
             for call in group:
                 yield CallStarted(call=shown(call, hands.spec(call.name)))
-            tasks = _begun(group, len(calls) - len(waiting), hands, session)
+            tasks = _begun(group, hands, session)
             try:
                 for call, task in zip(group, tasks, strict=True):
                     given = await task
@@ -124,28 +117,25 @@ def _groups(calls: Sequence[Call], hands: Hands) -> Iterator[list[Call]]:
         yield together
 
 
-def _begun(group: list[Call], before: int, hands: Hands, session: Session) -> "list[asyncio.Task[Given]]":
-    """`before`: how many calls of the same step came before these."""
+def _begun(group: list[Call], hands: Hands, session: Session) -> "list[asyncio.Task[Given]]":
     under_way: dict[bytes, asyncio.Task[Given]] = {}
     tasks: list[asyncio.Task[Given]] = []
-    for number, call in enumerate(group, before):
+    for call in group:
         spec = hands.spec(call.name)
         key = _key(call) if spec is not None and spec.pure else b""
         task = under_way.get(key) if key else None
         if task is None:
-            task = asyncio.create_task(_given(call, spec, number, hands, session))
+            task = asyncio.create_task(_given(call, spec, hands, session))
         if key:
             under_way[key] = task
         tasks.append(task)
     return tasks
 
 
-async def _given(call: Call, spec: ToolSpec | None, number: int, hands: Hands, session: Session) -> Given:
+async def _given(call: Call, spec: ToolSpec | None, hands: Hands, session: Session) -> Given:
     meta = {"tool": call.name, "source": SOURCE, "duration_ms": 0.0}
     value = session.cached(call.name, call.args) if spec is not None and spec.pure else UNSET
-    if number >= MOST_CALLS:
-        result = ToolResult(ok=False, error=TOO_MANY, meta=meta)
-    elif call.malformed is not None:
+    if call.malformed is not None:
         result = ToolResult(ok=False, error=_not_json(call), meta=meta)
     elif value is not UNSET:
         result = ToolResult(ok=True, data=value, meta={**meta, "cached": True})

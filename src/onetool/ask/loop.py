@@ -32,6 +32,7 @@ from onetool.ask.words import LAST, LATE, system
 from onetool.core.call import ToolCall
 from onetool.core.tokens import tokens
 
+MOST_CALLS = 64  # of one step; a model that wants more has lost its way, and its history would fill its window
 MOST_SHORTER = 2  # times that a prompt is made shorter, when the model says that it is too long
 ROOM = 4096  # tokens that are left for an answer, where nobody says how long it may be
 
@@ -150,6 +151,10 @@ class Loop:
                 self._window = min(error.window or self._window // 2, self._window * 4 // 5)
         if reply.text and not said:  # it came in one piece
             yield Text(text=reply.text, step=step)
+        if len(reply.calls) > MOST_CALLS:
+            yield Notice(
+                text=f"the model made {len(reply.calls):,} calls in one step: the first {MOST_CALLS} are taken"
+            )
         yield self._written(reply, may_call)
 
     def _prompt(self, may_call: bool) -> tuple[Prompt, int]:
@@ -177,7 +182,7 @@ class Loop:
         """The reply as it stands in the session, its calls with ids of their own. An empty one does not stand there."""
         self._steps += 1
         self._usage += reply.usage
-        calls = with_ids(reply.calls, self._taken) if may_call else ()
+        calls = with_ids(reply.calls[:MOST_CALLS], self._taken) if may_call else ()
         if reply.text or calls:
             said = Assistant(text=reply.text, calls=calls, provider=self._model.provider, kept=reply.kept)
             self._session.append(said)
