@@ -5,6 +5,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 PEERS   := .venv-bench
 NODE    := .node-servers
+MODELS  := .node-models
 OPENAPI := .node-openapi
 # One more than there are cores: many tests wait for a process or a clock.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
@@ -15,7 +16,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-setup: $(VENV)/.dev $(NODE)/installed.json  ## make .venv with everything that development needs
+setup: $(VENV)/.dev $(NODE)/installed.json $(MODELS)/installed.json  ## make .venv with everything that development needs
 
 serve: $(VENV)/.run  ## set up and run the product
 	@$(BIN)/onetool serve $(ARGS)
@@ -56,7 +57,7 @@ lock: $(VENV)/.dev  ## resolve the dependencies anew (needs uv)
 	  --python-version 3.11 bench/peers.in -o bench/peers.lock
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) $(PEERS) $(NODE) $(OPENAPI) .conformance .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PEERS) $(NODE) $(MODELS) $(OPENAPI) .conformance .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
@@ -85,6 +86,10 @@ $(PEERS)/.done: $(BIN)/python bench/peers.lock
 # Best effort: where npm can't reach its registry, the tests of these servers are skipped and say why.
 $(NODE)/installed.json: tests/sources/mcp_servers/npm/package-lock.json | $(VENV)/.dev
 	@$(BIN)/python -m tests.npm $(<D) $(NODE)
+
+# Best effort, like the servers: without it, the second opinion on the APIs of models is skipped.
+$(MODELS)/installed.json: tests/ask/npm/package-lock.json | $(VENV)/.dev
+	@$(BIN)/python -m tests.npm $(<D) $(MODELS)
 
 # Large, so only where it is asked for; without it, the test that needs it is skipped.
 $(OPENAPI)/installed.json: tests/sources/bundles/openapi/npm/package-lock.json | $(VENV)/.dev

@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Timer
 
@@ -15,7 +17,8 @@ from rich.text import Text
 
 HERE = Path(__file__).parent
 COLUMNS = 96
-SHOP = ["--config", str(HERE.parent.parent / "examples" / "run" / "onetool.yaml"), "run"]
+SHOP_FILE = HERE.parent.parent / "examples" / "run" / "onetool.yaml"
+SHOP = ["--config", str(SHOP_FILE), "run"]
 CODE = """import asyncio
 names = shop.find(kind="food")
 prices = await asyncio.gather(*[shop.price(name=name) for name in names])
@@ -38,6 +41,7 @@ PICTURES = {
         [*SHOP, 'shop.find()\nshop.price(nmae="tea", count="two")'],
         [*SHOP, "$bill kind=drink count=2"],
     ],
+    "ask": [["ask", "--approve", "always", "What do we have to eat, and what does it cost?"]],
     "serve": [["serve"]],
     "servers": [["servers", "list"]],
 }
@@ -78,7 +82,7 @@ def draw(name: str, commands: list[list[str]]) -> None:
         console = Console(record=True, width=COLUMNS, file=nowhere, force_terminal=True)
         for args in commands:
             shown = args[2:] if args[0] == "--config" else args  # where the example lies is not the point
-            words = " ".join(f"'{arg}'" if {"{", "\n", "$"} & set(arg) else arg for arg in shown)
+            words = " ".join(f"'{arg}'" if {"{", "\n", "$", " "} & set(arg) else arg for arg in shown)
             console.print(Text(f"$ onetool {words}", style="bold"))
             console.print(Text.from_ansi(printed(args, CONFIGS.get(name))))
         picture = console.export_svg(title="onetool", unique_id=name)
@@ -86,6 +90,24 @@ def draw(name: str, commands: list[list[str]]) -> None:
     picture = re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL)
     picture = "\n".join(line.rstrip() for line in picture.splitlines() if line.strip()) + "\n"
     (HERE / f"{name}.svg").write_text(picture)
+
+
+@contextmanager
+def model() -> Iterator[None]:
+    """For `ask`: the tests' own, which says what it is told to. The calls are real."""
+    sys.path.insert(0, str(HERE.parent.parent / "tests"))
+    from ask.stand_in import Says, StandIn, Wants
+
+    prices = [Wants("shop__price", {"name": name}) for name in ("bread", "cheese")]
+    with StandIn(keys=False) as stand_in:
+        stand_in.will(
+            Says("Let me look.", calls=[Wants("shop__find", {"kind": "food"})], usage=(2140, 18)),
+            Says(calls=prices, usage=(2201, 34)),
+            Says("There is bread for 3.20 and cheese for 8.90.", usage=(2287, 21)),
+        )
+        where = f'provider: ollama, model: qwen3, base_url: "{stand_in.urls["ollama"]}"'
+        CONFIGS["ask"] = f"include: [{SHOP_FILE}]\nask: {{{where}}}\n"
+        yield
 
 
 def photograph(name: str) -> None:
@@ -107,4 +129,5 @@ for picture_name in sys.argv[1:] or [*PICTURES, PAGE]:
     if picture_name == PAGE:
         photograph(picture_name)
     else:
-        draw(picture_name, PICTURES[picture_name])
+        with model() if picture_name == "ask" else nullcontext():
+            draw(picture_name, PICTURES[picture_name])

@@ -188,6 +188,15 @@ def test_no_answer_is_an_error_that_says_why(tmp_path, reply, reason):
     assert caught.value.reason == reason
 
 
+def test_an_empty_answer_may_be_chance_once(tmp_path):
+    garbled = Reply(stop="other", why="MALFORMED_FUNCTION_CALL")
+    events, answer, _ = play(tmp_path, Script(garbled, calls(call("a")), Reply(text="Here.")))
+    assert answer.answer == "Here."
+    assert any(isinstance(event, Notice) and "MALFORMED_FUNCTION_CALL" in event.text for event in events)
+    with pytest.raises(AskError):
+        play(tmp_path, Script(garbled, garbled, Reply(text="Too late.")))
+
+
 def test_malformed_arguments_come_back_with_what_was_wrong(tmp_path):
     hands = Recorder()
     _, answer, kept = play(tmp_path, Script(calls(call("a", malformed='{"n": ')), Reply(text="Sorry.")), hands)

@@ -34,7 +34,8 @@ from onetool.core.tokens import tokens
 
 MOST_CALLS = 64  # of one step; a model that wants more has lost its way, and its history would fill its window
 MOST_SHORTER = 2  # times that a prompt is made shorter, when the model says that it is too long
-ROOM = 4096  # tokens that are left for an answer, where nobody says how long it may be
+ROOM = 32_000  # tokens that are left for an answer, where nobody says how long it may be …
+SHARE = 8  # … and where that is less, this part of the window
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +62,7 @@ class Loop:
         self._window = task.context_tokens or window_of(model.provider, model.name)
         self._taken = {call.id for said in session.messages if isinstance(said, Assistant) for call in said.calls}
         self._left_out = 0
+        self._tried_again = False
         self._calls: list[ToolCall] = []
         self._results: list[Executed] = []
         self._usage = Usage()
@@ -111,12 +113,15 @@ class Loop:
                         reply = event
                     else:
                         yield event
-            if not reply.calls or is_last:
+            if reply.calls and not is_last:
+                async with aclosing(self._called(reply)) as called:
+                    async for event in called:
+                        yield event
+            elif not is_last and self._is_worth_another_try(reply):
+                yield Notice(text=f"the model gave no answer{_why(reply)}: asking once more")
+            else:
                 yield Done(answer=self._final(reply, is_last))
                 return
-            async with aclosing(self._called(reply)) as called:
-                async for event in called:
-                    yield event
 
     # The model's part
 
@@ -161,7 +166,7 @@ class Loop:
         """What the model is given, and how many messages had to be left out of it."""
         task, toolset = self._task, self._hands.toolset
         messages = [*self._session.messages] if may_call else [*self._session.messages, User(text=LAST)]
-        room = min(task.max_tokens or ROOM, self._window // 4)
+        room = min(task.max_tokens or ROOM, self._window // SHARE)
         other = tokens(self._system) + toolset.tokens + room
         if toolset.tokens > self._window * 3 // 4:
             raise _too_many_tools(toolset, self._window, self._model.name)
@@ -187,6 +192,11 @@ class Loop:
             said = Assistant(text=reply.text, calls=calls, provider=self._model.provider, kept=reply.kept)
             self._session.append(said)
         return msgspec.structs.replace(reply, calls=calls)
+
+    def _is_worth_another_try(self, reply: Reply) -> bool:
+        """Some models say nothing, or begin a call that their own provider can't read: once, that may be chance."""
+        is_first, self._tried_again = not self._tried_again, True
+        return is_first and not reply.text.strip() and reply.stop in ("end", "other")
 
     def _final(self, reply: Reply, limit_reached: bool) -> Answer:
         text = reply.text
@@ -225,8 +235,12 @@ def _too_many_tools(toolset: Toolset, window: int, model: str) -> AskError:
     )
 
 
+def _why(reply: Reply) -> str:
+    return f" ({reply.why})" if reply.why else ""
+
+
 def _no_answer(reply: Reply) -> AskError:
-    why = f": {reply.why}" if reply.why else ""
+    why = _why(reply)
     if reply.stop == "refused":
         return AskError(f"the model would not answer{why}", "refused", ["put the question in other words"])
     if reply.stop == "length":

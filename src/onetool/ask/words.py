@@ -1,5 +1,6 @@
 """What we say to a model ourselves, and how what tools gave is marked as data."""
 
+import re
 from secrets import token_hex
 
 SYSTEM = """\
@@ -16,6 +17,8 @@ you have, and say what is missing.)"""
 
 LATE = "The limit of {steps} steps was reached, and the model gave no answer at the end."
 
+_MARKED = re.compile(r'<result id="(\w+)">\n(.*)\n</result \1>', re.DOTALL)
+
 
 def system(own: str | None, with_tools: bool) -> str:
     """What a model is told before everything else. `own` stands in place of our words, but not of the rule for data."""
@@ -23,7 +26,13 @@ def system(own: str | None, with_tools: bool) -> str:
     return "\n\n".join(filter(None, (said.strip(), DATA if with_tools else "")))
 
 
-def marked(content: str) -> str:
+def marked(content: str, word: str = "") -> str:
     """What a tool gave, as data. Its end bears a word that nobody knew when the content was written."""
-    word = token_hex(3)
+    word = word or token_hex(3)
     return f'<result id="{word}">\n{content}\n</result {word}>'
+
+
+def unmarked(content: str) -> tuple[str, str]:
+    """What stands inside of the marks, and their word; without marks all of it, and none."""
+    found = _MARKED.fullmatch(content)
+    return (content, "") if found is None else (found[2], found[1])

@@ -1,5 +1,7 @@
 """schemathesis over /openapi.json: all checks, all phases, in front of real files. `make fuzz ARGS="--max-time 600"`.
 
+The model that it asks is a stand-in.
+
 Its options are schemathesis's own. What it finds is printed with the request that shows it.
 """
 
@@ -9,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from .served import Api
+from .served import Api, with_model
 
 SHORT = Path(__file__).with_name("fuzz_short.toml")
 HOOKS = Path(__file__).with_name("fuzz_hooks.py")
@@ -33,8 +35,11 @@ def fuzz(url, folder, *options, config=None, seconds=None, quiet=True):
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
-        api = Api(real=folder)
+    sys.path.insert(0, str(Path(__file__).parents[2]))  # of the tests
+    from ask.stand_in import StandIn
+
+    with tempfile.TemporaryDirectory() as folder, StandIn(keys=False) as model:
+        api = Api(real=folder, env=with_model(Path(folder), model))
         try:
             code, _ = fuzz(api.url, folder, *(sys.argv[1:] or ["--max-time", "300"]), quiet=False)
         finally:

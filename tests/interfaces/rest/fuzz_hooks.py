@@ -1,7 +1,7 @@
 """What schemathesis can't know: refusals of data that fits its schema, because no schema says when it is right."""
 
 import schemathesis
-from schemathesis.core.failures import AcceptedNegativeData
+from schemathesis.core.failures import AcceptedNegativeData, ServerError
 from schemathesis.openapi.checks import RejectedPositiveData
 
 # Only we can make these; and a condition may fail.
@@ -9,11 +9,14 @@ OURS = ("bad_page_token", "bad_header", "stale")
 # Schemas, code, expressions, templates and names of functions: each has a language of its own.
 LANGUAGES = ("/argSchema", "/outputSchema", "/pythonImpl/func", "/goImpl/func", "/scriptImpl/code", "/httpImpl")
 NORMAL_FORM = "normal form NFC"
+NO_KEY = "no_key"  # of a provider that a question may name; 503 is what it is told
 
 
 @schemathesis.hook
 def filter_failure(context, failure, case, response):
     """Whether it is one of ours."""
+    if isinstance(failure, ServerError) and response.status_code == 503:
+        return response.json()["code"] != NO_KEY
     if not isinstance(failure, RejectedPositiveData | AcceptedNegativeData) or response.status_code not in (400, 412):
         return True
     problem = response.json()

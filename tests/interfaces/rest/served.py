@@ -14,6 +14,7 @@ import httpx
 STAND_IN = Path(__file__).with_name("stand_in.py")
 PATIENCE = 20
 BUILT_IN = "01890a5d-0000-7000-8000-000000000001"
+KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OLLAMA_API_KEY")
 TOKEN = "sesame-token-0123456789"
 
 
@@ -26,15 +27,26 @@ class Api:
     """A server that runs, and the shortest ways to talk to it."""
 
     def __init__(self, **options):
-        """The door in front of a shelf in memory; with `real=FOLDER` it is `onetool serve`, with its state in there."""
+        """The door in front of a shelf in memory; with `real=FOLDER` it is `onetool serve`, with its state in there.
+
+        What is further in `env` counts for a real one, and `args` are further options of it.
+        """
         real = options.get("real")
-        command = ["-m", "onetool", "serve", "--port", "0"] if real else [str(STAND_IN), json.dumps(options)]
+        command = (
+            ["-m", "onetool", "serve", "--port", "0", *options.get("args", ())]
+            if real
+            else [str(STAND_IN), json.dumps(options)]
+        )
         self.process = subprocess.Popen(
             [sys.executable, *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **({"ONETOOL_HOME": str(real), "HOME": str(real)} if real else {})},
+            env={
+                **os.environ,
+                **({"ONETOOL_HOME": str(real), "HOME": str(real)} if real else {}),
+                **options.get("env", {}),
+            },
             cwd=real,
         )
         found = re.search(rb"(\d+)\s", self.process.stdout.readline().rpartition(b":")[2])
@@ -107,6 +119,14 @@ ECHO = {
     "tags": ["a"],
     "argSchema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
 }
+
+
+def with_model(folder, model, **config):
+    """Write a config whose model is a stand-in, and give the environment for that: there is no other one in it."""
+    (folder / ".onetool").mkdir()
+    ask = {"provider": "openai", "base_url": model.urls["openai"], "model": "stand-in"}
+    (folder / ".onetool" / "onetool.yaml").write_text(json.dumps({"ask": ask, **config}))
+    return {**dict.fromkeys(KEYS, ""), "OLLAMA_HOST": model.urls["ollama"]}
 
 
 def read_events(text):

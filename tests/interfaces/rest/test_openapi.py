@@ -5,9 +5,12 @@ import re
 import jsonschema_rs
 import msgspec
 import pytest
+from ask.stand_in import StandIn
 from interfaces.rest.fuzz import SHORT, fuzz
-from interfaces.rest.served import BUILT_IN, problem
+from interfaces.rest.served import BUILT_IN, problem, with_model
 
+from onetool.interfaces.rest.ask import PATH as ASK
+from onetool.interfaces.rest.ask.refusal import BY_PROVIDER, STATUS
 from onetool.interfaces.rest.openapi import examples
 from onetool.interfaces.rest.places import PLACES, ROOT
 
@@ -37,7 +40,7 @@ def references(part):
 
 
 def test_every_route_and_method_is_described_and_no_other(document):
-    served = {(ROOT + place.template, method.lower()) for place in PLACES for method in place.ways}
+    served = {(ROOT + place.template, method.lower()) for place in PLACES for method in place.ways} | {(ASK, "post")}
     told = {(path, method) for path, item in document["paths"].items() for method in item if method != "parameters"}
     assert served == told
     assert document["openapi"] == "3.1.0"
@@ -69,12 +72,39 @@ def test_every_route_says_which_refusals_it_knows(document):
                 continue
             told = set(one["responses"])
             assert always <= told
-            assert ("404" in told) == ("{" in path and one["operationId"] != "putBundle")
+            assert ("404" in told) == (("{" in path and one["operationId"] != "putBundle") or path == ASK)
             assert ("415" in told) == ("requestBody" in one)
             for status, response in one["responses"].items():
                 kinds = list(response.get("content", {}))
                 if status >= "400":
                     assert kinds == ["application/problem+json"]
+
+
+def test_every_reason_why_a_model_gives_no_answer_has_its_status_there(document):
+    told = document["paths"][ASK]["post"]["responses"]
+    for status in {*STATUS.values(), BY_PROVIDER}:
+        schema = told[str(status)]["content"]["application/problem+json"]["schema"]
+        assert schema == {"$ref": "#/components/schemas/AskProblem"}
+    assert list(told["200"]["content"]) == ["application/json", "text/event-stream"]
+    assert checker(document, "Question").is_valid(examples.QUESTION)
+
+
+def test_a_question_that_is_wrong_is_wrong_by_its_schema_too(document):
+    question = checker(document, "Question")
+    for change in (
+        {"prompt": " "},
+        {"session": "../x"},
+        {"baseUrl": "http://evil.example"},
+        {"temperature": 3},
+        {"maxSteps": 0},
+        {"approve": "ask"},
+        {"files": [{"name": "a"}]},
+        {"files": [{"name": "a", "text": "a", "data": "aaaa", "kind": "image/png"}]},
+        {"files": [{"name": "a", "data": "aaaa"}]},
+        {"files": [{"name": "a", "data": "a", "kind": "image/png"}]},
+    ):
+        assert not question.is_valid({**examples.QUESTION, **change}), change
+    assert question.is_valid({**examples.QUESTION, "files": [{"name": "a", "text": ""}]})
 
 
 def test_a_key_is_described_by_the_shape_that_it_stands_in(document):
@@ -90,7 +120,7 @@ def test_it_can_be_taken_in_as_tools_by_ourselves(document):
     from onetool.sources.bundles.openapi import from_openapi
 
     found = from_openapi(msgspec.json.encode(document), base_url="https://tools.example")
-    assert len(found.tools) == 12
+    assert len(found.tools) == 13
     assert (found.skipped, found.notes) == ([], [])
 
 
@@ -153,7 +183,7 @@ def test_docs_are_one_page_that_loads_nothing(api, document):
                 assert one["operationId"] in ids
     for name in document["components"]["schemas"]:
         assert f"schema-{name}" in ids
-    assert text.count("curl") >= 12
+    assert text.count("curl") >= 13
     contents = text.partition("<nav")[2].partition("</nav>")[0]
     for heading in contents.split("<h2>")[1:]:
         assert "<li>" in heading  # no heading without entries
@@ -168,10 +198,12 @@ def test_docs_show_examples_for_this_server_and_nothing_of_an_enemys(api):
 
 
 def test_fuzz_finds_nothing(start, tmp_path):
-    api = start(real=tmp_path)
     options = ["--max-examples", "2", "--seed", "8", "--workers", "1", "--no-shrink"]
-    code, said = fuzz(api.url, tmp_path, *options, config=SHORT, seconds=120)
+    with StandIn(keys=False) as model:
+        api = start(real=tmp_path, env=with_model(tmp_path, model))
+        code, said = fuzz(api.url, tmp_path, *options, config=SHORT, seconds=120)
     assert code == 0, said
+    assert model.seen
 
 
 def test_the_built_in_id_is_one(api):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from onetool import __version__
 from onetool.handlers.http.dialling import Connect, Dialler, Resolve
-from onetool.handlers.http.faults import Stale, TooLate
+from onetool.handlers.http.faults import NotConnected, Stale
 from onetool.handlers.http.oauth import Tokens
 from onetool.handlers.http.pool import MOST, Pool
 from onetool.handlers.http.refusal import Refusal
@@ -55,9 +55,10 @@ class Client:
         *,
         timeout: float,  # noqa: ASYNC109 - asyncio.timeout around it would cost more than all the rest
         max_bytes: int,
+        connect: float | None = None,
     ) -> Answer:
-        """The answer, whole. A ToolFailure says why there is none."""
-        return await self._exchange(outgoing, hosts, timeout, max_bytes, False)
+        """The answer, whole. A ToolFailure says why there is none. `connect`: seconds for a connection alone."""
+        return await self._exchange(outgoing, hosts, timeout, max_bytes, False, connect)
 
     async def stream(
         self,
@@ -66,12 +67,19 @@ class Client:
         *,
         timeout: float,  # noqa: ASYNC109 - as above
         max_bytes: int,
+        connect: float | None = None,
     ) -> Answer:
         """The answer as soon as its head is there: its body comes as `answer.pieces`, which has to be closed."""
-        return await self._exchange(outgoing, hosts, timeout, max_bytes, True)
+        return await self._exchange(outgoing, hosts, timeout, max_bytes, True, connect)
 
     async def _exchange(
-        self, outgoing: "Outgoing", hosts: "AllowedHosts", seconds: float, max_bytes: int, stream: bool
+        self,
+        outgoing: "Outgoing",
+        hosts: "AllowedHosts",
+        seconds: float,
+        max_bytes: int,
+        stream: bool,
+        connect: float | None,
     ) -> Answer:
         url = outgoing.url
         rule = hosts.check(url)
@@ -84,8 +92,10 @@ class Client:
         while True:
             connection = pool.at_hand(key)
             if connection is None:
-                dial = self._dialler.dialling(url, rule, hosts, deadline, pool.drop)
-                connection = await _in_time(pool.take(key, dial), deadline, url, seconds)
+                patience = seconds if connect is None else min(connect, seconds)
+                until = min(deadline, loop.time() + patience)
+                dial = self._dialler.dialling(url, rule, hosts, until, pool.drop)
+                connection = await _in_time(pool.take(key, dial), until, url, patience)
             try:
                 answer = await connection.exchange(
                     request, outgoing.method == "HEAD", max_bytes, deadline, stream, seconds
@@ -138,7 +148,7 @@ async def _in_time(work: Awaitable[Connection], deadline: float, url: "Url", sec
         async with asyncio.timeout_at(deadline):
             return await work
     except TimeoutError:
-        raise TooLate(f"there was no connection to {url.authority}", seconds) from None
+        raise NotConnected(f"there was no connection to {url.authority}", seconds) from None
 
 
 def request_bytes(outgoing: "Outgoing") -> bytes:

@@ -35,6 +35,10 @@ class TooLate(WireFailure):
         super().__init__(f"{what} within {seconds:.3g} s", reason="timeout")
 
 
+class NotConnected(TooLate):
+    """There was not even a connection in that time: nothing has been sent."""
+
+
 class TooLarge(WireFailure):
     again = False
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from onetool.handlers.http.faults import WireFailure
 
@@ -58,7 +58,7 @@ class Pieces:
         """All the rest."""
         return b"".join([piece async for piece in self])
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
         try:
             while True:
                 while self._waiting:

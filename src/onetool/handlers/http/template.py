@@ -8,10 +8,11 @@ Whether the host may be called is for `hosts` to say, of the URL that a call has
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from onetool.handlers.http.fields import Fields
 from onetool.handlers.http.impl import Request
+from onetool.handlers.http.outgoing import Outgoing
 from onetool.handlers.http.path import Path
 from onetool.handlers.http.payload import payload
 from onetool.handlers.http.placeholders import (
@@ -37,16 +38,6 @@ __all__ = ["Outgoing", "Template", "TemplateError"]
 _URL = "/request/urlTemplate"
 _LABEL = re.compile(r"[A-Za-z0-9-]{1,63}")
 _LABELS = re.compile(r"[A-Za-z0-9.-]{1,253}")
-
-
-class Outgoing(NamedTuple):
-    """A request, ready to be sent once its host has been checked."""
-
-    method: str
-    url: Url
-    headers: list[tuple[str, str]]
-    body: bytes
-    idempotent: bool | None = None  # may be sent twice; None: its method says so
 
 
 class Template:

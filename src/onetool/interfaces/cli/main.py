@@ -18,6 +18,8 @@ class LazyGroup(click.Group):
         "run": "onetool.interfaces.cli.run:run",
         "mcp": "onetool.interfaces.cli.mcp:mcp",
         "serve": "onetool.interfaces.cli.serve:serve",
+        "ask": "onetool.interfaces.cli.ask:ask",
+        "sessions": "onetool.interfaces.cli.sessions:sessions",
         "tools": "onetool.interfaces.cli.tools:tools",
         "bundles": "onetool.interfaces.cli.bundles:bundles",
         "packs": "onetool.interfaces.cli.packs:packs",

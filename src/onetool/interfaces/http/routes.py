@@ -15,7 +15,7 @@ from onetool.interfaces.http.page import page
 from onetool.interfaces.http.rules import Rules
 from onetool.interfaces.http.site import READ, Route, Site
 from onetool.interfaces.mcp.exchange import in_json_rpc
-from onetool.interfaces.rest import rest, told
+from onetool.interfaces.rest import ask, rest, told
 from onetool.interfaces.rest.problem import KIND as PROBLEM
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def site_of(
     routes = [
         Route("/mcp", mcp, told=in_json_rpc),
         Route("/tools", rest(app, allowed), below=True, told=told, kind=PROBLEM),
+        Route(ask.PATH, _later(lambda: _ask(app, allowed)), methods=ask.METHODS, told=told, kind=PROBLEM),
         Route("/openapi.json", _later(lambda: _openapi(app)), methods=READ),
         Route("/docs", _later(lambda: _docs(app)), methods=READ),
         Route("/healthz", _health, protected=False, methods=READ),
@@ -91,6 +92,12 @@ def _later(load: Callable[[], Asgi]) -> Asgi:
         await loaded[0](scope, receive, send)
 
     return show
+
+
+def _ask(app: "App", allowed: Collection[str] | None) -> Asgi:
+    from onetool.interfaces.rest.ask.door import AskDoor
+
+    return AskDoor(app, allowed)
 
 
 def _openapi(app: "App") -> Asgi:

@@ -6,6 +6,7 @@ payload    bodies in and out: strict JSON                           tags      ET
 pages      page tokens: opaque, sealed, good for one query          problem   refusals as application/problem+json
 bundles, tools, invoke    the handlers                              events    an invocation as a stream of events
 watch      a client that leaves                                     caller    to whom stored results belong
+ask/       a model that has the tools, at /ask
 openapi/   the API's description of itself                          docs/     the same for people, as one page
 """
 

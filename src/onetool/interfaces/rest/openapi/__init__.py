@@ -2,6 +2,7 @@
 
 schemas     the shapes, of msgspec's own making, with what only words or patterns can say
 operations  what each method at each address takes and gives
+ask_shapes, ask_operation    the same two for `POST /ask`
 document    all of it together; examples: a bundle, a tool, a call
 """
 

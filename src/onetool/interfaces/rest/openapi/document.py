@@ -6,7 +6,10 @@ import msgspec
 
 from onetool import __version__
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
+from onetool.interfaces.rest.ask import PATH as ASK
 from onetool.interfaces.rest.openapi import examples
+from onetool.interfaces.rest.openapi.ask_operation import GROUP as ASK_GROUP
+from onetool.interfaces.rest.openapi.ask_operation import ask_operation
 from onetool.interfaces.rest.openapi.operations import answer, body, operation, path_parameters, with_query
 from onetool.interfaces.rest.openapi.schemas import components
 from onetool.interfaces.rest.places import PLACES, ROOT
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 Part = dict[str, Any]
 
 ABOUT = """\
-Bundles of versioned tools: made, listed, searched, switched on and off, and called.
+Bundles of versioned tools: made, listed, searched, switched on and off, and called. And a model that uses them: ask it.
 
 Every refusal is `application/problem+json` with a `code` for programs and a `detail` for people. Lists come in pages;
 single things have an ETag. A tool that ran and failed is no refusal: its answer is 200 with `ok: false`."""
@@ -174,6 +177,7 @@ def openapi_document(app: "App") -> Part:
         for method, way in place.ways.items():
             group, found = OPERATIONS[place.template, method]
             item[method.lower()] = {"tags": [group], **with_query(found, dict(way.parameters))}
+    paths[ASK] = {"parameters": [], "post": {"tags": [ASK_GROUP], **ask_operation()}}
     document: Part = {
         "openapi": "3.1.0",
         "info": {
@@ -183,7 +187,7 @@ def openapi_document(app: "App") -> Part:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        "tags": [{"name": name} for name in dict.fromkeys(group for group, _ in OPERATIONS.values())],
+        "tags": [{"name": name} for name in dict.fromkeys([*(group for group, _ in OPERATIONS.values()), ASK_GROUP])],
         "paths": paths,
         "components": {"schemas": components()},
     }

@@ -1,4 +1,4 @@
-"""What examples are made of: one bundle, one tool, one call. They work as they stand, but for the host."""
+"""What examples are made of: a bundle, a tool, a call, a question. They work as they stand, but for the host."""
 
 from typing import Any
 
@@ -30,3 +30,4 @@ TOOL: dict[str, Any] = {
 }
 SWITCH = {"isEnabled": False}
 CALL = {"args": {"city": "Oslo"}}
+QUESTION = {"prompt": "What time is it?", "toolAllow": ["time.now"]}

@@ -123,12 +123,13 @@ def _parameter(name: str) -> Part:
     return {"name": name, **PARAMETERS[name]}
 
 
-def refusal(status: int) -> Part:
-    words, headers = REFUSALS[status]
+def refusal(status: int, words: str | None = None, shape: str = "Problem") -> Part:
+    """`words`: where it means something of its own."""
+    usual, headers = REFUSALS.get(status, ("", ()))
     return {
-        "description": words,
+        "description": words or usual,
         **({"headers": {name: HEADERS[name] for name in headers}} if headers else {}),
-        "content": {"application/problem+json": {"schema": {"$ref": f"{examples.ADDRESS}Problem"}}},
+        "content": {"application/problem+json": {"schema": {"$ref": f"{examples.ADDRESS}{shape}"}}},
     }
 
 

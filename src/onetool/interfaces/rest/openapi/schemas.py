@@ -8,6 +8,7 @@ import msgspec
 from onetool.core import call
 from onetool.handlers.http.impl import HttpImpl, Limits
 from onetool.interfaces.rest import problem
+from onetool.interfaces.rest.openapi import ask_shapes
 from onetool.interfaces.rest.openapi.examples import ADDRESS
 from onetool.sources.bundles.model import IMPLS, Bundle, BundleContent, FunctionImpl, ScriptImpl, Tool, ToolContent
 from onetool.sources.bundles.reading import KEPT, SHOWN
@@ -47,6 +48,7 @@ _SHAPES = (
     Limits,
     problem.Problem,
     call.ToolError,
+    *ask_shapes.SHAPES,
 )
 _OWN = {  # of what the store adds
     "id": {**ID, "readOnly": True},
@@ -95,6 +97,7 @@ _WORDS = {  # by the key alone where it means one thing wherever it stands, else
     "ToolError.details": "Of `invalid_args`: each wrong argument.",
     "WrongArgument.path": "As a person writes it: `options.limit[0]`.",
     "WrongArgument.pointer": "JSON pointer (RFC 6901) to it in the arguments: `/options/limit/0`.",
+    **ask_shapes.WORDS,
 }
 _PATTERNS = {
     "urlTemplate": "^[hH][tT][tT][pP][sS]?://",
@@ -119,6 +122,7 @@ def components() -> dict[str, Schema]:
         shown["properties"][key] = _ref(_IMPL_NAMES[kind])
     named |= {_content_name(kind): _content(content, kind) for kind in IMPLS}
     named["ToolContent"] = _one_of({kind: _content_name(kind) for kind in IMPLS}, "type")
+    ask_shapes.refine(named)
     return named | _further()
 
 

@@ -1,0 +1,94 @@
+"""The bytes between us and a provider: a request's body as JSON; a stream's pieces, cut into what they say."""
+
+import asyncio
+import codecs
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Literal
+
+import msgspec
+
+from onetool.handlers.http.faults import Garbled, TooLate
+from onetool.handlers.http.pieces import Pieces
+from onetool.handlers.http.sse import SLICE, Events, event_value
+
+LARGEST = 16 * 1024 * 1024  # bytes of one event, or one line
+
+
+class Silent(TooLate):
+    """Nothing came for so long. Whether the next try would be better, nobody knows; it would take as long."""
+
+    again = False
+
+
+class Lines:
+    """Like `Events`, of a stream that has an object in each line."""
+
+    def __init__(self) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._rest: list[str] = []  # of a line that has not ended yet, in pieces
+
+    def feed(self, piece: bytes, last: bool = False) -> list[str]:
+        first, *others = self._decode(piece, last).split("\n")
+        self._rest.append(first)
+        if not others:
+            return []
+        lines = ["".join(self._rest), *others]
+        self._rest = [lines.pop()]
+        return [line for line in lines if line.strip()]
+
+    def end(self) -> list[str]:
+        return [*self.feed(b"", last=True), *self.feed(b"\n")]
+
+
+async def each_value(
+    pieces: Pieces, framing: Literal["events", "lines"], place: str, patience: Callable[[], float | None]
+) -> AsyncGenerator[Any]:
+    """What one event or line after another says: its JSON, or the text that is none.
+
+    `patience` tells how many seconds there may be nothing now; None is for ever. `Silent` is raised after that.
+    """
+    frames = Events() if framing == "events" else Lines()
+    size = pending = 0
+    async with aclosing(aiter(pieces)) as coming:
+        while (piece := await _next(coming, place, patience())) is not None:
+            for start in range(0, len(piece), SLICE):
+                part = piece[start : start + SLICE]
+                found = frames.feed(part)
+                pending = 0 if found else pending + len(part)
+                if pending > LARGEST:
+                    raise Garbled(f"{place} sends one event of more than {LARGEST:,} bytes")
+                for text in found:
+                    yield event_value(text)
+                size += len(part)
+                if size >= SLICE:  # however much has come at once, others have their turn
+                    size = 0
+                    await asyncio.sleep(0)
+    for text in frames.end():
+        yield event_value(text)
+
+
+async def _next(coming: AsyncGenerator[bytes], place: str, seconds: float | None) -> bytes | None:
+    try:
+        async with asyncio.timeout(seconds):
+            return await anext(coming, None)
+    except TimeoutError:
+        raise Silent(f"{place} did not go on with its answer", seconds or 0) from None
+
+
+def encoded(body: Mapping[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_sendable(body))
+
+
+def _sendable(value: Any) -> Any:
+    """The same with a sign for what is half of a character: half of a surrogate pair."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, Mapping):
+        return {_sendable(key): _sendable(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_sendable(one) for one in value]
+    return value

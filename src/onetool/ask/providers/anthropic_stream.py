@@ -1,0 +1,164 @@
+"""What Anthropic's models answer: whole, or block by block as it comes."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from onetool.ask.messages import Call, Delta, Prompt, Reply, Said, Stop, Thought, Usage
+from onetool.ask.providers.anthropic_history import NAME, History
+from onetool.ask.providers.anthropic_refusals import error_in
+from onetool.ask.providers.reading import a_count, a_text, an_object, arguments, garbled, in_words
+
+_STOPS: dict[str, Stop] = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "tool_use": "end",  # "tools", where there are any
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refused",
+}
+_THOUGHTS = ("thinking", "redacted_thinking")
+_DELTAS = {  # of each the member that has the piece, and the member of the block that it belongs to
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"),
+    "input_json_delta": ("partial_json", "input"),
+}
+
+
+class StreamReader:
+    """Reads one streamed answer."""
+
+    def __init__(self, prompt: Prompt) -> None:
+        self._prompt = prompt
+        self._blocks: dict[int, _Block] = {}
+        self._usage: dict[str, Any] = {}
+        self._ending: dict[str, Any] = {}
+        self._has_ended = False
+
+    def feed(self, event: Any) -> Iterable[Delta]:
+        event = an_object(event, "an event")
+        match event.get("type"):
+            case "message_start":
+                self._count(an_object(event.get("message"), "message"))
+            case "content_block_start":
+                block = _Block(an_object(event.get("content_block"), "content_block"))
+                self._blocks[_index(event)] = block
+                return _told(block.start)
+            case "content_block_delta":
+                return self._add(_index(event), an_object(event.get("delta"), "delta"))
+            case "content_block_stop":
+                self._block(_index(event)).is_whole = True
+            case "message_delta":
+                self._ending |= an_object(event.get("delta"), "delta")
+                self._count(event)
+            case "message_stop":
+                self._has_ended = True
+            case "error":
+                raise error_in(event)
+        return ()  # pings, and events that there were none of when this was written
+
+    @property
+    def is_complete(self) -> bool:
+        return self._has_ended or isinstance(self._ending.get("stop_reason"), str)
+
+    def reply(self) -> Reply:
+        blocks = [block.read() for block in self._blocks.values() if block.is_whole or block.type not in _THOUGHTS]
+        return reply_of(blocks, self._ending, self._usage, self._prompt)
+
+    def _count(self, said: dict[str, Any]) -> None:
+        usage = an_object(said.get("usage"), "usage")
+        self._usage |= {key: value for key, value in usage.items() if value is not None}
+
+    def _block(self, index: int) -> "_Block":
+        if index not in self._blocks:
+            raise garbled(f"block {index} goes on, and has not begun")
+        return self._blocks[index]
+
+    def _add(self, index: int, delta: dict[str, Any]) -> Iterable[Delta]:
+        block = self._block(index)
+        kind = a_text(delta.get("type"), "delta.type")
+        if kind not in _DELTAS:
+            return ()
+        key, member = _DELTAS[kind]
+        piece = a_text(delta.get(key), f"delta.{key}")
+        block.pieces.setdefault(member, []).append(piece)
+        return _told({"type": block.type, member: piece})
+
+
+class _Block:
+    """One block of a streamed answer: how it began, and what came to that."""
+
+    def __init__(self, start: dict[str, Any]) -> None:
+        self.start = start
+        self.type = start.get("type")
+        self.pieces: dict[str, list[str]] = {}
+        self.is_whole = False
+
+    def read(self) -> dict[str, Any]:
+        block = dict(self.start)
+        for member, pieces in self.pieces.items():
+            first = block.get(member)
+            block[member] = (first if isinstance(first, str) else "") + "".join(pieces)
+        return block
+
+
+def _index(event: dict[str, Any]) -> int:
+    if not isinstance(event.get("index"), int):
+        raise garbled(f"a {event['type']} has no index")
+    return event["index"]
+
+
+def _told(block: dict[str, Any]) -> Iterable[Delta]:
+    """What a block, or a piece of one, says to whoever watches."""
+    if block.get("type") == "text" and (text := a_text(block.get("text"), "text")):
+        return (Said(text),)
+    if block.get("type") == "thinking" and (text := a_text(block.get("thinking"), "thinking")):
+        return (Thought(text),)
+    return ()
+
+
+def reply_of(blocks: list[dict[str, Any]], ending: dict[str, Any], usage: dict[str, Any], prompt: Prompt) -> Reply:
+    names = prompt.tools.names(NAME)
+    texts: list[str] = []
+    calls: list[Call] = []
+    order: list[dict[str, Any]] = []
+    for block in blocks:
+        if block.get("type") == "text":
+            texts.append(a_text(block.get("text"), "text"))
+            order.append({"text": len(texts[-1])})
+        elif block.get("type") == "tool_use":
+            name = a_text(block.get("name"), "the name of a tool_use")
+            args, malformed = arguments(block.get("input"))
+            id = a_text(block.get("id"), "the id of a tool_use")
+            calls.append(Call(id=id, name=names.from_provider(name) or name, args=args, malformed=malformed))
+            order.append({"call": True})
+        elif block.get("type") in _THOUGHTS:
+            order.append({"thought": {key: value for key, value in block.items() if isinstance(value, str)}})
+    has_thoughts = any("thought" in piece for piece in order)
+    stop, why = _stop(ending, bool(calls))
+    return Reply(
+        text="".join(texts),
+        calls=tuple(calls),
+        stop=stop,
+        why=why,
+        usage=_usage(usage),
+        kept={"after": History(prompt).fingerprint, "order": order} if has_thoughts else {},
+    )
+
+
+def _stop(ending: dict[str, Any], has_calls: bool) -> tuple[Stop, str]:
+    reason = a_text(ending.get("stop_reason"), "stop_reason")
+    stop = _STOPS.get(reason, "other") if reason else "end"
+    if stop == "end":
+        return ("tools" if has_calls else "end"), ""
+    if stop != "refused":
+        return stop, reason if stop == "other" else ""
+    details = an_object(ending.get("stop_details"), "stop_details")
+    said = (details.get("category"), details.get("explanation"))
+    return stop, ": ".join(in_words(word) for word in (reason, *said) if isinstance(word, str) and word)
+
+
+def _usage(usage: dict[str, Any]) -> Usage:
+    cached = a_count(usage.get("cache_read_input_tokens"))
+    fresh = a_count(usage.get("input_tokens")) + a_count(usage.get("cache_creation_input_tokens"))
+    return Usage(input=fresh + cached, output=a_count(usage.get("output_tokens")), cached=cached)

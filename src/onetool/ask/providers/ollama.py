@@ -1,0 +1,261 @@
+"""Ollama's own API. Its compatible one would do, but does not let say how large the window has to be."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from onetool.ask.errors import ModelError
+from onetool.ask.messages import (
+    Assistant,
+    Call,
+    Delta,
+    Message,
+    Prompt,
+    Reply,
+    Result,
+    Said,
+    Stop,
+    Thought,
+    Usage,
+    User,
+)
+from onetool.ask.providers import Reader, Request
+from onetool.ask.providers.reading import (
+    NO_TOOLS_HINTS,
+    a_count,
+    a_list,
+    a_text,
+    an_object,
+    arguments,
+    as_json,
+    garbled,
+    has_no_tools,
+    in_words,
+    is_too_long,
+    of_status,
+    sound,
+    window_in,
+    with_files,
+)
+from onetool.core.tokens import tokens
+
+NAME = "ollama"
+SMALLEST_WINDOW = 8192  # tokens
+ROOM = 4096  # for an answer, and the thoughts before it
+PICTURE = 1024  # about what one takes
+MESSAGE = 8  # what stands around each
+
+_STOPS: dict[str, Stop] = {"": "end", "stop": "end", "length": "length"}
+# Texts, made into patterns when there is a refusal, and not at every start.
+_NOT_FOUND = r"""(?i)\bmodel (?:["']?([\w./:-]+)["']?|.*?) not found"""
+_TOO_LARGE = r"(?i)requires more system memory|out of memory"
+_USED_UP = r"(?i)usage limit|quota"
+_BAD_CALL = r"(?i)error parsing tool call"  # of the model's, by Ollama: the next may be better
+
+
+class Ollama:
+    name = NAME
+    base_url = "http://127.0.0.1:11434"
+    model = None  # whatever is there
+    key = "OLLAMA_API_KEY"
+    stream = "lines"
+
+    def headers(self, key: str | None) -> list[tuple[str, str]]:
+        return [("Authorization", f"Bearer {key}")] if key else []
+
+    def request(self, prompt: Prompt, stream: bool) -> Request:
+        options: dict[str, Any] = {"num_ctx": prompt.context_tokens or _window(prompt)}
+        if prompt.temperature is not None:
+            options["temperature"] = prompt.temperature
+        if prompt.max_tokens is not None:
+            options["num_predict"] = prompt.max_tokens
+        messages = list(_messages(prompt))
+        body: dict[str, Any] = {"model": prompt.model, "messages": messages, "stream": stream, "options": options}
+        if prompt.tools and prompt.may_call:  # there is no other way to say that none is to be called
+            body["tools"] = prompt.tools.written(NAME)
+        return Request("/api/chat", body)
+
+    def reply(self, body: Any, prompt: Prompt) -> Reply:
+        reader = LineReader(prompt)
+        reader.feed(body)
+        if reader.is_empty:
+            raise garbled(f"there is no message in it: {in_words(body)}")
+        return reader.reply()
+
+    def reader(self, prompt: Prompt) -> Reader:
+        return LineReader(prompt)
+
+    def failure(self, status: int, body: Any) -> ModelError:
+        said = _said(body)
+        return _refusal(status, said, f"Ollama answered {status}: {said or '(nothing)'}")
+
+    def models_request(self) -> Request:
+        return Request("/api/tags")
+
+    def models(self, body: Any) -> list[str]:
+        answer = an_object(body, "the answer")
+        if "models" not in answer:
+            raise garbled(f"there is no list of models in it: {in_words(body)}")
+        listed = [one for one in a_list(answer["models"], "the list of models") if isinstance(one, dict)]
+        names = [one.get("model") or one.get("name") for one in listed if _can_chat(one)]
+        return [name for name in names if isinstance(name, str)]  # the newest is the first in there
+
+
+ADAPTER = Ollama()
+
+
+class LineReader:
+    """Reads the lines of one answer. A whole answer is one that has a single line."""
+
+    def __init__(self, prompt: Prompt) -> None:
+        self._prompt = prompt
+        self._text: list[str] = []
+        self._thoughts: list[str] = []
+        self._calls: list[Call] = []
+        self._stop = ""
+        self._usage = Usage()
+        self._is_done = False
+        self.is_empty = True
+
+    def feed(self, event: Any) -> Iterable[Delta]:
+        line = an_object(event, "a line of the answer")
+        if line.get("error"):
+            said = _said(line)
+            status = line.get("status_code")  # of its cloud
+            raise _refusal(a_count(status) or 500, said, f"Ollama broke off with an error: {said}")
+        message = an_object(line.get("message"), "message")
+        self.is_empty = self.is_empty and not message
+        deltas = list(self._heard(message))
+        if line.get("done") is True:
+            self._is_done = True
+            self._stop = a_text(line.get("done_reason"), "done_reason")
+            self._usage = Usage(input=a_count(line.get("prompt_eval_count")), output=a_count(line.get("eval_count")))
+        return deltas
+
+    @property
+    def is_complete(self) -> bool:
+        return self._is_done
+
+    def reply(self) -> Reply:
+        stop = _STOPS.get(self._stop, "other")
+        if self._calls and stop != "length":
+            stop = "tools"
+        thoughts = "".join(self._thoughts)
+        return Reply(
+            text="".join(self._text),
+            calls=tuple(self._calls),
+            stop=stop,
+            why=self._stop if stop == "other" else "",
+            usage=self._usage,
+            kept={"model": self._prompt.model, "thinking": thoughts} if thoughts else {},
+        )
+
+    def _heard(self, message: dict[str, Any]) -> Iterator[Delta]:
+        if thought := a_text(message.get("thinking"), "message.thinking"):
+            self._thoughts.append(thought)
+            yield Thought(thought)
+        if text := a_text(message.get("content"), "message.content"):
+            self._text.append(text)
+            yield Said(text)
+        for item in a_list(message.get("tool_calls"), "message.tool_calls"):
+            self._calls.append(self._call(an_object(item, "a tool call")))
+
+    def _call(self, item: dict[str, Any]) -> Call:
+        function = an_object(item.get("function"), "the function of a tool call")
+        name = a_text(function.get("name"), "the name of a call")
+        args, malformed = arguments(function.get("arguments"))
+        real = self._prompt.tools.names(NAME).from_provider(name) or name
+        return Call(id=a_text(item.get("id"), "the id of a call"), name=real, args=args, malformed=malformed)
+
+
+# What was said before
+
+
+def _messages(prompt: Prompt) -> Iterator[dict[str, Any]]:
+    if prompt.system:
+        yield {"role": "system", "content": sound(prompt.system)}
+    for message in prompt.messages:
+        yield _message(message, prompt)
+
+
+def _message(message: Message, prompt: Prompt) -> dict[str, Any]:
+    names = prompt.tools.names(NAME)
+    if isinstance(message, User):
+        pictures = [file.data for file in message.files if file.data is not None]
+        return {"role": "user", "content": with_files(message)} | ({"images": pictures} if pictures else {})
+    if isinstance(message, Result):  # the name is what older versions match by
+        told = {"tool_name": names.to_provider(message.name), "tool_call_id": message.call}
+        return {"role": "tool", "content": sound(message.content), **told}
+    said: dict[str, Any] = {"role": "assistant", "content": sound(message.text)}
+    if message.provider == NAME and message.kept.get("model") == prompt.model and "thinking" in message.kept:
+        said["thinking"] = message.kept["thinking"]
+    if message.calls:
+        said["tool_calls"] = [_call(call, names.to_provider(call.name)) for call in message.calls]
+    return said
+
+
+def _call(call: Call, name: str) -> dict[str, Any]:
+    args = {} if call.malformed else call.args
+    return {"id": call.id, "function": {"name": name, "arguments": msgspec.Raw(as_json(args).encode())}}
+
+
+# How large the window has to be
+
+
+def _window(prompt: Prompt) -> int:
+    """Ollama cuts silently what its own default does not hold. Powers of two: each change loads the model anew."""
+    needed = tokens(prompt.system) + prompt.tools.tokens + sum(map(_size, prompt.messages))
+    needed += max(prompt.max_tokens or 0, ROOM)
+    window = SMALLEST_WINDOW
+    while window < needed:
+        window *= 2
+    return window
+
+
+def _size(message: Message) -> int:
+    if isinstance(message, User):
+        pictures = sum(file.data is not None for file in message.files)
+        return MESSAGE + tokens(with_files(message)) + pictures * PICTURE
+    if isinstance(message, Assistant):
+        calls = sum(tokens(call.name) + tokens(as_json(call.args)) + MESSAGE for call in message.calls)
+        return MESSAGE + tokens(message.text) + tokens(str(message.kept.get("thinking", ""))) + calls
+    return MESSAGE + tokens(message.content)
+
+
+def _can_chat(model: dict[str, Any]) -> bool:
+    can = model.get("capabilities")  # newer versions tell
+    if isinstance(can, list):
+        return "completion" in can
+    details = model.get("details")
+    family = details.get("family") if isinstance(details, dict) else None
+    return not ("bert" in str(family).lower() or "embed" in str(model.get("name")).lower())
+
+
+# Refusals
+
+
+def _said(body: Any) -> str:
+    error = (body.get("error") or body) if isinstance(body, dict) else body
+    return in_words((error.get("message") or error) if isinstance(error, dict) else error)
+
+
+def _refusal(status: int, said: str, message: str) -> ModelError:
+    missing = re.search(_NOT_FOUND, said)
+    if missing:
+        return ModelError(message, "model_not_found", [f"ollama pull {missing[1] or 'NAME'}"], status=status)
+    if has_no_tools(said):
+        return ModelError(message, "bad_request", NO_TOOLS_HINTS, status=status)
+    if is_too_long(said):
+        return ModelError(message, "too_long", status=status, window=window_in(said))
+    if re.search(_TOO_LARGE, said):
+        hints = ("choose a smaller model (--model)", "or a smaller window (ask.context_tokens)")
+        return ModelError(message, "bad_request", hints, status=status)
+    reason, again = of_status(status)
+    if status == 429 and re.search(_USED_UP, said):
+        reason, again = "quota", False
+    if re.search(_BAD_CALL, said):
+        reason, again = "garbled", True
+    hints = ("is base_url right? Ollama's has no path: http://127.0.0.1:11434",) if status in (404, 405) else ()
+    return ModelError(message, reason, hints, status=status, again=again)

@@ -1,0 +1,158 @@
+"""OpenAI's chat completions, and all the servers that speak the same: vLLM, LM Studio, OpenRouter, llama.cpp, Mistral,
+DeepSeek, Gemini's compatible API …
+
+They differ in what they refuse. Which of them it is, nobody says; where it matters, the model's name decides.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from onetool.ask.errors import ModelError
+from onetool.ask.messages import Assistant, Call, File, Message, Prompt, Reply, Result, User
+from onetool.ask.providers import Reader, Request
+from onetool.ask.providers.openai_refusals import error_in, refusal
+from onetool.ask.providers.openai_stream import KEPT, KEPT_OF_CALLS, NAME, StreamReader, Sum
+from onetool.ask.providers.reading import a_list, an_object, as_json, garbled, in_words, sound, with_files
+from onetool.formats import ProviderNames
+
+SILENT = "(no answer)"  # in place of an answer that was broken off before its first word: an empty one is refused
+
+# Names that only OpenAI gives (gpt-oss is served by everybody, and has no number).
+_OPENAIS = re.compile(r"(?:ft:)?(?:gpt-(\d+)(?:\.(\d+))?|o\d|chatgpt-)")
+_MISTRALS = re.compile(r"(?:open-|labs-)?(?:mi[sx]tral|ministral|magistral|codestral|devstral|pixtral)-")
+_NO_CHAT = (
+    r"(?i)embed|whisper|\btts\b|dall-e|moderation|realtime|transcribe|-audio|gpt-image|\bsora\b|babbage|davinci"
+    r"|rerank|turbo-instruct"
+)
+
+
+class OpenAI:
+    name = NAME
+    base_url = "https://api.openai.com/v1"
+    model = "gpt-5.4-mini"  # small, general, and it calls tools over this API, as newer ones do in part only
+    key = "OPENAI_API_KEY"
+    stream = "events"
+
+    def headers(self, key: str | None) -> list[tuple[str, str]]:
+        return [("Authorization", f"Bearer {key}")] if key else []
+
+    def request(self, prompt: Prompt, stream: bool) -> Request:
+        body: dict[str, Any] = {"model": prompt.model, "messages": list(_messages(prompt))}
+        if prompt.tools:
+            body["tools"] = prompt.tools.written(NAME)
+            body |= {} if prompt.may_call else {"tool_choice": "none"}
+            body |= {"reasoning_effort": "none"} if _thinks_or_calls(prompt.model) else {}
+        if prompt.temperature is not None:
+            body["temperature"] = prompt.temperature
+        if prompt.max_tokens is not None:
+            body[_limit(prompt.model)] = prompt.max_tokens
+        if stream:
+            body["stream"] = True
+            # Mistral's own API refuses the option, and tells the usage without it.
+            body |= {} if _MISTRALS.match(prompt.model) else {"stream_options": {"include_usage": True}}
+        return Request("/chat/completions", body)
+
+    def reply(self, body: Any, prompt: Prompt) -> Reply:
+        heard = Sum(prompt)
+        heard.take(an_object(body, "the answer"))
+        if heard.is_empty:
+            raise garbled(f"there is no message in it: {in_words(body)}")
+        return heard.reply()
+
+    def reader(self, prompt: Prompt) -> Reader:
+        return StreamReader(prompt)
+
+    def failure(self, status: int, body: Any) -> ModelError:
+        return refusal(status, body)
+
+    def models_request(self) -> Request:
+        return Request("/models")
+
+    def models(self, body: Any) -> list[str]:
+        if isinstance(body, dict) and (error := error_in(body)):
+            raise error
+        if isinstance(body, dict) and "data" not in body:
+            raise garbled(f"there is no list of models in it: {in_words(body)}")
+        listed = a_list(body.get("data") if isinstance(body, dict) else body, "the list of models")
+        known = [one for one in listed if isinstance(one, dict) and isinstance(one.get("id"), str)]
+        return [one["id"] for one in sorted(filter(_can_chat, known), key=_created, reverse=True)]
+
+
+ADAPTER = OpenAI()
+
+
+# What depends on whose model it is
+
+
+def _limit(model: str) -> str:
+    """OpenAI's newer models refuse the old name of the limit, and many other servers refuse or overlook the new one."""
+    return "max_completion_tokens" if _OPENAIS.match(model) else "max_tokens"
+
+
+def _thinks_or_calls(model: str) -> bool:
+    """Since GPT-5.6 OpenAI's models call tools over this API only when they are told not to think first."""
+    found = _OPENAIS.match(model)
+    return found is not None and (int((found[1] or "0")[:4]), int((found[2] or "0")[:4])) >= (5, 6)
+
+
+def _can_chat(model: Mapping[str, Any]) -> bool:
+    can = model.get("capabilities")  # Mistral tells
+    if isinstance(can, dict) and can.get("completion_chat") is False:
+        return False
+    made = model.get("architecture")  # OpenRouter tells
+    gives = made.get("output_modalities") if isinstance(made, dict) else None
+    if isinstance(gives, list) and "text" not in gives:
+        return False
+    return bool(model["id"]) and not re.search(_NO_CHAT, model["id"])
+
+
+def _created(model: Mapping[str, Any]) -> float:
+    created = model.get("created")
+    return created if isinstance(created, int | float) else 0
+
+
+# What was said before
+
+
+def _messages(prompt: Prompt) -> Iterator[dict[str, Any]]:
+    if prompt.system:
+        yield {"role": "system", "content": sound(prompt.system)}
+    for message in prompt.messages:
+        yield _message(message, prompt)
+
+
+def _message(message: Message, prompt: Prompt) -> dict[str, Any]:
+    if isinstance(message, User):
+        return {"role": "user", "content": _user_content(message)}
+    if isinstance(message, Result):
+        return {"role": "tool", "tool_call_id": message.call, "content": sound(message.content)}
+    is_own = message.provider == NAME and message.kept.get("model") == prompt.model
+    return _assistant(message, prompt.tools.names(NAME), is_own)
+
+
+def _user_content(user: User) -> str | list[dict[str, Any]]:
+    text = with_files(user)
+    pictures = [_picture(file) for file in user.files if file.data is not None]
+    if not pictures:  # servers of models that see nothing often take a plain text only
+        return text
+    return [*([{"type": "text", "text": text}] if text else []), *pictures]
+
+
+def _picture(file: File) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:{file.kind};base64,{file.data}"}}
+
+
+def _assistant(said: Assistant, names: ProviderNames, is_own: bool) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": sound(said.text) or (None if said.calls else SILENT)}
+    if said.calls:
+        message["tool_calls"] = [_call(call, names, is_own) for call in said.calls]
+    if is_own:
+        message |= {key: said.kept[key] for key in KEPT if key in said.kept}
+    return message
+
+
+def _call(call: Call, names: ProviderNames, is_own: bool) -> dict[str, Any]:
+    function = {"name": names.to_provider(call.name), "arguments": "{}" if call.malformed else as_json(call.args)}
+    kept = {key: call.kept[key] for key in KEPT_OF_CALLS if key in call.kept} if is_own else {}
+    return {"id": call.id, "type": "function", "function": function, **kept}

@@ -1,0 +1,168 @@
+"""A session's file: opened, locked, read, and added to.
+
+The lock (flock) is on the file itself, and the system gives it back when its holder ends, however that ends. Who gets
+it looks whether the name still leads to this file: it may have been deleted meanwhile, by its last holder.
+A file without content is no session: who locks it first begins one, and who says nothing takes it away again.
+"""
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from onetool.ask.errors import SessionError
+
+LARGEST = 128 * 1024 * 1024
+ENDING = ".jsonl"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+# Not to wait for a pipe's writer, not to become a terminal's session: whatever it is, it is refused only once open.
+READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+WRITE = READ & ~os.O_RDONLY | os.O_RDWR | os.O_APPEND
+
+
+def opened(path: Path, flags: int) -> int:
+    """Raises FileNotFoundError, and SessionError for what is no file of ours."""
+    try:
+        file = os.open(path, flags, 0o600)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
+            raise
+        raise _unusable(path, error) from None
+    try:
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            return file
+    except OSError as error:
+        os.close(file)
+        raise _unusable(path, error) from None
+    os.close(file)
+    raise _unusable(path, "it is no regular file")
+
+
+def taken(path: Path, *, create: bool = False) -> int | None:
+    """The file, open and locked, or None while somebody else has it. Raises as `opened` does."""
+    while True:
+        file = opened(path, WRITE | (os.O_CREAT if create else 0))
+        mine = False
+        try:
+            if not _locked(file):
+                return None
+            mine = _is_there(path, file)
+            if mine:
+                return file
+        except OSError as error:
+            raise _unusable(path, error) from None
+        finally:
+            if not mine:
+                os.close(file)
+
+
+def given_back(path: Path, file: int) -> None:
+    """Never raises: what was said is written. Closing alone is not enough where the process was forked meanwhile."""
+    import fcntl
+
+    with suppress(OSError):
+        if os.fstat(file).st_size == 0 and _is_there(path, file):
+            path.unlink()
+    with suppress(OSError):
+        fcntl.flock(file, fcntl.LOCK_UN)
+    with suppress(OSError):
+        os.close(file)
+
+
+def content(path: Path, file: int) -> bytes:
+    """All of it, or as much as has been written by now."""
+    parts: list[bytes] = []
+    at = 0
+    try:
+        size = os.fstat(file).st_size
+        if size > LARGEST:
+            raise _unusable(path, f"it has {size:,} bytes, and {LARGEST:,} is the most; begin another, --new-session")
+        while at < size and (part := os.pread(file, size - at, at)):
+            parts.append(part)
+            at += len(part)
+    except OSError as error:
+        raise _unusable(path, error) from None
+    return b"".join(parts)
+
+
+def add(path: Path, file: int, lines: bytes) -> None:
+    """Whole lines, behind whatever is there: half a line is ended first, and stays what it is."""
+    try:
+        size = os.fstat(file).st_size
+        if size and os.pread(file, 1, size - 1) != b"\n":
+            lines = b"\n" + lines
+        while lines:  # once, but on a disk that is nearly full: then the second time tells why
+            lines = lines[os.write(file, lines) :]
+    except OSError as error:
+        raise _unusable(path, error, "written") from None
+
+
+def make_safe(path: Path, file: int, *, is_new: bool) -> None:
+    """What was written survives the machine's end, too; a new file's name with it."""
+    try:
+        os.fsync(file)
+        if is_new:
+            folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    except OSError as error:
+        raise _unusable(path, error, "written") from None
+
+
+def private(folder: Path) -> None:
+    """There may be one already that is more open than it should be."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_mode & 0o077:
+            folder.chmod(0o700)
+    except OSError as error:
+        raise SessionError(f"sessions can't be kept in {folder}: {error.strerror}", "session") from None
+
+
+def holder(path: Path) -> str:
+    """Who has it, where the system tells."""
+    with suppress(OSError, IndexError):
+        status = os.stat(path, follow_symlinks=False)
+        place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+        for line in Path("/proc/locks").read_text().splitlines():
+            words = line.split()
+            if words[1] == "FLOCK" and place in words and words[4].isdigit() and words[4] != "0":
+                return "another turn of this process" if words[4] == str(os.getpid()) else f"process {words[4]}"
+    return "another process"
+
+
+def _locked(file: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:
+        raise SessionError("sessions can't be kept on this system: it has no flock", "session") from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_there(path: Path, file: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), os.stat(path, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
+
+
+def _unusable(path: Path, why: OSError | str, how: str = "used") -> SessionError:
+    if isinstance(why, OSError):
+        why = _in_words(why)
+    return SessionError(f"the session {path.name.removesuffix(ENDING)} can't be {how}: {path}: {why}", "session")
+
+
+def _in_words(error: OSError) -> str:
+    if error.errno == errno.ELOOP:
+        return "it is a link, and links are not followed"
+    if error.errno in FULL:
+        return f"{error.strerror}; what was said before is kept. Make room, and ask again"
+    return error.strerror or type(error).__name__

@@ -1,0 +1,105 @@
+"""A session as a document that people read.
+
+Whatever was said, the document keeps its shape: questions and answers are quoted line by line, and so end where they
+end; arguments and results stand in fences that are longer than any in them.
+"""
+
+import re
+from datetime import UTC, datetime
+
+import msgspec
+
+from onetool.ask.messages import Assistant, Call, Message, Result, User
+from onetool.ask.sessions.store import Transcript
+from onetool.ask.words import unmarked
+
+TICKS = re.compile(r"`+")
+LINE_END = re.compile(r"\r\n?")
+# Signs that move a terminal's cursor, or worse, are shown as pictures of themselves.
+SHOWN = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | {127: 0x2421}
+SHOWN |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+
+
+def markdown(transcript: Transcript) -> str:
+    parts = [_head(transcript)]
+    calls: dict[str, Call] = {}
+    number = 0
+    for message, at in zip(transcript.messages, transcript.times, strict=True):
+        if isinstance(message, User):
+            number += 1
+        elif isinstance(message, Assistant):
+            calls = {call.id: call for call in message.calls}
+        parts += _said(message, at, number, calls)
+    return "\n\n".join(parts) + "\n"
+
+
+def _head(transcript: Transcript) -> str:
+    usage = transcript.usage
+    lines = [f"# Session {transcript.id}", ""]
+    lines.append(f"- From {_time(transcript.created)} to {_time(transcript.modified)}")
+    lines.append(f"- Questions: {transcript.turns:,}")
+    if transcript.model:
+        lines.append(f"- Model: {_code(transcript.model)} ({_code(transcript.provider)})")
+    if usage.input or usage.output:
+        lines.append(f"- Tokens: {usage.input:,} in, {usage.output:,} out")
+    if transcript.damaged:
+        lines.append(f"- Lines of the file that can't be read, and are not here: {transcript.damaged:,}")
+    return "\n".join(lines)
+
+
+def _said(message: Message, at: float, number: int, calls: dict[str, Call]) -> list[str]:
+    match message:
+        case User():
+            parts = [f"## Question {number:,} · {_time(at)}", *_quoted(message.text)]
+            return parts + [f"Attached: {_code(file.name)} ({_code(file.kind)})" for file in message.files]
+        case Assistant():
+            if not message.text and not message.broken_off:
+                return []
+            title = "Before it called tools" if message.calls else "Answer"
+            broken_off = ["It was not let finish."] if message.broken_off else []
+            return [f"### {title} · {_time(at)}", *_quoted(message.text), *broken_off]
+        case Result():
+            call = calls.get(message.call)
+            return [
+                f"### Tool {_code(message.name)} · {_time(at)} · {'ok' if message.ok else 'failed'}",
+                *([_fenced(_arguments(call), "json" if call.malformed is None else "")] if call else []),
+                _fenced(unmarked(message.content)[0]),
+            ]
+
+
+def _arguments(call: Call) -> str:
+    if call.malformed is not None:
+        return call.malformed
+    return msgspec.json.format(msgspec.json.encode(call.args), indent=2).decode()
+
+
+def _quoted(text: str) -> list[str]:
+    return ["\n".join(f"> {line}".rstrip() for line in _plain(text).split("\n"))] if text.strip() else []
+
+
+def _fenced(text: str, language: str = "") -> str:
+    text = _plain(text)
+    fence = "`" * max(3, 1 + _longest_run(text))
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _code(text: str) -> str:
+    """In a line. Spaces inside keep its own ticks apart from ours; readers take one of each off."""
+    text = " ".join(_plain(text).split()) or "?"
+    ticks = "`" * (1 + _longest_run(text))
+    return f"{ticks} {text} {ticks}" if "`" in text else f"{ticks}{text}{ticks}"
+
+
+def _longest_run(text: str) -> int:
+    return max(map(len, TICKS.findall(text)), default=0)
+
+
+def _plain(text: str) -> str:
+    return LINE_END.sub("\n", text).translate(SHOWN)
+
+
+def _time(at: float) -> str:
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):  # whatever stood in the file
+        return "?"

@@ -1,0 +1,50 @@
+"""A file's bytes -> what was said. Nothing that may stand in a file is an error, but a later version of its form."""
+
+import msgspec
+
+from onetool.ask.errors import SessionError
+from onetool.ask.messages import Usage
+from onetool.ask.sessions.mending import Said, mended
+from onetool.ask.sessions.records import UNREADABLE, VERSION, Begun, Ended, read
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    begun: Begun | None  # none where the first line was cut off
+    said: list[Said]  # mended
+    ended: list[Ended]
+    damaged: int  # lines that can't be read
+
+    @property
+    def usage(self) -> Usage:
+        return sum((one.usage for one in self.ended), Usage())
+
+
+def kept(id: str, data: bytes) -> Kept:
+    begun: Begun | None = None
+    said: list[Said] = []
+    ended: list[Ended] = []
+    damaged = 0
+    for line in filter(bytes.strip, data.split(b"\n")):
+        try:
+            found = read(line)
+        except UNREADABLE:
+            damaged += 1
+            continue
+        match found:
+            case (Begun() as first, _):
+                _refuse_later(id, first)
+                begun = begun or first
+            case (Ended() as end, _):
+                ended.append(end)
+            case (message, at):
+                said.append(Said(message, at))
+    return Kept(begun=begun, said=mended(said), ended=ended, damaged=damaged)
+
+
+def _refuse_later(id: str, begun: Begun) -> None:
+    if begun.version > VERSION:
+        raise SessionError(
+            f"the session {id} was written by a later OneTool (form {begun.version}; this one knows {VERSION})",
+            "session",
+            ["update OneTool", "or begin another session with --new-session"],
+        )

@@ -1,0 +1,89 @@
+"""One session, while a turn of it is under way: what was said, and what is being said, written down at once."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from onetool.ask.messages import Assistant, Call, Message, Result, Usage, User
+from onetool.ask.sessions import files
+from onetool.ask.sessions.reading import Kept
+from onetool.ask.sessions.records import Begun, Ended, line, message_line, title_of
+
+
+class Session:
+    """Made by `Sessions.turn`, and usable until that ends. Its file is locked for everybody else meanwhile."""
+
+    def __init__(self, id: str, path: Path, file: int, kept: Kept, *, is_new: bool, now: Callable[[], float]) -> None:
+        self.id = id
+        self.is_new = is_new
+        self.messages: list[Message] = []
+        self.usage = kept.usage  # of the turns that came to their end
+        self.damaged = kept.damaged
+        self._path = path
+        self._file = file
+        self._now = now
+        self._has_first_line = kept.begun is not None
+        self._calls: dict[str, Call] = {}
+        self._values: dict[str, Any] = {}
+        for message, _ in kept.said:
+            self._take(message)
+
+    def append(self, message: Message) -> None:
+        """To the file, and to the messages. Raises SessionError."""
+        at = round(self._now(), 3)
+        written, message = message_line(message, at)
+        if not self._has_first_line:
+            written = line(Begun(id=self.id, created=at, title=title_of(message))) + written
+        files.add(self._path, self._file, written)
+        self._has_first_line = True
+        self._take(message)
+
+    def end(self, provider: str, model: str, usage: Usage, steps: int) -> None:
+        """A turn has come to its end: that is written down, and all of it made safe. Raises SessionError."""
+        total = self.usage + usage
+        turns = sum(isinstance(message, User) for message in self.messages)
+        ended = Ended(
+            at=round(self._now(), 3),
+            provider=provider,
+            model=model,
+            usage=usage,
+            steps=steps,
+            turns=turns,
+            total=total,
+        )
+        files.add(self._path, self._file, line(ended))
+        self.usage = total
+        files.make_safe(self._path, self._file, is_new=self.is_new)
+
+    def cached(self, name: str, args: Mapping[str, Any]) -> Any | UnsetType:
+        """What the same tool gave for the same arguments, where that may be used again; else UNSET.
+
+        The same arguments are the same JSON, in whatever order: 1, 1.0 and true are three things.
+        """
+        key = _key(name, args)
+        return UNSET if key is None else self._values.get(key, UNSET)
+
+    def close(self) -> None:
+        """Others may have it. Nothing more is written, not even into a file that gets this one's number."""
+        file, self._file = self._file, -1
+        files.given_back(self._path, file)
+
+    def _take(self, message: Message) -> None:
+        self.messages.append(message)
+        if isinstance(message, Assistant):
+            self._calls = {call.id: call for call in message.calls}
+        elif isinstance(message, Result) and message.ok and message.value is not UNSET:
+            call = self._calls.get(message.call)
+            key = _key(call.name, call.args) if call and call.malformed is None else None
+            if key is not None:
+                self._values[key] = message.value
+
+
+def _key(name: str, args: Mapping[str, Any]) -> str | None:
+    try:
+        return json.dumps([name, dict(args)], sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return None

@@ -1,0 +1,195 @@
+"""All sessions of one folder. A turn in one of them has it alone; reading needs nobody's leave."""
+
+import builtins
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import uniform
+
+import msgspec
+
+from onetool.ask.errors import SessionError
+from onetool.ask.messages import Message, Usage, User
+from onetool.ask.sessions import files
+from onetool.ask.sessions.listing import Info, found, info
+from onetool.ask.sessions.names import LAST, check_id, new_id
+from onetool.ask.sessions.reading import kept
+from onetool.ask.sessions.session import Session
+
+PAUSE = 0.02  # seconds between two looks at a session that somebody has
+ANOTHER = "begin another with --new-session"
+LISTED = "`onetool sessions list` shows which there are"
+
+
+class Transcript(msgspec.Struct, frozen=True, kw_only=True):
+    """What was said in a session. Calls that were interrupted have results that say so."""
+
+    id: str
+    created: float  # seconds since 1970
+    modified: float
+    messages: tuple[Message, ...]
+    times: tuple[float, ...]  # when each of these was said
+    turns: int  # questions
+    usage: Usage  # of the turns that came to their end
+    damaged: int  # lines of the file that can't be read
+    provider: str = ""  # of the last turn that came to its end
+    model: str = ""
+
+
+class Sessions:
+    """Kept in `folder`, which is made when it is first needed."""
+
+    def __init__(self, folder: Path, now: Callable[[], float] = time.time) -> None:
+        self.folder = folder
+        self._now = now
+
+    @asynccontextmanager
+    async def turn(self, id: str | None, *, new: bool = False, wait: float = 0.0) -> AsyncIterator[Session]:
+        """The session, for as long as this lasts: made if it is not there, waited for at most so many seconds.
+
+        Without an id it is a new one; `new` refuses one that is there already. Where nothing is said, nothing is kept.
+        """
+        files.private(self.folder)
+        if id is None:
+            session = self._made_up()
+        else:
+            id = check_id(id) if new else self._meant(id)
+            session = self._opened(id, await self._taken(id, wait, new), new)
+        try:
+            yield session
+        finally:
+            session.close()
+
+    def read(self, id: str) -> Transcript:
+        """What was said, also while a turn is under way. Raises SessionError."""
+        id = self._meant(id)
+        path = self._path(id)
+        try:
+            file = files.opened(path, files.READ)
+        except FileNotFoundError:
+            raise self._not_found(id) from None
+        try:
+            data, modified = files.content(path, file), os.fstat(file).st_mtime
+        finally:
+            os.close(file)
+        if not data:
+            raise self._not_found(id)
+        return _transcript(id, data, modified)
+
+    def delete(self, id: str) -> None:
+        """Raises SessionError: not_found, or busy while a turn is under way."""
+        id = self._meant(id)
+        path = self._path(id)
+        try:
+            file = files.taken(path)
+        except FileNotFoundError:
+            raise self._not_found(id) from None
+        if file is None:
+            raise _busy(id, path, "then delete it")
+        try:
+            path.unlink()
+        except OSError as error:
+            raise SessionError(f"the session {id} can't be deleted: {error.strerror}", "session") from None
+        finally:
+            files.given_back(path, file)
+
+    def list(self) -> builtins.list[Info]:
+        """The newest first. What can't be opened is not in it."""
+        listed = []
+        for _, id in found(self.folder):
+            try:
+                file = files.opened(self._path(id), files.READ)
+            except (OSError, SessionError):
+                continue
+            try:
+                one = info(id, file)
+            except OSError:
+                continue
+            finally:
+                os.close(file)
+            if one:
+                listed.append(one)
+        return listed
+
+    def _path(self, id: str) -> Path:
+        return self.folder / f"{id}{files.ENDING}"
+
+    def _meant(self, id: str) -> str:
+        if id != LAST:
+            return check_id(id)
+        there = found(self.folder)
+        if not there:
+            raise SessionError("there is no session yet", "not_found", ["ask something first"])
+        return there[0][1]
+
+    def _made_up(self) -> Session:
+        while True:
+            id = new_id(self._now())
+            file = files.taken(self._path(id), create=True)
+            if file is None:  # the same id at the same time: another one, then
+                continue
+            try:
+                return self._opened(id, file, new=True)
+            except SessionError as error:
+                if error.reason != "exists":
+                    raise
+
+    async def _taken(self, id: str, wait: float, new: bool) -> int:
+        import asyncio
+
+        path, give_up = self._path(id), time.monotonic() + wait
+        while (file := files.taken(path, create=True)) is None:
+            if new:
+                raise _exists(id)
+            if time.monotonic() >= give_up:
+                raise _busy(id, path, f"or {ANOTHER}")
+            await asyncio.sleep(uniform(PAUSE / 2, PAUSE))  # noqa: S311 - so that those who wait do not march in step
+        return file
+
+    def _opened(self, id: str, file: int, new: bool) -> Session:
+        """Gives the file back where there is no session to give."""
+        path = self._path(id)
+        try:
+            data = files.content(path, file)
+            if new and data:
+                raise _exists(id)
+            return Session(id, path, file, kept(id, data), is_new=not data, now=self._now)
+        except BaseException:
+            files.given_back(path, file)
+            raise
+
+    def _not_found(self, id: str) -> SessionError:
+        from onetool.core.nearest import or_rather
+
+        rather = or_rather(id, (one for _, one in found(self.folder)))
+        return SessionError(f"there is no session {id!r}{rather}", "not_found", [LISTED])
+
+
+def _transcript(id: str, data: bytes, modified: float) -> Transcript:
+    read = kept(id, data)
+    return Transcript(
+        id=id,
+        created=read.begun.created if read.begun else modified,
+        modified=modified,
+        messages=tuple(one.message for one in read.said),
+        times=tuple(one.at for one in read.said),
+        turns=sum(isinstance(one.message, User) for one in read.said),
+        usage=read.usage,
+        damaged=read.damaged,
+        provider=read.ended[-1].provider if read.ended else "",
+        model=read.ended[-1].model if read.ended else "",
+    )
+
+
+def _busy(id: str, path: Path, otherwise: str) -> SessionError:
+    return SessionError(
+        f"the session {id} is in use by {files.holder(path)}", "busy", ["wait until that turn has ended", otherwise]
+    )
+
+
+def _exists(id: str) -> SessionError:
+    return SessionError(
+        f"there is a session {id!r} already", "exists", ["choose another name", "or leave --new-session out"]
+    )

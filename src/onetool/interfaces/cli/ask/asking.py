@@ -1,0 +1,113 @@
+"""One question, from here to its exit code: asked, shown, and ended by an answer, an error or a signal."""
+
+import asyncio
+import signal
+import sys
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onetool.ask.errors import AskError, SessionError
+from onetool.core.caller import current_caller
+from onetool.interfaces.cli.ask.approving import Approver
+from onetool.interfaces.cli.ask.question import Question
+from onetool.interfaces.cli.ask.showing import Screen, go_on
+from onetool.interfaces.cli.output import print_json, printable
+from onetool.interfaces.cli.person import Person, let_tools_ask
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.app.asking import Asking
+
+PATIENCE = 10.0  # seconds that a session in use is waited for
+INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+
+
+class Errand:
+    """What one command has to do."""
+
+    def __init__(self, app: "App", question: Question, wishes: dict[str, Any], as_json: bool) -> None:
+        self._app = app
+        self._question = question
+        self._wishes = wishes
+        self._as_json = as_json
+        self._screen = Screen(tells_denied=wishes["approve"] != "ask")
+        self._asking: Asking | None = None
+
+    def run(self) -> int:
+        """The exit code. What there is to say has been said."""
+        let_tools_ask()
+        try:
+            asyncio.run(self._run())
+        except AskError as error:
+            return self._failed(error)
+        except KeyboardInterrupt:
+            return self._stopped(INTERRUPTED)
+        except asyncio.CancelledError:
+            return self._stopped(TERMINATED)
+        if self._as_json:
+            print_json(self._shown())
+        return 0
+
+    async def _run(self) -> None:
+        self._heed_the_end()
+        wishes = {**self._wishes, "approve": self._approval()}
+        try:
+            await self._follow(wishes)
+        except SessionError as error:
+            if error.reason != "busy":
+                raise
+            self._screen.say(f"{error}; waiting for it, up to {PATIENCE:g} seconds …")
+            await self._follow({**wishes, "wait": PATIENCE})
+
+    async def _follow(self, wishes: dict[str, Any]) -> None:
+        self._asking = asking = self._app.ask(self._question.text, files=self._question.files, **wishes)
+        async with aclosing(asking.events()) as events:
+            async for event in events:
+                if not self._as_json:
+                    self._screen.show(event)
+
+    def _approval(self) -> Any:
+        """A word, or somebody to ask."""
+        word, person = self._wishes["approve"], current_caller.get()
+        if word != "ask":
+            return word
+        return Approver(person if isinstance(person, Person) else Person(), self._app.redact, self._screen.break_line)
+
+    def _heed_the_end(self) -> None:
+        """A program that ends us lets us put things in order, as Ctrl-C does."""
+        task = asyncio.current_task()
+        with suppress(NotImplementedError, ValueError, RuntimeError):  # not every system can, and not every thread
+            if task is not None:
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+    # What is said at the end
+
+    def _failed(self, error: AskError) -> int:
+        if self._as_json:
+            print_json(self._shown())
+            return 1
+        self._screen.break_line()
+        click.echo(f"{click.style('Error:', fg='red')} {printable(error)}", err=True)
+        for hint in error.hints:
+            click.echo(f"  {printable(hint)}", err=True)
+        if sys.stderr.isatty() and (session := self._session()):
+            self._screen.say(f"What was said is kept; go on: {go_on(session)}")
+        return 1
+
+    def _stopped(self, code: int) -> int:
+        self._screen.break_line()
+        session = self._session()
+        kept = f" The session is kept; go on: {go_on(session)}" if session else ""
+        click.echo(f"Interrupted.{kept}", err=True)
+        return code
+
+    def _session(self) -> str | None:
+        """Its id, if anything has been said in it."""
+        return self._asking.answer.session_id if self._asking and self._asking.answer.provider else None
+
+    def _shown(self) -> Any:
+        import msgspec
+
+        return None if self._asking is None else msgspec.to_builtins(self._asking.answer)

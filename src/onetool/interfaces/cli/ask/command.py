@@ -1,0 +1,114 @@
+"""`onetool ask`: the command and its options."""
+
+import sys
+
+import click
+
+from onetool.interfaces.cli.ask.switch import SWITCH, WithSwitch
+from onetool.interfaces.cli.options import allow_option, data_options, open_app
+
+PROVIDERS = ("openai", "ollama", "gemini", "anthropic")  # a test holds them against those that there are
+MENUS = ("direct", "run")  # and these against the config's own
+HOTTEST = 2.0
+
+HELP = {
+    "with_tools": "Whether the model has tools: --with-tools, which is how it is anyway, or --with-tools=false.",
+    "provider": "Whose model, instead of what the config says.",
+    "model": "Which model, by its provider's name for it.",
+    "session": "Go on with this session; `last` is the one used last. Without it every question begins a new one.",
+    "new_session": "Begin a new one: with --session under that name, which must be free.",
+    "max_steps": "How often the model may call tools before it has to answer. 8, unless the config says otherwise.",
+    "system": "What the model is told before everything else, instead of our own words.",
+    "temperature": "How freely it chooses its words, from 0 to 2.",
+    "menu": "What it sees: every tool (direct), or one that runs code over all of them (run).",
+    "approve": "Calls of tools not marked read-only: ask each time (default at a terminal), always, never (elsewhere).",
+    "files": "Attach a file, or several: texts, pictures (PNG, JPEG, GIF, WebP); - is standard input.",
+    "no_stream": "Have the model answer in one piece.",
+}
+
+
+def _complete_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from onetool.interfaces.cli.sessions import complete_session
+
+    return complete_session(ctx, _param, incomplete)
+
+
+def _temperature(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not 0 <= value <= HOTTEST:  # so that `nan` is refused too
+        raise click.BadParameter(f"expected a number from 0 to {HOTTEST:g}, got {value:g}.")
+    return value
+
+
+@click.command(cls=WithSwitch)
+@click.argument("words", metavar="[PROMPT]", nargs=-1)
+@click.option("--file", "-f", "names", metavar="FILE", multiple=True, help=HELP["files"])
+@click.option(SWITCH, "with_tools", type=click.BOOL, metavar="[=true|false]", default=True, help=HELP["with_tools"])
+@allow_option
+@click.option("--approve", type=click.Choice(("ask", "always", "never")), help=HELP["approve"])
+@click.option("--provider", type=click.Choice(PROVIDERS), help=HELP["provider"])
+@click.option("--model", metavar="NAME", help=HELP["model"])
+@click.option("--session", metavar="ID", shell_complete=_complete_session, help=HELP["session"])
+@click.option("--new-session", is_flag=True, help=HELP["new_session"])
+@click.option("--max-steps", type=click.IntRange(min=1), metavar="N", help=HELP["max_steps"])
+@click.option("--menu", type=click.Choice(MENUS), help=HELP["menu"])
+@click.option("--system", metavar="TEXT", help=HELP["system"])
+@click.option("--temperature", type=float, metavar="T", callback=_temperature, help=HELP["temperature"])
+@click.option("--no-stream", is_flag=True, help=HELP["no_stream"])
+@data_options
+@click.pass_context
+def ask(
+    ctx: click.Context,
+    words: tuple[str, ...],
+    names: tuple[str, ...],
+    with_tools: bool,
+    allowed: list[str] | None,
+    approve: str | None,
+    provider: str | None,
+    model: str | None,
+    session: str | None,
+    new_session: bool,
+    max_steps: int | None,
+    menu: str | None,
+    system: str | None,
+    temperature: float | None,
+    no_stream: bool,
+    as_json: bool,
+) -> None:
+    """Ask a model, which has your tools at hand. The answer is printed; exit code 0, or 1 if there is none.
+
+    `-`, or no PROMPT, reads the question from standard input. What is piped in beside a PROMPT is attached to it.
+
+    \b
+    onetool ask "What is the largest file here?"
+    onetool ask --session last "And the smallest?"
+    git diff | onetool ask "Review this." --with-tools=false
+    """
+    approval = _approval(approve)
+    from onetool.interfaces.cli.ask.question import checked, read_question
+
+    question = read_question(words, names)
+    wishes = {
+        "with_tools": with_tools,
+        "allowed": allowed,
+        "approve": approval,
+        "provider": provider,
+        "model": model,
+        "session": session,
+        "new_session": new_session,
+        "max_steps": max_steps,
+        "menu": menu,
+        "system": None if system is None else checked(system, "--system"),
+        "temperature": temperature,
+        "stream": not (no_stream or as_json),
+    }
+    app = open_app(ctx, allowed)
+    from onetool.interfaces.cli.ask.asking import Errand
+
+    ctx.exit(Errand(app, question, wishes, as_json).run())
+
+
+def _approval(wanted: str | None) -> str:
+    is_at_terminal = sys.stdin.isatty() and sys.stderr.isatty()
+    if wanted == "ask" and not is_at_terminal:
+        raise click.UsageError("--approve ask needs a terminal to ask at; here it can be always, or never.")
+    return wanted or ("ask" if is_at_terminal else "never")

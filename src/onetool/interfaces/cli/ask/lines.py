@@ -1,0 +1,66 @@
+"""The words for what happens: texts of a model, calls and what came of them, each in one line."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from onetool.core.call import ToolCall, ToolResult
+from onetool.interfaces.cli.output import counted, printable
+
+MOST_ARGUMENTS = 60  # characters
+MOST_ERROR = 120
+
+# Spaces of other widths, joiners of letters and emoji, and tabs: in many languages no text is whole without them.
+_HARMFUL = re.compile("[^\t\u00a0\u00ad\u2000-\u200a\u200c\u200d\u202f\u205f\u3000]+")
+
+
+def readable(text: str) -> str:
+    """What a model says, as a terminal may show it."""
+    return _HARMFUL.sub(lambda found: printable(found[0]), text.replace("\r", ""))
+
+
+def called(call: ToolCall) -> str:
+    """`fs.read_file(path="a.txt")`, with arguments cut short."""
+    given = ", ".join(f"{name}={_value(value)}" for name, value in call.args.items())
+    return printable(f"{call.name}({cut(given, MOST_ARGUMENTS)})").replace("\n", " ")
+
+
+def outcome(result: ToolResult, is_cached: bool) -> tuple[str, bool]:
+    """How it went, and whether it went well."""
+    if result.error is not None:
+        first = result.error.message.strip().partition("\n")[0]
+        return f"failed: {cut(printable(first), MOST_ERROR)}", False
+    return ("ok, as before" if is_cached else f"ok, {duration(result.meta.get('duration_ms', 0.0))}"), True
+
+
+def duration(ms: float) -> str:
+    return f"{ms / 1000:.1f} s" if ms >= 1000 else f"{ms:.0f} ms"
+
+
+def cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def in_full(args: Mapping[str, Any]) -> Iterator[str]:
+    """Arguments to decide by: all of them. Every line begins with something of ours, so that none can pass for ours."""
+    for name, value in args.items():
+        if isinstance(value, str) and "\n" in value:
+            yield printable(f"  {_flat(name)}:")
+            yield from (printable(f"    | {line}") for line in value.split("\n"))
+        else:
+            yield printable(f"  {_flat(name)}: {_value(value)}")
+    if not args:
+        yield "  (no arguments)"
+
+
+def tokens_used(input: int, output: int) -> str:
+    return f"{input:,} + {counted(output, 'token')}" if input or output else ""
+
+
+def _value(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _flat(text: str) -> str:
+    return text.replace("\n", " ")

@@ -1,0 +1,237 @@
+"""`onetool sessions …`: what was asked and answered, kept in files: list, show, export, delete.
+
+No tools are loaded for it, and no config is read: where state lives is all that has to be known.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from time import time
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from onetool.interfaces.cli.options import config_option, data_options
+from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, stdout, wants_json
+
+if TYPE_CHECKING:
+    from onetool.ask.errors import AskError
+    from onetool.ask.messages import Message
+    from onetool.ask.sessions import Info, Sessions, Transcript
+
+DAY = 24 * 3600
+MOST_RESULT = 300  # characters of a tool's result that are shown
+NONE = 'There are no sessions yet. Begin one: onetool ask "What time is it?"'
+
+
+def complete_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Ids, for the shell's completion; the newest first."""
+    from onetool.core.errors import OneToolError
+
+    try:
+        ids = ["last", *(one.id for one in _sessions(ctx.find_root().params.get("config")).list())]
+    except OneToolError:
+        return []
+    return [id for id in ids if id.startswith(incomplete)]
+
+
+id_argument = click.argument("id", shell_complete=complete_session)
+
+
+@click.group(no_args_is_help=True)
+def sessions() -> None:
+    """Conversations with models, as `onetool ask` keeps them. ID can be `last`: the one used last."""
+
+
+@sessions.command("list")
+@data_options
+@click.pass_context
+def list_sessions(ctx: click.Context, as_json: bool) -> None:
+    """List them, the newest first."""
+    found = _sessions(ctx.find_root().obj).list()
+    if wants_json(as_json):
+        print_json([_info(one) for one in found])
+    elif not found:
+        echo(NONE)
+    else:
+        rows = [(one.id, _moment(one.modified), one.turns, one.model, one.title) for one in found]
+        print_table(counted(len(rows), "session"), ("session", "last used", "questions", "model", "begins with"), rows)
+
+
+@sessions.command()
+@id_argument
+@data_options
+@click.pass_context
+def show(ctx: click.Context, id: str, as_json: bool) -> None:
+    """Show what was said, with the calls of tools."""
+    transcript = _read(ctx, id)
+    if wants_json(as_json):
+        print_json(_shown(transcript))
+        return
+    for message, at in zip(transcript.messages, transcript.times, strict=True):
+        _print(message, at, transcript.model or "model")
+    if transcript.damaged:
+        click.echo(f"{counted(transcript.damaged, 'line')} of its file can't be read, and is left out.", err=True)
+
+
+@sessions.command()
+@id_argument
+@click.option("-o", "--output", metavar="FILE", help="Where to, instead of standard output.")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@config_option
+@click.pass_context
+def export(ctx: click.Context, id: str, output: str | None, force: bool) -> None:
+    """Write a session as Markdown."""
+    from onetool.ask.sessions.markdown import markdown
+
+    text = markdown(_read(ctx, id))
+    if output is None or output == "-":
+        echo(printable(text) if stdout().isatty() else text.removesuffix("\n"))
+        return
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if force else os.O_EXCL)
+        with os.fdopen(os.open(output, flags, 0o600), "w", encoding="utf-8") as file:  # it may hold private things
+            file.write(text)
+    except FileExistsError:
+        raise click.ClickException(printable(f"{output} is there already; --force replaces it.")) from None
+    except OSError as error:
+        raise click.ClickException(printable(f"can't write {output}: {error.strerror}.")) from None
+    click.echo(printable(f"Wrote it to {output}."), err=True)
+
+
+@sessions.command()
+@click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=complete_session)
+@click.option("--older-than", "days", type=click.IntRange(min=0), metavar="DAYS", help="Those not used for so long.")
+@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@config_option
+@click.pass_context
+def delete(ctx: click.Context, ids: tuple[str, ...], days: int | None, everything: bool, yes: bool) -> None:
+    """Delete sessions for good: those named, those not used for some days, or all."""
+    if bool(ids) + (days is not None) + everything != 1:
+        raise click.UsageError("Say which: ID, --older-than DAYS, or --all.")
+    kept = _sessions(ctx.find_root().obj)
+    chosen = list(dict.fromkeys(ids)) or [one.id for one in kept.list() if everything or _is_older(one, days or 0)]
+    if not chosen:
+        click.echo("There are none to delete.", err=True)
+        return
+    _confirm(f"Delete {chosen[0] if len(chosen) == 1 else counted(len(chosen), 'session')} for good?", yes)
+    ctx.exit(0 if _deleted(kept, chosen) else 1)
+
+
+def _deleted(kept: "Sessions", ids: list[str]) -> bool:
+    """Whether all of them are; each that is not is told with its reason."""
+    from onetool.ask.errors import SessionError
+
+    gone = 0
+    for id in ids:
+        try:
+            kept.delete(id)
+            gone += 1
+        except SessionError as error:
+            click.echo(_words(error), err=True)
+    click.echo(f"Deleted {counted(gone, 'session')}.", err=True)
+    return gone == len(ids)
+
+
+def _confirm(question: str, yes: bool) -> None:
+    if yes:
+        return
+    if not _is_anybody_there():
+        raise click.UsageError("nobody is there to ask: say --yes to delete.")
+    if not click.confirm(printable(question), err=True):
+        raise click.ClickException("nothing was deleted.")
+
+
+def _is_anybody_there() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _is_older(one: "Info", days: int) -> bool:
+    return one.modified < time() - days * DAY
+
+
+# Which there are
+
+
+def _sessions(config: str | None) -> "Sessions":
+    from onetool.ask.sessions import Sessions
+    from onetool.config.find import find_config, state_home
+
+    return Sessions(state_home(find_config(config), os.environ) / "sessions")
+
+
+def _read(ctx: click.Context, id: str) -> "Transcript":
+    from onetool.ask.errors import SessionError
+
+    try:
+        return _sessions(ctx.find_root().obj).read(id)
+    except SessionError as error:
+        _refuse(error)
+
+
+def _refuse(error: "AskError") -> NoReturn:
+    raise click.ClickException(_words(error)) from None
+
+
+def _words(error: "AskError") -> str:
+    return printable("\n  ".join([str(error), *error.hints]))
+
+
+# How they look
+
+
+def _info(one: "Info") -> dict[str, Any]:
+    import msgspec
+
+    return {**msgspec.to_builtins(one), "created": _iso(one.created), "modified": _iso(one.modified)}
+
+
+def _shown(transcript: "Transcript") -> dict[str, Any]:
+    import msgspec
+
+    facts = msgspec.to_builtins(transcript)
+    times = facts.pop("times")
+    messages = [{**message, "at": _iso(at)} for message, at in zip(facts.pop("messages"), times, strict=True)]
+    moments = {"created": _iso(transcript.created), "modified": _iso(transcript.modified)}
+    return {**facts, **moments, "messages": messages}
+
+
+def _print(message: "Message", at: float, model: str) -> None:
+    from onetool.ask.messages import Assistant, User
+    from onetool.ask.words import unmarked
+    from onetool.interfaces.cli.ask.lines import cut, readable
+
+    if isinstance(message, User):
+        echo(click.style(f"\nYou, {_moment(at)}", bold=True))
+        for file in message.files:
+            echo(click.style(printable(f"  [{file.name}, {file.kind}]"), dim=True))
+        echo(readable(message.text))
+    elif isinstance(message, Assistant):
+        if message.text:
+            cut = " (broken off)" if message.broken_off else ""
+            echo(click.style(printable(f"\n{model}{cut}"), bold=True))
+            echo(readable(message.text))
+        for line in _calls(message):
+            echo(click.style(line, fg="cyan"))
+    else:
+        short = cut(" ".join(unmarked(message.content)[0].split()), MOST_RESULT)
+        echo(click.style(printable(f"  {message.name}: {short}"), fg=None if message.ok else "red", dim=message.ok))
+
+
+def _calls(message: Any) -> Iterator[str]:
+    from onetool.core.call import ToolCall
+    from onetool.core.secrecy import masked
+    from onetool.interfaces.cli.ask.lines import called
+
+    for call in message.calls:
+        yield f"  → {called(ToolCall(call.id, call.name, masked(call.args)))}"
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

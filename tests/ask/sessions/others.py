@@ -1,0 +1,138 @@
+"""Other processes that use the same sessions: run as a script, with the name of what to do."""
+
+import asyncio
+import os
+import random
+import resource
+import subprocess
+import sys
+import time
+import traceback
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from onetool.ask.errors import SessionError
+from onetool.ask.messages import Assistant, Call, Result, Usage, User
+from onetool.ask.sessions import Sessions
+
+
+def other(job, folder, *args):
+    """A process that does it, with pipes. Who starts it ends it."""
+    command = [sys.executable, __file__, job, str(folder), *map(str, args)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def said(job, folder, *args, timeout=60):
+    """What it prints. It has to end well."""
+    process = other(job, folder, *args)
+    try:
+        text = process.communicate(timeout=timeout)[0]
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0, text
+    return text.splitlines()
+
+
+def messages(text):
+    """Those of one turn."""
+    return [
+        User(text=text),
+        Assistant(calls=(Call(id="1", name="t", args={"of": text}), Call(id="2", name="t"))),
+        Result(call="1", name="t", content=text * 300),
+        Result(call="2", name="t", content=text),
+        Assistant(text=text),
+    ]
+
+
+async def hang(folder, id):
+    """In the middle of a turn: the second call has no result."""
+    async with Sessions(folder).turn(id) as session:
+        for message in messages("first")[:3]:
+            session.append(message)
+        print("ready", flush=True)
+        await asyncio.sleep(60)
+
+
+async def fill(folder, id, most):
+    """Until the disk is full."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), int(most)))
+    async with Sessions(folder).turn(id) as session:
+        for number in range(1000):
+            try:
+                session.append(User(text=f"{number} " * 20))
+            except SessionError as error:
+                print(len(session.messages), error, sep="\n")
+                return
+
+
+async def take_turns(folder, id, count):
+    for number in range(int(count)):
+        async with Sessions(folder).turn(id, wait=60) as session:
+            for message in messages(f"{os.getpid()}-{number}"):
+                session.append(message)
+                await asyncio.sleep(0.0005)
+            session.end("p", "m", Usage(input=1), 1)
+
+
+@asynccontextmanager
+async def alone(marker):
+    """Fails where somebody else is in here."""
+    os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+    try:
+        yield
+    finally:
+        os.unlink(marker)
+
+
+async def take_and_delete(folder, id, seconds):
+    """Turns that say something, turns that say nothing, and deletions, all at once."""
+    sessions, until, turns = Sessions(folder), time.monotonic() + float(seconds), 0
+    random.seed(os.getpid())
+    while time.monotonic() < until:
+        if random.random() < 0.3:
+            try:
+                sessions.delete(id)
+            except SessionError as error:
+                if error.reason not in ("busy", "not_found"):
+                    raise
+            continue
+        async with sessions.turn(id, wait=60) as session, alone(folder / "marker"):
+            turns += 1
+            if random.random() < 0.7:
+                session.append(User(text="a"))
+            assert len(session.messages) == sum(one.turns for one in sessions.list())
+    assert turns
+
+
+def crowd(folder, job, count, *args):
+    pids = []
+    for _ in range(int(count)):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                _run(JOBS[job], folder, *args)
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+        pids.append(pid)
+    sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids))
+
+
+def _run(job, folder, *args):
+    asyncio.run(job(Path(folder), *args))
+
+
+JOBS = {job.__name__: job for job in (hang, fill, take_turns, take_and_delete)}
+
+if __name__ == "__main__":
+    name, *rest = sys.argv[1:]
+    if name == "crowd":
+        crowd(*rest)
+    else:
+        _run(JOBS[name], *rest)

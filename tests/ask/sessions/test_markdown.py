@@ -1,0 +1,87 @@
+"""A document that keeps its shape, whatever was said."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from onetool.ask.messages import Assistant, Call, File, Result, Usage, User
+from onetool.ask.sessions import Transcript
+from onetool.ask.sessions.markdown import markdown
+
+
+def transcript(*messages, **others):
+    turns = sum(isinstance(one, User) for one in messages)
+    given = {"turns": turns, "usage": Usage(), "damaged": 0, "created": 0.0, "modified": 60.0} | others
+    return Transcript(id="work", messages=messages, times=tuple(range(len(messages))), **given)
+
+
+def test_a_session():
+    text = markdown(
+        transcript(
+            User(text="What is\n# this?", files=(File(name="a`b.txt", text="secret"),)),
+            Assistant(text="Let me look.", calls=(Call(id="1", name="fs.read", args={"path": "a"}),)),
+            Result(call="1", name="fs.read", content="```\nfenced\n```"),
+            Assistant(text="A file."),
+            usage=Usage(input=1234, output=5),
+            provider="openai",
+            model="gpt-x",
+            damaged=2,
+        )
+    )
+    assert text == (
+        "# Session work\n\n"
+        "- From 1970-01-01 00:00:00 UTC to 1970-01-01 00:01:00 UTC\n- Questions: 1\n- Model: `gpt-x` (`openai`)\n"
+        "- Tokens: 1,234 in, 5 out\n- Lines of the file that can't be read, and are not here: 2\n\n"
+        "## Question 1 · 1970-01-01 00:00:00 UTC\n\n> What is\n> # this?\n\nAttached: `` a`b.txt `` (`text/plain`)\n\n"
+        "### Before it called tools · 1970-01-01 00:00:01 UTC\n\n> Let me look.\n\n"
+        "### Tool `fs.read` · 1970-01-01 00:00:02 UTC · ok\n\n"
+        '```json\n{\n  "path": "a"\n}\n```\n\n````\n```\nfenced\n```\n````\n\n'
+        "### Answer · 1970-01-01 00:00:03 UTC\n\n> A file.\n"
+    )
+
+
+def test_what_was_malformed_or_broken_off():
+    text = markdown(
+        transcript(
+            User(text="a"),
+            Assistant(calls=(Call(id="1", name="x\ny", malformed='{"a'),)),
+            Result(call="1", name="x\ny", content="no\r\x1b[2Jway\x9b", ok=False),
+            Assistant(text="I was", broken_off=True),
+        )
+    )
+    assert '### Tool `x y` · 1970-01-01 00:00:02 UTC · failed\n\n```\n{"a\n```\n\n```\nno\n␛[2Jway\ufffd\n```' in text
+    assert text.endswith("> I was\n\nIt was not let finish.\n")
+    assert "called tools" not in text
+
+
+def test_times_that_are_none():
+    assert "From ? to ?" in markdown(transcript(created=1e300, modified=-1e18))
+
+
+TEXT = st.one_of(
+    st.text(max_size=20),
+    st.lists(
+        st.sampled_from(
+            ["```", "````", "~~~", "`", "<!-- ", "<script>", "# x", "\n", "\r", "\r\n", "> ", "- ", "    ", "a"]
+        ),
+        max_size=12,
+    ).map("".join),
+)
+
+
+@given(TEXT, TEXT, TEXT, TEXT)
+def test_nothing_breaks_out(question, answer, name, content):
+    """Blocks of the whole document, as a reader of CommonMark sees them."""
+    messages = (
+        User(text=f"q{question}", files=(File(name=name),)),
+        Assistant(text=f"b{answer}", calls=(Call(id="1", name=name, args={content: answer}),)),
+        Result(call="1", name=name, content=content),
+        Assistant(text=f"a{answer}"),
+    )
+    blocks = [one for one in MarkdownIt("commonmark").parse(markdown(transcript(*messages))) if one.level == 0]
+    kinds = [one.type.removesuffix("_open") + one.tag for one in blocks if not one.type.endswith("_close")]
+    assert kinds == [
+        *("headingh1", "bullet_listul", "headingh2", "blockquoteblockquote", "paragraphp"),
+        *("headingh3", "blockquoteblockquote", "headingh3", "fencecode", "fencecode"),
+        *("headingh3", "blockquoteblockquote"),
+    ]

@@ -1,0 +1,427 @@
+"""Sessions as their users see them."""
+
+import asyncio
+import os
+import stat
+import time
+
+import pytest
+from msgspec import UNSET
+
+from onetool.ask.errors import SessionError
+from onetool.ask.messages import Assistant, Call, Result, Usage, User
+from onetool.ask.sessions import Sessions, check_id, files
+from onetool.ask.sessions.mending import INTERRUPTED
+from onetool.ask.sessions.names import ID, new_id
+
+USAGE = Usage(input=10, output=2, cached=1)
+
+
+@pytest.fixture
+def sessions(tmp_path):
+    return Sessions(tmp_path / "home" / "sessions", now=lambda: 1_794_000_000.25)
+
+
+def file_of(sessions, id):
+    return sessions.folder / f"{id}.jsonl"
+
+
+def said(sessions, id, *texts, end=True, **options):
+    """A turn for each text; the id."""
+
+    async def turns():
+        nonlocal id
+        for text in texts:
+            async with sessions.turn(id, **options) as session:
+                id = session.id
+                session.append(User(text=text))
+                session.append(Assistant(text=f"re {text}"))
+                if end:
+                    session.end("openai", "gpt-x", USAGE, 1)
+
+    asyncio.run(turns())
+    return id
+
+
+def refused(coroutine, reason):
+    with pytest.raises(SessionError) as caught:
+        asyncio.run(coroutine)
+    assert caught.value.reason == reason
+    return caught.value
+
+
+async def entered(sessions, id, **options):
+    async with sessions.turn(id, **options) as session:
+        return session.is_new, list(session.messages)
+
+
+# A turn
+
+
+def test_a_session_goes_on_where_it_was(sessions):
+    id = said(sessions, None, "a")
+    assert ID.fullmatch(id)
+    assert id.startswith("20261106-")
+    assert asyncio.run(entered(sessions, id)) == (False, [User(text="a"), Assistant(text="re a")])
+    assert said(sessions, id, "b", "c") == id
+    read = sessions.read(id)
+    assert [one.text for one in read.messages] == ["a", "re a", "b", "re b", "c", "re c"]
+    assert set(read.times) == {1_794_000_000.25} == {read.created}
+    assert (read.id, read.turns, read.damaged, read.provider, read.model) == (id, 3, 0, "openai", "gpt-x")
+    assert read.usage == Usage(input=30, output=6, cached=3)
+    assert abs(read.modified - time.time()) < 60
+
+
+def test_only_its_owner_reads_it(sessions):
+    sessions.folder.mkdir(parents=True, mode=0o755)
+    id = said(sessions, None, "a")
+    assert stat.S_IMODE(sessions.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(file_of(sessions, id).stat().st_mode) == 0o600
+
+
+def test_names_may_be_chosen(sessions):
+    assert asyncio.run(entered(sessions, "work")) == (True, [])
+    said(sessions, "work", "a", new=True)
+    error = refused(entered(sessions, "work", new=True), "exists")
+    assert "'work' already" in str(error)
+    assert asyncio.run(entered(sessions, "work"))[0] is False
+
+
+@pytest.mark.parametrize("id", ["", ".", "..", "../x", "a/b", "-a", "a b", "a\n", "é", "a" * 65, "a\0", "_a", "C:x"])
+def test_what_cannot_be_a_name(sessions, id):
+    with pytest.raises(SessionError, match="can't be the name of a session"):
+        check_id(id)
+    refused(entered(sessions, id), "session")
+    with pytest.raises(SessionError):
+        sessions.read(id)
+    with pytest.raises(SessionError):
+        sessions.delete(id)
+
+
+def test_what_can_be_a_name():
+    for id in ("a", "A.b_c-9", "9" * 64, new_id(0)):
+        assert check_id(id) == id
+    assert new_id(0).startswith("19700101-000000-")
+
+
+def test_the_last_one(sessions):
+    assert "no session yet" in str(refused(entered(sessions, "last"), "not_found"))
+    for number, id in enumerate(("b", "a", "c")):
+        said(sessions, id, id)
+        os.utime(file_of(sessions, id), (100, 100 + [2, 3, 1][number]))
+    assert sessions.read("last").id == "a"
+    assert asyncio.run(entered(sessions, "last"))[1][0].text == "a"
+    assert "stands for" in str(refused(entered(sessions, "last", new=True), "session"))
+    sessions.delete("last")
+    assert sessions.read("last").id == "b"
+
+
+def test_where_nothing_is_said_nothing_is_kept(sessions):
+    async def failing():
+        async with sessions.turn("x"):
+            assert file_of(sessions, "x").exists()
+            assert sessions.list() == []
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        asyncio.run(failing())
+    assert list(sessions.folder.iterdir()) == []
+
+
+def test_a_file_that_a_crash_left_empty_is_no_session(sessions):
+    asyncio.run(entered(sessions, "x"))
+    file_of(sessions, "x").touch()
+    assert sessions.list() == []
+    with pytest.raises(SessionError, match="there is no session 'x'"):
+        sessions.read("x")
+    said(sessions, "x", "a", new=True)
+    assert sessions.list()[0].id == "x"
+
+
+def test_after_its_turn_a_session_writes_nothing_more(sessions):
+    async def late():
+        async with sessions.turn("x") as session:
+            session.append(User(text="a"))
+        session.append(User(text="b"))
+
+    assert "can't be written" in str(refused(late(), "session"))
+    assert sessions.read("x").turns == 1
+
+
+def test_a_turn_that_broke_off_is_mended(sessions):
+    calls = Assistant(calls=(Call(id="1", name="t.a"), Call(id="2", name="t.b")))
+
+    async def broken():
+        async with sessions.turn("x") as session:
+            session.append(User(text="a"))
+            session.append(calls)
+            session.append(Result(call="1", name="t.a", content="ok"))
+
+    asyncio.run(broken())
+    before = file_of(sessions, "x").read_bytes()
+    expected = [
+        *(User(text="a"), calls, Result(call="1", name="t.a", content="ok")),
+        Result(call="2", name="t.b", content=INTERRUPTED, ok=False),
+    ]
+    assert asyncio.run(entered(sessions, "x"))[1] == expected == list(sessions.read("x").messages)
+    said(sessions, "x", "b")
+    assert list(sessions.read("x").messages) == [*expected, User(text="b"), Assistant(text="re b")]
+    assert file_of(sessions, "x").read_bytes().startswith(before)
+    assert sessions.list()[0].turns == 2
+
+
+# One at a time
+
+
+def test_a_second_turn_is_refused_while_one_is_under_way(sessions):
+    async def both():
+        async with sessions.turn("x") as session:
+            session.append(User(text="a"))
+            with pytest.raises(SessionError) as caught:
+                await entered(sessions, "x")
+            assert caught.value.reason == "busy"
+            assert "x is in use by another turn of this process" in str(caught.value)
+            assert "--new-session" in " ".join(caught.value.hints)
+            with pytest.raises(SessionError) as caught:
+                sessions.delete("x")
+            assert caught.value.reason == "busy"
+            with pytest.raises(SessionError) as caught:
+                await entered(sessions, "x", new=True)
+            assert caught.value.reason == "exists"
+            assert await entered(sessions, "y") == (True, [])
+        assert await entered(sessions, "x") == (False, [User(text="a")])
+
+    asyncio.run(both())
+
+
+def test_a_second_turn_may_wait_and_holds_up_nobody(sessions):
+    async def one(text, hold):
+        async with sessions.turn("x", wait=5) as session:
+            session.append(User(text=text))
+            await asyncio.sleep(hold)
+            session.append(Assistant(text=text))
+
+    async def both():
+        first = asyncio.create_task(one("a", 0.1))
+        await asyncio.sleep(0.01)
+        second = asyncio.create_task(one("b", 0))
+        started = time.monotonic()
+        await asyncio.sleep(0.01)
+        assert time.monotonic() - started < 0.09
+        await asyncio.gather(first, second)
+
+    asyncio.run(both())
+    assert [one.text for one in sessions.read("x").messages] == ["a", "a", "b", "b"]
+
+
+def test_who_waits_for_a_session_that_is_taken_away_begins_it_anew(sessions):
+    async def both():
+        async with sessions.turn("x"):
+            waiting = asyncio.create_task(entered(sessions, "x", wait=5))
+            await asyncio.sleep(0.03)
+        assert await waiting == (True, [])
+
+    asyncio.run(both())
+
+
+def test_a_file_that_is_deleted_before_it_is_locked_is_not_used(sessions, monkeypatch):
+    """Or two would have the session: one the old file, one the new."""
+    said(sessions, "x", "a")
+    locked, deleted = files._locked, []
+
+    def slowly(file):
+        if not deleted:
+            deleted.append(sessions.delete)
+            sessions.delete("x")
+        return locked(file)
+
+    monkeypatch.setattr(files, "_locked", slowly)
+    assert asyncio.run(entered(sessions, "x")) == (True, [])
+    assert deleted
+
+
+def test_waiting_ends(sessions):
+    async def both():
+        async with sessions.turn("x"):
+            started = time.monotonic()
+            with pytest.raises(SessionError):
+                await entered(sessions, "x", wait=0.05)
+            assert 0.05 <= time.monotonic() - started < 5
+
+    asyncio.run(both())
+
+
+def test_nobody_is_named_where_the_system_does_not_tell(tmp_path):
+    assert files.holder(tmp_path / "none") == "another process"
+
+
+# What is in the folder
+
+
+def test_what_is_no_file_of_ours(sessions):
+    said(sessions, "real", "a")
+    folder = sessions.folder
+    os.mkfifo(folder / "pipe.jsonl")
+    (folder / "link.jsonl").symlink_to(folder / "real.jsonl")
+    (folder / "away.jsonl").symlink_to("/nowhere")
+    (folder / "folder.jsonl").mkdir()
+    (folder / "notes.txt").write_text("x")
+    (folder / "-x.jsonl").write_text("x")
+    assert [one.id for one in sessions.list()] == ["real"]
+    for id, why in {"pipe": "no regular file", "link": "is a link", "away": "is a link", "folder": "irectory"}.items():
+        assert why in str(refused(entered(sessions, id), "session"))
+        with pytest.raises(SessionError, match=r"a link|regular file"):
+            sessions.read(id)
+        with pytest.raises(SessionError):
+            sessions.delete(id)
+    assert not os.path.lexists("/nowhere")
+    assert len(os.listdir(folder)) == 7
+
+
+def test_a_later_form_is_refused(sessions):
+    said(sessions, "x", "a")
+    with file_of(sessions, "x").open("a") as file:
+        file.write('{"type":"session","version":2}\n')
+    with pytest.raises(SessionError, match="later OneTool"):
+        sessions.read("x")
+    refused(entered(sessions, "x"), "session")
+    assert sessions.list()[0].id == "x"
+    sessions.delete("x")
+
+
+def test_a_file_that_is_too_large_is_refused(sessions, monkeypatch):
+    said(sessions, "x", "a")
+    monkeypatch.setattr("onetool.ask.sessions.files.LARGEST", 100)
+    with pytest.raises(SessionError, match="bytes, and 100 is the most"):
+        sessions.read("x")
+
+
+def test_kinds_of_lines_that_are_not_known_are_passed_over(sessions):
+    said(sessions, "x", "a")
+    with file_of(sessions, "x").open("a") as file:
+        file.write('{"type":"summary","of":3}\n\n\n')
+    said(sessions, "x", "b")
+    read = sessions.read("x")
+    assert (read.turns, read.damaged) == (2, 0)
+
+
+def test_deleting(sessions):
+    said(sessions, "work", "a")
+    with pytest.raises(SessionError, match=r"no session 'wrok'; did you mean work\?") as caught:
+        sessions.delete("wrok")
+    assert caught.value.reason == "not_found"
+    sessions.delete("work")
+    with pytest.raises(SessionError, match=r"no session 'work'$"):
+        sessions.read("work")
+    assert sessions.list() == []
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_in_words(tmp_path):
+    (tmp_path / "file").write_text("")
+    error = refused(entered(Sessions(tmp_path / "file" / "sessions"), "x"), "session")
+    assert "Not a directory" in str(error)
+    with pytest.raises(SessionError, match=r"can't be listed: Not a directory"):
+        Sessions(tmp_path / "file").list()
+
+
+def test_a_folder_that_is_taken_away_is_an_error_in_words(sessions):
+    async def turns():
+        async with sessions.turn("x") as session:
+            session.append(User(text="a"))
+            sessions.folder.rename(sessions.folder.with_name("away"))
+            with pytest.raises(SessionError) as caught:
+                await sessions._taken("x", 0, False)
+            return caught.value
+
+    assert "No such file or directory" in str(asyncio.run(turns()))
+
+
+# The list
+
+
+def test_the_list(sessions):
+    assert sessions.list() == []
+    said(sessions, "a", "What is\nthis?", "And that?")
+    said(sessions, "b", "x" * 100, end=False)
+    os.utime(file_of(sessions, "a"), (100, 100.5))
+    b, a = sessions.list()
+    assert (a.id, a.created, a.modified, a.turns, a.title) == ("a", 1_794_000_000.25, 100.5, 2, "What is this?")
+    assert (a.provider, a.model, a.usage) == ("openai", "gpt-x", Usage(input=20, output=4, cached=2))
+    assert a.size == file_of(sessions, "a").stat().st_size
+    assert (b.id, b.turns, b.title, b.usage, b.model) == ("b", 1, "x" * 79 + "…", Usage(), "")
+
+
+def test_turns_after_the_last_end_are_counted(sessions):
+    said(sessions, "a", "one", "two")
+    said(sessions, "a", "three", "x" * 50_000, end=False)
+    (a,) = sessions.list()
+    assert (a.turns, a.usage, a.model) == (4, Usage(input=20, output=4, cached=2), "gpt-x")
+
+
+def test_a_list_of_damaged_files(sessions):
+    said(sessions, "a", "one")
+    file_of(sessions, "nuls").write_bytes(b"\0" * 9000)
+    file_of(sessions, "cut").write_bytes(file_of(sessions, "a").read_bytes()[20:-20])
+    by_id = {one.id: one for one in sessions.list()}
+    assert by_id["nuls"].turns == 0
+    assert (by_id["cut"].turns, by_id["cut"].title) == (1, "")
+    assert by_id["cut"].created == by_id["cut"].modified
+
+
+def test_a_thousand_are_listed_soon(sessions):
+    said(sessions, "a", "one " * 500, "two " * 500)
+    data = file_of(sessions, "a").read_bytes()
+    for number in range(1000):
+        file_of(sessions, f"s{number}").write_bytes(data)
+    started = time.process_time()
+    assert len(sessions.list()) == 1001
+    assert time.process_time() - started < 1.0
+
+
+# Results that are used again
+
+
+def test_results_are_found_again(sessions):
+    args = {"a": 1, "b": {"x": [1, None], "y": "é"}}
+    call = Assistant(calls=(Call(id="1", name="t.a", args=args), Call(id="2", name="t.b", args=args)))
+
+    async def turn():
+        async with sessions.turn("x") as session:
+            session.append(User(text="a"))
+            session.append(call)
+            assert session.cached("t.a", args) is UNSET
+            session.append(Result(call="1", name="t.a", content="", value={"n": 1}))
+            session.append(Result(call="2", name="t.b", content=""))
+            assert session.cached("t.a", args) == {"n": 1}
+            session.append(Assistant(calls=(Call(id="1", name="t.a", args=args),)))
+            session.append(Result(call="1", name="t.a", content="", value=None))
+
+    async def again():
+        async with sessions.turn("x") as session:
+            return session.cached
+
+    asyncio.run(turn())
+    cached = asyncio.run(again())
+    assert cached("t.a", {"b": {"y": "é", "x": [1, None]}, "a": 1}) is None
+    assert cached("t.b", args) is UNSET
+    for other in (
+        {},
+        {**args, "a": 1.0},
+        {**args, "a": True},
+        {**args, "a": "1"},
+        {**args, "c": None},
+        {"a": object()},
+    ):
+        assert cached("t.a", other) is UNSET
+
+
+def test_failures_and_malformed_calls_are_not_used_again(sessions):
+    async def turn():
+        async with sessions.turn("x") as session:
+            session.append(Assistant(calls=(Call(id="1", name="t.a"), Call(id="2", name="t.b", malformed="{"))))
+            session.append(Result(call="1", name="t.a", content="", ok=False, value=1))
+            session.append(Result(call="2", name="t.b", content="", value=1))
+            session.append(Result(call="3", name="t.c", content="", value=1))
+            return [session.cached(name, {}) for name in ("t.a", "t.b", "t.c")]
+
+    assert asyncio.run(turn()) == [UNSET, UNSET, UNSET]

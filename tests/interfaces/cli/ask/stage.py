@@ -1,0 +1,129 @@
+"""A folder with tools and a model that stands in for a real one; and a terminal with somebody at it."""
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+
+import pytest
+from ask.stand_in import StandIn
+from helpers import cli
+
+PACK = '''
+from onetool.sdk import tool
+
+@tool(read_only=True)
+def price(item: str) -> int:
+    """What it costs."""
+    return 3
+
+def buy(item: str, card_token: str = "") -> str:
+    """Buy it."""
+    return f"bought {item}"
+
+@tool(timeout=60)
+def wait() -> None:
+    """Take very long."""
+    import time
+    time.sleep(60)
+'''
+ALLOW = "--tool-allow=shop.price,shop.buy,shop.wait"
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Shop:
+    """Where `onetool ask` is run: its tools are those of a shop."""
+
+    def __init__(self, folder, model):
+        self.folder, self.model = folder, model
+        (folder / ".onetool" / "packs").mkdir(parents=True)
+        (folder / ".onetool" / "packs" / "shop.py").write_text(PACK)
+        config = f'ask: {{provider: openai, model: stand-in, base_url: "{model.urls["openai"]}"}}\n'
+        (folder / ".onetool" / "onetool.yaml").write_text(config)
+        self.env = {"OPENAI_API_KEY": "sk-stand-in"}
+
+    def ask(self, *args, stdin=""):
+        done = cli("ask", ALLOW, *args, cwd=self.folder, env=self.env, stdin=stdin)
+        assert "Traceback" not in done.stderr, done.stderr
+        return done
+
+    @contextmanager
+    def terminal(self, *args):
+        with Terminal(["ask", ALLOW, *args], self.folder, self.env) as terminal:
+            yield terminal
+
+
+class Terminal:
+    """A process at a terminal of its own; `seen` is all that it has shown, without colours."""
+
+    def __init__(self, args, folder, env):
+        self.seen, self._shown = "", b""
+        self._ours, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "onetool", *args],
+            cwd=folder,
+            env={**os.environ, **env, "TERM": "xterm-256color"},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=self._take,
+        )
+        os.close(theirs)
+
+    @staticmethod
+    def _take():
+        """It is the terminal that Ctrl-C is pressed at."""
+        import fcntl
+        import signal
+        import termios
+
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the tests may run where it is ignored
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(10)
+        os.close(self._ours)
+
+    def until(self, text):
+        """Wait until this is shown, after what was waited for before; gives all that came until then."""
+        start, end = len(self.seen), time.monotonic() + 20
+        while text is None or text not in self.seen[start:]:
+            assert time.monotonic() < end, f"{text!r} did not come: {self.seen!r}"
+            if not self._read():
+                assert text is None, f"{text!r} did not come: {self.seen!r}"
+                break
+        return self.seen[start:]
+
+    def type(self, keys):
+        os.write(self._ours, keys)
+
+    def ended(self):
+        """The exit code."""
+        self.until(None)
+        return self.process.wait(10)
+
+    def _read(self):
+        if select.select([self._ours], [], [], 0.2)[0]:
+            with suppress(OSError):  # it has ended
+                if part := os.read(self._ours, 4096):
+                    self._shown += part
+                    self.seen = COLOURS.sub("", self._shown.decode(errors="replace")).replace("\r\n", "\n")
+                    return True
+            return False
+        return True
+
+
+@pytest.fixture
+def shop(tmp_path):
+    with StandIn() as model:
+        yield Shop(tmp_path, model)

@@ -1,0 +1,183 @@
+"""`onetool ask` as programs run it: in a process of its own, piped, with a model that stands in for a real one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from ask.stand_in import Fails, Hangs, Says, Wants
+from click.testing import CliRunner
+from interfaces.cli.ask.stage import ALLOW
+from interfaces.cli.ask.stage import shop as shop  # a fixture
+
+from onetool.interfaces.cli.ask import ask
+from onetool.interfaces.cli.main import cli as root
+
+PRICE = Wants("shop__price", {"item": "tea"})
+BUY = Wants("shop__buy", {"item": "tea", "card_token": "4242"})
+FIXED = {"toolCalls", "toolResults", "toolError", "sessionContextUpdated"}
+MORE = {"answer", "sessionId", "provider", "model", "usage", "steps"}
+
+
+def test_standard_output_has_the_answer_and_nothing_else(shop):
+    shop.model.will(Says("Let me look.", calls=[PRICE]), Says("Tea is 3."))
+    done = shop.ask("What is tea?")
+    assert (done.returncode, done.stdout) == (0, "Tea is 3.\n")
+    said, called = done.stderr.splitlines()
+    assert said == "Let me look."
+    assert called.startswith('shop.price(item="tea") → ok, ')
+    assert shop.model.seen[0].tools == ["shop__price", "shop__buy", "shop__wait"]
+    assert not shop.model.refused
+
+
+def test_json_is_one_object_and_a_session_goes_on(shop):
+    shop.model.will(Says(calls=[PRICE]), Says("Tea is 3."), Says("That is all."))
+    done = shop.ask("What is tea?", "--json", "--new-session", "--session", "tea")
+    first = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert set(first) >= FIXED | MORE
+    assert (first["answer"], first["sessionId"], first["steps"], first["error"]) == ("Tea is 3.", "tea", 2, None)
+    assert first["toolResults"][0]["result"]["data"] == 3
+    assert (first["provider"], first["model"]) == ("openai", "stand-in")
+    assert first["usage"]["input"] == 22
+    assert not any(seen.stream for seen in shop.model.seen)
+    second = shop.ask("--session", "last", "--no-stream", "--temperature=0.5", "--system", "Be brief.", "What else?")
+    assert second.stdout == "That is all.\n"
+    asked = shop.model.seen[-1]
+    assert (asked.stream, asked.body["temperature"]) == (False, 0.5)
+    assert "Tea is 3." in json.dumps(asked.messages)
+    assert "Be brief." in json.dumps(asked.messages)
+
+
+def test_what_may_change_things_is_not_run_in_a_pipe_unless_allowed(shop):
+    course = Says(calls=[BUY]), Says("Done.")
+    shop.model.will(*course)
+    done = shop.ask("Buy tea.")
+    assert done.stdout == "Done.\n"
+    first, second, hint = done.stderr.splitlines()
+    assert first.startswith('shop.buy(item="tea", card_token="***") → failed: ')
+    assert second == "Not run: shop.buy"
+    assert "--approve always" in hint
+    shop.model.will(*course)
+    assert "→ ok" in shop.ask("--approve", "always", "Buy tea.").stderr
+    assert "bought tea" in json.dumps(shop.model.seen[-1].messages)
+
+
+def test_without_tools_and_with_what_is_attached(shop, tmp_path):
+    (tmp_path / "notes.txt").write_text("a note")
+    done = shop.ask("--with-tools=false", "-f", "notes.txt", "Review this.", stdin="+ a line\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Hello.\n", "")
+    (seen,) = shop.model.seen
+    assert seen.tools == []
+    told = json.dumps(seen.messages)
+    for part in ("Review this.", "notes.txt", "a note", "stdin", "+ a line"):
+        assert part in told
+    shop.ask("--with-tools", stdin="What is this?")
+    assert "What is this?" in json.dumps(shop.model.seen[-1].messages)
+    assert shop.model.seen[-1].tools
+
+
+def test_what_fails_is_told_in_words_or_as_json(shop):
+    shop.model.will(Fails(401, "Incorrect API key provided.", "invalid_api_key"))
+    done = shop.ask("q")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error: ")
+    assert "onetool auth set openai" in done.stderr
+    shop.model.will(Says(calls=[PRICE]), Fails(400, "No."))
+    done = shop.ask("q", "--json")
+    assert (done.returncode, done.stderr) == (1, "")
+    answer = json.loads(done.stdout)
+    assert answer["answer"] is None
+    assert answer["error"]["reason"] == "bad_request"
+    assert len(answer["toolResults"]) == 1
+
+
+def started(shop, *args):
+    return subprocess.Popen(
+        [sys.executable, "-m", "onetool", "ask", ALLOW, *args],
+        cwd=shop.folder,
+        env={**os.environ, **shop.env},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # the tests may run where it is ignored
+    )
+
+
+@pytest.mark.parametrize(("which", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_cleanly_and_the_session_is_kept(shop, which, code):
+    shop.model.will(Says(calls=[PRICE]), Hangs(30))
+    process = started(shop, "--session", "tea", "What is tea?")
+    assert "shop.price" in process.stderr.readline()
+    process.send_signal(which)
+    out, err = process.communicate(timeout=10)
+    assert (process.returncode, out) == (code, "")
+    assert err == 'Interrupted. The session is kept; go on: onetool ask --session tea "…"\n'
+    if which == signal.SIGINT:
+        shop.model.will(Says("Tea is 3."))
+        assert shop.ask("--session", "tea", "Well?").stdout == "Tea is 3.\n"
+        assert not shop.model.refused
+
+
+def test_a_session_in_use_is_waited_for(shop):
+    shop.model.will(Says("First.", delay=0.15), Says("Second."))
+    one = started(shop, "--session", "tea", "a")
+    end = time.monotonic() + 10
+    while not shop.model.seen and time.monotonic() < end:
+        time.sleep(0.02)
+    second = shop.ask("--session", "tea", "b")
+    assert one.communicate(timeout=20)[0] == "First.\n"
+    assert (second.returncode, second.stdout) == (0, "Second.\n")
+    assert "in use" in second.stderr
+    assert "waiting for it" in second.stderr
+
+
+# Wrong usage, before anything is opened
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["q", "--tool-allow", ""], "would allow nothing"),
+        (["q", "--max-steps", "0"], "--max-steps"),
+        (["q", "--temperature", "nan"], "expected a number from 0 to 2"),
+        (["q", "--approve", "ask"], "needs a terminal to ask at"),
+        (["q", "--provider", "nobody"], "openai"),
+        (["what", "is", "it?"], "into quotes"),
+        ([""], "The question is empty"),
+        (["-f", "no-such-file", "q"], "no-such-file"),
+        ([], "Give the question"),
+    ],
+)
+def test_wrong_usage(args, told):
+    result = CliRunner().invoke(ask, args)
+    assert result.exit_code == 2
+    assert told in result.output
+
+
+def test_sessions_are_completed(shop):
+    from click.shell_completion import ShellComplete
+
+    (shop.folder / ".onetool" / "sessions").mkdir()
+    (shop.folder / ".onetool" / "sessions" / "tea.jsonl").write_text('{"type":"user","text":"q","at":1}\n')
+    config = str(shop.folder / ".onetool" / "onetool.yaml")
+    complete = ShellComplete(root, {}, "onetool", "_ONETOOL_COMPLETE")
+    found = complete.get_completions(["--config", config, "ask", "--session"], "")
+    assert [one.value for one in found] == ["last", "tea"]
+
+
+def test_help_loads_little(tmp_path):
+    code = """import sys
+sys.argv = ["onetool", "ask", "--help"]
+import onetool.__main__ as command
+try:
+    command.main()
+except SystemExit:
+    print(*sorted({name.partition(".")[0] for name in sys.modules}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert not set(done.stdout.splitlines()[-1].split()) & {"asyncio", "rich", "yaml", "jsonschema_rs", "http", "ssl"}

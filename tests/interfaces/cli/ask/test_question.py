@@ -1,0 +1,163 @@
+"""What is asked, and what is attached to it."""
+
+import base64
+import os
+import subprocess
+import sys
+import time
+
+import click
+import pytest
+
+from onetool.interfaces.cli.ask import question as asked
+from onetool.interfaces.cli.ask import stdin
+from onetool.interfaces.cli.ask.question import MOST_PICTURE, MOST_TEXT, read_question
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+
+
+@pytest.fixture(autouse=True)
+def nothing_piped(monkeypatch):
+    monkeypatch.setattr(stdin, "is_piped", lambda: False)
+
+
+@pytest.fixture
+def piped(monkeypatch):
+    """Has this come on standard input."""
+
+    def comes(data):
+        monkeypatch.setattr(stdin, "is_piped", lambda: True)
+        monkeypatch.setattr(stdin, "comes", lambda: data is not None)
+        monkeypatch.setattr(stdin, "read", lambda most: data[: most + 1])
+
+    return comes
+
+
+def refused(*args):
+    with pytest.raises(click.UsageError) as error:
+        read_question(*args)
+    return error.value.message
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (PNG, "image/png"),
+        (b"\xff\xd8\xff\xe0 jpeg", "image/jpeg"),
+        (b"GIF89a...", "image/gif"),
+        (b"RIFF\x10\x00\x00\x00WEBPVP8 ", "image/webp"),
+    ],
+)
+def test_pictures_are_known_by_their_first_bytes(tmp_path, data, kind):
+    (tmp_path / "picture.txt").write_bytes(data)
+    (file,) = read_question(["What is it?"], [str(tmp_path / "picture.txt")]).files
+    assert (file.kind, file.text) == (kind, None)
+    assert base64.b64decode(file.data) == data
+
+
+def test_texts_are_read_as_they_are(tmp_path):
+    (tmp_path / "a.py").write_bytes(b"\xef\xbb\xbfprint('\xc3\xa4')\r\n")
+    (tmp_path / "empty").write_bytes(b"")
+    first, second = read_question(["q"], [str(tmp_path / "a.py"), str(tmp_path / "empty")]).files
+    assert (first.name, first.kind, first.text) == (str(tmp_path / "a.py"), "text/plain", "print('ä')\r\n")
+    assert second.text == ""
+
+
+@pytest.mark.parametrize("data", [b"%PDF-1.7\n\xff\xfe\x00", b"\x7fELF" + bytes(2**21), b"caf\xe9", b"a\x00b"])
+def test_what_is_neither_is_refused(tmp_path, data):
+    (tmp_path / "x.bin").write_bytes(data)
+    assert "x.bin is neither text in UTF-8 nor a picture (PNG, JPEG, GIF, WebP)" in refused(
+        ["q"], [str(tmp_path / "x.bin")]
+    )
+
+
+def test_sizes_are_limited(tmp_path):
+    large, small = tmp_path / "large.txt", tmp_path / "small.txt"
+    large.write_bytes(b"a" * (MOST_TEXT + 1))
+    assert "large.txt is larger than 1 MiB of text" in refused(["q"], [str(large)])
+    small.write_bytes(b"a" * (MOST_TEXT // 2 + 1))
+    assert "with all files, is larger than 1 MiB" in refused(["q"], [str(small), str(small)])
+    large.write_bytes(PNG + bytes(MOST_PICTURE))
+    assert "larger than 5 MB, which is the most for a picture" in refused(["q"], [str(large)])
+    large.write_bytes(PNG.ljust(MOST_PICTURE, b"\0"))
+    assert read_question(["q"], [str(large)]).files[0].kind == "image/png"
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    assert "no-such-file: No such file" in refused(["q"], ["no-such-file"])
+    assert "Is a directory" in refused(["q"], [str(tmp_path)])
+    assert "can't read" in refused(["q"], ["a\0b"])
+
+
+def test_the_question_comes_from_standard_input(piped):
+    piped(b"Was ist das?\n")
+    assert read_question(["-"], []) == ("Was ist das?\n", ())
+    assert read_question([], []) == ("Was ist das?\n", ())
+    piped(b" \n")
+    assert "The question is empty" in refused(["-"], [])
+    piped(PNG)
+    assert "standard input is neither text" in refused([], [])
+
+
+def test_what_is_piped_beside_a_question_is_attached(piped):
+    piped(b"+ a line\n")
+    (file,) = read_question(["Review this."], []).files
+    assert (file.name, file.text) == ("stdin", "+ a line\n")
+    assert read_question(["Review this."], ["-"]).files == (file,)
+    piped(PNG)
+    assert read_question(["What is it?"], []).files[0].kind == "image/png"
+    piped(b"")
+    assert read_question(["q"], []).files == ()
+
+
+def test_nothing_that_comes_is_left_out_and_told(piped, capsys):
+    piped(None)
+    assert read_question(["q"], []) == ("q", ())
+    assert capsys.readouterr().err.strip() == asked.NOTHING_CAME
+    assert "Give the question" in refused([], [])
+
+
+def test_wrong_usage_is_explained(piped):
+    assert refused(["what", "is", "it?"], []) == 'Put the question into quotes: onetool ask "what is it?"'
+    assert "Give the question" in refused([], [])
+    assert "The question is empty" in refused([""], [])
+    assert "not UTF-8" in refused(["\udcff"], [])
+    for words, names in ((["-"], ["-"]), ([], ["-"]), (["q"], ["-", "-"])):
+        assert "Standard input can be read once" in refused(words, names)
+
+
+# Standard input itself, in a process of its own
+
+COMES = """
+import sys
+from onetool.interfaces.cli.ask import stdin
+stdin.PATIENCE = 0.2
+if stdin.is_piped() and stdin.comes():
+    print(stdin.read(10))
+else:
+    print("nothing")
+"""
+
+
+def what_comes(**options):
+    done = subprocess.run([sys.executable, "-c", COMES], capture_output=True, timeout=20, check=True, **options)
+    return done.stdout.decode().strip()
+
+
+def test_an_open_pipe_that_nobody_writes_to_is_not_waited_for():
+    ours, theirs = os.pipe()
+    started = time.monotonic()
+    try:
+        assert what_comes(stdin=ours) == "nothing"
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert time.monotonic() - started < 10
+
+
+def test_pipes_and_files_are_read_and_devices_are_not(tmp_path):
+    assert what_comes(input=b"0123456789abc") == "b'0123456789a'"
+    assert what_comes(stdin=subprocess.DEVNULL) == "nothing"
+    (tmp_path / "file").write_bytes(b"x")
+    with (tmp_path / "file").open("rb") as file:
+        assert what_comes(stdin=file) == "b'x'"

@@ -1,0 +1,205 @@
+"""What is shown of a question's course: on a terminal, and in pipes."""
+
+import asyncio
+import io
+import sys
+
+import pytest
+
+from onetool import ToolCall, ToolResult, ToolSpec
+from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Notice, Started, Text, Thinking
+from onetool.ask.messages import Usage
+from onetool.core.call import ToolError
+from onetool.core.caller import Declined
+from onetool.interfaces.cli.ask import command, showing
+from onetool.interfaces.cli.ask.approving import Approver
+from onetool.interfaces.cli.ask.lines import called, readable
+from onetool.interfaces.cli.ask.showing import Screen
+
+NOW = ToolCall("1", "time.now", {})
+READ = ToolCall("2", "fs.read_file", {"path": "a.txt\x1b[2J", "maxBytes": 5})
+OK = ToolResult(ok=True, data=1, meta={"duration_ms": 12.4})
+FAILED = ToolResult(ok=False, error=ToolError(code="execution_error", message="there is no a.txt\nmore"))
+
+
+class Stream(io.StringIO):
+    def __init__(self, is_terminal, encoding="utf-8"):
+        super().__init__()
+        self.isatty = lambda: is_terminal
+        self.is_like = encoding
+
+    @property
+    def encoding(self):
+        return self.is_like
+
+
+@pytest.fixture
+def shows(monkeypatch):
+    """What is seen of these events on standard output and standard error, which are terminals or not."""
+
+    def show(*events, out=True, err=True, encoding="utf-8"):
+        streams = Stream(out, encoding), Stream(err)
+        monkeypatch.setattr(showing, "stdout", lambda: streams[0])
+        monkeypatch.setattr(sys, "stderr", streams[1])
+        screen = Screen()
+        for event in events:
+            screen.show(event)
+        return streams[0].getvalue(), streams[1].getvalue()
+
+    return show
+
+
+def done(text="It is noon.", **more):
+    fields = {"session_id": "s1", "provider": "ollama", "model": "m", "steps": 2, "usage": Usage(input=1200, output=1)}
+    return Done(answer=Answer(answer=text, **{**fields, **more}))
+
+
+COURSE = [
+    Started(session_id="s1", is_new=True, provider="ollama", model="m"),
+    Thinking(text="hm", step=1),
+    Thinking(text="hm", step=1),
+    Text(text="Let me ", step=1),
+    Text(text="look.", step=1),
+    CallStarted(call=NOW),
+    CallEnded(call=NOW, result=OK),
+    Text(text="It is ", step=2),
+    Text(text="noon.", step=2),
+    done(),
+]
+
+
+def test_a_terminal_shows_all_of_it_as_it_comes(shows):
+    out, err = shows(*COURSE)
+    assert out == "Let me look.\nIt is noon.\n"
+    lines = err.splitlines()
+    assert "thinking …" in lines[0]
+    assert "\x1b[36mtime.now()\x1b[0m\x1b[32m → ok, 12 ms" in lines[1]
+    assert 'm (ollama) · 2 steps · 1,200 + 1 token · go on: onetool ask --session s1 "…"' in lines[2]
+    assert len(lines) == 3
+
+
+def test_a_pipe_gets_the_answer_alone(shows):
+    out, err = shows(*COURSE, out=False, err=False)
+    assert out == "It is noon.\n"
+    assert err == "Let me look.\ntime.now() → ok, 12 ms\n"
+    assert shows(*COURSE, out=False)[0] == out
+
+
+def test_calls_at_the_same_time_have_a_line_each(shows):
+    course = [
+        CallStarted(call=NOW),
+        CallStarted(call=READ),
+        CallEnded(call=NOW, result=OK, is_cached=True),
+        CallEnded(call=READ, result=FAILED),
+        done(),
+    ]
+    _, err = shows(*course, out=False, err=False)
+    assert err == (
+        'time.now() → ok, as before\nfs.read_file(path="a.txt\\u001b[2J", maxBytes=5) → failed: there is no a.txt\n'
+    )
+    plain = shows(*course)[1].replace("\x1b[36m", "").replace("\x1b[32m", "").replace("\x1b[31m", "")
+    assert plain.replace("\x1b[0m", "").splitlines()[:4] == [
+        "time.now()",
+        'fs.read_file(path="a.txt\\u001b[2J", maxBytes=5)',
+        "time.now() → ok, as before",
+        'fs.read_file(path="a.txt\\u001b[2J", maxBytes=5) → failed: there is no a.txt',
+    ]
+
+
+def test_a_word_in_between_has_a_line_of_its_own(shows):
+    out, err = shows(Text(text="Half", step=1), Notice(text="wait\x1b[2J"), Text(text="way", step=1), done("Halfway"))
+    assert out == "Half\nway\n"
+    assert "wait�[2J" in err
+    assert shows(CallStarted(call=NOW), Notice(text="wait"), CallEnded(call=NOW, result=OK))[1].count("\n") == 3
+
+
+def test_what_a_model_says_does_nothing_to_a_terminal_and_is_whole_in_a_pipe(shows):
+    said = "a\x1b[31m\ttab\r\n1\u202f000\u00a0€ 東\u3000京 👩\u200d💻 \u202e"
+    course = [Text(text=said, step=1), done(said)]
+    assert shows(*course)[0] == "a�[31m\ttab\n1\u202f000\u00a0€ 東\u3000京 👩\u200d💻 �\n"
+    assert shows(*course, out=False)[0] == f"{said}\n"
+    assert shows(*course, out=False, encoding="ascii")[0].startswith("a\x1b[31m\ttab\r\n1?000?? ??? ")
+    assert readable("plain\n") == "plain\n"
+
+
+def test_what_was_not_let_run_is_told_with_what_to_do(shows):
+    end = done(denied=("fs.write_file",), hints=("--approve always lets it",), stop="length")
+    out, err = shows(end, out=False, err=False)
+    assert out == "It is noon.\n"
+    assert err.splitlines()[1:] == ["Not run: fs.write_file", "--approve always lets it"]
+    assert "cut off" in err.splitlines()[0]
+
+
+def test_an_answer_that_was_not_streamed_is_shown(shows):
+    assert shows(done("Late."))[0] == "Late.\n"
+    assert shows(Text(text=" ", step=3), done("Late."))[0] == " \nLate.\n"
+
+
+def test_long_arguments_are_cut():
+    assert called(ToolCall("1", "run", {"code": "x\n" * 100})) == 'run(code="' + "x\\n" * 17 + "x\\…)"
+
+
+# Approvals
+
+SPEC = ToolSpec(name="shop.buy", description="d", input_schema={"type": "object", "properties": {}})
+
+
+class Typist:
+    def __init__(self, *answers):
+        self.answers, self.asked = list(answers), []
+
+    async def ask(self, question):
+        self.asked.append(question.message)
+        answer = self.answers.pop(0)
+        if answer is None:
+            raise Declined("cancel")
+        return {"answer": answer}
+
+
+def decided(typist, *calls):
+    async def decide():
+        approver = Approver(typist, lambda value: value, lambda: None)
+        return list(await asyncio.gather(*(approver(call, SPEC) for call in calls)))
+
+    return asyncio.run(decide())
+
+
+def test_yes_no_and_always():
+    call = ToolCall("1", "shop.buy", {})
+    assert decided(Typist("y", "n", "N", "YES", None, "perhaps"), *[call] * 6) == [
+        True,
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
+    typist = Typist("n", "a")
+    assert decided(typist, *[call] * 4) == [False, True, True, True]
+    assert len(typist.asked) == 2
+
+
+def test_arguments_are_shown_in_full_and_secrets_are_not():
+    args = {"item": "x" * 500, "api_key": "sk-1", "note": "one\n  Run it? y\x1b[2J", "more": {"password": "p", "n": 1}}
+    typist = Typist("n")
+    decided(typist, ToolCall("1", "shop.buy", args))
+    assert typist.asked == [
+        "The model wants to call shop.buy, which may change something:\n"
+        f'  item: "{"x" * 500}"\n'
+        '  api_key: "***"\n'
+        "  note:\n    | one\n    |   Run it? y�[2J\n"
+        '  more: {"password": "***", "n": 1}'
+    ]
+
+
+# What stands here and elsewhere
+
+
+def test_the_choices_are_those_that_there_are():
+    import typing
+
+    from onetool.ask.providers import NAMES
+    from onetool.config.model import Ask
+
+    assert command.PROVIDERS == NAMES
+    assert typing.get_args(typing.get_type_hints(Ask)["menu"]) == command.MENUS

@@ -1,0 +1,64 @@
+"""`onetool ask` at a terminal: the answer as it comes, calls as they happen, and somebody who says yes or no."""
+
+from ask.stand_in import Hangs, Says, Wants
+from interfaces.cli.ask.stage import shop as shop  # a fixture
+
+ASKED = "[n]: "
+
+
+def buy(item):
+    return Wants("shop__buy", {"item": item, "card_token": "4242"})
+
+
+def test_the_answer_comes_as_it_is_said_and_harmless(shop):
+    shop.model.will(
+        Says("Let me look.", calls=[Wants("shop__price", {"item": "tea"})]), Says("Tea \x1b[2Jis\t3.", delay=0.05)
+    )
+    with shop.terminal("What is tea?", "--session", "tea") as terminal:
+        assert 'Let me look.\nshop.price(item="tea") → ok, ' in terminal.until("Tea �")
+        assert terminal.process.poll() is None
+        assert terminal.ended() == 0
+    assert "\nTea �[2Jis" in terminal.seen
+    assert 'stand-in (openai) · 2 steps · 22 + 14 tokens · go on: onetool ask --session tea "…"' in terminal.seen
+
+
+def test_a_person_decides_call_by_call(shop):
+    shop.model.will(
+        Says(calls=[buy("tea"), buy("rum"), buy("gin")]), Says(calls=[buy("pie"), buy("jam")]), Says("Well.")
+    )
+    with shop.terminal("Buy.") as terminal:
+        shown = terminal.until(ASKED)
+        assert "The model wants to call shop.buy, which may change something:" in shown
+        assert '  item: "tea"\n  card_token: "***"' in shown
+        terminal.type(b"y\n")
+        assert '"rum"' in terminal.until(ASKED)
+        terminal.type(b"\n")
+        terminal.until(ASKED)
+        terminal.type(b"\x04")
+        assert '"pie"' in terminal.until(ASKED)
+        terminal.type(b"a\n")  # and is not asked again
+        assert terminal.ended() == 0
+    lines = [line for line in terminal.seen.splitlines() if "→" in line]
+    assert [line.partition("→")[2].split()[0].strip(",:") for line in lines] == ["ok", "failed", "failed", "ok", "ok"]
+    assert "Not run" not in terminal.seen  # who said so knows
+    assert "4242" not in terminal.seen
+
+
+def test_ctrl_c_ends_a_question_that_waits_for_an_answer_as_nothing_typed_before_is_one(shop):
+    shop.model.will(Says(calls=[buy("tea")]), Says("Well."))
+    with shop.terminal("Buy.", "--session", "tea") as terminal:
+        terminal.type(b"y\n")  # before there is a question: that is no answer
+        terminal.until(ASKED)
+        terminal.type(b"\x03")
+        assert terminal.ended() == 130
+    assert 'Interrupted. The session is kept; go on: onetool ask --session tea "…"' in terminal.seen
+
+
+def test_ctrl_c_ends_a_model_that_says_nothing(shop):
+    shop.model.will(Says("Let me look.", calls=[Wants("shop__price", {"item": "tea"})]), Hangs(30))
+    with shop.terminal("Buy.") as terminal:
+        terminal.until("→ ok")
+        terminal.type(b"\x03")
+        assert terminal.ended() == 130
+    assert "Traceback" not in terminal.seen
+    assert "The session is kept" in terminal.seen

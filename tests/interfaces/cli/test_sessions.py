@@ -1,0 +1,152 @@
+"""`onetool sessions`: what was asked and answered, looked at and deleted. No tools are loaded for that."""
+
+import asyncio
+import json
+import os
+import stat
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from onetool.ask.messages import Assistant, Call, File, Result, Usage, User
+from onetool.ask.sessions import Sessions
+from onetool.interfaces.cli import sessions as command
+from onetool.interfaces.cli.main import cli as root
+
+DAY = 24 * 3600
+
+
+@pytest.fixture
+def kept(own_home, tmp_path, monkeypatch):
+    """The sessions of somebody who has no config."""
+    monkeypatch.chdir(tmp_path)
+    return Sessions(own_home / ".onetool" / "sessions")
+
+
+def says(kept, id, question="What is tea?", days=0):
+    async def turn():
+        async with kept.turn(id) as session:
+            session.append(User(text=question, files=(File(name="a\x1b.txt", text="x"),)))
+            call = Call(id="1", name="shop.buy", args={"item": "tea", "api_key": "sk-1"})
+            session.append(Assistant(text="Let me look.", calls=(call,)))
+            session.append(Result(call="1", name="shop.buy", content="no \x1b[2J" + "x" * 500, ok=False))
+            session.append(Assistant(text="Tea is 3.\x1b[2J"))
+            session.end("openai", "m-1", Usage(input=5, output=6), 2)
+
+    asyncio.run(turn())
+    at = time.time() - days * DAY
+    os.utime(kept.folder / f"{id}.jsonl", (at, at))
+
+
+def run(*args):
+    result = CliRunner().invoke(root, ["sessions", *args])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+@pytest.fixture
+def at_a_terminal(monkeypatch):
+    monkeypatch.setattr(command, "wants_json", lambda as_json: as_json)
+
+
+def test_they_are_listed(kept, at_a_terminal):
+    assert "There are no sessions yet" in run("list").output
+    assert json.loads(run("list", "--json").output) == []
+    says(kept, "old", days=2)
+    says(kept, "new")
+    first, second = json.loads(run("list", "--json").output)
+    assert (first["id"], first["turns"], first["title"], first["model"]) == ("new", 1, "What is tea?", "m-1")
+    assert first["usage"] == {"input": 5, "output": 6, "cached": 0}
+    assert first["modified"].endswith("Z")
+    assert second["modified"] < first["modified"]
+    table = run("list").output
+    assert "2 sessions" in table
+    assert table.index("new") < table.index("old")
+
+
+def test_one_is_shown(kept, at_a_terminal):
+    says(kept, "tea")
+    shown = run("show", "last").output
+    for part in ("You, 20", "[a�.txt, text/plain]", "What is tea?", "m-1", "Let me look.", "Tea is 3.�[2J"):
+        assert part in shown
+    assert '→ shop.buy(item="tea", api_key="***")' in shown
+    assert "shop.buy: no �[2Jxxx" in shown
+    assert "x" * 400 not in shown
+    data = json.loads(run("show", "tea", "--json").output)
+    assert (data["id"], data["turns"], len(data["messages"])) == ("tea", 1, 4)
+    assert data["messages"][0]["type"] == "user"
+    assert data["messages"][0]["at"].endswith("Z")
+
+
+def test_one_that_is_not_there(kept):
+    says(kept, "tea")
+    for args in (("show", "tee"), ("export", "tee"), ("delete", "tee", "--yes")):
+        result = run(*args)
+        assert result.exit_code == 1
+        assert "there is no session 'tee'; did you mean tea?" in result.output
+        assert "onetool sessions list" in result.output
+
+
+def test_one_is_exported(kept, tmp_path):
+    says(kept, "tea")
+    text = run("export", "tea").output
+    assert text.startswith("# Session tea\n")
+    assert "> Tea is 3." in text
+    done = run("export", "tea", "-o", "tea.md")
+    assert "Wrote it to tea.md." in done.output
+    assert (tmp_path / "tea.md").read_text() == text
+    assert stat.S_IMODE((tmp_path / "tea.md").stat().st_mode) == 0o600
+    assert "--force replaces it" in run("export", "tea", "--output", "tea.md").output
+    assert run("export", "tea", "-o", "tea.md", "--force").exit_code == 0
+    assert "can't write no/tea.md" in run("export", "tea", "-o", "no/tea.md").output
+
+
+def test_they_are_deleted(kept):
+    for id, days in (("a", 0), ("b", 0), ("c", 8), ("d", 9)):
+        says(kept, id, days=days)
+    assert run("delete", "a").exit_code == 2  # nobody is there to ask
+    assert "Deleted 1 session." in run("delete", "a", "a", "--yes").output
+    assert "Deleted 2 sessions." in run("delete", "--older-than", "7", "--yes").output
+    assert [one.id for one in kept.list()] == ["b"]
+    assert "none to delete" in run("delete", "--older-than", "7", "--yes").output
+    for args in ((), ("b", "--all"), ("--all", "--older-than", "1"), ("--older-than", "nan")):
+        assert run("delete", *args, "--yes").exit_code == 2
+    assert run("delete", "--all", "--yes").exit_code == 0
+    assert kept.list() == []
+
+
+def test_a_person_is_asked_first(kept, monkeypatch):
+    says(kept, "a")
+    monkeypatch.setattr(command, "_is_anybody_there", lambda: True)
+    refused = CliRunner().invoke(root, ["sessions", "delete", "a"], input="\n")
+    assert "Delete a for good? [y/N]" in refused.output
+    assert "nothing was deleted" in refused.output
+    assert len(kept.list()) == 1
+    CliRunner().invoke(root, ["sessions", "delete", "a"], input="y\n")
+    assert kept.list() == []
+
+
+def test_one_in_use_stays(kept):
+    says(kept, "a")
+    says(kept, "b")
+
+    async def meanwhile():
+        async with kept.turn("a"):
+            return await asyncio.to_thread(run, "delete", "--all", "--yes")
+
+    result = asyncio.run(meanwhile())
+    assert result.exit_code == 1
+    assert "the session a is in use" in result.output
+    assert "Deleted 1 session." in result.output
+    assert [one.id for one in kept.list()] == ["a"]
+
+
+def test_no_config_is_read_for_it(tmp_path, monkeypatch):
+    (tmp_path / ".onetool").mkdir()
+    (tmp_path / ".onetool" / "onetool.yaml").write_text("packs: [not-there]\nask: {model: ${NOT_SET}}\n")
+    monkeypatch.chdir(tmp_path)
+    says(Sessions(tmp_path / ".onetool" / "sessions"), "here")
+    assert [one["id"] for one in json.loads(run("list").output)] == ["here"]
+    monkeypatch.setenv("ONETOOL_HOME", str(tmp_path / "elsewhere"))
+    assert json.loads(run("list").output) == []
