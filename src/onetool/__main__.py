@@ -11,7 +11,7 @@ def main() -> None:
 
         print(f"onetool {__version__}")
         return
-    gc.set_threshold(50_000)  # starting up makes many objects and hardly any garbage
+    gc.set_threshold(150_000)  # starting up makes many objects and hardly any garbage
     try:
         from onetool.interfaces.cli.main import run
 

@@ -51,7 +51,7 @@ def stage(tmp_path):
         assert not stage.model.refused
 
 
-def wants(name, **args):
+def wants(name, /, **args):
     return Says("", calls=[Wants(name.replace(".", "__"), args)])
 
 
@@ -78,6 +78,20 @@ def test_a_question_is_put_once(stage):
 def test_an_empty_question_is_none(stage):
     with pytest.raises(ValueError, match="no question"):
         stage.app.ask("  \n")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"approve": "ask"}, "approve: expected"),
+        ({"menu": "search"}, "menu: expected direct or run"),
+        ({"max_steps": 0}, "max_steps"),
+        ({"allowed": "time.now"}, "allowed"),
+    ],
+)
+def test_options_that_mean_nothing(stage, wrong, words):
+    with pytest.raises(ValueError, match=words):
+        stage.app.ask("?", **wrong)
 
 
 # Approval
@@ -126,6 +140,52 @@ def test_somebody_decides_each_call_and_is_not_asked_about_wrong_ones(stage):
     assert codes == [None, "execution_error", "invalid_args", None]
     assert answer.tool_results[3].result.data == 1
     assert "did not allow this call" in stage.said_to_model()
+
+
+def test_who_fails_to_say_yes_has_not_said_it(stage):
+    async def approve(call, spec):
+        raise OSError("the terminal is gone")
+
+    stage.model.will(wants("notes.add", text="a"), DONE)
+    answer = stage.ask(approve=approve)
+    assert answer.denied == ("notes.add",)
+    assert "the terminal is gone" in answer.tool_results[0].result.error.message
+
+
+def test_a_call_of_ot_call_is_a_call_of_what_it_names(stage):
+    asked = []
+
+    async def approve(call, spec):
+        asked.append((spec.name, dict(call.args)))
+        return False
+
+    inner = [("notes.add", {"text": "a"}), ("notes.count", {})]
+    stage.model.will(*(wants("ot.call", name=name, args=args) for name, args in inner), DONE)
+    answer = stage.ask(approve=approve)
+    assert asked == [("notes.add", {"text": "a"})]
+    assert [one.result.ok for one in answer.tool_results] == [False, True]
+
+
+def test_a_tool_that_a_reload_takes_away_meanwhile_is_decided_about_all_the_same(stage):
+    """Code under way still reaches it: it runs on the catalogue that it began with."""
+    asked = []
+
+    async def approve(call, spec):
+        asked.append(call.args["text"])
+        stage.app.registry.replace([spec for spec in stage.app.registry.snapshot() if spec.name != "notes.add"])
+        return False
+
+    lines = [f"try:\n    notes.add(text='{word}')\nexcept PermissionError as e:\n    pass" for word in "ab"]
+    stage.model.will(Says("", calls=[Wants("run", {"code": "\n".join(lines)})]), DONE)
+    answer = stage.ask(menu="run", approve=approve)
+    assert asked == ["a", "b"]
+    assert answer.denied == ("notes.add",)
+
+
+def test_denied_and_wrong_calls_count_in_the_stats(stage):
+    stage.model.will(wants("notes.add", text="a"), wants("notes.add", wrong=1), DONE)
+    stage.ask()
+    assert stage.app.stats.facts("notes.add")["calls"] == 2
 
 
 CODE = "a = notes.add(text='x')\nnotes.count()"
@@ -309,10 +369,34 @@ def test_a_declared_tool_may_ask_and_no_deeper_than_that(tmp_path):
     assert answer.tool_results[0].result.data == "Done."
 
 
-def test_a_model_that_asks_a_model_that_asks_a_model(stage):
-    from onetool.app.hands import asked_inside
+ORACLE = """
+from onetool.sdk import call_tool, tool
 
-    asked_inside.set(2)
-    with pytest.raises(AskError, match="no further"):
+pack = "oracle"
+
+
+@tool(read_only=True, timeout=30)
+async def ask(prompt: str) -> str:
+    "Ask a model, and say that this changes nothing."
+    return await call_tool("inner", prompt=prompt)
+"""
+
+
+@pytest.mark.parametrize("menu", ["direct", "run"])
+def test_a_model_that_asks_a_model_that_asks_a_model(tmp_path, menu):
+    tool = {
+        "name": "inner",
+        "description": "Ask a model.",
+        "type": "function",
+        "handler": "inner",
+        "parameters": {"type": "object", "properties": {"prompt": {"type": "string"}}, "required": ["prompt"]},
+        "implementation": {"type": "internal", "handler": "ask"},
+    }
+    again = wants("oracle.ask", prompt="?")
+    if menu == "run":
+        again = Says("", calls=[Wants("run", {"code": "oracle.ask(prompt='?')"})])
+    with Stage(tmp_path, packs={"oracle": ORACLE}, tools=[tool], ask={"menu": menu, "max_steps": 1}) as stage:
+        stage.model.will(again)
         stage.ask()
-    asked_inside.set(0)
+        assert len(stage.model.seen) == 4  # two questions, each with its last step; the third is not put
+        assert "no further" in stage.said_to_model(2)

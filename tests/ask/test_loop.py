@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,18 @@ def test_at_the_limit_it_is_asked_once_more_without_tools(tmp_path):
     assert model.prompts[-1].messages[-1] not in kept
 
 
+def test_at_the_limit_the_question_is_still_there_however_long_the_results(tmp_path):
+    class Talkative(Recorder):
+        async def content(self, result: ToolResult) -> str:
+            return "word " * 8_000
+
+    model = Script(calls(call("a")), calls(call("b")), Reply(text="So."))
+    play(tmp_path, model, Talkative(), max_steps=2, context_tokens=16_000)
+    messages = model.prompts[-1].messages
+    assert [type(one) for one in messages] == [User, Assistant, Result, Assistant, Result, User]
+    assert messages[0].text == "?"
+
+
 def test_a_model_that_calls_even_then_still_has_an_answer(tmp_path):
     _, answer, kept = play(tmp_path, Script(calls(call("a"))), max_steps=1)
     assert answer.answer
@@ -251,7 +264,53 @@ def test_stopped_in_the_middle_every_call_has_a_result(tmp_path):
     asyncio.run(stopped())
     kept = Sessions(tmp_path).read("s").messages
     assert [(one.call, one.ok) for one in results(kept)] == [("a", False), ("b", False), ("c", False)]
-    assert "stopped" in results(kept)[0].content
+    assert "not known" in results(kept)[0].content
+    assert "not made" in results(kept)[1].content
+
+
+def test_what_had_ended_before_it_was_stopped_is_kept(tmp_path):
+    class OneHangs(Recorder):
+        async def call(self, call: ToolCall) -> ToolResult:
+            await asyncio.sleep(10 if call.id == "a" else 0)
+            return await super().call(call)
+
+    hands = OneHangs()
+
+    async def stopped() -> None:
+        task = asyncio.create_task(
+            played(tmp_path, Script(calls(call("a"), call("b", n=7))), hands, session="s")  # both change nothing
+        )
+        while "end b" not in hands.log:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(stopped())
+    first, second = results(Sessions(tmp_path).read("s").messages)
+    assert "not known" in first.content
+    assert (second.ok, "7" in second.content) == (True, True)
+
+
+def test_a_reply_in_one_piece_is_kept_though_nobody_listens_any_more(tmp_path):
+    async def left() -> None:
+        async with Sessions(tmp_path).turn("s") as kept:
+            task = Task(question=User(text="?"), stream=False)
+            async with aclosing(Loop(task, Script(Reply(text="All of it.")), Recorder(), kept).events()) as events:  # pyright: ignore
+                async for event in events:
+                    if isinstance(event, Text):
+                        break
+
+    asyncio.run(left())
+    assert Sessions(tmp_path).read("s").messages[-1].text == "All of it."
+
+
+def test_what_a_model_calls_while_it_refuses_is_not_called(tmp_path):
+    hands = Recorder()
+    refusing = Reply(text="I can't.", calls=(call("a", "files.write"),), stop="refused")
+    _, answer, _ = play(tmp_path, Script(refusing), hands)
+    assert (answer.answer, answer.stop, hands.log) == ("I can't.", "refused", [])
 
 
 def test_what_was_said_before_it_broke_off_is_kept(tmp_path):

@@ -1,9 +1,13 @@
 """Docstrings: Google, NumPy and reST style, and those that are none of them."""
 
+import re
+from unittest.mock import patch
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onetool.sdk import docs
 from onetool.sdk.docs import FunctionDocs, read_docs, read_text
 
 GOOGLE = """Search the web.
@@ -184,3 +188,24 @@ LINES = st.sampled_from(
 @given(st.lists(LINES | st.text(max_size=10), max_size=12).map("\n".join))
 def test_no_docstring_is_ever_refused(text):
     assert isinstance(read_text(text), FunctionDocs)
+
+
+PLAIN = st.from_regex(r"[A-Za-z][a-z:.,()\[\]{}` ]{0,20}[a-z.]", fullmatch=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.from_regex(r"[a-z_][a-z0-9_]{0,5}", fullmatch=True), st.lists(PLAIN, min_size=1, max_size=3))
+    ),
+    st.lists(PLAIN, max_size=2),
+)
+def test_what_is_read_without_the_library_is_read_as_it_would(arguments, returns):
+    text = "Words.\n"
+    if arguments:
+        text += "\nArgs:\n" + "".join(f"    {name}: " + "\n        ".join(words) + "\n" for name, words in arguments)
+    if returns:
+        text += "\nReturns:\n    " + "\n    ".join(returns) + "\n"
+    ours = read_text(text)
+    with patch.object(docs, "_PLAIN", re.compile(r"(?!)")):
+        assert ours == read_text(text)

@@ -171,14 +171,18 @@ class App:
     # What it does
 
     async def call(
-        self, call: "ToolCall", allowed: Collection[str] | None = None, progress: "Progress | None" = None
+        self,
+        call: "ToolCall",
+        allowed: Collection[str] | None = None,
+        progress: "Progress | None" = None,
+        gate: "Gate | None" = None,
     ) -> "ToolResult":
-        """Run one tool. Of one that is not there because it was refused, the result says why."""
+        """Run one tool, past the `gate`. Of one that is not there because it was refused, the result says why."""
         await self.come_in_step()
         if call.name not in self.registry:
             await self.listed([call.name.partition(".")[0]])
             call = replace(call, name=self.real_name(call.name))
-        result = await self.executor.execute(call, allowed, progress)
+        result = await self.executor.execute(call, allowed, progress, gate=gate)
         if result.error is None or call.name in self.registry or not (why := why_missing(self, call.name)):
             return result
         return replace(result, error=explained(result.error, why))

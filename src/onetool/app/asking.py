@@ -4,6 +4,7 @@ answer = await app.ask("What time is it?")                  # the whole of it
 async for event in app.ask("What time is it?"): …           # as it happens; `.answer` afterwards
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Iterable
 from contextlib import aclosing
 from functools import cached_property
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from onetool.ask.calls import Hands
     from onetool.core.registry import Snapshot
 
+MENUS = ("direct", "run")
+MOST_TOOLSETS = 8  # of one catalogue, for different allow-lists
+MANY = 50  # tools: writing them out takes long enough for others on the loop to notice
 DEEPEST = 2  # a question that a tool puts, while a model is being asked, and one inside of that
 
 
@@ -47,13 +51,25 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool = True
     wait: float = 0.0  # seconds for somebody else's turn in the same session to end
 
+    def __post_init__(self) -> None:
+        """ValueError for what can't be meant: before anything is begun, and not in the middle of it."""
+        if self.approve not in ("always", "never") and not callable(self.approve):
+            raise ValueError(f'approve: expected "always", "never" or an async function, got {self.approve!r}')
+        if self.menu not in (None, *MENUS):
+            raise ValueError(f"menu: expected {' or '.join(MENUS)}, got {self.menu!r}")
+        if self.max_steps is not None and self.max_steps < 1:
+            raise ValueError(f"max_steps: expected 1 or more, got {self.max_steps}")
+        if isinstance(self.allowed, str):
+            raise ValueError(f"allowed: expected a list of names, got a text: [{self.allowed!r}]")
+
 
 class Asks:
     """What all questions of an app share."""
 
     def __init__(self, app: "App") -> None:
         self.app = app
-        self._toolset: tuple[Snapshot, frozenset[str] | None, Toolset] | None = None
+        self._catalogue: Snapshot | None = None
+        self._toolsets: dict[frozenset[str] | None, Toolset] = {}
 
     def ask(self, prompt: str, options: Options) -> "Asking":
         return Asking(self, prompt, options)
@@ -75,16 +91,18 @@ class Asks:
         return EachTool(app, self._tools(allowed), allowed, approval)
 
     def _tools(self, allowed: Collection[str] | None) -> Toolset:
-        """Written out once per catalogue."""
+        """Made once per catalogue, and written out once."""
         snapshot, key = self.app.registry.snapshot(), None if allowed is None else frozenset(allowed)
-        if self._toolset is None or self._toolset[0] is not snapshot or self._toolset[1] != key:
-            self._toolset = snapshot, key, Toolset(self.app.tools(allowed))
-        return self._toolset[2]
+        if self._catalogue is not snapshot or len(self._toolsets) >= MOST_TOOLSETS:
+            self._catalogue, self._toolsets = snapshot, {}
+        if key not in self._toolsets:
+            self._toolsets[key] = Toolset(self.app.tools(allowed))
+        return self._toolsets[key]
 
     def wanted(self, options: Options) -> Wanted:
         """What the config says of a model and its address counts for the provider that it says it of."""
         ask = self.app.config.ask
-        ours = options.provider is None or options.provider == (ask.provider or "openai")
+        ours = options.provider is None or options.provider.lower() == (ask.provider or "openai")
         return Wanted(
             provider=options.provider or ask.provider,
             model=options.model or (ask.model if ours else None),
@@ -134,8 +152,10 @@ class Asking:
         asks, options, app = self._asks, self._options, self._asks.app
         if asked_inside.get() >= DEEPEST:
             raise AskError("a tool that a model called asks a model whose tool asks a model: no further", "bad_request")
-        hands = await asks.hands(options)
         model = await choose(asks.wanted(options), app.config.secrets.get, app.client)
+        hands = await asks.hands(options)
+        if len(hands.toolset.specs) > MANY:
+            await asyncio.to_thread(hands.toolset.tokens, model.provider)
         async with asks.sessions.turn(options.session, new=options.new_session, wait=options.wait) as session:
             loop = Loop(self._task, model, hands, session)
             try:

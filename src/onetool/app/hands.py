@@ -1,28 +1,38 @@
 """What carries out the calls of a model that was asked: each tool by itself, or code over all of them."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from onetool.app.run_tool import run_tool
 from onetool.ask.calls import SOURCE
 from onetool.ask.toolset import NO_TOOLS, Toolset
 from onetool.core.call import ToolCall, ToolError, ToolResult
-from onetool.core.executor import what_is_wrong
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.script.outcome import RunResult
-from onetool.script.reply import in_code
 
 if TYPE_CHECKING:
     from onetool.app.app import App
     from onetool.app.approval import Approval
 
-RESULT = "ot.result"
+RESULT, CALL = "ot.result", "ot.call"
 
 asked_inside: ContextVar[int] = ContextVar("onetool_asked_inside", default=0)
 """How many questions to models are under way around the running call: a tool may ask one, too."""
+
+
+@contextmanager
+def one_deeper() -> Generator[None]:
+    before = asked_inside.set(asked_inside.get() + 1)
+    try:
+        yield
+    finally:
+        asked_inside.reset(before)
 
 
 class NoHands:
@@ -63,10 +73,8 @@ class EachTool:
         spec = self.spec(call.name)
         if spec is None:  # what a model does not see it can't call; the result tells it what it may have meant
             return await self._app.call(call, self._specs.keys())
-        if problem := what_is_wrong(call, spec) or await self._approval.refusal(call, spec):
-            return _failed(call, problem)
-        asked_inside.set(asked_inside.get() + 1)
-        return await self._app.call(call, self._allowed)
+        with one_deeper():
+            return await self._app.call(_meant(call, spec), self._allowed, gate=self._approval.gate)
 
     async def content(self, result: ToolResult) -> str:
         ran = RunResult(ok=result.ok, data=result.data, error=result.error, meta=result.meta)
@@ -96,23 +104,29 @@ class ByCode:
         return self._spec if name == self._spec.name else None
 
     async def call(self, call: ToolCall) -> ToolResult:
+        code = call.args.get("code")
         if call.name != self._spec.name:
             message = f"Tool not found: {call.name:.200}; there is one tool, run: its code can call all others"
             return _failed(call, ToolError(code="tool_not_found", message=message, hints=(signature(self._spec),)))
-        if problem := what_is_wrong(call, self._spec):
-            return _failed(call, problem)
-        asked_inside.set(asked_inside.get() + 1)
-        return await self._app.run(call.args["code"], self._allowed, source=SOURCE, gate=self._gate)
+        if not isinstance(code, str) or len(call.args) > 1:
+            message = "Invalid arguments for run: expected one, code, the text of a program"
+            return _failed(call, ToolError(code="invalid_args", message=message, hints=(signature(self._spec),)))
+        with one_deeper():
+            return await self._app.run(code, self._allowed, source=SOURCE, gate=self._approval.gate)
 
     async def content(self, result: ToolResult) -> str:
         ran = result if isinstance(result, RunResult) else RunResult(ok=result.ok, error=result.error)
-        reply = await asyncio.to_thread(self._app.reply, ran, read_on=in_code)
+        reply = await asyncio.to_thread(self._app.reply, ran)
         self._app.replied(ran, [reply.text])
         return reply.text or "(nothing was printed, and the last line has no value)"
 
-    async def _gate(self, call: ToolCall) -> str | None:
-        refusal = await self._approval.refusal(call, self._app.registry.get(call.name))
-        return None if refusal is None else refusal.message
+
+def _meant(call: ToolCall, spec: ToolSpec) -> ToolCall:
+    """`ot.call` stands for the tool that it names: that one is what somebody decides about."""
+    name, args = call.args.get("name"), call.args.get("args") or {}
+    if spec.name != CALL or not isinstance(name, str) or not isinstance(args, Mapping):
+        return call
+    return replace(call, name=name, args=args)
 
 
 def _failed(call: ToolCall, error: ToolError) -> ToolResult:

@@ -26,6 +26,7 @@ SOURCE = "ask"
 MOST_KEPT = 16 * 1024  # bytes of a value that is kept for another time
 SHOWN = 200  # characters of what is no JSON
 STOPPED = "The call was stopped before it ended. What it has done is not known."
+NOT_BEGUN = "The call was not made: the person stopped before."
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -82,23 +83,27 @@ async def carried_out(
 ) -> AsyncGenerator[CallStarted | CallEnded, None]:
     """Carry them out, and write each result into the session: also when somebody stops it in the middle."""
     waiting = list(calls)
+    tasks: dict[str, asyncio.Task[Given]] = {}  # by the id of the call
     try:
         for group in _groups(calls, hands):
             for call in group:
                 yield CallStarted(call=shown(call, hands.spec(call.name)))
-            tasks = _begun(group, hands, session)
-            try:
-                for call, task in zip(group, tasks, strict=True):
-                    given = await task
-                    spec = hands.spec(call.name)
-                    session.append(_result(call, given, spec))
-                    waiting.pop(0)
-                    yield CallEnded(call=shown(call, spec), result=given.result, is_cached=given.is_cached)
-            finally:
-                await _ended(tasks)
+            tasks |= _begun(group, hands, session)
+            for call in group:
+                given = await tasks[call.id]
+                spec = hands.spec(call.name)
+                session.append(_result(call, given, spec))
+                waiting.pop(0)
+                yield CallEnded(call=shown(call, spec), result=given.result, is_cached=given.is_cached)
     finally:
+        await _ended(tasks.values())
         for call in waiting:
-            session.append(Result(call=call.id, name=call.name, ok=False, content=marked(STOPPED)))
+            task = tasks.get(call.id)
+            if task is not None and not task.cancelled() and task.exception() is None:
+                session.append(_result(call, task.result(), hands.spec(call.name)))
+            else:
+                words = NOT_BEGUN if task is None else STOPPED
+                session.append(Result(call=call.id, name=call.name, ok=False, content=marked(words)))
 
 
 def _groups(calls: Sequence[Call], hands: Hands) -> Iterator[list[Call]]:
@@ -117,9 +122,9 @@ def _groups(calls: Sequence[Call], hands: Hands) -> Iterator[list[Call]]:
         yield together
 
 
-def _begun(group: list[Call], hands: Hands, session: Session) -> "list[asyncio.Task[Given]]":
+def _begun(group: list[Call], hands: Hands, session: Session) -> "dict[str, asyncio.Task[Given]]":
     under_way: dict[bytes, asyncio.Task[Given]] = {}
-    tasks: list[asyncio.Task[Given]] = []
+    tasks: dict[str, asyncio.Task[Given]] = {}
     for call in group:
         spec = hands.spec(call.name)
         key = _key(call) if spec is not None and spec.pure else b""
@@ -128,7 +133,7 @@ def _begun(group: list[Call], hands: Hands, session: Session) -> "list[asyncio.T
             task = asyncio.create_task(_given(call, spec, hands, session))
         if key:
             under_way[key] = task
-        tasks.append(task)
+        tasks[call.id] = task
     return tasks
 
 
@@ -176,7 +181,7 @@ def _key(call: Call) -> bytes:
         return b""
 
 
-async def _ended(tasks: "Sequence[asyncio.Task[Given]]") -> None:
+async def _ended(tasks: "Iterable[asyncio.Task[Given]]") -> None:
     """Stop those that are still under way, and wait until they have."""
     left = [task for task in tasks if not task.done()]
     for task in left:

@@ -23,10 +23,9 @@ from onetool.ask.events import (
     Thinking,
     ToolProblem,
 )
-from onetool.ask.messages import Assistant, Prompt, Reply, Said, Thought, Usage, User
+from onetool.ask.messages import Assistant, Prompt, Reply, Result, Said, Thought, Usage, User
 from onetool.ask.sessions import Session
 from onetool.ask.talking import Model
-from onetool.ask.toolset import Toolset
 from onetool.ask.window import fit, window_of
 from onetool.ask.words import LAST, LATE, system
 from onetool.core.call import ToolCall
@@ -61,6 +60,7 @@ class Loop:
         self._system = system(task.system, bool(hands.toolset))
         self._window = task.context_tokens or window_of(model.provider, model.name)
         self._taken = {call.id for said in session.messages if isinstance(said, Assistant) for call in said.calls}
+        self._before = len(session.messages)
         self._left_out = 0
         self._tried_again = False
         self._calls: list[ToolCall] = []
@@ -68,14 +68,15 @@ class Loop:
         self._usage = Usage()
         self._steps = 0
 
-    def answer(self, text: str | None = None, stop: str = "end", limit_reached: bool = False) -> Answer:
+    def answer(self, text: str | None = None, stop: str = "other", limit_reached: bool = False) -> Answer:
+        """What there is of it; without a text it is none."""
         failed = next((one for one in self._results if one.result.error is not None), None)
         return Answer(
             answer=text,
             tool_calls=tuple(self._calls),
             tool_results=tuple(self._results),
             tool_error=None if failed is None else _problem(failed),
-            session_context_updated=bool(self._results),
+            session_context_updated=any(isinstance(one, Result) for one in self._session.messages[self._before :]),
             session_id=self._session.id,
             provider=self._model.provider,
             model=self._model.name,
@@ -113,7 +114,7 @@ class Loop:
                         reply = event
                     else:
                         yield event
-            if reply.calls and not is_last:
+            if reply.calls:
                 async with aclosing(self._called(reply)) as called:
                     async for event in called:
                         yield event
@@ -154,26 +155,29 @@ class Loop:
                     raise
                 shorter += 1
                 self._window = min(error.window or self._window // 2, self._window * 4 // 5)
+        written = self._written(reply, may_call)
         if reply.text and not said:  # it came in one piece
             yield Text(text=reply.text, step=step)
         if len(reply.calls) > MOST_CALLS:
             yield Notice(
                 text=f"the model made {len(reply.calls):,} calls in one step: the first {MOST_CALLS} are taken"
             )
-        yield self._written(reply, may_call)
+        yield written
 
     def _prompt(self, may_call: bool) -> tuple[Prompt, int]:
         """What the model is given, and how many messages had to be left out of it."""
         task, toolset = self._task, self._hands.toolset
-        messages = [*self._session.messages] if may_call else [*self._session.messages, User(text=LAST)]
+        shown = toolset.tokens(self._model.provider)
+        if shown > self._window * 3 // 4:
+            raise _too_many_tools(len(toolset.specs), shown, self._window, self._model.name)
+        note = () if may_call else (User(text=LAST),)  # for this once: it is nothing that the person said
         room = min(task.max_tokens or ROOM, self._window // SHARE)
-        other = tokens(self._system) + toolset.tokens + room
-        if toolset.tokens > self._window * 3 // 4:
-            raise _too_many_tools(toolset, self._window, self._model.name)
-        fitting, left_out = fit(messages, self._window, other=other)
+        other = tokens(self._system) + shown + sum(tokens(one.text) for one in note)
+        fitting, left_out, used = fit(self._session.messages, self._window, other=other + room)
         prompt = Prompt(
             model=self._model.name,
-            messages=tuple(fitting),
+            messages=(*fitting, *note),
+            tokens=used + other,
             system=self._system,
             tools=toolset,
             may_call=may_call,
@@ -187,7 +191,8 @@ class Loop:
         """The reply as it stands in the session, its calls with ids of their own. An empty one does not stand there."""
         self._steps += 1
         self._usage += reply.usage
-        calls = with_ids(reply.calls[:MOST_CALLS], self._taken) if may_call else ()
+        takes = may_call and reply.stop != "refused"
+        calls = with_ids(reply.calls[:MOST_CALLS], self._taken) if takes else ()
         if reply.text or calls:
             said = Assistant(text=reply.text, calls=calls, provider=self._model.provider, kept=reply.kept)
             self._session.append(said)
@@ -223,9 +228,9 @@ def _problem(executed: Executed) -> ToolProblem:
     return ToolProblem(tool=executed.call.name, code=error.code, message=error.message)
 
 
-def _too_many_tools(toolset: Toolset, window: int, model: str) -> AskError:
+def _too_many_tools(count: int, shown: int, window: int, model: str) -> AskError:
     return AskError(
-        f"{len(toolset.specs)} tools take about {toolset.tokens:,} tokens, and {model} takes {window:,} in all",
+        f"{count} tools take about {shown:,} tokens, and {model} takes {window:,} in all",
         "too_long",
         [
             "--menu run shows the model one tool, whose code reaches all of them",

@@ -88,6 +88,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float | None = None
     max_tokens: int | None = None  # of the answer
     context_tokens: int | None = None  # the window, for providers that have to be told
+    tokens: int | None = None  # about how many all of this is, where somebody has counted
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):

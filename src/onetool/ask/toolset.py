@@ -1,11 +1,11 @@
 """Tools as a model's provider takes them, written out once for however many steps."""
 
 from collections.abc import Iterable
-from functools import cached_property
 from typing import Any
 
 import msgspec
 
+from onetool.core.halves import all_mended
 from onetool.core.spec import ToolSpec
 from onetool.core.tokens import tokens
 from onetool.formats import ProviderNames, provider_tools
@@ -18,6 +18,7 @@ class Toolset:
         self.specs = tuple(specs)
         self._names: dict[str, ProviderNames] = {}
         self._written: dict[str, msgspec.Raw] = {}
+        self._tokens: dict[str, int] = {}
 
     def __bool__(self) -> bool:
         return bool(self.specs)
@@ -35,19 +36,20 @@ class Toolset:
             self._written[provider] = msgspec.Raw(_encoded(shaped))
         return self._written[provider]
 
-    @cached_property
-    def tokens(self) -> int:
+    def tokens(self, provider: str) -> int:
         """About how many a model reads for them."""
-        return tokens(bytes(self.written("openai")).decode()) if self.specs else 0
+        if provider not in self._tokens:
+            self._tokens[provider] = tokens(bytes(self.written(provider)).decode()) if self.specs else 0
+        return self._tokens[provider]
 
 
 def _encoded(tools: list[dict[str, Any]]) -> bytes:
     try:
         return msgspec.json.encode(tools)
-    except (UnicodeEncodeError, ValueError, OverflowError):  # half of a surrogate pair, in somebody's description
+    except (ValueError, OverflowError):  # half of a character in somebody's description, a number of any length
         import json
 
-        return json.dumps(tools).encode()
+        return json.dumps(all_mended(tools)).encode()
 
 
 NO_TOOLS = Toolset()

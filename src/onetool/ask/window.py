@@ -55,8 +55,8 @@ def window_of(provider: str, model: str) -> int:
     return WINDOWS[max(known, key=len)] if known else UNKNOWN
 
 
-def fit(messages: Sequence[Message], most: int, *, other: int = 0) -> tuple[list[Message], int]:
-    """What fits into `most` tokens beside `other` (instructions, tools), and how many messages were left out.
+def fit(messages: Sequence[Message], most: int, *, other: int = 0) -> tuple[list[Message], int, int]:
+    """What fits into `most` tokens beside `other` (instructions, tools); how many messages were left out; its tokens.
 
     It begins with a question. The last turn always stays; where it is too long by itself, its oldest results are
     shortened. Raises AskError (too_long).
@@ -77,7 +77,7 @@ def fit(messages: Sequence[Message], most: int, *, other: int = 0) -> tuple[list
         kept, used = _shortened(kept, used, room)
     if used > room:
         raise _too_long(used, most, other)
-    return kept, start
+    return kept, start, used
 
 
 def _shortened(messages: list[Message], used: int, room: int) -> tuple[list[Message], int]:

@@ -65,10 +65,18 @@ tools:
 #allowedHosts: [api.example.com, {host: "localhost:9000", allowPrivate: true}]
 #bundles: {max_tools: 200000}
 
-# From here on: understood and checked, but for a part that is still to come. `onetool check` tells when it is set.
-
-# The model of `onetool ask`: openai, ollama, gemini or anthropic. Keys: onetool auth set openai
-#ask: {provider: openai, model: gpt-x, base_url: "http://127.0.0.1:8000/v1", max_steps: 8}
+# The model of `onetool ask`: openai (also any server that speaks its API), ollama, gemini or anthropic. Its key is kept
+# by `onetool auth set openai`. It sees every tool (menu: direct), or one that runs code over them (menu: run).
+#ask:
+#  provider: openai
+#  model: gpt-x
+#  base_url: "http://127.0.0.1:8000/v1"
+#  max_steps: 8
+#  menu: direct
+#  system: You answer in one sentence.
+#  max_tokens: 4096
+#  context_tokens: 128000
+#  timeout_s: 600
 """
 
 

@@ -14,14 +14,15 @@ import msgspec
 
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.caller import Pauses, current_caller
+from onetool.core.errors import ToolFailure
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 
 Progress = Callable[[float, float | None, str | None], None]
 """Told how far a call has come: done, of how many (if known), and what it is doing."""
 
-Gate = Callable[[ToolCall], Awaitable[str | None]]
-"""Asked before code calls a tool, where somebody wants to be: None lets it pass, else it says why not."""
+Gate = Callable[[ToolCall, ToolSpec], Awaitable[ToolFailure | None]]
+"""Asked before a call is carried out that could be, where somebody wants to be: None lets it pass."""
 
 
 class Calls(Protocol):

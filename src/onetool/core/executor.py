@@ -7,15 +7,15 @@ The way of a call: find -> allow -> validate -> run within a deadline -> validat
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from time import monotonic, perf_counter
 from traceback import format_exception
 from typing import Any, Protocol, cast
 
 from onetool.core.allowed import both
 from onetool.core.call import Code, ToolCall, ToolError, ToolResult, is_seconds
-from onetool.core.caller import client_name
-from onetool.core.context import CallContext, Environment, Progress, current_call, pauses_inside
+from onetool.core.caller import Pauses, client_name
+from onetool.core.context import CallContext, Environment, Gate, Progress, current_call, pauses_inside
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure
 from onetool.core.event import CallEvent, Recorder
 from onetool.core.failure import place_of, text_of, words_for
@@ -51,13 +51,9 @@ class Tools(Protocol):
 
 
 class _Fails(Exception):  # noqa: N818 - carries a result, is never seen outside
-    def __init__(self, error: ToolError) -> None:
-        super().__init__(error.message)
-        self.error = error
-
-
-def _fails(code: Code, message: str, **more: Any) -> _Fails:
-    return _Fails(ToolError(code=code, message=message, **more))
+    def __init__(self, code: Code, message: str, **more: Any) -> None:
+        super().__init__(message)
+        self.error = ToolError(code=code, message=message, **more)
 
 
 class Executor:
@@ -89,15 +85,19 @@ class Executor:
         allowed: Collection[str] | None = None,
         progress: Progress | None = None,
         tools: Tools | None = None,
+        gate: Gate | None = None,
     ) -> ToolResult:
         """Carry the call out. Never raises for what a tool does; being cancelled is the only way out but a result.
 
         `allowed` is this caller's allow-list, where it has one of its own; `progress` is told how far the tool is;
-        `tools` are those that this caller began with, where a reload in between must not matter.
+        `tools` are those that this caller began with, where a reload in between must not matter. A call that is all
+        right has to pass the `gate`.
         """
-        course = self._course(call, tools, allowed, progress, asyncio.get_running_loop())
+        course = self._course(call, tools, allowed, progress, asyncio.get_running_loop(), gate is not None)
         try:
-            course.send(await self._runner.run(next(course)))
+            context = next(course)
+            refused = None if gate is None else await _passed(gate, context)
+            course.send(await self._runner.run(context) if refused is None else (None, refused))
         except StopIteration as end:
             return end.value
         except asyncio.CancelledError:
@@ -141,6 +141,7 @@ class Executor:
         allowed: Collection[str] | None,
         progress: Progress | None,
         loop: asyncio.AbstractEventLoop | None,
+        pauses: bool = False,
     ) -> Generator[CallContext, Outcome, ToolResult]:
         """The way of a call, written once: it stops where the handler is to be run, and goes on with the outcome."""
         tools = self._registry if tools is None else tools
@@ -151,10 +152,11 @@ class Executor:
         origin = _origin()
         data, error = None, None
         try:
-            context = self._context(call, spec, tools, allowed, progress, loop)
-            if (unfit := what_is_wrong(call, context.spec)) is not None:
-                raise _Fails(unfit)
+            context = self._context(call, spec, tools, allowed, progress, loop, pauses)
+            self._validate(call, context.spec)
             value, raised = yield context
+            if context.pauses is not None:
+                started += context.pauses.waited()  # for somebody's answer: that is not the tool's time
             data = self._accepted(context, value, raised)
         except _Fails as failed:
             error = failed.error
@@ -168,6 +170,7 @@ class Executor:
         allowed: Collection[str] | None,
         progress: Progress | None,
         loop: asyncio.AbstractEventLoop | None,
+        pauses: bool,
     ) -> CallContext:
         """What the handler runs in. A call made by a running tool inherits its allow-list and its deadline.
 
@@ -182,16 +185,16 @@ class Executor:
         _permit(spec, allowed)
         chain = (*outer.chain, call.name) if outer else (call.name,)
         if len(chain) > DEEPEST:
-            raise _fails("execution_error", f"tools call each other too deep: {' -> '.join(chain)}", reason="recursion")
+            raise _Fails("execution_error", f"tools call each other too deep: {' -> '.join(chain)}", reason="recursion")
         seconds = call.timeout if call.timeout is not None else spec.timeout or self._timeout
         if not is_seconds(seconds):
-            raise _fails("invalid_args", f"timeout: expected a number of seconds above 0, got {seconds!r:.40}")
+            raise _Fails("invalid_args", f"timeout: expected a number of seconds above 0, got {seconds!r:.40}")
         left = min(seconds, LONGEST_TIMEOUT)
         if outer:
             left = min(left, outer.left())
             if left <= 0:
                 message = f"the time of {outer.call.name}, which calls it, is up"
-                raise _fails("execution_error", message, reason="timeout")
+                raise _Fails("execution_error", message, reason="timeout")
         return CallContext(
             spec=spec,
             call=call,
@@ -200,11 +203,22 @@ class Executor:
             chain=chain,
             seconds=seconds,
             deadline=monotonic() + left,
-            pauses=pauses_inside(outer),
+            pauses=pauses_inside(outer) or (Pauses() if pauses else None),
             allowed=allowed,
             progress=progress or (outer.progress if outer else None),
             loop=loop,
         )
+
+    def _validate(self, call: ToolCall, spec: ToolSpec) -> None:
+        try:
+            _ = spec.output  # so that a bad one is told before anything has run
+            problems = spec.arguments.check(call.args)
+        except SchemaError as error:
+            raise _Fails("execution_error", f"{spec.name} has an unusable schema: {error}") from None
+        if problems:
+            listed = "; ".join(map(str, problems)) + ("; and more" if len(problems) == MOST_PROBLEMS else "")
+            message = f"Invalid arguments for {spec.name}: {listed}"
+            raise _Fails("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
 
     def _accepted(self, context: CallContext, value: Any, raised: BaseException | None) -> Any:
         """The handler's value, if it fits its output schema; or a failure in words."""
@@ -226,14 +240,14 @@ class Executor:
             log.debug("%s failed\n%s", spec.name, self._clean("".join(format_exception(error)), call, spec))
         if isinstance(error, BadArguments):
             message = f"Invalid arguments for {spec.name}: {text_of(error)}"
-            return _fails(
+            return _Fails(
                 "invalid_args", message, reason=_text(error.reason), hints=(*_texts(error.hints), signature(spec))
             )
         if isinstance(error, ToolFailure):
             message = text_of(error) or "it failed"
-            return _fails("execution_error", message, reason=_text(error.reason), hints=_texts(error.hints))
+            return _Fails("execution_error", message, reason=_text(error.reason), hints=_texts(error.hints))
         installs = tuple(need.install for need in spec.requires if need.install and isinstance(error, MISSING))
-        return _fails("execution_error", words_for(error), hints=(*installs, *place_of(error)))
+        return _Fails("execution_error", words_for(error), hints=(*installs, *place_of(error)))
 
     def _clean(self, value: Any, call: ToolCall, spec: ToolSpec | None) -> Any:
         """Text or data without secrets: neither the app's nor those that were passed as arguments."""
@@ -268,18 +282,13 @@ class Executor:
                 log.exception("a recorder failed; the call itself is not touched by that")
 
 
-def what_is_wrong(call: ToolCall, spec: ToolSpec) -> ToolError | None:
-    """With the arguments of a call, if anything is. Whoever carries it out looks; others may look before."""
+async def _passed(gate: Gate, context: CallContext) -> ToolFailure | None:
+    """What the gate says. Somebody may have to think about that: the clock stands still. Who fails has not said yes."""
     try:
-        _ = spec.output  # so that a bad one is told before anything has run
-        problems = spec.arguments.check(call.args)
-    except SchemaError as error:
-        return ToolError(code="execution_error", message=f"{spec.name} has an unusable schema: {error}")
-    if not problems:
-        return None
-    listed = "; ".join(map(str, problems)) + ("; and more" if len(problems) == MOST_PROBLEMS else "")
-    message = f"Invalid arguments for {spec.name}: {listed}"
-    return ToolError(code="invalid_args", message=message, hints=(signature(spec),), details=tuple(problems))
+        with context.pauses or nullcontext():
+            return await gate(context.call, context.spec)
+    except Exception as error:  # noqa: BLE001 - somebody else's function
+        return ToolFailure(f"nobody could allow it: {words_for(error)}", reason="denied")
 
 
 _Origin = tuple[str, str | None]  # the client, and the run whose code calls
@@ -294,15 +303,15 @@ def _origin() -> _Origin:
 def _not_found(name: str, known: Collection[str], allowed: Collection[str] | None) -> _Fails:
     near = nearest(name, known if allowed is None else [one for one in known if one in allowed])
     suffix = f"; did you mean {' or '.join(near)}?" if near else ""
-    return _fails("tool_not_found", f"Tool not found: {name:.200}{suffix}", hints=tuple(near))
+    return _Fails("tool_not_found", f"Tool not found: {name:.200}{suffix}", hints=tuple(near))
 
 
 def _permit(spec: ToolSpec, allowed: Collection[str] | None) -> None:
     if allowed is not None and spec.name not in allowed:
-        raise _fails("tool_not_found", f"Tool not allowed here: {spec.name}", reason="denied")
+        raise _Fails("tool_not_found", f"Tool not allowed here: {spec.name}", reason="denied")
     if not spec.enabled:
         hints = (spec.off,) if spec.off else ()
-        raise _fails("tool_not_found", f"Tool is switched off: {spec.name}", reason="denied", hints=hints)
+        raise _Fails("tool_not_found", f"Tool is switched off: {spec.name}", reason="denied", hints=hints)
 
 
 def _text(value: Any) -> str | None:

@@ -1,9 +1,9 @@
 """Names for calls, unlike any others of this or another process. Nobody has to guess them, so counting will do."""
 
 from itertools import count
-from secrets import token_hex
+from os import urandom  # not `secrets`, which takes longer to load than most of us
 
-_process = token_hex(8)
+_process = urandom(8).hex()
 _numbers = count(1)
 
 

@@ -6,7 +6,6 @@ that a spelling does not depend on what else is there or in which order it came;
 
 from collections.abc import Collection, Iterable
 from functools import lru_cache
-from hashlib import sha256
 from keyword import iskeyword
 from unicodedata import normalize
 
@@ -47,5 +46,7 @@ def spellings(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]
 
 
 def _told_apart(name: str, spelling: str, used: Collection[str]) -> str:
+    from hashlib import sha256  # slow to load, and hardly a name needs it
+
     digest = sha256(name.encode(errors="surrogatepass")).hexdigest()
     return next(word for end in range(4, 65) if (word := f"{spelling}_{digest[:end]}") not in used)

@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Iterable
-from hashlib import sha256
 from itertools import count
 
 from onetool.core.spec import ToolSpec
@@ -64,5 +63,7 @@ class ProviderNames:
             safe = "_" + safe
         if turn == 0:
             return safe
+        from hashlib import sha256  # slow to load, and hardly a name needs it
+
         digest = sha256(f"{turn}:{name}".encode("utf-8", "surrogatepass")).hexdigest()[:HASH_LENGTH]
         return f"{safe[: LONGEST - HASH_LENGTH - 1]}_{digest}"

@@ -6,7 +6,6 @@ event loop; all others are answered with their value.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import nullcontext
 from threading import TIMEOUT_MAX, Event, Lock
 from typing import Any
 
@@ -24,7 +23,6 @@ from onetool.core.arguments import by_name
 from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.core.context import CallContext, Gate
 from onetool.core.executor import Executor
-from onetool.core.failure import words_for
 from onetool.core.spec import ToolSpec
 from onetool.script.check import Finding
 from onetool.script.limits import LimitHit, Limits, too_large, too_many_calls, too_slow
@@ -234,21 +232,13 @@ class Drive:
         return self._finished([question.call_id])[question.call_id]
 
     def _let_pass(self, gate: Gate, call: ToolCall) -> Work:
-        """The call, once the gate has let it pass. Somebody may have to think about that: the clock stands still."""
+        """The call, once the gate has let it pass."""
+        catalogue = self._tools.names.catalogue
 
-        async def ask_first(answered: Callable[[Answer], None]) -> None:
-            try:
-                with self._context.pauses or nullcontext():
-                    refused = await gate(call)
-            except Exception as error:  # noqa: BLE001 - none is expected; but who can't say yes has not said it
-                refused = words_for(error)
-            if refused is not None:
-                answered(_raised("PermissionError", refused))
-                return
-            catalogue = self._tools.names.catalogue
-            answered(self._answer(await self._executor.execute(call, tools=catalogue)))
+        async def execute(answered: Callable[[Answer], None]) -> None:
+            answered(self._answer(await self._executor.execute(call, tools=catalogue, gate=gate)))
 
-        return lambda answered: self._context.loop.create_task(ask_first(answered)).cancel
+        return lambda answered: self._context.loop.create_task(execute(answered)).cancel
 
     def _executed(self, call: ToolCall) -> Work:
         catalogue = self._tools.names.catalogue

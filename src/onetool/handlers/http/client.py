@@ -9,13 +9,13 @@ redirects, no cookies, no proxies. Connections are kept and used again, for each
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from onetool import __version__
 from onetool.handlers.http.dialling import Connect, Dialler, Resolve
 from onetool.handlers.http.faults import NotConnected, Stale
-from onetool.handlers.http.oauth import Tokens
 from onetool.handlers.http.pool import MOST, Pool
 from onetool.handlers.http.refusal import Refusal
 from onetool.handlers.http.timing import IDEMPOTENT
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     import ssl
 
     from onetool.handlers.http.hosts import AllowedHosts
-    from onetool.handlers.http.template import Outgoing
+    from onetool.handlers.http.oauth import Tokens
+    from onetool.handlers.http.outgoing import Outgoing
     from onetool.handlers.http.url import Url
 
 AGENT = f"onetool/{__version__}"
@@ -46,7 +47,13 @@ class Client:
         self._most = most
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
         self._lock = Lock()
-        self.tokens = Tokens()  # of OAuth, for all tools
+
+    @cached_property
+    def tokens(self) -> "Tokens":
+        """Of OAuth, for all tools."""
+        from onetool.handlers.http.oauth import Tokens
+
+        return Tokens()
 
     async def send(
         self,

@@ -10,7 +10,6 @@ import click
 
 from onetool.core.caller import CannotAsk, Declined, ForPerson, ForRoots, Level, Question, current_caller
 from onetool.core.context import waiting
-from onetool.core.schema import CompiledSchema
 from onetool.core.threads import Threads
 from onetool.interfaces.cli.output import printable
 
@@ -60,6 +59,8 @@ def _filled_in(question: ForPerson) -> dict[str, Any]:
 
 def _answer(name: str, field: Mapping[str, Any], required: bool) -> Any:
     """One field, asked until it is right. Nothing, where something is needed, is a no."""
+    from onetool.core.schema import CompiledSchema  # brings the validator with it; most tools never ask
+
     told = printable(str(field.get("title") or field.get("description") or name))
     check = CompiledSchema({"type": "object", "properties": {name: field}}, closed=False)
     while True:
