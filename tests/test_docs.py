@@ -1,5 +1,6 @@
 """What the docs say is true: every command and key is in them, every link leads somewhere, and the examples run."""
 
+import os
 import re
 import subprocess
 import sys
@@ -67,6 +68,19 @@ def test_every_public_name_is_there_and_documented():
         assert name == "__version__" or name in everything, name
     with pytest.raises(AttributeError, match="Registry"):
         _ = onetool.nothing
+
+
+def test_the_example_of_ask_runs(tmp_path):
+    from ask.stage import Stage
+    from ask.stand_in import Says, Wants
+
+    with Stage(tmp_path) as stage:
+        stage.model.will("It is large.", Says("", calls=[Wants("time__now", {})]), "It is small.")
+        env = {**os.environ, "ONETOOL_CONFIG": str(stage.config)}
+        command = [sys.executable, "-W", "error", "-c", blocks("docs/python.md", "python")[-1]]
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["It is large. 7", "time.now True", "It is small."]
 
 
 def test_the_readme_opens_with_the_two_commands():
