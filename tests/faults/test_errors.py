@@ -11,6 +11,7 @@ from faults.crowd import FULL
 from sources.bundles.files.things import FileStore as Store
 from sources.bundles.files.things import an_id, built_in, bundle, files, tool, with_tool
 
+from onetool.core import flock
 from onetool.sources.bundles.errors import Unavailable
 from onetool.sources.bundles.files import lock, opening, work, writing
 from onetool.sources.bundles.model import Bundle
@@ -100,7 +101,7 @@ def tried(store, id, change, folder, monkeypatch, faulty):
     """Whether it failed, and whether the system did."""
     before, seen = files(folder), everything(store)
     with monkeypatch.context() as patch:
-        for module in (writing, lock, opening, work):
+        for module in (writing, lock, flock, opening, work):
             patch.setattr(module, "os", faulty)
         try:
             change(store, id)

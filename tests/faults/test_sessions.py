@@ -10,8 +10,9 @@ from faults.crowd import some
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Result, Usage, User
-from onetool.ask.sessions import Sessions
-from onetool.ask.sessions.mending import INTERRUPTED
+from onetool.ask.sessions import Sessions, files
+from onetool.ask.sessions.mending import INTERRUPTED, UNDER_WAY
+from onetool.core import flock
 
 
 async def turn(sessions, *said, wait=0.0):
@@ -37,7 +38,8 @@ def test_killed_in_mid_turn_and_continued(tmp_path):
         with pytest.raises(SessionError) as caught:
             sessions.delete("x")
         assert caught.value.reason == "busy"
-        assert sessions.read("x").turns == 1
+        now = sessions.read("x")
+        assert (now.turns, now.messages[-1]) == (1, Result(call="2", name="t", content=UNDER_WAY, ok=False))
     finally:
         victim.kill()
         victim.communicate()
@@ -96,7 +98,8 @@ def test_the_system_says_no(tmp_path, monkeypatch, call):
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr("onetool.ask.sessions.files.os", _Faulty(call, no))
+        for module in (files, flock):
+            patch.setattr(module, "os", _Faulty(call, no))
         with pytest.raises(SessionError, match="Input/output error"):
             asyncio.run(turn(sessions, User(text="a")))
     assert (tmp_path / "x.jsonl").read_bytes().startswith(before)

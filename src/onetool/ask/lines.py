@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from onetool.core.halves import all_mended
 from onetool.handlers.http.faults import Garbled, TooLate
 from onetool.handlers.http.pieces import Pieces
-from onetool.handlers.http.sse import SLICE, Events, event_value
+from onetool.handlers.http.sse import Events, Framing, each_event, event_value
 
 LARGEST = 16 * 1024 * 1024  # bytes of one event, or one line
 
@@ -41,6 +42,24 @@ class Lines:
         return [*self.feed(b"", last=True), *self.feed(b"\n")]
 
 
+class _Bounded:
+    """A framing that gives up where nothing ends."""
+
+    def __init__(self, framing: Framing, place: str) -> None:
+        self._framing, self._place = framing, place
+        self._pending = 0
+
+    def feed(self, piece: bytes) -> list[str]:
+        found = self._framing.feed(piece)
+        self._pending = 0 if found else self._pending + len(piece)
+        if self._pending > LARGEST:
+            raise Garbled(f"{self._place} sends one event of more than {LARGEST:,} bytes")
+        return found
+
+    def end(self) -> list[str]:
+        return self._framing.end()
+
+
 async def each_value(
     pieces: Pieces, framing: Literal["events", "lines"], place: str, patience: Callable[[], float | None]
 ) -> AsyncGenerator[Any]:
@@ -48,24 +67,19 @@ async def each_value(
 
     `patience` tells how many seconds there may be nothing now; None is for ever. `Silent` is raised after that.
     """
-    frames = Events() if framing == "events" else Lines()
-    size = pending = 0
+    frames = _Bounded(Events() if framing == "events" else Lines(), place)
+    async with (
+        aclosing(_patient(pieces, place, patience)) as coming,
+        aclosing(each_event(coming, frames)) as texts,
+    ):
+        async for text in texts:
+            yield event_value(text)
+
+
+async def _patient(pieces: Pieces, place: str, patience: Callable[[], float | None]) -> AsyncGenerator[bytes]:
     async with aclosing(aiter(pieces)) as coming:
         while (piece := await _next(coming, place, patience())) is not None:
-            for start in range(0, len(piece), SLICE):
-                part = piece[start : start + SLICE]
-                found = frames.feed(part)
-                pending = 0 if found else pending + len(part)
-                if pending > LARGEST:
-                    raise Garbled(f"{place} sends one event of more than {LARGEST:,} bytes")
-                for text in found:
-                    yield event_value(text)
-                size += len(part)
-                if size >= SLICE:  # however much has come at once, others have their turn
-                    size = 0
-                    await asyncio.sleep(0)
-    for text in frames.end():
-        yield event_value(text)
+            yield piece
 
 
 async def _next(coming: AsyncGenerator[bytes], place: str, seconds: float | None) -> bytes | None:
@@ -80,15 +94,4 @@ def encoded(body: Mapping[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_sendable(body))
-
-
-def _sendable(value: Any) -> Any:
-    """The same with a sign for what is half of a character: half of a surrogate pair."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, Mapping):
-        return {_sendable(key): _sendable(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_sendable(one) for one in value]
-    return value
+        return msgspec.json.encode(all_mended(body))

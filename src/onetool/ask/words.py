@@ -1,7 +1,7 @@
 """What we say to a model ourselves, and how what tools gave is marked as data."""
 
 import re
-from secrets import token_hex
+from os import urandom
 
 SYSTEM = """\
 You answer a person's questions, with the help of tools. Use a tool when it can tell you what you would have to guess, \
@@ -28,7 +28,7 @@ def system(own: str | None, with_tools: bool) -> str:
 
 def marked(content: str, word: str = "") -> str:
     """What a tool gave, as data. Its end bears a word that nobody knew when the content was written."""
-    word = word or token_hex(3)
+    word = word or urandom(3).hex()
     return f'<result id="{word}">\n{content}\n</result {word}>'
 
 

@@ -12,16 +12,16 @@ from pathlib import Path
 UNKNOWN = "another process"
 
 
-class NoFlock(OSError):
+class NoFlockError(OSError):
     """This system has none."""
 
 
 def take(file: int) -> bool:
-    """Whether it is ours now, or was already. Raises OSError; NoFlock where there are no such locks."""
+    """Whether it is ours now, or was already. Raises OSError; NoFlockError where there are no such locks."""
     try:
         import fcntl
     except ImportError:
-        raise NoFlock(errno.ENOSYS, "this system has no flock") from None
+        raise NoFlockError(errno.ENOSYS, "this system has no flock") from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

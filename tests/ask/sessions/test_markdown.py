@@ -7,6 +7,7 @@ from markdown_it import MarkdownIt
 from onetool.ask.messages import Assistant, Call, File, Result, Usage, User
 from onetool.ask.sessions import Transcript
 from onetool.ask.sessions.markdown import markdown
+from onetool.ask.sessions.mending import UNDER_WAY
 
 
 def transcript(*messages, **others):
@@ -55,7 +56,13 @@ def test_what_was_malformed_or_broken_off():
 
 
 def test_times_that_are_none():
-    assert "From ? to ?" in markdown(transcript(created=1e300, modified=-1e18))
+    for one, other in ((1e300, -1e18), (float("nan"), -0.5), (float("inf"), 253_402_300_799)):
+        assert "From ? to ?" in markdown(transcript(created=one, modified=other))
+
+
+def test_a_call_that_is_under_way():
+    said = Assistant(calls=(Call(id="1", name="t"),)), Result(call="1", name="t", content=UNDER_WAY, ok=False)
+    assert "### Tool `t` · 1970-01-01 00:00:01 UTC · under way\n" in markdown(transcript(*said))
 
 
 TEXT = st.one_of(

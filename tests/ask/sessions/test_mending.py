@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetool.ask.messages import Assistant, Call, Result, User
-from onetool.ask.sessions.mending import INTERRUPTED, Said, mended
+from onetool.ask.sessions.mending import INTERRUPTED, UNDER_WAY, Said, mended
 
 
 def asked(*ids):
@@ -42,6 +42,13 @@ def test_missing_results_are_supplied_where_they_belong():
         *(User(text="a"), asked("1", "2", "3"), interrupted("1"), result("2"), interrupted("3"))
     ]
     assert after(asked("1"), User(text="go on")) == [asked("1"), interrupted("1"), User(text="go on")]
+
+
+def test_the_last_calls_of_a_turn_that_goes_on_are_under_way():
+    said = [asked("1"), User(text="a"), asked("2", "3"), result("2")]
+    whole = [one.message for one in mended((Said(message, 1.0) for message in said), goes_on=True)]
+    under_way = Result(call="3", name="t.3", content=UNDER_WAY, ok=False)
+    assert whole == [asked("1"), interrupted("1"), User(text="a"), asked("2", "3"), result("2"), under_way]
 
 
 def test_results_are_put_in_the_order_of_their_calls():

@@ -10,9 +10,10 @@ from msgspec import UNSET
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Assistant, Call, Result, Usage, User
-from onetool.ask.sessions import Sessions, check_id, files
+from onetool.ask.sessions import Sessions, check_id
 from onetool.ask.sessions.mending import INTERRUPTED
 from onetool.ask.sessions.names import ID, new_id
+from onetool.core import flock
 
 USAGE = Usage(input=10, output=2, cached=1)
 
@@ -227,15 +228,15 @@ def test_who_waits_for_a_session_that_is_taken_away_begins_it_anew(sessions):
 def test_a_file_that_is_deleted_before_it_is_locked_is_not_used(sessions, monkeypatch):
     """Or two would have the session: one the old file, one the new."""
     said(sessions, "x", "a")
-    locked, deleted = files._locked, []
+    take, deleted = flock.take, []
 
     def slowly(file):
         if not deleted:
             deleted.append(sessions.delete)
             sessions.delete("x")
-        return locked(file)
+        return take(file)
 
-    monkeypatch.setattr(files, "_locked", slowly)
+    monkeypatch.setattr(flock, "take", slowly)
     assert asyncio.run(entered(sessions, "x")) == (True, [])
     assert deleted
 
@@ -249,10 +250,6 @@ def test_waiting_ends(sessions):
             assert 0.05 <= time.monotonic() - started < 5
 
     asyncio.run(both())
-
-
-def test_nobody_is_named_where_the_system_does_not_tell(tmp_path):
-    assert files.holder(tmp_path / "none") == "another process"
 
 
 # What is in the folder
@@ -330,7 +327,7 @@ def test_a_folder_that_is_taken_away_is_an_error_in_words(sessions):
             session.append(User(text="a"))
             sessions.folder.rename(sessions.folder.with_name("away"))
             with pytest.raises(SessionError) as caught:
-                await sessions._taken("x", 0, False)
+                sessions._tried("x", False)
             return caught.value
 
     assert "No such file or directory" in str(asyncio.run(turns()))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from ask.stand_in.script import Fails, Says
@@ -147,6 +148,8 @@ def problems(seen: Seen, strict: bool) -> Iterator[Fails]:
     yield from _tool_problems(body, strict)
     yield from _message_problems(seen.messages)
     yield from _pair_problems(seen.messages)
+    if strict:
+        yield from _order_problems(seen.messages)
 
 
 def _tool_problems(body: Mapping[str, Any], strict: bool) -> Iterator[Fails]:
@@ -219,3 +222,13 @@ def _pair_problems(messages: list[Any]) -> Iterator[Fails]:
             )
             yield Fails(400, words + ", ".join(open_), param=f"messages.[{index}].role")
         open_ = [call["id"] for call in message.get("tool_calls") or []]
+
+
+def _order_problems(messages: list[Any]) -> Iterator[Fails]:
+    """Not OpenAI's own rules: Mistral's, and those of templates that servers fill in for a model."""
+    for before, message in pairwise(messages):
+        roles = (before["role"], message["role"])
+        if roles == ("tool", "user"):
+            yield Fails(400, "Unexpected role 'user' after role 'tool'", "3230")
+        if roles in (("user", "user"), ("assistant", "assistant")):
+            yield Fails(400, "After the optional system message, conversation roles must alternate user and assistant")

@@ -13,7 +13,7 @@ from onetool.core.spec import ToolSpec
 from onetool.handlers.http.client import Client
 from onetool.handlers.http.hosts import AllowedHosts, HostRule
 from onetool.handlers.http.impl import HttpImpl, Limits
-from onetool.handlers.http.template import Outgoing
+from onetool.handlers.http.outgoing import Outgoing
 from onetool.handlers.http.tool import HttpTool, Outside
 from onetool.handlers.http.url import parse_url
 from onetool.services.secrets import Secrets

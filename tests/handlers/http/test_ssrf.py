@@ -10,7 +10,8 @@ import pytest
 from onetool.core.errors import ToolFailure
 from onetool.handlers.http.hosts import AllowedHosts, HostRule
 from onetool.handlers.http.impl import Request
-from onetool.handlers.http.template import Outgoing, Template, TemplateError
+from onetool.handlers.http.outgoing import Outgoing
+from onetool.handlers.http.template import Template, TemplateError
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[2] / "data" / "ssrf.json").read_text())
 # What is wrong with these is seen on the wire only: test_ssrf_wire has them, as it has all others.

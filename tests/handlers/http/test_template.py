@@ -7,7 +7,8 @@ import pytest
 
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.handlers.http.impl import Request
-from onetool.handlers.http.template import Outgoing, Template, TemplateError
+from onetool.handlers.http.outgoing import Outgoing
+from onetool.handlers.http.template import Template, TemplateError
 
 SECRETS = {"KEY": "k&e y", "HOST": "api.example.com", "LINES": "a\r\nb", "DOTS": ".."}
 

@@ -7,7 +7,8 @@ import pytest
 
 from onetool.core.errors import BadArguments
 from onetool.handlers.http.impl import Request
-from onetool.handlers.http.template import Outgoing, Template, TemplateError
+from onetool.handlers.http.outgoing import Outgoing
+from onetool.handlers.http.template import Template, TemplateError
 from onetool.services.secrets import Secret
 
 FORM = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}

@@ -79,6 +79,49 @@ def test_one_is_shown(kept, at_a_terminal):
     assert data["messages"][0]["at"].endswith("Z")
 
 
+@pytest.mark.parametrize(
+    "at", ["1e300", "NaN", "-1e18", "-1", '"noon"', "1e400", "9" * 400, "253402300799", "null", "[]"]
+)
+def test_nothing_that_stands_in_a_file_is_an_error(kept, at_a_terminal, at):
+    said = (
+        f'{{"type":"session","id":"odd","created":{at},"title":"t","at":{at}}}\n'
+        f'{{"type":"user","text":"hello","at":{at}}}\n{{"type":"ended","at":{at},"turns":1}}\n'
+        '{"type":"user","text":"bye"}\n'
+    )
+    kept.folder.mkdir(parents=True)
+    (kept.folder / "odd.jsonl").write_text(said)
+    for args in (("list",), ("list", "--json"), ("show", "odd"), ("show", "odd", "--json"), ("export", "odd")):
+        result = run(*args)
+        assert result.exit_code == 0
+        assert ("bye" in result.output) == (args[0] != "list")
+    shown = run("show", "odd").output
+    assert ("You, ?\nhello" in shown) or ("3 lines of its file can't be read, and are left out" in shown)
+    if at == "1e300":
+        assert json.loads(run("show", "odd", "--json").output)["created"] is None
+
+
+def test_arguments_that_are_very_deep(kept, at_a_terminal):
+    for levels in (150, 400, 900):
+        calls = f'[{{"id":"1","name":"t","args":{{"a":{"[" * levels}{"]" * levels}}}}}]'
+        kept.folder.mkdir(parents=True, exist_ok=True)
+        (kept.folder / "deep.jsonl").write_text(f'{{"type":"assistant","text":"hello","calls":{calls}}}\n')
+        for args in (("show", "deep"), ("show", "deep", "--json"), ("export", "deep")):
+            assert run(*args).exit_code == 0
+
+
+def test_one_that_goes_on_is_shown_as_it_is(kept, at_a_terminal):
+    async def meanwhile():
+        async with kept.turn("tea") as session:
+            session.append(User(text="Buy tea."))
+            session.append(Assistant(calls=(Call(id="1", name="shop.buy"),)))
+            return [await asyncio.to_thread(run, how, "tea") for how in ("show", "export")]
+
+    shown, exported = asyncio.run(meanwhile())
+    assert "shop.buy: This call is under way" in shown.output
+    assert "UTC · under way\n" in exported.output
+    assert "shop.buy: This call was interrupted" in run("show", "tea").output
+
+
 def test_one_that_is_not_there(kept):
     says(kept, "tea")
     for args in (("show", "tee"), ("export", "tee"), ("delete", "tee", "--yes")):

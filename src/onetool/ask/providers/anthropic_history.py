@@ -6,6 +6,7 @@ and left out where that has changed (older messages are gone, there are other to
 https://platform.claude.com/docs/en/build-with-claude/preserved-thinking
 """
 
+from collections import deque
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
@@ -13,10 +14,15 @@ from typing import Any
 import msgspec
 
 from onetool.ask.messages import Assistant, Call, Prompt, Result, User
-from onetool.ask.providers.reading import as_json, sound, with_files
+from onetool.ask.providers.reading import as_json, with_files
 from onetool.ask.providers.shared import LEFT_OUT, in_order, usual_order
+from onetool.ask.providers.turns import is_blank
+from onetool.core.halves import mended
 
 NAME = "anthropic"
+
+# Of the last prompts: the reply to one needs it again, and to write and hash a long history takes a while.
+_fingerprints: deque[tuple[Prompt, str]] = deque(maxlen=8)
 
 
 class History:
@@ -26,12 +32,15 @@ class History:
         self.messages: list[dict[str, Any]] = []
         self._names = prompt.tools.names(NAME)
         tools = bytes(prompt.tools.written(NAME)) if prompt.tools else b""
-        self._seen = sha256(msgspec.json.encode([prompt.model, sound(prompt.system)]) + tools)
+        self._seen = sha256(msgspec.json.encode([prompt.model, mended(prompt.system)]) + tools)
         for message in prompt.messages:
+            if is_blank(message):
+                continue
             if isinstance(message, Assistant):
                 self._add("assistant", self._said(message))
             else:
                 self._add("user", [_result(message)] if isinstance(message, Result) else _asked(message))
+        _fingerprints.append((prompt, self.fingerprint))
 
     @property
     def fingerprint(self) -> str:
@@ -67,12 +76,17 @@ class History:
         return {"type": "tool_use", "id": call.id, "name": self._names.to_provider(call.name), "input": given}
 
 
+def fingerprint_of(prompt: Prompt) -> str:
+    known = next((fingerprint for one, fingerprint in tuple(_fingerprints) if one is prompt), None)
+    return known or History(prompt).fingerprint
+
+
 def text_block(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": sound(text)}
+    return {"type": "text", "text": mended(text)}
 
 
 def _result(result: Result) -> dict[str, Any]:
-    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": result.call, "content": sound(result.content)}
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": result.call, "content": mended(result.content)}
     if not result.ok:
         block["is_error"] = True
         block["content"] = block["content"] or "The call failed."  # an empty one is refused here

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from onetool.ask.messages import Call, Delta, Prompt, Reply, Said, Stop, Thought, Usage
-from onetool.ask.providers.anthropic_history import NAME, History
+from onetool.ask.providers.anthropic_history import NAME, fingerprint_of
 from onetool.ask.providers.anthropic_refusals import error_in
 from onetool.ask.providers.reading import a_count, a_text, an_object, arguments, garbled, in_words
 
@@ -34,6 +34,8 @@ class StreamReader:
         self._usage: dict[str, Any] = {}
         self._ending: dict[str, Any] = {}
         self._has_ended = False
+        self._spoke = -1  # the block of text that spoke last …
+        self._said = ""  # … and its last words
 
     def feed(self, event: Any) -> Iterable[Delta]:
         event = an_object(event, "an event")
@@ -43,7 +45,7 @@ class StreamReader:
             case "content_block_start":
                 block = _Block(an_object(event.get("content_block"), "content_block"))
                 self._blocks[_index(event)] = block
-                return _told(block.start)
+                return self._told(_index(event), block.start)
             case "content_block_delta":
                 return self._add(_index(event), an_object(event.get("delta"), "delta"))
             case "content_block_stop":
@@ -82,7 +84,17 @@ class StreamReader:
         key, member = _DELTAS[kind]
         piece = a_text(delta.get(key), f"delta.{key}")
         block.pieces.setdefault(member, []).append(piece)
-        return _told({"type": block.type, member: piece})
+        return self._told(index, {"type": block.type, member: piece})
+
+    def _told(self, index: int, block: dict[str, Any]) -> Iterable[Delta]:
+        """What a block, or a piece of one, says to whoever watches."""
+        if block.get("type") == "text" and (text := a_text(block.get("text"), "text")):
+            gap = "" if index == self._spoke else _gap(self._said, text)
+            self._spoke, self._said = index, text
+            return (Said(gap + text),)
+        if block.get("type") == "thinking" and (text := a_text(block.get("thinking"), "thinking")):
+            return (Thought(text),)
+        return ()
 
 
 class _Block:
@@ -108,24 +120,22 @@ def _index(event: dict[str, Any]) -> int:
     return event["index"]
 
 
-def _told(block: dict[str, Any]) -> Iterable[Delta]:
-    """What a block, or a piece of one, says to whoever watches."""
-    if block.get("type") == "text" and (text := a_text(block.get("text"), "text")):
-        return (Said(text),)
-    if block.get("type") == "thinking" and (text := a_text(block.get("thinking"), "thinking")):
-        return (Thought(text),)
-    return ()
+def _gap(before: str, text: str) -> str:
+    """What is put between two blocks of text: each is a paragraph of its own, and seldom says so itself."""
+    return "\n\n" if before and text and not before[-1].isspace() and not text[0].isspace() else ""
 
 
 def reply_of(blocks: list[dict[str, Any]], ending: dict[str, Any], usage: dict[str, Any], prompt: Prompt) -> Reply:
     names = prompt.tools.names(NAME)
-    texts: list[str] = []
+    said = ""
     calls: list[Call] = []
     order: list[dict[str, Any]] = []
     for block in blocks:
         if block.get("type") == "text":
-            texts.append(a_text(block.get("text"), "text"))
-            order.append({"text": len(texts[-1])})
+            text = a_text(block.get("text"), "text")
+            gap = _gap(said, text)
+            said += gap + text
+            order += [*([{"gap": len(gap)}] if gap else []), {"text": len(text)}]
         elif block.get("type") == "tool_use":
             name = a_text(block.get("name"), "the name of a tool_use")
             args, malformed = arguments(block.get("input"))
@@ -137,20 +147,20 @@ def reply_of(blocks: list[dict[str, Any]], ending: dict[str, Any], usage: dict[s
     has_thoughts = any("thought" in piece for piece in order)
     stop, why = _stop(ending, bool(calls))
     return Reply(
-        text="".join(texts),
+        text=said,
         calls=tuple(calls),
         stop=stop,
         why=why,
         usage=_usage(usage),
-        kept={"after": History(prompt).fingerprint, "order": order} if has_thoughts else {},
+        kept={"after": fingerprint_of(prompt), "order": order} if has_thoughts else {},
     )
 
 
 def _stop(ending: dict[str, Any], has_calls: bool) -> tuple[Stop, str]:
     reason = a_text(ending.get("stop_reason"), "stop_reason")
     stop = _STOPS.get(reason, "other") if reason else "end"
-    if stop == "end":
-        return ("tools" if has_calls else "end"), ""
+    if has_calls and stop in ("end", "other"):
+        return "tools", ""
     if stop != "refused":
         return stop, reason if stop == "other" else ""
     details = an_object(ending.get("stop_details"), "stop_details")

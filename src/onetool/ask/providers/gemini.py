@@ -15,8 +15,10 @@ from onetool.ask.messages import Assistant, Call, Message, Prompt, Reply, Result
 from onetool.ask.providers import Reader, Request
 from onetool.ask.providers.gemini_refusals import refusal
 from onetool.ask.providers.gemini_stream import NAME, SIGNATURE, StreamReader
-from onetool.ask.providers.reading import a_list, an_object, as_json, garbled, in_words, sound, with_files
+from onetool.ask.providers.reading import a_list, an_object, as_json, garbled, in_words, with_files
 from onetool.ask.providers.shared import LEFT_OUT, Piece, in_order, usual_order
+from onetool.ask.providers.turns import is_blank
+from onetool.core.halves import mended
 
 NO_SIGNATURE = "skip_thought_signature_validator"  # https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
 
@@ -36,7 +38,7 @@ class Gemini:
     def request(self, prompt: Prompt, stream: bool) -> Request:
         body: dict[str, Any] = {"contents": _contents(prompt)}
         if prompt.system.strip():
-            body["systemInstruction"] = {"parts": [{"text": sound(prompt.system)}]}
+            body["systemInstruction"] = {"parts": [{"text": mended(prompt.system)}]}
         if prompt.tools:
             body["tools"] = prompt.tools.written(NAME)
             if not prompt.may_call:
@@ -95,7 +97,7 @@ def _contents(prompt: Prompt) -> list[dict[str, Any]]:
     last: type | None = None
     for message in prompt.messages:
         role = "model" if isinstance(message, Assistant) else "user"
-        parts = _parts(message, prompt)
+        parts = [] if is_blank(message) else _parts(message, prompt)
         if not parts:
             continue
         if role == "model" and not contents:
@@ -113,7 +115,7 @@ def _parts(message: Message, prompt: Prompt) -> list[dict[str, Any]]:
         return _said(message, prompt)
     if isinstance(message, Result):
         name = prompt.tools.names(NAME).to_provider(message.name)
-        response = {"output" if message.ok else "error": sound(message.content)}
+        response = {"output" if message.ok else "error": mended(message.content)}
         return [{"functionResponse": {"id": message.call, "name": name, "response": response}}]
     data = [{"inlineData": {"mimeType": f.kind, "data": f.data}} for f in message.files if f.data is not None]
     said = with_files(message)
@@ -134,9 +136,9 @@ def _said(message: Assistant, prompt: Prompt) -> list[dict[str, Any]]:
             call = {"id": what.id, "name": names.to_provider(what.name), "args": given}
             parts.append({"functionCall": call, **signed})
         elif isinstance(thought := kept.get("thought"), str):
-            parts.append({"text": sound(thought), "thought": True, **signed})
+            parts.append({"text": mended(thought), "thought": True, **signed})
         elif what or signed:
-            parts.append({"text": sound(what or ""), **signed})
+            parts.append({"text": mended(what or ""), **signed})
     calls = [part for part in parts if "functionCall" in part]
     if calls and not any(SIGNATURE in part for part in calls) and not _UNSIGNED.match(_plain(prompt.model)):
         calls[0][SIGNATURE] = NO_SIGNATURE

@@ -128,8 +128,10 @@ def _call(given: dict[str, Any], names: ProviderNames) -> Call:
 def _stop(ending: dict[str, Any], has_calls: bool) -> tuple[Stop, str]:
     reason = a_text(ending.get("finishReason"), "finishReason")
     stop = _STOPS.get(reason, "other") if reason else "end"
+    if has_calls and stop in ("end", "other"):  # whatever word a server has for it
+        return "tools", ""
     if stop == "end":
-        return ("tools" if has_calls else "end"), ""
+        return stop, ""
     if stop == "length":
         return stop, ""
     said = (reason, ending.get("finishMessage"))

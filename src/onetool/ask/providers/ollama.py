@@ -8,7 +8,6 @@ import msgspec
 
 from onetool.ask.errors import ModelError
 from onetool.ask.messages import (
-    Assistant,
     Call,
     Delta,
     Message,
@@ -35,17 +34,16 @@ from onetool.ask.providers.reading import (
     in_words,
     is_too_long,
     of_status,
-    sound,
     window_in,
     with_files,
 )
+from onetool.ask.providers.turns import in_turns
+from onetool.core.halves import mended
 from onetool.core.tokens import tokens
 
 NAME = "ollama"
 SMALLEST_WINDOW = 8192  # tokens
 ROOM = 4096  # for an answer, and the thoughts before it
-PICTURE = 1024  # about what one takes
-MESSAGE = 8  # what stands around each
 
 _STOPS: dict[str, Stop] = {"": "end", "stop": "end", "length": "length"}
 # Texts, made into patterns when there is a refusal, and not at every start.
@@ -66,12 +64,12 @@ class Ollama:
         return [("Authorization", f"Bearer {key}")] if key else []
 
     def request(self, prompt: Prompt, stream: bool) -> Request:
-        options: dict[str, Any] = {"num_ctx": prompt.context_tokens or _window(prompt)}
+        messages = list(_messages(prompt))
+        options: dict[str, Any] = {"num_ctx": prompt.context_tokens or _window(prompt, messages)}
         if prompt.temperature is not None:
             options["temperature"] = prompt.temperature
         if prompt.max_tokens is not None:
             options["num_predict"] = prompt.max_tokens
-        messages = list(_messages(prompt))
         body: dict[str, Any] = {"model": prompt.model, "messages": messages, "stream": stream, "options": options}
         if prompt.tools and prompt.may_call:  # there is no other way to say that none is to be called
             body["tools"] = prompt.tools.written(NAME)
@@ -175,8 +173,8 @@ class LineReader:
 
 def _messages(prompt: Prompt) -> Iterator[dict[str, Any]]:
     if prompt.system:
-        yield {"role": "system", "content": sound(prompt.system)}
-    for message in prompt.messages:
+        yield {"role": "system", "content": mended(prompt.system)}
+    for message in in_turns(prompt.messages):
         yield _message(message, prompt)
 
 
@@ -187,8 +185,8 @@ def _message(message: Message, prompt: Prompt) -> dict[str, Any]:
         return {"role": "user", "content": with_files(message)} | ({"images": pictures} if pictures else {})
     if isinstance(message, Result):  # the name is what older versions match by
         told = {"tool_name": names.to_provider(message.name), "tool_call_id": message.call}
-        return {"role": "tool", "content": sound(message.content), **told}
-    said: dict[str, Any] = {"role": "assistant", "content": sound(message.text)}
+        return {"role": "tool", "content": mended(message.content), **told}
+    said: dict[str, Any] = {"role": "assistant", "content": mended(message.text)}
     if message.provider == NAME and message.kept.get("model") == prompt.model and "thinking" in message.kept:
         said["thinking"] = message.kept["thinking"]
     if message.calls:
@@ -204,24 +202,16 @@ def _call(call: Call, name: str) -> dict[str, Any]:
 # How large the window has to be
 
 
-def _window(prompt: Prompt) -> int:
+def _window(prompt: Prompt, messages: list[dict[str, Any]]) -> int:
     """Ollama cuts silently what its own default does not hold. Powers of two: each change loads the model anew."""
-    needed = tokens(prompt.system) + prompt.tools.tokens + sum(map(_size, prompt.messages))
+    needed = prompt.tokens
+    if needed is None:
+        needed = tokens(as_json(messages)) + prompt.tools.tokens(NAME)
     needed += max(prompt.max_tokens or 0, ROOM)
     window = SMALLEST_WINDOW
     while window < needed:
         window *= 2
     return window
-
-
-def _size(message: Message) -> int:
-    if isinstance(message, User):
-        pictures = sum(file.data is not None for file in message.files)
-        return MESSAGE + tokens(with_files(message)) + pictures * PICTURE
-    if isinstance(message, Assistant):
-        calls = sum(tokens(call.name) + tokens(as_json(call.args)) + MESSAGE for call in message.calls)
-        return MESSAGE + tokens(message.text) + tokens(str(message.kept.get("thinking", ""))) + calls
-    return MESSAGE + tokens(message.content)
 
 
 def _can_chat(model: dict[str, Any]) -> bool:

@@ -13,10 +13,13 @@ from onetool.ask.messages import Assistant, Call, File, Message, Prompt, Reply, 
 from onetool.ask.providers import Reader, Request
 from onetool.ask.providers.openai_refusals import error_in, refusal
 from onetool.ask.providers.openai_stream import KEPT, KEPT_OF_CALLS, NAME, StreamReader, Sum
-from onetool.ask.providers.reading import a_list, an_object, as_json, garbled, in_words, sound, with_files
-from onetool.formats import ProviderNames
+from onetool.ask.providers.reading import a_list, an_object, as_json, garbled, in_words, with_files
+from onetool.ask.providers.turns import in_turns
+from onetool.core.halves import mended
 
-SILENT = "(no answer)"  # in place of an answer that was broken off before its first word: an empty one is refused
+# Between results and what a person says next. Models of Mistral's family want an answer there, whoever serves them and
+# by whatever name; no other minds one. An empty one is refused here and there.
+UNANSWERED = "(No answer yet.)"
 
 # Names that only OpenAI gives (gpt-oss is served by everybody, and has no number).
 _OPENAIS = re.compile(r"(?:ft:)?(?:gpt-(\d+)(?:\.(\d+))?|o\d|chatgpt-)")
@@ -117,18 +120,21 @@ def _created(model: Mapping[str, Any]) -> float:
 
 def _messages(prompt: Prompt) -> Iterator[dict[str, Any]]:
     if prompt.system:
-        yield {"role": "system", "content": sound(prompt.system)}
-    for message in prompt.messages:
+        yield {"role": "system", "content": mended(prompt.system)}
+    last: Message | None = None
+    for message in in_turns(prompt.messages):
+        if isinstance(message, User) and isinstance(last, Result):
+            yield {"role": "assistant", "content": UNANSWERED}
         yield _message(message, prompt)
+        last = message
 
 
 def _message(message: Message, prompt: Prompt) -> dict[str, Any]:
     if isinstance(message, User):
         return {"role": "user", "content": _user_content(message)}
     if isinstance(message, Result):
-        return {"role": "tool", "tool_call_id": message.call, "content": sound(message.content)}
-    is_own = message.provider == NAME and message.kept.get("model") == prompt.model
-    return _assistant(message, prompt.tools.names(NAME), is_own)
+        return {"role": "tool", "tool_call_id": _id(message.call, prompt), "content": mended(message.content)}
+    return _assistant(message, prompt)
 
 
 def _user_content(user: User) -> str | list[dict[str, Any]]:
@@ -143,16 +149,27 @@ def _picture(file: File) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{file.kind};base64,{file.data}"}}
 
 
-def _assistant(said: Assistant, names: ProviderNames, is_own: bool) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": sound(said.text) or (None if said.calls else SILENT)}
+def _assistant(said: Assistant, prompt: Prompt) -> dict[str, Any]:
+    is_own = said.provider == NAME and said.kept.get("model") == prompt.model
+    message: dict[str, Any] = {"role": "assistant", "content": mended(said.text) or None}
     if said.calls:
-        message["tool_calls"] = [_call(call, names, is_own) for call in said.calls]
+        message["tool_calls"] = [_call(call, prompt, is_own) for call in said.calls]
     if is_own:
         message |= {key: said.kept[key] for key in KEPT if key in said.kept}
     return message
 
 
-def _call(call: Call, names: ProviderNames, is_own: bool) -> dict[str, Any]:
-    function = {"name": names.to_provider(call.name), "arguments": "{}" if call.malformed else as_json(call.args)}
+def _call(call: Call, prompt: Prompt, is_own: bool) -> dict[str, Any]:
+    name = prompt.tools.names(NAME).to_provider(call.name)
+    function = {"name": name, "arguments": "{}" if call.malformed else as_json(call.args)}
     kept = {key: call.kept[key] for key in KEPT_OF_CALLS if key in call.kept} if is_own else {}
-    return {"id": call.id, "type": "function", "function": function, **kept}
+    return {"id": _id(call.id, prompt), "type": "function", "function": function, **kept}
+
+
+def _id(id: str, prompt: Prompt) -> str:
+    """Mistral's own API takes nine letters and digits and nothing else; a session may have begun elsewhere."""
+    if not _MISTRALS.match(prompt.model) or (len(id) == 9 and id.isalnum()):
+        return id
+    from hashlib import sha256
+
+    return sha256(id.encode()).hexdigest()[:9]

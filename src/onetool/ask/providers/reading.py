@@ -11,7 +11,9 @@ from typing import Any
 import msgspec
 
 from onetool.ask.errors import ModelError, Reason
+from onetool.ask.fences import fenced
 from onetool.ask.messages import User
+from onetool.core.halves import all_mended, mended
 from onetool.handlers.http.data import TooDeep, json_of
 from onetool.handlers.http.shown import in_short
 
@@ -109,27 +111,14 @@ def as_json(value: Any) -> str:
     """Data that came from a model, or out of a session, as a text that every server can read."""
     try:
         return msgspec.json.encode(value).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError):  # half of a surrogate pair, a key that is no text …
-        return json.dumps(value, default=str, skipkeys=True)
-
-
-def sound(text: str) -> str:
-    """The text, without the halves of characters that no JSON can hold."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):  # half of a character, a key that is no text …
+        return json.dumps(all_mended(value), default=str, skipkeys=True)
 
 
 def with_files(user: User) -> str:
     """What somebody said, and the texts that came with it."""
-    files = (_fenced(file.name, file.text) for file in user.files if file.text is not None)
-    return sound("\n\n".join(filter(None, (user.text, *files))))
-
-
-def _fenced(name: str, text: str) -> str:
-    """Between marks that do not stand in the text itself."""
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"File {name}:\n{fence}\n{text}\n{fence}"
+    files = (f"File {file.name}:\n{fenced(file.text)}" for file in user.files if file.text is not None)
+    return mended("\n\n".join(filter(None, (user.text, *files))))
 
 
 # Refusals

@@ -1,7 +1,7 @@
 """Replies whose pieces have an order, and bear signatures: Anthropic and Gemini want them back as they came.
 
 Our own form of a message is one text and some calls. What is kept beside it says how these stood: of each text how long
-it is, of each call that there is one, and signatures and thoughts in full.
+it is, and of each gap that was put between two; of each call that there is one; signatures and thoughts in full.
 """
 
 from collections.abc import Mapping
@@ -24,8 +24,10 @@ def in_order(message: Assistant, order: Any) -> list[Piece] | None:
     for kept in order if isinstance(order, list | tuple) else ():
         if not isinstance(kept, Mapping):
             return None
-        length = kept.get("text")
-        if isinstance(length, int) and length >= 0:
+        length, gap = kept.get("text"), kept.get("gap")
+        if isinstance(gap, int) and gap >= 0:
+            at += gap
+        elif isinstance(length, int) and length >= 0:
             pieces.append((message.text[at : at + length], kept))
             at += length
         elif "call" in kept:

@@ -3,10 +3,12 @@
     store       Sessions: a turn in one of them, all of them listed, one read or deleted
     session     Session: what was said before, and where what is said now is written down
     names       ids
+    aside       reading and making safe, in a thread: others go on meanwhile
     files       opening, locking and writing a session's file: one turn at a time, among all processes
     records     the lines of a file
     reading     a file's bytes -> what was said, whatever happened to the file
     mending     calls without results, results without calls
+    times       when something was said
     listing     what a list shows of a session, without reading all of it
     markdown    a session as a document
 

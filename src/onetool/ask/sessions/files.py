@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from onetool.ask.errors import SessionError
+from onetool.core import flock
 
 LARGEST = 128 * 1024 * 1024
 ENDING = ".jsonl"
@@ -46,9 +47,9 @@ def taken(path: Path, *, create: bool = False) -> int | None:
         file = opened(path, WRITE | (os.O_CREAT if create else 0))
         mine = False
         try:
-            if not _locked(file):
+            if not flock.take(file):
                 return None
-            mine = _is_there(path, file)
+            mine = flock.leads_to(path, file, follow_symlinks=False)
             if mine:
                 return file
         except OSError as error:
@@ -59,16 +60,11 @@ def taken(path: Path, *, create: bool = False) -> int | None:
 
 
 def given_back(path: Path, file: int) -> None:
-    """Never raises: what was said is written. Closing alone is not enough where the process was forked meanwhile."""
-    import fcntl
-
+    """Never raises: what was said is written."""
     with suppress(OSError):
-        if os.fstat(file).st_size == 0 and _is_there(path, file):
+        if os.fstat(file).st_size == 0 and flock.leads_to(path, file, follow_symlinks=False):
             path.unlink()
-    with suppress(OSError):
-        fcntl.flock(file, fcntl.LOCK_UN)
-    with suppress(OSError):
-        os.close(file)
+    flock.give_back(file)
 
 
 def content(path: Path, file: int) -> bytes:
@@ -121,37 +117,6 @@ def private(folder: Path) -> None:
             folder.chmod(0o700)
     except OSError as error:
         raise SessionError(f"sessions can't be kept in {folder}: {error.strerror}", "session") from None
-
-
-def holder(path: Path) -> str:
-    """Who has it, where the system tells."""
-    with suppress(OSError, IndexError):
-        status = os.stat(path, follow_symlinks=False)
-        place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-        for line in Path("/proc/locks").read_text().splitlines():
-            words = line.split()
-            if words[1] == "FLOCK" and place in words and words[4].isdigit() and words[4] != "0":
-                return "another turn of this process" if words[4] == str(os.getpid()) else f"process {words[4]}"
-    return "another process"
-
-
-def _locked(file: int) -> bool:
-    try:
-        import fcntl
-    except ImportError:
-        raise SessionError("sessions can't be kept on this system: it has no flock", "session") from None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _is_there(path: Path, file: int) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file), os.stat(path, follow_symlinks=False))
-    except FileNotFoundError:
-        return False
 
 
 def _unusable(path: Path, why: OSError | str, how: str = "used") -> SessionError:

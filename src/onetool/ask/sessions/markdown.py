@@ -5,15 +5,16 @@ end; arguments and results stand in fences that are longer than any in them.
 """
 
 import re
-from datetime import UTC, datetime
 
 import msgspec
 
+from onetool.ask.fences import fenced, ticks
 from onetool.ask.messages import Assistant, Call, Message, Result, User
+from onetool.ask.sessions.mending import UNDER_WAY
 from onetool.ask.sessions.store import Transcript
+from onetool.ask.sessions.times import moment
 from onetool.ask.words import unmarked
 
-TICKS = re.compile(r"`+")
 LINE_END = re.compile(r"\r\n?")
 # Signs that move a terminal's cursor, or worse, are shown as pictures of themselves.
 SHOWN = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | {127: 0x2421}
@@ -61,10 +62,16 @@ def _said(message: Message, at: float, number: int, calls: dict[str, Call]) -> l
         case Result():
             call = calls.get(message.call)
             return [
-                f"### Tool {_code(message.name)} · {_time(at)} · {'ok' if message.ok else 'failed'}",
-                *([_fenced(_arguments(call), "json" if call.malformed is None else "")] if call else []),
-                _fenced(unmarked(message.content)[0]),
+                f"### Tool {_code(message.name)} · {_time(at)} · {_how(message)}",
+                *([fenced(_plain(_arguments(call)), "json" if call.malformed is None else "")] if call else []),
+                fenced(_plain(unmarked(message.content)[0])),
             ]
+
+
+def _how(result: Result) -> str:
+    if result.ok:
+        return "ok"
+    return "under way" if result.content == UNDER_WAY else "failed"
 
 
 def _arguments(call: Call) -> str:
@@ -77,21 +84,11 @@ def _quoted(text: str) -> list[str]:
     return ["\n".join(f"> {line}".rstrip() for line in _plain(text).split("\n"))] if text.strip() else []
 
 
-def _fenced(text: str, language: str = "") -> str:
-    text = _plain(text)
-    fence = "`" * max(3, 1 + _longest_run(text))
-    return f"{fence}{language}\n{text}\n{fence}"
-
-
 def _code(text: str) -> str:
     """In a line. Spaces inside keep its own ticks apart from ours; readers take one of each off."""
     text = " ".join(_plain(text).split()) or "?"
-    ticks = "`" * (1 + _longest_run(text))
-    return f"{ticks} {text} {ticks}" if "`" in text else f"{ticks}{text}{ticks}"
-
-
-def _longest_run(text: str) -> int:
-    return max(map(len, TICKS.findall(text)), default=0)
+    mark = ticks(text)
+    return f"{mark} {text} {mark}" if "`" in text else f"{mark}{text}{mark}"
 
 
 def _plain(text: str) -> str:
@@ -99,7 +96,5 @@ def _plain(text: str) -> str:
 
 
 def _time(at: float) -> str:
-    try:
-        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (ValueError, OverflowError, OSError):  # whatever stood in the file
-        return "?"
+    when = moment(at)
+    return f"{when:%Y-%m-%d %H:%M:%S} UTC" if when else "?"

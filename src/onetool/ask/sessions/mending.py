@@ -1,4 +1,4 @@
-"""What a crash left open is closed, on reading: every call has one result, right behind it and in the calls' order.
+"""What was left open is closed, on reading: every call has one result, right behind it and in the calls' order.
 
 A call without a result may have done its work or not; the model is told so. A result without its call is left out.
 """
@@ -12,6 +12,7 @@ INTERRUPTED = (
     "This call was interrupted before its result was kept: its outcome is unknown. "
     "It may have done all, part or none of its work; look before it is called again."
 )
+UNDER_WAY = "This call is under way: there is no result yet."
 
 
 class Said(NamedTuple):
@@ -35,12 +36,13 @@ class _Open:
         if places:
             self._results[places.pop()] = Said(result, at)
 
-    def closed(self) -> Iterable[Said]:
+    def closed(self, words: str = INTERRUPTED) -> Iterable[Said]:
         for call, result in zip(self._calls, self._results, strict=True):
-            yield result or Said(Result(call=call.id, name=call.name, content=INTERRUPTED, ok=False), self._at)
+            yield result or Said(Result(call=call.id, name=call.name, content=words, ok=False), self._at)
 
 
-def mended(said: Iterable[Said]) -> list[Said]:
+def mended(said: Iterable[Said], goes_on: bool = False) -> list[Said]:
+    """`goes_on`: somebody is at it, so that the last calls may yet have their results."""
     whole: list[Said] = []
     under_way = _Open()
     for message, at in said:
@@ -50,5 +52,5 @@ def mended(said: Iterable[Said]) -> list[Said]:
         whole += under_way.closed()
         whole.append(Said(message, at))
         under_way = _Open(message.calls, at) if isinstance(message, Assistant) else _Open()
-    whole += under_way.closed()
+    whole += under_way.closed(UNDER_WAY if goes_on else INTERRUPTED)
     return whole

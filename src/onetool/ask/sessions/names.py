@@ -2,13 +2,13 @@
 
 import re
 import time
-from secrets import choice
+from os import urandom
 
 from onetool.ask.errors import SessionError
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LAST = "last"
-SIGNS = "abcdefghijkmnpqrstuvwxyz23456789"  # none that are taken for each other
+SIGNS = "abcdefghijkmnpqrstuvwxyz23456789"  # 32, none of which are taken for each other
 
 
 def check_id(id: str) -> str:
@@ -27,4 +27,4 @@ def check_id(id: str) -> str:
 
 def new_id(now: float) -> str:
     """`20261115-191200-k3f9`: when it began (UTC), and something that sets it apart."""
-    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{''.join(choice(SIGNS) for _ in range(4))}"
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{''.join(SIGNS[byte % 32] for byte in urandom(4))}"

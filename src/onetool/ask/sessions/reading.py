@@ -1,5 +1,7 @@
 """A file's bytes -> what was said. Nothing that may stand in a file is an error, but a later version of its form."""
 
+from io import BytesIO
+
 import msgspec
 
 from onetool.ask.errors import SessionError
@@ -19,12 +21,15 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
         return sum((one.usage for one in self.ended), Usage())
 
 
-def kept(id: str, data: bytes) -> Kept:
+def kept(id: str, data: bytes, goes_on: bool = False) -> Kept:
+    """`goes_on`: a turn is under way."""
     begun: Begun | None = None
     said: list[Said] = []
     ended: list[Ended] = []
     damaged = 0
-    for line in filter(bytes.strip, data.split(b"\n")):
+    for line in BytesIO(data):  # one by one: to split a large file at once would hold up all other threads
+        if line.isspace():
+            continue
         try:
             found = read(line)
         except UNREADABLE:
@@ -38,7 +43,7 @@ def kept(id: str, data: bytes) -> Kept:
                 ended.append(end)
             case (message, at):
                 said.append(Said(message, at))
-    return Kept(begun=begun, said=mended(said), ended=ended, damaged=damaged)
+    return Kept(begun=begun, said=mended(said, goes_on), ended=ended, damaged=damaged)
 
 
 def _refuse_later(id: str, begun: Begun) -> None:

@@ -1,12 +1,11 @@
 """The lines of a session's file. A message stands there as it is, with the time beside its own members."""
 
-from typing import Any
-
 import msgspec
 from msgspec import UNSET
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Message, Result, Usage, User
+from onetool.core.halves import all_mended
 
 VERSION = 1
 LONGEST_TITLE = 80  # characters
@@ -89,17 +88,7 @@ def _plainer(message: Message) -> tuple[bytes, Message]:
     try:
         if isinstance(message, Result):
             message = msgspec.structs.replace(message, value=UNSET)
-        message = msgspec.convert(_clean(msgspec.to_builtins(message)), Message)
+        message = msgspec.convert(all_mended(msgspec.to_builtins(message)), Message)
         return msgspec.json.encode(message), message
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise SessionError(f"what was said can't be written down: {error}", "session") from None
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {_clean(key): _clean(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_clean(one) for one in value]
-    return value

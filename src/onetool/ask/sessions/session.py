@@ -26,6 +26,7 @@ class Session:
         self._file = file
         self._now = now
         self._has_first_line = kept.begun is not None
+        self._is_safe = True
         self._calls: dict[str, Call] = {}
         self._values: dict[str, Any] = {}
         for message, _ in kept.said:
@@ -42,7 +43,7 @@ class Session:
         self._take(message)
 
     def end(self, provider: str, model: str, usage: Usage, steps: int) -> None:
-        """A turn has come to its end: that is written down, and all of it made safe. Raises SessionError."""
+        """A turn has come to its end: that is written down; leaving `turn` makes it safe. Raises SessionError."""
         total = self.usage + usage
         turns = sum(isinstance(message, User) for message in self.messages)
         ended = Ended(
@@ -56,7 +57,7 @@ class Session:
         )
         files.add(self._path, self._file, line(ended))
         self.usage = total
-        files.make_safe(self._path, self._file, is_new=self.is_new)
+        self._is_safe = False
 
     def cached(self, name: str, args: Mapping[str, Any]) -> Any | UnsetType:
         """What the same tool gave for the same arguments, where that may be used again; else UNSET.
@@ -66,10 +67,17 @@ class Session:
         key = _key(name, args)
         return UNSET if key is None else self._values.get(key, UNSET)
 
+    def make_safe(self) -> None:
+        """What has ended survives the machine's end, too. May take long on a slow disk. Raises SessionError."""
+        if not self._is_safe:
+            files.make_safe(self._path, self._file, is_new=self.is_new)
+            self._is_safe = True
+
     def close(self) -> None:
         """Others may have it. Nothing more is written, not even into a file that gets this one's number."""
         file, self._file = self._file, -1
-        files.given_back(self._path, file)
+        if file != -1:
+            files.given_back(self._path, file)
 
     def _take(self, message: Message) -> None:
         self.messages.append(message)

@@ -4,7 +4,7 @@ import builtins
 import os
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import uniform
 
@@ -13,10 +13,12 @@ import msgspec
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Message, Usage, User
 from onetool.ask.sessions import files
+from onetool.ask.sessions.aside import aside
 from onetool.ask.sessions.listing import Info, found, info
 from onetool.ask.sessions.names import LAST, check_id, new_id
 from onetool.ask.sessions.reading import kept
 from onetool.ask.sessions.session import Session
+from onetool.core import flock
 
 PAUSE = 0.02  # seconds between two looks at a session that somebody has
 ANOTHER = "begin another with --new-session"
@@ -24,7 +26,7 @@ LISTED = "`onetool sessions list` shows which there are"
 
 
 class Transcript(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said in a session. Calls that were interrupted have results that say so."""
+    """What was said in a session. Calls that were interrupted, or are under way, have results that say so."""
 
     id: str
     created: float  # seconds since 1970
@@ -51,14 +53,15 @@ class Sessions:
 
         Without an id it is a new one; `new` refuses one that is there already. Where nothing is said, nothing is kept.
         """
-        files.private(self.folder)
-        if id is None:
-            session = self._made_up()
-        else:
-            id = check_id(id) if new else self._meant(id)
-            session = self._opened(id, await self._taken(id, wait, new), new)
+        session = await self._begun(id, new, wait)
         try:
             yield session
+        except BaseException:
+            with suppress(SessionError):  # what came first says more
+                await aside(session.make_safe)
+            raise
+        else:
+            await aside(session.make_safe)
         finally:
             session.close()
 
@@ -71,12 +74,13 @@ class Sessions:
         except FileNotFoundError:
             raise self._not_found(id) from None
         try:
+            goes_on = flock.holder(path) is not None  # asked first: a turn that ends meanwhile has all its results
             data, modified = files.content(path, file), os.fstat(file).st_mtime
         finally:
             os.close(file)
         if not data:
             raise self._not_found(id)
-        return _transcript(id, data, modified)
+        return _transcript(id, data, modified, goes_on)
 
     def delete(self, id: str) -> None:
         """Raises SessionError: not_found, or busy while a turn is under way."""
@@ -124,7 +128,36 @@ class Sessions:
             raise SessionError("there is no session yet", "not_found", ["ask something first"])
         return there[0][1]
 
+    # Opening one. All of it but the waiting is done in a thread: a session may be large, and a disk slow.
+
+    async def _begun(self, id: str | None, new: bool, wait: float) -> Session:
+        from asyncio import sleep
+
+        if id is None:
+            return await aside(self._made_up, undo=Session.close)
+        named, give_up = await aside(lambda: self._named(id, new)), time.monotonic() + wait
+        while (session := await aside(lambda: self._tried(named, new), undo=_closed)) is None:
+            if time.monotonic() >= give_up:
+                raise _busy(named, self._path(named), f"or {ANOTHER}")
+            await sleep(uniform(PAUSE / 2, PAUSE))  # noqa: S311 - so that those who wait do not march in step
+        return session
+
+    def _named(self, id: str, new: bool) -> str:
+        """Which one it is, once and for all: another may be the last before this one is free."""
+        files.private(self.folder)
+        return check_id(id) if new else self._meant(id)
+
+    def _tried(self, id: str, new: bool) -> Session | None:
+        """None while somebody else has it."""
+        file = files.taken(self._path(id), create=True)
+        if file is not None:
+            return self._opened(id, file, new)
+        if new:
+            raise _exists(id)
+        return None
+
     def _made_up(self) -> Session:
+        files.private(self.folder)
         while True:
             id = new_id(self._now())
             file = files.taken(self._path(id), create=True)
@@ -135,18 +168,6 @@ class Sessions:
             except SessionError as error:
                 if error.reason != "exists":
                     raise
-
-    async def _taken(self, id: str, wait: float, new: bool) -> int:
-        import asyncio
-
-        path, give_up = self._path(id), time.monotonic() + wait
-        while (file := files.taken(path, create=True)) is None:
-            if new:
-                raise _exists(id)
-            if time.monotonic() >= give_up:
-                raise _busy(id, path, f"or {ANOTHER}")
-            await asyncio.sleep(uniform(PAUSE / 2, PAUSE))  # noqa: S311 - so that those who wait do not march in step
-        return file
 
     def _opened(self, id: str, file: int, new: bool) -> Session:
         """Gives the file back where there is no session to give."""
@@ -167,8 +188,8 @@ class Sessions:
         return SessionError(f"there is no session {id!r}{rather}", "not_found", [LISTED])
 
 
-def _transcript(id: str, data: bytes, modified: float) -> Transcript:
-    read = kept(id, data)
+def _transcript(id: str, data: bytes, modified: float, goes_on: bool) -> Transcript:
+    read = kept(id, data, goes_on)
     return Transcript(
         id=id,
         created=read.begun.created if read.begun else modified,
@@ -183,10 +204,14 @@ def _transcript(id: str, data: bytes, modified: float) -> Transcript:
     )
 
 
+def _closed(session: Session | None) -> None:
+    if session is not None:
+        session.close()
+
+
 def _busy(id: str, path: Path, otherwise: str) -> SessionError:
-    return SessionError(
-        f"the session {id} is in use by {files.holder(path)}", "busy", ["wait until that turn has ended", otherwise]
-    )
+    who = flock.holder(path, us="another turn of this process") or flock.UNKNOWN
+    return SessionError(f"the session {id} is in use by {who}", "busy", ["wait until that turn has ended", otherwise])
 
 
 def _exists(id: str) -> SessionError:

@@ -20,7 +20,7 @@ from onetool.handlers.http.pointers import below
 
 if TYPE_CHECKING:
     from onetool.handlers.http.impl import Auth
-    from onetool.handlers.http.template import Outgoing
+    from onetool.handlers.http.outgoing import Outgoing
     from onetool.handlers.http.tool import Outside
 
 POINTER = "/request/auth"

@@ -24,7 +24,7 @@ from onetool.handlers.http.shown import shown
 from onetool.handlers.http.timing import TOKEN_SECONDS
 
 if TYPE_CHECKING:
-    from onetool.handlers.http.template import Outgoing
+    from onetool.handlers.http.outgoing import Outgoing
     from onetool.handlers.http.tool import Outside
     from onetool.handlers.http.wire import Answer
 

@@ -8,7 +8,7 @@ from onetool.handlers.http.url import parse_url
 from onetool.handlers.http.wire import Answer
 
 if TYPE_CHECKING:
-    from onetool.handlers.http.template import Outgoing
+    from onetool.handlers.http.outgoing import Outgoing
 
 MOST_HOPS = 5
 REDIRECTS = frozenset((301, 302, 303, 307, 308))

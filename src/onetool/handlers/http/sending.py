@@ -15,7 +15,7 @@ from onetool.handlers.http.wire import Answer
 
 if TYPE_CHECKING:
     from onetool.handlers.http.auth import Signer
-    from onetool.handlers.http.template import Outgoing
+    from onetool.handlers.http.outgoing import Outgoing
     from onetool.handlers.http.tool import Outside
 
 Sleep = Callable[[float], Awaitable[None]]

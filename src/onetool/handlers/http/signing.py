@@ -15,7 +15,7 @@ from onetool.handlers.http.placeholders import Lookup, TemplateError
 from onetool.handlers.http.pointers import below
 
 if TYPE_CHECKING:
-    from onetool.handlers.http.template import Outgoing
+    from onetool.handlers.http.outgoing import Outgoing
     from onetool.handlers.http.tool import Outside
 
 _PART = re.compile(r"(?<!\$)\{([A-Za-z0-9]+)\}")

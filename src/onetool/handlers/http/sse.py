@@ -2,8 +2,8 @@
 
 import asyncio
 import codecs
-from collections.abc import AsyncIterable, AsyncIterator
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterable
+from typing import Any, Protocol
 
 import msgspec
 
@@ -18,6 +18,14 @@ class Part(str):
     """A piece of the answer itself, told by a call's progress: no word about how far it has come."""
 
     __slots__ = ()
+
+
+class Framing(Protocol):
+    """How a stream is cut into what it says."""
+
+    def feed(self, piece: bytes) -> list[str]: ...
+
+    def end(self) -> list[str]: ...
 
 
 class Events:
@@ -66,20 +74,23 @@ class Events:
             self._data.append(value.removeprefix(" "))
 
 
-async def each_event(pieces: AsyncIterable[bytes]) -> AsyncIterator[str]:
-    """The data of one event after another. However many have come at once, others have their turn in between."""
-    events = Events()
+async def each_event(pieces: AsyncIterable[bytes], framing: Framing | None = None) -> AsyncGenerator[str]:
+    """The data of one event after another, or of what else the framing finds.
+
+    However many have come at once, others have their turn in between.
+    """
+    framing = framing or Events()
     size = 0
     async for piece in pieces:
         for start in range(0, len(piece), SLICE):
             part = piece[start : start + SLICE]
-            for data in events.feed(part):
+            for data in framing.feed(part):
                 yield data
             size += len(part)
             if size >= SLICE:
                 size = 0
                 await asyncio.sleep(0)
-    for data in events.end():
+    for data in framing.end():
         yield data
 
 

@@ -33,7 +33,7 @@ from onetool.handlers.http.query import Pair, Pairs, named_pairs, written_pairs
 from onetool.handlers.http.refusal import Refusal
 from onetool.handlers.http.url import Url, as_target, normal_host, read_authority, split
 
-__all__ = ["Outgoing", "Template", "TemplateError"]
+__all__ = ["Template", "TemplateError"]
 
 _URL = "/request/urlTemplate"
 _LABEL = re.compile(r"[A-Za-z0-9-]{1,63}")

@@ -6,7 +6,6 @@ No tools are loaded for it, and no config is read: where state lives is all that
 import os
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from time import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -72,7 +71,8 @@ def show(ctx: click.Context, id: str, as_json: bool) -> None:
     for message, at in zip(transcript.messages, transcript.times, strict=True):
         _print(message, at, transcript.model or "model")
     if transcript.damaged:
-        click.echo(f"{counted(transcript.damaged, 'line')} of its file can't be read, and is left out.", err=True)
+        are = "is" if transcript.damaged == 1 else "are"
+        click.echo(f"{counted(transcript.damaged, 'line')} of its file can't be read, and {are} left out.", err=True)
 
 
 @sessions.command()
@@ -200,8 +200,10 @@ def _shown(transcript: "Transcript") -> dict[str, Any]:
 
 def _print(message: "Message", at: float, model: str) -> None:
     from onetool.ask.messages import Assistant, User
+    from onetool.ask.sessions.mending import UNDER_WAY
     from onetool.ask.words import unmarked
-    from onetool.interfaces.cli.ask.lines import cut, readable
+    from onetool.core.failure import cut
+    from onetool.interfaces.cli.ask.lines import readable
 
     if isinstance(message, User):
         echo(click.style(f"\nYou, {_moment(at)}", bold=True))
@@ -210,14 +212,15 @@ def _print(message: "Message", at: float, model: str) -> None:
         echo(readable(message.text))
     elif isinstance(message, Assistant):
         if message.text:
-            cut = " (broken off)" if message.broken_off else ""
-            echo(click.style(printable(f"\n{model}{cut}"), bold=True))
+            ending = " (broken off)" if message.broken_off else ""
+            echo(click.style(printable(f"\n{model}{ending}"), bold=True))
             echo(readable(message.text))
         for line in _calls(message):
             echo(click.style(line, fg="cyan"))
     else:
         short = cut(" ".join(unmarked(message.content)[0].split()), MOST_RESULT)
-        echo(click.style(printable(f"  {message.name}: {short}"), fg=None if message.ok else "red", dim=message.ok))
+        is_bad = not message.ok and message.content != UNDER_WAY
+        echo(click.style(printable(f"  {message.name}: {short}"), fg="red" if is_bad else None, dim=not is_bad))
 
 
 def _calls(message: Any) -> Iterator[str]:
@@ -226,12 +229,22 @@ def _calls(message: Any) -> Iterator[str]:
     from onetool.interfaces.cli.ask.lines import called
 
     for call in message.calls:
-        yield f"  → {called(ToolCall(call.id, call.name, masked(call.args)))}"
+        try:
+            shown = called(ToolCall(call.id, call.name, masked(call.args)))
+        except RecursionError:  # arguments that are nested too deeply to look for secrets in them
+            shown = printable(f"{call.name}(…)")
+        yield f"  → {shown}"
 
 
 def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+    from onetool.ask.sessions.times import moment
+
+    when = moment(seconds)
+    return when.astimezone().strftime("%Y-%m-%d %H:%M") if when else "?"
 
 
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+def _iso(seconds: float) -> str | None:
+    from onetool.ask.sessions.times import moment
+
+    when = moment(seconds)
+    return when.isoformat(timespec="seconds").replace("+00:00", "Z") if when else None

@@ -13,13 +13,12 @@ from typing import Any
 
 import msgspec
 
+from onetool.core import flock
 from onetool.core.ids import new_id
 from onetool.sources.mcp_servers.memory import file_name
 from onetool.sources.mcp_servers.oauth_trouble import AuthFailed
 
-PATIENCE = (
-    60.0  # seconds to wait for another process that renews the same tokens; longer than one such request may take
-)
+PATIENCE = 60.0  # seconds to wait for who renews the same tokens; longer than one such request may take
 PAUSE = 0.05
 
 
@@ -127,19 +126,14 @@ def _lock_file(file: Path) -> Iterator[Any]:
     try:
         yield lambda: _try_lock(lock)
     finally:
-        os.close(lock)
+        flock.give_back(lock)
 
 
 def _try_lock(lock: int) -> bool:
     try:
-        import fcntl
-    except ImportError:  # not on this system: whoever writes last wins
+        return flock.take(lock)
+    except flock.NoFlockError:  # whoever writes last wins
         return True
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _not_kept(file: Path, error: OSError) -> AuthFailed:

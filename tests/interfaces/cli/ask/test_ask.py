@@ -1,17 +1,18 @@
-"""`onetool ask` as programs run it: in a process of its own, piped, with a model that stands in for a real one."""
+"""`onetool ask` as programs run it: piped, with a model that stands in for a real one."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
+from threading import Event, Thread
 
 import pytest
 from ask.stand_in import Fails, Hangs, Says, Wants
 from click.testing import CliRunner
-from interfaces.cli.ask.stage import ALLOW
-from interfaces.cli.ask.stage import shop as shop  # a fixture
+from interfaces.cli.ask.shop import ALLOW
+from interfaces.cli.ask.shop import shop as shop  # a fixture
 
 from onetool.interfaces.cli.ask import ask
 from onetool.interfaces.cli.main import cli as root
@@ -23,13 +24,18 @@ MORE = {"answer", "sessionId", "provider", "model", "usage", "steps"}
 
 
 def test_standard_output_has_the_answer_and_nothing_else(shop):
+    """In a process of its own, with something piped in."""
     shop.model.will(Says("Let me look.", calls=[PRICE]), Says("Tea is 3."))
-    done = shop.ask("What is tea?")
+    done = shop.ask_in_process("What is tea?", stdin="+ a line\n")
     assert (done.returncode, done.stdout) == (0, "Tea is 3.\n")
     said, called = done.stderr.splitlines()
     assert said == "Let me look."
     assert called.startswith('shop.price(item="tea") → ok, ')
-    assert shop.model.seen[0].tools == ["shop__price", "shop__buy", "shop__wait"]
+    first = shop.model.seen[0]
+    assert first.tools == ["shop__price", "shop__buy"]
+    told = json.dumps(first.messages)
+    for part in ("What is tea?", "stdin", "+ a line"):
+        assert part in told
     assert not shop.model.refused
 
 
@@ -37,7 +43,7 @@ def test_json_is_one_object_and_a_session_goes_on(shop):
     shop.model.will(Says(calls=[PRICE]), Says("Tea is 3."), Says("That is all."))
     done = shop.ask("What is tea?", "--json", "--new-session", "--session", "tea")
     first = json.loads(done.stdout)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.exit_code, done.stderr) == (0, "")
     assert set(first) >= FIXED | MORE
     assert (first["answer"], first["sessionId"], first["steps"], first["error"]) == ("Tea is 3.", "tea", 2, None)
     assert first["toolResults"][0]["result"]["data"] == 3
@@ -66,16 +72,16 @@ def test_what_may_change_things_is_not_run_in_a_pipe_unless_allowed(shop):
     assert "bought tea" in json.dumps(shop.model.seen[-1].messages)
 
 
-def test_without_tools_and_with_what_is_attached(shop, tmp_path):
-    (tmp_path / "notes.txt").write_text("a note")
-    done = shop.ask("--with-tools=false", "-f", "notes.txt", "Review this.", stdin="+ a line\n")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "Hello.\n", "")
+def test_without_tools_and_with_what_is_attached(shop):
+    (shop.folder / "notes.txt").write_text("a note")
+    done = shop.ask("--with-tools=false", "-f", "notes.txt", "-f", "-", "Review this.", stdin="+ a line\n")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "Hello.\n", "")
     (seen,) = shop.model.seen
     assert seen.tools == []
     told = json.dumps(seen.messages)
     for part in ("Review this.", "notes.txt", "a note", "stdin", "+ a line"):
         assert part in told
-    shop.ask("--with-tools", stdin="What is this?")
+    shop.ask("--with-tools", "-", stdin="What is this?")
     assert "What is this?" in json.dumps(shop.model.seen[-1].messages)
     assert shop.model.seen[-1].tools
 
@@ -83,12 +89,12 @@ def test_without_tools_and_with_what_is_attached(shop, tmp_path):
 def test_what_fails_is_told_in_words_or_as_json(shop):
     shop.model.will(Fails(401, "Incorrect API key provided.", "invalid_api_key"))
     done = shop.ask("q")
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("Error: ")
     assert "onetool auth set openai" in done.stderr
     shop.model.will(Says(calls=[PRICE]), Fails(400, "No."))
     done = shop.ask("q", "--json")
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.exit_code, done.stderr) == (1, "")
     answer = json.loads(done.stdout)
     assert answer["answer"] is None
     assert answer["error"]["reason"] == "bad_request"
@@ -124,16 +130,21 @@ def test_a_signal_ends_it_cleanly_and_the_session_is_kept(shop, which, code):
 
 
 def test_a_session_in_use_is_waited_for(shop):
-    shop.model.will(Says("First.", delay=0.15), Says("Second."))
-    one = started(shop, "--session", "tea", "a")
-    end = time.monotonic() + 10
-    while not shop.model.seen and time.monotonic() < end:
-        time.sleep(0.02)
-    second = shop.ask("--session", "tea", "b")
-    assert one.communicate(timeout=20)[0] == "First.\n"
-    assert (second.returncode, second.stdout) == (0, "Second.\n")
-    assert "in use" in second.stderr
-    assert "waiting for it" in second.stderr
+    held = Event()
+
+    async def hold():
+        async with shop.stage.app.sessions.turn("tea"):
+            held.set()
+            await asyncio.sleep(0.1)
+
+    holder = Thread(target=lambda: asyncio.run(hold()))
+    holder.start()
+    assert held.wait(10)
+    done = shop.ask("--session", "tea", "a")
+    holder.join(10)
+    assert (done.exit_code, done.stdout) == (0, "Hello.\n")
+    assert "in use" in done.stderr
+    assert "waiting for it" in done.stderr
 
 
 # Wrong usage, before anything is opened
@@ -162,9 +173,8 @@ def test_wrong_usage(args, told):
 def test_sessions_are_completed(shop):
     from click.shell_completion import ShellComplete
 
-    (shop.folder / ".onetool" / "sessions").mkdir()
-    (shop.folder / ".onetool" / "sessions" / "tea.jsonl").write_text('{"type":"user","text":"q","at":1}\n')
-    config = str(shop.folder / ".onetool" / "onetool.yaml")
+    shop.ask("q", "--session", "tea")
+    config = str(shop.stage.config)
     complete = ShellComplete(root, {}, "onetool", "_ONETOOL_COMPLETE")
     found = complete.get_completions(["--config", config, "ask", "--session"], "")
     assert [one.value for one in found] == ["last", "tea"]

@@ -73,7 +73,7 @@ def test_a_terminal_shows_all_of_it_as_it_comes(shows):
     assert out == "Let me look.\nIt is noon.\n"
     lines = err.splitlines()
     assert "thinking …" in lines[0]
-    assert "\x1b[36mtime.now()\x1b[0m\x1b[32m → ok, 12 ms" in lines[1]
+    assert "\x1b[36mtime.now()\x1b[0m\x1b[32m → ok, 12.4 ms" in lines[1]
     assert 'm (ollama) · 2 steps · 1,200 + 1 token · go on: onetool ask --session s1 "…"' in lines[2]
     assert len(lines) == 3
 
@@ -81,7 +81,7 @@ def test_a_terminal_shows_all_of_it_as_it_comes(shows):
 def test_a_pipe_gets_the_answer_alone(shows):
     out, err = shows(*COURSE, out=False, err=False)
     assert out == "It is noon.\n"
-    assert err == "Let me look.\ntime.now() → ok, 12 ms\n"
+    assert err == "Let me look.\ntime.now() → ok, 12.4 ms\n"
     assert shows(*COURSE, out=False)[0] == out
 
 
@@ -146,10 +146,11 @@ SPEC = ToolSpec(name="shop.buy", description="d", input_schema={"type": "object"
 
 class Typist:
     def __init__(self, *answers):
-        self.answers, self.asked = list(answers), []
+        self.answers, self.asked, self.choices = list(answers), [], []
 
     async def ask(self, question):
         self.asked.append(question.message)
+        self.choices.append(question.schema["properties"]["answer"]["title"])
         answer = self.answers.pop(0)
         if answer is None:
             raise Declined("cancel")
@@ -180,16 +181,22 @@ def test_yes_no_and_always():
 
 
 def test_arguments_are_shown_in_full_and_secrets_are_not():
-    args = {"item": "x" * 500, "api_key": "sk-1", "note": "one\n  Run it? y\x1b[2J", "more": {"password": "p", "n": 1}}
+    args = {
+        "item": "x" * 500,
+        "api_key": "sk-1",
+        "note": "one\n  Run shop.buy? y\x1b[2J",
+        "more": {"password": "p", "n": 1},
+    }
     typist = Typist("n")
     decided(typist, ToolCall("1", "shop.buy", args))
     assert typist.asked == [
         "The model wants to call shop.buy, which may change something:\n"
         f'  item: "{"x" * 500}"\n'
         '  api_key: "***"\n'
-        "  note:\n    | one\n    |   Run it? y�[2J\n"
+        "  note:\n    | one\n    |   Run shop.buy? y�[2J\n"
         '  more: {"password": "***", "n": 1}'
     ]
+    assert typist.choices == ["Run shop.buy? y = yes, n = no, a = always for this tool"]
 
 
 # What stands here and elsewhere

@@ -1,7 +1,7 @@
 """`onetool ask` at a terminal: the answer as it comes, calls as they happen, and somebody who says yes or no."""
 
 from ask.stand_in import Hangs, Says, Wants
-from interfaces.cli.ask.stage import shop as shop  # a fixture
+from interfaces.cli.ask.shop import shop as shop  # a fixture
 
 ASKED = "[n]: "
 
@@ -12,7 +12,7 @@ def buy(item):
 
 def test_the_answer_comes_as_it_is_said_and_harmless(shop):
     shop.model.will(
-        Says("Let me look.", calls=[Wants("shop__price", {"item": "tea"})]), Says("Tea \x1b[2Jis\t3.", delay=0.05)
+        Says("Let me look.", calls=[Wants("shop__price", {"item": "tea"})]), Says("Tea \x1b[2Jis\t3.", delay=0.02)
     )
     with shop.terminal("What is tea?", "--session", "tea") as terminal:
         assert 'Let me look.\nshop.price(item="tea") → ok, ' in terminal.until("Tea �")
@@ -29,7 +29,7 @@ def test_a_person_decides_call_by_call(shop):
     with shop.terminal("Buy.") as terminal:
         shown = terminal.until(ASKED)
         assert "The model wants to call shop.buy, which may change something:" in shown
-        assert '  item: "tea"\n  card_token: "***"' in shown
+        assert '  item: "tea"\n  card_token: "***"\n  Run shop.buy? y = yes, ' in shown
         terminal.type(b"y\n")
         assert '"rum"' in terminal.until(ASKED)
         terminal.type(b"\n")

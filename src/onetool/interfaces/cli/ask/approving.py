@@ -13,7 +13,7 @@ from onetool.interfaces.cli.ask.lines import in_full
 from onetool.interfaces.cli.person import Person
 
 YES, ALWAYS = ("y", "yes"), ("a", "always")
-CHOICES = "Run it? y = yes, n = no, a = always for this tool"  # … as long as this question lasts
+CHOICES = "Run {}? y = yes, n = no, a = always for this tool"  # … as long as this question lasts
 
 
 class Approver:
@@ -41,7 +41,7 @@ class Approver:
     def _question(self, call: ToolCall, spec: ToolSpec) -> ForPerson:
         shown = self._redact(masked(call.args, spec.secrets))
         lines = [f"The model wants to call {spec.name}, which may change something:", *in_full(shown)]
-        field = {"type": "string", "title": CHOICES, "default": "n"}
+        field = {"type": "string", "title": CHOICES.format(spec.name), "default": "n"}
         return ForPerson(key=call.id, message="\n".join(lines), schema={"properties": {"answer": field}})
 
     async def _answer(self, question: ForPerson) -> str:

@@ -7,8 +7,9 @@ import click
 from onetool.interfaces.cli.ask.switch import SWITCH, WithSwitch
 from onetool.interfaces.cli.options import allow_option, data_options, open_app
 
-PROVIDERS = ("openai", "ollama", "gemini", "anthropic")  # a test holds them against those that there are
-MENUS = ("direct", "run")  # and these against the config's own
+# Said here again, for ask.providers and the config take longer to load than all of --help; a test compares them.
+PROVIDERS = ("openai", "ollama", "gemini", "anthropic")
+MENUS = ("direct", "run")
 HOTTEST = 2.0
 
 HELP = {

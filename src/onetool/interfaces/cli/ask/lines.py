@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onetool.core.call import ToolCall, ToolResult
+from onetool.core.failure import cut
 from onetool.interfaces.cli.output import counted, printable
 
 MOST_ARGUMENTS = 60  # characters
@@ -31,15 +32,11 @@ def outcome(result: ToolResult, is_cached: bool) -> tuple[str, bool]:
     if result.error is not None:
         first = result.error.message.strip().partition("\n")[0]
         return f"failed: {cut(printable(first), MOST_ERROR)}", False
-    return ("ok, as before" if is_cached else f"ok, {duration(result.meta.get('duration_ms', 0.0))}"), True
+    if is_cached:
+        return "ok, as before", True
+    from onetool.services.stats.report_words import duration  # brings pages with it that nobody sees here
 
-
-def duration(ms: float) -> str:
-    return f"{ms / 1000:.1f} s" if ms >= 1000 else f"{ms:.0f} ms"
-
-
-def cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return f"ok, {duration(result.meta.get('duration_ms', 0.0))}", True
 
 
 def in_full(args: Mapping[str, Any]) -> Iterator[str]:

@@ -73,7 +73,7 @@ def fetch(app: "App", address: str) -> bytes:
     import asyncio
 
     from onetool.core.errors import ToolFailure
-    from onetool.handlers.http.template import Outgoing
+    from onetool.handlers.http.outgoing import Outgoing
     from onetool.handlers.http.url import parse_url
 
     outside = app.outside

@@ -8,11 +8,12 @@ the folder open, and does everything relative to that.
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from random import uniform
 from threading import RLock
 
+from onetool.core import flock
 from onetool.sources.bundles.errors import Unavailable
 
 PATIENCE = 10.0  # seconds; a write holds it for some milliseconds
@@ -51,76 +52,31 @@ class FolderLock:
                 yield root
             finally:
                 self._root = None
-                _given_back(root)
+                flock.give_back(root)
 
     def _taken(self, deadline: float, patience: float) -> int:
         pause = PAUSE
         while True:
             root = os.open(self._folder, FOLDER)
             try:
-                if _try(root) and _same(root, self._folder):
+                if _try(root) and flock.leads_to(self._folder, root):
                     return root
             except BaseException:
-                os.close(root)
+                flock.give_back(root)
                 raise
-            _given_back(root)
+            flock.give_back(root)
             if time.monotonic() > deadline:
                 raise Unavailable(self._busy(patience))
             time.sleep(uniform(pause / 2, pause))  # noqa: S311 - so that those who wait do not march in step
             pause = min(pause * 1.1, LONGEST_PAUSE)
 
     def _busy(self, patience: float) -> str:
-        who = _holder(self._folder)
+        who = flock.holder(self._folder) or flock.UNKNOWN
         return f"{self._folder} is being written by {who}, for more than {patience:g} s; try again later"
 
 
 def _try(root: int) -> bool:
     try:
-        import fcntl
-    except ImportError:
+        return flock.take(root)
+    except flock.NoFlockError:
         raise Unavailable("bundles can't be written on this system: it has no flock") from None
-    try:
-        fcntl.flock(root, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _same(root: int, folder: Path) -> bool:
-    """Whether what we hold is still what the path means."""
-    try:
-        return os.path.samestat(os.fstat(root), os.stat(folder))
-    except FileNotFoundError:
-        return False
-
-
-def _given_back(root: int) -> None:
-    """Never raises: what was done is done. Closing alone is not enough where the process has been forked meanwhile."""
-    with suppress(ImportError, OSError):
-        import fcntl
-
-        fcntl.flock(root, fcntl.LOCK_UN)
-    with suppress(OSError):
-        os.close(root)
-
-
-def _holder(folder: Path) -> str:
-    """Who has it, where the system tells."""
-    try:
-        status = os.stat(folder)
-        place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-        for line in Path("/proc/locks").read_text().splitlines():
-            words = line.split()
-            if words[1:2] == ["FLOCK"] and place in words:
-                return _process(words[4])
-    except (OSError, IndexError, ValueError):
-        pass
-    return "another process"
-
-
-def _process(pid: str) -> str:
-    if pid == str(os.getpid()):
-        return "another thread of this process"
-    name = Path(f"/proc/{pid}/comm").read_text().strip()
-    is_stopped = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
-    return f"process {pid} ({name}{', which is stopped' if is_stopped else ''})"

@@ -1,4 +1,4 @@
-"""A folder with tools and a model that stands in for a real one; and a terminal with somebody at it."""
+"""A shop: tools, and a model that stands in for a real one; and a terminal with somebody at it."""
 
 import os
 import pty
@@ -10,8 +10,11 @@ import time
 from contextlib import contextmanager, suppress
 
 import pytest
-from ask.stand_in import StandIn
+from ask.stage import Stage
+from click.testing import CliRunner
 from helpers import cli
+
+from onetool.interfaces.cli.main import cli as root
 
 PACK = '''
 from onetool.sdk import tool
@@ -24,29 +27,26 @@ def price(item: str) -> int:
 def buy(item: str, card_token: str = "") -> str:
     """Buy it."""
     return f"bought {item}"
-
-@tool(timeout=60)
-def wait() -> None:
-    """Take very long."""
-    import time
-    time.sleep(60)
 '''
-ALLOW = "--tool-allow=shop.price,shop.buy,shop.wait"
+ALLOW = "--tool-allow=shop.price,shop.buy"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Shop:
     """Where `onetool ask` is run: its tools are those of a shop."""
 
-    def __init__(self, folder, model):
-        self.folder, self.model = folder, model
-        (folder / ".onetool" / "packs").mkdir(parents=True)
-        (folder / ".onetool" / "packs" / "shop.py").write_text(PACK)
-        config = f'ask: {{provider: openai, model: stand-in, base_url: "{model.urls["openai"]}"}}\n'
-        (folder / ".onetool" / "onetool.yaml").write_text(config)
-        self.env = {"OPENAI_API_KEY": "sk-stand-in"}
+    def __init__(self, stage):
+        self.stage, self.folder, self.model = stage, stage.folder, stage.model
+        self.env = {"ONETOOL_CONFIG": str(stage.config)}
 
     def ask(self, *args, stdin=""):
+        """In this process, as `onetool ask` in a pipe would do it."""
+        done = CliRunner(env=self.env).invoke(root, ["ask", ALLOW, *args], input=stdin)
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done
+
+    def ask_in_process(self, *args, stdin=""):
+        """In one of its own, piped as a program would run it."""
         done = cli("ask", ALLOW, *args, cwd=self.folder, env=self.env, stdin=stdin)
         assert "Traceback" not in done.stderr, done.stderr
         return done
@@ -124,6 +124,8 @@ class Terminal:
 
 
 @pytest.fixture
-def shop(tmp_path):
-    with StandIn() as model:
-        yield Shop(tmp_path, model)
+def shop(tmp_path, monkeypatch):
+    monkeypatch.setattr("onetool.interfaces.cli.options.claim_stdout", lambda: None)  # it is for whole processes
+    monkeypatch.chdir(tmp_path)
+    with Stage(tmp_path, packs={"shop": PACK}) as stage:
+        yield Shop(stage)

@@ -1,0 +1,156 @@
+"""What takes long is done in a thread: others go on meanwhile, and whoever is cancelled leaves nothing behind."""
+
+import asyncio
+import os
+import time
+from contextlib import suppress
+
+import pytest
+
+from onetool.ask.errors import SessionError
+from onetool.ask.messages import Usage, User
+from onetool.ask.sessions import Sessions, files, store
+from onetool.ask.sessions.aside import aside
+from onetool.core import flock
+
+LONG = 0.15  # seconds
+
+
+@pytest.fixture
+def sessions(tmp_path):
+    made = Sessions(tmp_path)
+    asyncio.run(turn(made))
+    return made
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Makes one of our functions slow; what it gives is the list of its calls, which have begun."""
+
+    def make(module, name):
+        real, calls = getattr(module, name), []
+
+        def slowly(*args, **options):
+            calls.append(args)
+            time.sleep(LONG)
+            return real(*args, **options)
+
+        monkeypatch.setattr(module, name, slowly)
+        return calls
+
+    return make
+
+
+async def turn(sessions, id="x"):
+    async with sessions.turn(id) as session:
+        session.append(User(text="a"))
+        session.end("p", "m", Usage(), 1)
+
+
+async def pauses(work):
+    """The longest time that anybody else had to wait while that was done."""
+    task, longest = asyncio.create_task(work), 0.0
+    while not task.done():
+        started = time.monotonic()
+        await asyncio.sleep(0.001)
+        longest = max(longest, time.monotonic() - started)
+    await task
+    return longest
+
+
+def is_free(sessions):
+    return flock.holder(sessions.folder / "x.jsonl") is None
+
+
+def open_files():
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def cancelled_once_begun(sessions, calls, times=1, id="x"):
+    task = asyncio.create_task(turn(sessions, id))
+    while not calls:
+        await asyncio.sleep(0.001)
+    for _ in range(times):
+        task.cancel()
+        await asyncio.sleep(0.01)
+    assert not task.done()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
+
+
+@pytest.mark.parametrize("what", [(store, "kept"), (store, "found"), (files, "make_safe")], ids=lambda what: what[1])
+def test_nobody_else_is_held_up(sessions, slow, what):
+    calls = slow(*what)
+    assert asyncio.run(pauses(turn(sessions, "last"))) < LONG
+    assert calls
+
+
+@pytest.mark.parametrize("what", [(store, "kept"), (files, "make_safe")], ids=lambda what: what[1])
+def test_who_is_cancelled_leaves_no_lock_and_no_file_behind(sessions, slow, what):
+    before = open_files()
+    asyncio.run(cancelled_once_begun(sessions, slow(*what), times=2))
+    assert is_free(sessions)
+    assert open_files() == before
+    assert sessions.list()[0].turns == (1 if what[1] == "kept" else 2)
+
+
+def test_a_new_one_is_not_left_empty(sessions, slow):
+    asyncio.run(cancelled_once_begun(sessions, slow(store, "kept"), id=None))
+    assert [one.name for one in sessions.folder.iterdir()] == ["x.jsonl"]
+
+
+def test_it_is_safe_before_others_have_it(sessions, slow):
+    calls = slow(files, "make_safe")
+
+    async def both():
+        first = asyncio.create_task(turn(sessions))
+        while not calls:
+            await asyncio.sleep(0.001)
+        with pytest.raises(SessionError, match="in use by another turn of this process"):
+            await turn(sessions)
+        await first
+
+    asyncio.run(both())
+    assert is_free(sessions)
+
+
+def full(*_, **__):
+    raise SessionError("the disk is full", "session")
+
+
+def test_what_came_first_says_more_than_a_full_disk(sessions, monkeypatch):
+    monkeypatch.setattr(files, "make_safe", full)
+
+    async def failing():
+        async with sessions.turn("x") as session:
+            session.end("p", "m", Usage(), 1)
+            raise RuntimeError("first")
+
+    with pytest.raises(RuntimeError, match="first"):
+        asyncio.run(failing())
+    with pytest.raises(SessionError, match="the disk is full"):
+        asyncio.run(turn(sessions))
+    assert is_free(sessions)
+
+
+def test_a_turn_that_is_thrown_away_gives_its_session_back(sessions):
+    """Without a loop: nothing can be awaited any more."""
+    loop = asyncio.new_event_loop()
+    under_way = sessions.turn("x")
+    loop.run_until_complete(under_way.__aenter__())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+    assert not is_free(sessions)
+    with suppress(RuntimeError):
+        under_way.gen.athrow(GeneratorExit).send(None)
+    assert is_free(sessions)
+
+
+def test_what_it_gives_and_what_it_raises():
+    async def tried():
+        assert await aside(lambda: 1) == 1
+        with pytest.raises(ZeroDivisionError):
+            await aside(lambda: 1 / 0)
+
+    asyncio.run(tried())
