@@ -35,6 +35,11 @@ def long() -> str:
     return "\\n".join(f"line {n}" for n in range(20_000))
 
 
+def login(user: str, password: str) -> str:
+    "Log in."
+    return f"{user} is in"
+
+
 @tool(read_only=True)
 def leak() -> str:
     '''Says more than it should.'''
@@ -182,6 +187,21 @@ def test_a_tool_that_a_reload_takes_away_meanwhile_is_decided_about_all_the_same
     assert answer.denied == ("notes.add",)
 
 
+@pytest.mark.parametrize("menu", ["direct", "run"])
+def test_ot_call_does_not_hide_a_tool_behind_itself(stage, menu):
+    async def approve(call, spec):
+        return spec.name != "notes.add"
+
+    hidden = {"name": "ot.call", "args": {"name": "notes.add", "args": {"text": "x"}}}
+    code = f"ot.call('ot.call', {hidden['args']!r})"
+    stage.model.will(
+        Says("", calls=[Wants("run", {"code": code})]) if menu == "run" else wants("ot.call", **hidden), DONE
+    )
+    answer = stage.ask(menu=menu, approve=approve)
+    assert not answer.tool_results[0].result.ok
+    assert "name the tool itself" in stage.said_to_model()
+
+
 def test_denied_and_wrong_calls_count_in_the_stats(stage):
     stage.model.will(wants("notes.add", text="a"), wants("notes.add", wrong=1), DONE)
     stage.ask()
@@ -284,8 +304,27 @@ def test_secrets_reach_neither_the_model_nor_the_session(stage):
     assert stage.model.seen[0].headers["authorization"] == f"Bearer {KEY}"
 
 
-def test_the_sessions_are_no_business_of_tools(tmp_path):
-    home = tmp_path / ".onetool"
+def test_what_a_secret_argument_was_is_nowhere_afterwards(stage):
+    stage.model.will(wants("notes.login", user="ann", password="hunter2hunter2"), DONE)
+    answer = stage.ask(approve="always", session="s")
+    assert answer.tool_results[0].result.data == "ann is in"
+    assert "hunter2" not in repr(answer)
+    assert "hunter2" not in (stage.folder / "sessions" / "s.jsonl").read_text()
+    assert "hunter2" not in stage.said_to_model()
+
+
+def test_a_secret_that_a_provider_sends_back_is_kept_nowhere(stage):
+    stage.model.will(Says(f"Your key is {KEY}.", calls=[Wants("tools__echo", {"message": KEY})]), Says(f"It is {KEY}!"))
+    answer = stage.ask(session="s", system=f"Use {KEY}.")
+    assert answer.answer == "It is ***!"
+    assert KEY not in repr(answer)
+    assert KEY not in (stage.folder / "sessions" / "s.jsonl").read_text()
+    assert KEY not in stage.said_to_model()
+
+
+@pytest.mark.parametrize("name", [".onetool", "project"])
+def test_the_sessions_are_no_business_of_tools(tmp_path, name):
+    home = tmp_path / name
     home.mkdir()
     with Stage(home, fs={"roots": [str(tmp_path)]}) as stage:
         stage.model.will(DONE)
@@ -313,6 +352,48 @@ def test_another_provider_does_not_get_what_the_config_says_of_its_own(tmp_path)
         assert (wanted.provider, wanted.model, wanted.base_url) == ("anthropic", None, None)
         wanted = stage.app._asks.wanted(Options(model="other"))
         assert (wanted.model, wanted.base_url) == ("other", stage.model.urls["openai"])
+
+
+@pytest.mark.parametrize(
+    ("base_url", "is_sent"),
+    [
+        ("https://models.example.com/v1", False),
+        ("http://93.184.216.34/v1", False),
+        ("https://api.openai.com/v1", True),
+        ("http://127.0.0.1:8000/v1", True),
+        ("http://192.168.1.7:8000/v1", True),
+        ("http://box.local/v1", True),
+    ],
+)
+def test_a_projects_config_does_not_say_whose_key_goes_to_a_stranger(tmp_path, monkeypatch, caplog, base_url, is_sent):
+    from onetool.app.keys import keys_for
+    from onetool.ask.choosing import Wanted
+    from onetool.config import load_config
+
+    monkeypatch.setenv("OPENAI_API_KEY", "mine-0123456789")
+    file = tmp_path / "onetool.yaml"
+    file.write_text("ask: {max_steps: 8}\n")
+    wanted = Wanted(base_url=base_url)
+    assert keys_for(load_config(file), wanted)("OPENAI_API_KEY") == ("mine-0123456789" if is_sent else None)
+    assert ("onetool auth set OPENAI_API_KEY" in caplog.text) is not is_sent
+    (tmp_path / "secrets.yaml").write_text("OPENAI_API_KEY: kept-0123456789\n")
+    (tmp_path / "secrets.yaml").chmod(0o600)
+    assert keys_for(load_config(file), wanted)("OPENAI_API_KEY") == "kept-0123456789"
+
+
+def test_the_persons_own_config_says_it(own_home, monkeypatch):
+    from pathlib import Path
+
+    from onetool.app.keys import keys_for
+    from onetool.ask.choosing import Wanted
+    from onetool.config import load_config
+
+    monkeypatch.setenv("OPENAI_API_KEY", "mine-0123456789")
+    file = Path.home() / ".onetool" / "onetool.yaml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("ask: {max_steps: 8}\n")
+    wanted = Wanted(base_url="https://models.example.com/v1")
+    assert keys_for(load_config(file), wanted)("OPENAI_API_KEY") == "mine-0123456789"
 
 
 @pytest.mark.parametrize("provider", ["openai", "ollama", "gemini", "anthropic"])

@@ -67,6 +67,9 @@ class Recorder:
         self.log.append(f"end {call.id}")
         return ToolResult(ok=True, data=dict(call.args), meta=meta)
 
+    def clean(self, value: Any) -> Any:
+        return value
+
     async def content(self, result: ToolResult) -> str:
         return str(result.data) if result.ok else str(result.error)
 

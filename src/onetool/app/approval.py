@@ -9,6 +9,7 @@ from onetool.core.spec import ToolSpec
 
 Approve = Literal["always", "never"] | Callable[[ToolCall, ToolSpec], Awaitable[bool]]
 
+CALL = "ot.call"
 ALLOWING = "--approve always (command line), approve: always (HTTP, Python) lets such calls run"
 GO_ON = "do not try it again: go on without it, or say in your answer what you wanted to do"
 
@@ -25,6 +26,8 @@ class Approval:
         if spec.read_only or spec.pure or self._approve == "always":
             return None
         is_denied = True
+        if spec.name == CALL:  # it is read as the tool that it names; here it names itself, which hides that tool
+            return ToolFailure("ot.call can't call ot.call: name the tool itself", reason="denied")
         try:
             is_denied = self._approve == "never" or not await self._approve(call, spec)
         finally:  # who fails to say yes has not said it

@@ -14,6 +14,7 @@ import msgspec
 
 from onetool.app.approval import ALLOWING, Approval, Approve
 from onetool.app.hands import ByCode, EachTool, NoHands, asked_inside
+from onetool.app.keys import keys_for
 from onetool.ask.choosing import Wanted, choose
 from onetool.ask.errors import AskError
 from onetool.ask.events import Answer, Done, Event
@@ -81,7 +82,7 @@ class Asks:
     async def hands(self, options: Options) -> "Hands":
         app, allowed = self.app, options.allowed
         if not options.with_tools:
-            return NoHands()
+            return NoHands(app)
         approval = Approval(options.approve)
         if (options.menu or app.config.ask.menu) == "run":
             await app.come_in_step()
@@ -152,7 +153,8 @@ class Asking:
         asks, options, app = self._asks, self._options, self._asks.app
         if asked_inside.get() >= DEEPEST:
             raise AskError("a tool that a model called asks a model whose tool asks a model: no further", "bad_request")
-        model = await choose(asks.wanted(options), app.config.secrets.get, app.client)
+        wanted = asks.wanted(options)
+        model = await choose(wanted, keys_for(app.config, wanted), app.client)
         hands = await asks.hands(options)
         if len(hands.toolset.specs) > MANY:
             await asyncio.to_thread(hands.toolset.tokens, model.provider)
@@ -177,7 +179,7 @@ class Asking:
         files = tuple(msgspec.structs.replace(one, text=clean(one.text)) for one in options.files)
         return Task(
             question=User(text=clean(self._prompt), files=files),
-            system=options.system if options.system is not None else ask.system,
+            system=clean(options.system if options.system is not None else ask.system),
             max_steps=options.max_steps or ask.max_steps,
             stream=options.stream,
             temperature=options.temperature,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from onetool.app.approval import CALL
 from onetool.app.run_tool import run_tool
 from onetool.ask.calls import SOURCE
 from onetool.ask.toolset import NO_TOOLS, Toolset
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from onetool.app.app import App
     from onetool.app.approval import Approval
 
-RESULT, CALL = "ot.result", "ot.call"
+RESULT = "ot.result"
 
 asked_inside: ContextVar[int] = ContextVar("onetool_asked_inside", default=0)
 """How many questions to models are under way around the running call: a tool may ask one, too."""
@@ -40,7 +41,8 @@ class NoHands:
 
     toolset = NO_TOOLS
 
-    def __init__(self) -> None:
+    def __init__(self, app: "App") -> None:
+        self.clean = app.redact
         self.denied: list[str] = []
 
     def spec(self, name: str) -> ToolSpec | None:
@@ -65,6 +67,7 @@ class EachTool:
         self._specs = {spec.name: spec for spec in toolset.specs}
         self.toolset = toolset
         self.denied = approval.denied
+        self.clean = app.redact
 
     def spec(self, name: str) -> ToolSpec | None:
         return self._specs.get(name) or self._specs.get(self._app.real_name(name))
@@ -99,6 +102,7 @@ class ByCode:
         )
         self.toolset = Toolset([self._spec])
         self.denied = approval.denied
+        self.clean = app.redact
 
     def spec(self, name: str) -> ToolSpec | None:
         return self._spec if name == self._spec.name else None

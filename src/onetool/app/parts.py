@@ -124,7 +124,9 @@ class Parts:
         """
         secrets, home = self.config.secrets.file, self.config.home
         mixed = self.config.path is not None and home == self.config.path.parent and home.name != ".onetool"
-        folders = [] if mixed else [home / part for part in ("results", "servers", "sessions", "bundles/.state")]
+        folders = [home / part for part in ("results", "servers", "sessions", "bundles/.state")]
+        if mixed:
+            folders = [folder for folder in folders if (folder / ".gitignore").exists()]  # which says that it is ours
         return [*([secrets] if secrets else []), home / "stats.db", *folders]
 
     @property

@@ -55,6 +55,10 @@ class Hands(Protocol):
         """What a model reads of it: all, or how it begins and where the rest is."""
         ...
 
+    def clean(self, value: Any) -> Any:
+        """Data without known secrets: a provider may have sent one back to us."""
+        ...
+
 
 def with_ids(calls: Iterable[Call], taken: set[str]) -> tuple[Call, ...]:
     """The calls, each with an id that no other call of the session has: results are matched by that alone."""
@@ -73,9 +77,10 @@ def _new_id(taken: set[str]) -> str:
     return id
 
 
-def shown(call: Call, spec: ToolSpec | None) -> ToolCall:
-    """The call as people may see it."""
-    return ToolCall(call.id, call.name, masked(call.args, spec.secrets if spec else frozenset()), SOURCE)
+def shown(call: Call, hands: Hands) -> ToolCall:
+    """The call as people may see it, and as it is kept."""
+    spec = hands.spec(call.name)
+    return ToolCall(call.id, call.name, hands.clean(masked(call.args, spec.secrets if spec else frozenset())), SOURCE)
 
 
 async def carried_out(
@@ -87,14 +92,13 @@ async def carried_out(
     try:
         for group in _groups(calls, hands):
             for call in group:
-                yield CallStarted(call=shown(call, hands.spec(call.name)))
+                yield CallStarted(call=shown(call, hands))
             tasks |= _begun(group, hands, session)
             for call in group:
                 given = await tasks[call.id]
-                spec = hands.spec(call.name)
-                session.append(_result(call, given, spec))
+                session.append(_result(call, given, hands.spec(call.name)))
                 waiting.pop(0)
-                yield CallEnded(call=shown(call, spec), result=given.result, is_cached=given.is_cached)
+                yield CallEnded(call=shown(call, hands), result=given.result, is_cached=given.is_cached)
     finally:
         await _ended(tasks.values())
         for call in waiting:

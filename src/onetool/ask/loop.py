@@ -4,6 +4,7 @@ The course of it is told as events. Whatever happens on the way (the model is cu
 was said and done until then is in the session, and every call in there has its result.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -23,7 +24,7 @@ from onetool.ask.events import (
     Thinking,
     ToolProblem,
 )
-from onetool.ask.messages import Assistant, Prompt, Reply, Result, Said, Thought, Usage, User
+from onetool.ask.messages import Assistant, Call, Prompt, Reply, Result, Said, Thought, Usage, User
 from onetool.ask.sessions import Session
 from onetool.ask.talking import Model
 from onetool.ask.window import fit, window_of
@@ -32,6 +33,7 @@ from onetool.core.call import ToolCall
 from onetool.core.tokens import tokens
 
 MOST_CALLS = 64  # of one step; a model that wants more has lost its way, and its history would fill its window
+MUCH = 100_000  # characters: some ten milliseconds
 MOST_SHORTER = 2  # times that a prompt is made shorter, when the model says that it is too long
 ROOM = 32_000  # tokens that are left for an answer, where nobody says how long it may be …
 SHARE = 8  # … and where that is less, this part of the window
@@ -132,7 +134,7 @@ class Loop:
         shorter = 0
         reply: Reply | None = None
         while reply is None:
-            prompt, left_out = self._prompt(may_call)
+            prompt, left_out = await self._counted(may_call)
             if left_out > self._left_out:
                 self._left_out = left_out
                 yield Notice(text=f"{left_out} older messages are left out: the model takes {self._window:,} tokens")
@@ -150,7 +152,7 @@ class Loop:
                             yield Notice(text=f"{one.why}; trying again in {one.seconds:.1f} s")
             except BaseException as error:
                 if said:
-                    self._session.append(Assistant(text="".join(said), broken_off=True))
+                    self._session.append(Assistant(text=self._hands.clean("".join(said)), broken_off=True))
                 if said or shorter == MOST_SHORTER or not isinstance(error, ModelError) or error.reason != "too_long":
                     raise
                 shorter += 1
@@ -163,6 +165,12 @@ class Loop:
                 text=f"the model made {len(reply.calls):,} calls in one step: the first {MOST_CALLS} are taken"
             )
         yield written
+
+    async def _counted(self, may_call: bool) -> tuple[Prompt, int]:
+        """The prompt. Counting the tokens of much text takes a while, and others wait for the loop."""
+        if sum(len(getattr(one, "content", "") or getattr(one, "text", "")) for one in self._session.messages) < MUCH:
+            return self._prompt(may_call)
+        return await asyncio.to_thread(self._prompt, may_call)
 
     def _prompt(self, may_call: bool) -> tuple[Prompt, int]:
         """What the model is given, and how many messages had to be left out of it."""
@@ -193,10 +201,18 @@ class Loop:
         self._usage += reply.usage
         takes = may_call and reply.stop != "refused"
         calls = with_ids(reply.calls[:MOST_CALLS], self._taken) if takes else ()
-        if reply.text or calls:
-            said = Assistant(text=reply.text, calls=calls, provider=self._model.provider, kept=reply.kept)
+        text = self._hands.clean(reply.text)
+        if text or calls:
+            kept = tuple(map(self._to_keep, calls))
+            said = Assistant(text=text, calls=kept, provider=self._model.provider, kept=reply.kept)
             self._session.append(said)
-        return msgspec.structs.replace(reply, calls=calls)
+        return msgspec.structs.replace(reply, text=text, calls=calls)
+
+    def _to_keep(self, call: Call) -> Call:
+        """Without secrets: what it is called with is nobody's business afterwards, not the model's either."""
+        return msgspec.structs.replace(
+            call, args=shown(call, self._hands).args, malformed=self._hands.clean(call.malformed)
+        )
 
     def _is_worth_another_try(self, reply: Reply) -> bool:
         """Some models say nothing, or begin a call that their own provider can't read: once, that may be chance."""
@@ -214,7 +230,7 @@ class Loop:
     # The tools' part
 
     async def _called(self, reply: Reply) -> AsyncGenerator[Event, None]:
-        self._calls += [shown(call, self._hands.spec(call.name)) for call in reply.calls]
+        self._calls += [shown(call, self._hands) for call in reply.calls]
         async with aclosing(carried_out(reply.calls, self._hands, self._session)) as under_way:
             async for event in under_way:
                 if isinstance(event, CallEnded):

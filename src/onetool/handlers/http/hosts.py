@@ -71,7 +71,7 @@ class AllowedHosts:
         if rule is None:
             raise Refusal(
                 f"{url.authority} is not in allowedHosts, so no tool may call it",
-                [f"to allow it, add to allowedHosts in the config: {_entry(url, _is_private(url.host))}"],
+                [f"to allow it, add to allowedHosts in the config: {_entry(url, is_private(url.host))}"],
             )
         if is_address(url.host):
             self.check_address(rule, url.host, url)
@@ -129,8 +129,8 @@ def _is_near(name: str) -> bool:
     return "." not in name or name.endswith(_NEAR)
 
 
-def _is_private(host: str) -> bool:
-    """As far as it can be told without asking anybody."""
+def is_private(host: str) -> bool:
+    """Whether a host is of this machine or its network, as far as it can be told without asking anybody."""
     return reach(host) == PRIVATE if is_address(host) else _is_near(host)
 
 
