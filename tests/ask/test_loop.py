@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from onetool.ask.errors import AskError, ModelError
 from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Event, Notice, Text
-from onetool.ask.loop import MOST_CALLS, Loop, Task
+from onetool.ask.loop import MOST_CALLS, Loop
 from onetool.ask.messages import Assistant, Call, Prompt, Reply, Result, Said, User
+from onetool.ask.prompts import Task
 from onetool.ask.sessions import Sessions
 from onetool.ask.toolset import Toolset
 from onetool.core.call import ToolCall, ToolError, ToolResult

@@ -18,8 +18,9 @@ from onetool.app.keys import keys_for
 from onetool.ask.choosing import Wanted, choose
 from onetool.ask.errors import AskError
 from onetool.ask.events import Answer, Done, Event
-from onetool.ask.loop import Loop, Task
+from onetool.ask.loop import Loop
 from onetool.ask.messages import File, User
+from onetool.ask.prompts import Task
 from onetool.ask.sessions import Sessions
 from onetool.ask.toolset import Toolset
 

@@ -4,7 +4,6 @@ The course of it is told as events. Whatever happens on the way (the model is cu
 was said and done until then is in the session, and every call in there has its result.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -24,31 +23,14 @@ from onetool.ask.events import (
     Thinking,
     ToolProblem,
 )
-from onetool.ask.messages import Assistant, Call, Prompt, Reply, Result, Said, Thought, Usage, User
+from onetool.ask.messages import Assistant, Call, Reply, Result, Said, Thought, Usage
+from onetool.ask.prompts import Prompts, Task
 from onetool.ask.sessions import Session
 from onetool.ask.talking import Model
-from onetool.ask.window import fit, window_of
-from onetool.ask.words import LAST, LATE, system
+from onetool.ask.words import LATE
 from onetool.core.call import ToolCall
-from onetool.core.tokens import tokens
 
 MOST_CALLS = 64  # of one step; a model that wants more has lost its way, and its history would fill its window
-MUCH = 100_000  # characters: some ten milliseconds
-MOST_SHORTER = 2  # times that a prompt is made shorter, when the model says that it is too long
-ROOM = 32_000  # tokens that are left for an answer, where nobody says how long it may be …
-SHARE = 8  # … and where that is less, this part of the window
-
-
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A question, and how it is to be answered."""
-
-    question: User
-    system: str | None = None
-    max_steps: int = 8
-    stream: bool = True
-    temperature: float | None = None
-    max_tokens: int | None = None
-    context_tokens: int | None = None
 
 
 class Loop:
@@ -59,12 +41,9 @@ class Loop:
         self._model = model
         self._hands = hands
         self._session = session
-        self._system = system(task.system, bool(hands.toolset))
-        self._window = task.context_tokens or window_of(model.provider, model.name)
+        self._prompts = Prompts(task, model, hands.toolset, session)
         self._taken = {call.id for said in session.messages if isinstance(said, Assistant) for call in said.calls}
         self._before = len(session.messages)
-        self._left_out = 0
-        self._tried_again = False
         self._calls: list[ToolCall] = []
         self._results: list[Executed] = []
         self._usage = Usage()
@@ -103,6 +82,7 @@ class Loop:
 
     async def _rounds(self) -> AsyncGenerator[Event, None]:
         most = self._task.max_steps
+        tried_again = False
         for step in range(1, most + 2):
             is_last = step > most
             if is_last:
@@ -120,7 +100,8 @@ class Loop:
                 async with aclosing(self._called(reply)) as called:
                     async for event in called:
                         yield event
-            elif not is_last and self._is_worth_another_try(reply):
+            elif not is_last and not tried_again and _may_be_chance(reply):
+                tried_again = True
                 yield Notice(text=f"the model gave no answer{_why(reply)}: asking once more")
             else:
                 yield Done(answer=self._final(reply, is_last))
@@ -131,13 +112,11 @@ class Loop:
     async def _said(self, step: int, may_call: bool) -> AsyncGenerator[Event | Reply, None]:
         """One step of the model: what it says as it comes, and then its reply, which is in the session by then."""
         said: list[str] = []
-        shorter = 0
         reply: Reply | None = None
         while reply is None:
-            prompt, left_out = await self._counted(may_call)
-            if left_out > self._left_out:
-                self._left_out = left_out
-                yield Notice(text=f"{left_out} older messages are left out: the model takes {self._window:,} tokens")
+            prompt = await self._prompts.make(may_call)
+            if news := self._prompts.news():
+                yield Notice(text=news)
             try:
                 async with aclosing(self._model.ask(prompt, self._task.stream)) as heard:
                     async for one in heard:
@@ -150,13 +129,12 @@ class Loop:
                             yield Thinking(text=one.text, step=step)
                         else:
                             yield Notice(text=f"{one.why}; trying again in {one.seconds:.1f} s")
-            except BaseException as error:
-                if said:
-                    self._session.append(Assistant(text=self._hands.clean("".join(said)), broken_off=True))
-                if said or shorter == MOST_SHORTER or not isinstance(error, ModelError) or error.reason != "too_long":
+            except ModelError as error:
+                if said or not self._prompts.shorten(error):
                     raise
-                shorter += 1
-                self._window = min(error.window or self._window // 2, self._window * 4 // 5)
+            finally:
+                if said and reply is None:
+                    self._session.append(Assistant(text=self._hands.clean("".join(said)), broken_off=True))
         written = self._written(reply, may_call)
         if reply.text and not said:  # it came in one piece
             yield Text(text=reply.text, step=step)
@@ -165,35 +143,6 @@ class Loop:
                 text=f"the model made {len(reply.calls):,} calls in one step: the first {MOST_CALLS} are taken"
             )
         yield written
-
-    async def _counted(self, may_call: bool) -> tuple[Prompt, int]:
-        """The prompt. Counting the tokens of much text takes a while, and others wait for the loop."""
-        if sum(len(getattr(one, "content", "") or getattr(one, "text", "")) for one in self._session.messages) < MUCH:
-            return self._prompt(may_call)
-        return await asyncio.to_thread(self._prompt, may_call)
-
-    def _prompt(self, may_call: bool) -> tuple[Prompt, int]:
-        """What the model is given, and how many messages had to be left out of it."""
-        task, toolset = self._task, self._hands.toolset
-        shown = toolset.tokens(self._model.provider)
-        if shown > self._window * 3 // 4:
-            raise _too_many_tools(len(toolset.specs), shown, self._window, self._model.name)
-        note = () if may_call else (User(text=LAST),)  # for this once: it is nothing that the person said
-        room = min(task.max_tokens or ROOM, self._window // SHARE)
-        other = tokens(self._system) + shown + sum(tokens(one.text) for one in note)
-        fitting, left_out, used = fit(self._session.messages, self._window, other=other + room)
-        prompt = Prompt(
-            model=self._model.name,
-            messages=(*fitting, *note),
-            tokens=used + other,
-            system=self._system,
-            tools=toolset,
-            may_call=may_call,
-            temperature=task.temperature,
-            max_tokens=task.max_tokens,
-            context_tokens=task.context_tokens,
-        )
-        return prompt, left_out
 
     def _written(self, reply: Reply, may_call: bool) -> Reply:
         """The reply as it stands in the session, its calls with ids of their own. An empty one does not stand there."""
@@ -213,11 +162,6 @@ class Loop:
         return msgspec.structs.replace(
             call, args=shown(call, self._hands).args, malformed=self._hands.clean(call.malformed)
         )
-
-    def _is_worth_another_try(self, reply: Reply) -> bool:
-        """Some models say nothing, or begin a call that their own provider can't read: once, that may be chance."""
-        is_first, self._tried_again = not self._tried_again, True
-        return is_first and not reply.text.strip() and reply.stop in ("end", "other")
 
     def _final(self, reply: Reply, limit_reached: bool) -> Answer:
         text = reply.text
@@ -244,16 +188,9 @@ def _problem(executed: Executed) -> ToolProblem:
     return ToolProblem(tool=executed.call.name, code=error.code, message=error.message)
 
 
-def _too_many_tools(count: int, shown: int, window: int, model: str) -> AskError:
-    return AskError(
-        f"{count} tools take about {shown:,} tokens, and {model} takes {window:,} in all",
-        "too_long",
-        [
-            "--menu run shows the model one tool, whose code reaches all of them",
-            "--tool-allow NAMES shows it only these",
-            "ask.context_tokens in the config says how many tokens the model takes, where that is more",
-        ],
-    )
+def _may_be_chance(reply: Reply) -> bool:
+    """Some models say nothing, or begin a call that their own provider can't read: another time they may do better."""
+    return not reply.text.strip() and reply.stop in ("end", "other")
 
 
 def _why(reply: Reply) -> str:
