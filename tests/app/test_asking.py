@@ -92,6 +92,7 @@ def test_an_empty_question_is_none(stage):
         ({"menu": "search"}, "menu: expected direct or run"),
         ({"max_steps": 0}, "max_steps"),
         ({"allowed": "time.now"}, "allowed"),
+        ({"files": ["notes.md"]}, "files: expected File"),
     ],
 )
 def test_options_that_mean_nothing(stage, wrong, words):
@@ -381,6 +382,24 @@ def test_a_projects_config_does_not_say_whose_key_goes_to_a_stranger(tmp_path, m
     assert keys_for(load_config(file), wanted)("OPENAI_API_KEY") == "kept-0123456789"
 
 
+def test_a_key_that_the_person_keeps_is_there_for_projects_too(own_home, tmp_path):
+    from pathlib import Path
+
+    from onetool.app.keys import keys_for
+    from onetool.ask.choosing import Wanted
+    from onetool.config import load_config
+
+    kept = Path.home() / ".onetool" / "secrets.yaml"
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text("OPENAI_API_KEY: home-0123456789\n")
+    kept.chmod(0o600)
+    (tmp_path / "onetool.yaml").write_text("ask: {max_steps: 8}\n")
+    config = load_config(tmp_path / "onetool.yaml")
+    assert keys_for(config, Wanted())("OPENAI_API_KEY") == "home-0123456789"
+    assert config.secrets.redact("home-0123456789") == "***"
+    assert keys_for(config, Wanted(base_url="https://models.example.com/v1"))("OPENAI_API_KEY") is None
+
+
 def test_the_persons_own_config_says_it(own_home, monkeypatch):
     from pathlib import Path
 
@@ -426,6 +445,17 @@ def test_what_fails_is_told_with_what_was_done(stage):
     assert answer.error["reason"] == "bad_request"
     assert [one.result.data for one in answer.tool_results] == [0]
     assert answer.session_context_updated
+
+
+def test_a_question_that_got_no_answer_is_not_asked_again_with_the_next(stage):
+    stage.model.will(Fails(404, "no such model", kind="model_not_found"))
+    for _ in range(2):
+        with pytest.raises(AskError):
+            stage.ask("First?", session="s")
+    stage.model.will(Says("Second."))
+    stage.ask("Second?", session="s")
+    assert "First?" not in stage.said_to_model()
+    assert "First?" in (stage.folder / "sessions" / "s.jsonl").read_text()
 
 
 # From a tool

@@ -5,7 +5,7 @@ async for event in app.ask("What time is it?"): …           # as it happens; `
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Sequence
 from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_steps: int | None = None
     menu: str | None = None
     approve: Approve = "never"
-    files: Iterable[File] = ()
+    files: Sequence[File] = ()
     stream: bool = True
     wait: float = 0.0  # seconds for somebody else's turn in the same session to end
 
@@ -61,6 +61,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"menu: expected {' or '.join(MENUS)}, got {self.menu!r}")
         if self.max_steps is not None and self.max_steps < 1:
             raise ValueError(f"max_steps: expected 1 or more, got {self.max_steps}")
+        if not all(isinstance(file, File) for file in self.files):
+            raise ValueError('files: expected File(name="notes.md", text="…"), of onetool.ask.messages')
         if isinstance(self.allowed, str):
             raise ValueError(f"allowed: expected a list of names, got a text: [{self.allowed!r}]")
 
@@ -123,7 +125,7 @@ class Asking:
         self._prompt = prompt
         self._options = options
         self._is_begun = False
-        self.answer = Answer(answer=None, session_id=options.session or "")
+        self.answer = Answer(answer=None, session_id=options.session)
 
     def __await__(self) -> Generator[Any, None, Answer]:
         return self._finished().__await__()

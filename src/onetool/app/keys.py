@@ -1,17 +1,21 @@
 """Which key goes where. A config that lies in somebody's project may name an address, but not whose key goes there.
 
-Keys of the environment and of the keyring are the person's own. They go to the provider itself, to this machine and its
-network, and wherever the person's own config (in ~/.onetool) says. A config found elsewhere gets those that are kept
-with it: `onetool auth set openai` there is the person's word.
+A key is looked for with the config in force, then among the person's own: in the environment, in the keyring, and with
+their own config (in ~/.onetool). These go to the provider itself, to this machine and its network, and wherever their
+own config says. A config found elsewhere that names another address gets only keys that are kept with it: `onetool auth
+set openai` there is the person's word.
 """
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 from onetool.ask.choosing import Wanted
 from onetool.ask.providers import NAMES, adapter
-from onetool.config import Config
+from onetool.config import Config, load_secrets
+from onetool.config.find import FOLDER, NAME, user_home
+from onetool.core.errors import ConfigError
 from onetool.handlers.http.hosts import is_private
 from onetool.handlers.http.refusal import Refusal
 from onetool.handlers.http.url import parse_url
@@ -26,13 +30,17 @@ Secret = Callable[[str], str | None]
 def keys_for(config: Config, wanted: Wanted) -> Secret:
     """How to look up a key that is sent where `wanted` says."""
     secrets = config.secrets
+
+    def own(name: str) -> str | None:
+        return secrets.get(name) or _of_the_person(config, name)
+
     if wanted.base_url is None or _is_the_persons_own(config) or not _is_foreign(wanted.base_url):
-        return secrets.get
+        return own
 
     def kept(name: str) -> str | None:
         if secrets.where(name) in KEPT:
             return secrets.get(name)
-        if secrets.get(name):
+        if own(name):
             words = (
                 "%s is not sent to %s, which %s names: if that is meant, keep it with that config: onetool auth set %s"
             )
@@ -42,8 +50,26 @@ def keys_for(config: Config, wanted: Wanted) -> Secret:
     return kept
 
 
+def _own() -> Path:
+    return user_home(os.environ) / FOLDER / NAME
+
+
 def _is_the_persons_own(config: Config) -> bool:
-    return config.path is None or config.path.parent == Path.home() / ".onetool"
+    return config.path is None or config.path == _own()
+
+
+def _of_the_person(config: Config, name: str) -> str | None:
+    """A key that `onetool auth set` has kept in ~/.onetool, for configs of projects: they have secrets of their own."""
+    if _is_the_persons_own(config):
+        return None
+    try:
+        own = _own()
+        found = load_secrets(own if own.exists() else None, env={}).get(name)
+    except ConfigError:  # it is told where it is used
+        return None
+    if found:
+        config.secrets.keep(found)  # so that it is masked here, too
+    return found
 
 
 def _is_foreign(base_url: str) -> bool:

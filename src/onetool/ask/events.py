@@ -76,12 +76,12 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tool_results: tuple[Executed, ...] = ()  # one for each call, in the order of the calls
     tool_error: ToolProblem | None = None
     session_context_updated: bool = False  # whether tool results were written into the session
-    session_id: str = ""
-    provider: str = ""
-    model: str = ""
+    session_id: str | None = None
+    provider: str | None = None
+    model: str | None = None
     usage: Usage = Usage()
     steps: int = 0  # how often the model was asked
-    stop: str = "end"  # why the model stopped
+    stop: str | None = None  # why the model stopped
     limit_reached: bool = False  # max_steps
     denied: tuple[str, ...] = ()  # tools that were not let run
     hints: tuple[str, ...] = ()  # what to do about that

@@ -9,7 +9,7 @@ from onetool.ask.messages import Prompt, Result, User
 from onetool.ask.sessions import Session
 from onetool.ask.talking import Model
 from onetool.ask.toolset import Toolset
-from onetool.ask.window import fit, window_of
+from onetool.ask.window import answered, fit, window_of
 from onetool.ask.words import LAST, system
 from onetool.core.tokens import tokens
 
@@ -73,7 +73,7 @@ class Prompts:
         note = () if may_call else (User(text=LAST),)  # for this once: it is nothing that the person said
         room = min(task.max_tokens or ROOM, self._window // SHARE)
         other = tokens(self._system) + shown + sum(tokens(one.text) for one in note)
-        fitting, self._left_out, used = fit(self._session.messages, self._window, other=other + room)
+        fitting, self._left_out, used = fit(answered(self._session.messages), self._window, other=other + room)
         return Prompt(
             model=model.name,
             messages=(*fitting, *note),

@@ -55,6 +55,16 @@ def window_of(provider: str, model: str) -> int:
     return WINDOWS[max(known, key=len)] if known else UNKNOWN
 
 
+def answered(messages: Sequence[Message]) -> list[Message]:
+    """All but the questions that were given up before the model said a word: whoever asks again means the new one."""
+    following = [*messages[1:], None]
+    return [
+        one
+        for one, next in zip(messages, following, strict=True)
+        if not isinstance(one, User) or not isinstance(next, User)
+    ]
+
+
 def fit(messages: Sequence[Message], most: int, *, other: int = 0) -> tuple[list[Message], int, int]:
     """What fits into `most` tokens beside `other` (instructions, tools); how many messages were left out; its tokens.
 

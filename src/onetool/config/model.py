@@ -116,6 +116,10 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     context_tokens: Count | None = None  # that the model takes in all
     timeout_s: Seconds = 600.0  # for one step of the model
 
+    def problems(self) -> Iterator[tuple[str, str, str | None]]:
+        if self.base_url and not re.match(r"https?://[^/]", self.base_url):
+            yield "base_url", "must begin with http:// or https:// and a host", "such as http://127.0.0.1:8000/v1"
+
 
 class Http(msgspec.Struct, frozen=True, kw_only=True):
     """Where `onetool serve` listens."""

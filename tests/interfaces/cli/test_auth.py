@@ -35,6 +35,7 @@ def test_set_list_remove(tmp_path, own_home, provider, name):
     assert KEY not in done.stdout + done.stderr
     file = own_home / ".onetool" / "secrets.yaml"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert (file.with_name(".gitignore")).read_text().split() == ["secrets.yaml", ".secrets.yaml.*", "sessions/"]
     assert listed(tmp_path)[name] == "file"
     assert cli("auth", "remove", provider, cwd=tmp_path).returncode == 0
     assert not listed(tmp_path).get(name)
@@ -197,6 +198,11 @@ def test_a_linked_file_stays_a_link(tmp_path, own_home):
     assert cli("auth", "set", "openai", cwd=tmp_path, stdin=KEY).returncode == 0
     assert link.is_symlink()
     assert KEY in real.read_text()
+
+
+def test_a_provider_that_is_misspelled_is_no_other_secret(tmp_path):
+    done = cli("auth", "set", "opnai", cwd=tmp_path, stdin=KEY)
+    assert (done.returncode, "did you mean openai?" in done.stderr) == (2, True)
 
 
 def test_a_keyring_that_refuses_is_told(tmp_path):

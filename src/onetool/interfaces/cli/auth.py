@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from onetool.config import find_config, load_secrets
+from onetool.core.nearest import did_you_mean
 from onetool.interfaces.cli.options import config_option, data_options
 from onetool.interfaces.cli.output import print_json, print_table, wants_json
 from onetool.services.secret_file import NAME, drop_secret, put_secret
@@ -85,6 +86,8 @@ def remove(ctx: click.Context, name: str) -> None:
 
 def _secret_name(name: str) -> str:
     known = PROVIDERS.get(name.lower(), name)
+    if known == name and name.islower() and (near := did_you_mean(name, PROVIDERS, most=1)):
+        raise click.BadParameter(f"{name!r} is no provider; {near} Other secrets are named like BRAVE_API_KEY.")
     if not NAME.fullmatch(known):
         raise click.BadParameter(f"{name!r} is no provider ({', '.join(PROVIDERS)}) and no name like BRAVE_API_KEY.")
     return known

@@ -4,11 +4,12 @@ PACK = '''"""{title}: say here what the tools of this pack are good for."""
 
 from typing import Annotated
 
-from onetool.sdk import ToolFailure, get_config
+from onetool.sdk import ToolFailure, get_config, tool
 
 pack = "{name}"
 
 
+@tool(read_only=True)  # it changes nothing, so that models may call it unasked
 def greet(name: Annotated[str, "Who to greet."], excited: bool = False) -> str:
     """Greet somebody.
 
