@@ -16,11 +16,12 @@ REASONS = {401: "unauthorized", 402: "quota", 404: "model_not_found", 413: "too_
 
 class FakeReader:
     def __init__(self):
-        self.said, self.is_complete, self.fed = [], False, []
+        self.said, self.is_complete, self.has_ended, self.fed = [], False, False, []
 
     def feed(self, event):
         self.fed.append(event)
         if event == "[DONE]":
+            self.has_ended = True
             return
         if "error" in event:
             raise ModelError(event["error"], "overloaded", again=event.get("again", True), wait=event.get("wait"))

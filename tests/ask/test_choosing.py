@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 
+import msgspec
 import pytest
 from ask.fake import KEY, Fake, listen, run
 from handlers.upstream import Reply, Upstream
@@ -146,6 +147,36 @@ def test_its_key_is_used_if_there_is_one(chosen, upstream):
     upstream.say(models("llama"))
     chosen("OLLAMA_API_KEY", ollama=upstream.netloc)
     assert upstream.seen[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("provider", [None, "ollama"])
+@pytest.mark.parametrize("named", ["", " ", "''", "127.0.0.1", "base_url"])
+def test_its_key_goes_only_where_somebody_named_the_place(adapters, upstream, provider, named):
+    """Anybody may listen on its port, where it does not run."""
+    upstream.say(models("llama"))
+    ports = []
+
+    async def connect(factory, address, port, **_):
+        ports.append(port)
+        return await asyncio.get_running_loop().create_connection(factory, "127.0.0.1", upstream.port)
+
+    wanted = Wanted(provider="ollama", base_url="http://127.0.0.1:11434") if named == "base_url" else Wanted()
+    wanted = wanted if provider is None else msgspec.structs.replace(wanted, provider=provider)
+    secrets, env = {"OLLAMA_API_KEY": KEY}, {"OLLAMA_HOST": named if named != "base_url" else ""}
+    run(choose(wanted, secrets.get, Client(connect=connect), env))
+    assert ports == [11434]
+    assert ("authorization" in upstream.seen[0].headers) is (named in ("127.0.0.1", "base_url"))
+
+
+def test_a_key_that_was_not_sent_is_told(adapters, upstream):
+    upstream.say(Reply(401, {}, b"no"))
+
+    async def connect(factory, address, port, **_):
+        return await asyncio.get_running_loop().create_connection(factory, "127.0.0.1", upstream.port)
+
+    with pytest.raises(ModelError) as caught:
+        run(choose(Wanted(provider="ollama"), {"OLLAMA_API_KEY": KEY}.get, Client(connect=connect), {}))
+    assert caught.value.hints == ("OLLAMA_API_KEY is sent only where OLLAMA_HOST or ask.base_url names the place",)
 
 
 def test_one_that_calls_tools_is_better(chosen, upstream):

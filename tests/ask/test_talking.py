@@ -10,10 +10,11 @@ import pytest
 from ask.fake import KEY, PROMPT, Fake, Pauses, heard, listen, model_at, run
 from handlers.upstream import CLOSE, Reply, Upstream
 
-from onetool.ask import lines, talking
+from onetool.ask import lines, patience, talking
 from onetool.ask.errors import ModelError, NoModelError
 from onetool.ask.messages import Reply as Whole
 from onetool.ask.messages import Said, Thought, User
+from onetool.ask.providers import adapter
 from onetool.ask.talking import Retrying
 from onetool.handlers.http.client import Client
 
@@ -134,11 +135,42 @@ def test_half_a_character_does_not_stop_a_question(upstream):
 
 
 def test_what_follows_a_complete_answer_is_not_waited_for_long(upstream, monkeypatch):
-    monkeypatch.setattr(talking, "AFTERWARDS", 0.05)
+    monkeypatch.setattr(patience, "AFTERWARDS", 0.05)
     upstream.say([HEAD, chunk({"say": "a"}, DONE), 60.0])
     assert heard(model_at(upstream.url)) == [Said("a"), Whole(text="a")]
     upstream.say([HEAD, chunk({"say": "a"}, DONE), CLOSE])
     assert heard(model_at(upstream.url)) == [Said("a"), Whole(text="a")]
+
+
+PING = b"8\r\n: alive\n\r\n"
+
+
+@pytest.mark.parametrize("coming", [PING, chunk({}), chunk(DONE), PING * 5000], ids=["ping", "event", "end", "many"])
+@pytest.mark.parametrize("ending", [(DONE,), (DONE, "[DONE]")], ids=["complete", "ended"])
+def test_nor_for_what_comes_for_ever(upstream, monkeypatch, ending, coming):
+    monkeypatch.setattr(patience, "AFTERWARDS", 0.2)
+
+    def endless(_):
+        yield from (HEAD, chunk({"say": "a"}, *ending))
+        while True:
+            yield from (coming, 0.01)
+
+    upstream.say(endless)
+    began = time.monotonic()
+    assert heard(model_at(upstream.url)) == [Said("a"), Whole(text="a")]
+    assert time.monotonic() - began < 5  # of the 20 s that there are for an answer
+
+
+def test_after_its_end_nothing_is_read(upstream):
+    upstream.say(events({"say": "a"}, DONE, "[DONE]", {"say": "b"}, {"error": "full"}))
+    assert heard(model_at(upstream.url)) == [Said("a"), Whole(text="a")]
+
+
+def test_more_of_an_answer_has_its_time(upstream, monkeypatch):
+    """Some servers say with each piece that this is all."""
+    monkeypatch.setattr(patience, "AFTERWARDS", 0.6)
+    upstream.say([HEAD, *[step for _ in range(9) for step in (chunk({"say": "a", **DONE}), 0.1)], b"0\r\n\r\n"])
+    assert heard(model_at(upstream.url))[-1] == Whole(text="aaaaaaaaa")
 
 
 # Once more
@@ -274,6 +306,30 @@ def test_a_stream_without_end_ends_in_time(upstream):
     assert said
 
 
+def test_time_passes_also_where_there_is_always_something_at_hand():
+    """Nobody waits then, so nobody would be told that it is too late."""
+
+    class Busy(Fake):
+        def reader(self, prompt):
+            reader = super().reader(prompt)
+            feed = reader.feed
+
+            def slowly(event):
+                time.sleep(0.02)
+                return feed(event)
+
+            reader.feed = slowly
+            return reader
+
+    fake = Busy()
+    with Upstream() as upstream:
+        upstream.say(events(*[{"say": "a"}] * 1000, DONE))
+        error, _ = failed(model_at(upstream.url, fake, timeout=0.3))
+    assert error.reason == "timeout"
+    assert "did not come to the end of its answer within 0.3 s" in str(error)
+    assert len(fake.readers[0].fed) < 100
+
+
 def test_there_is_little_time_for_a_connection(monkeypatch):
     monkeypatch.setattr(talking, "CONNECT", 0.1)
 
@@ -367,6 +423,24 @@ def test_an_answer_has_an_end(upstream, monkeypatch):
     upstream.say(answer(say="x" * 20_000))
     assert failed(model_at(upstream.url), stream=False)[0].reason == "garbled"
     assert failed(model_at(upstream.url))[0].reason == "garbled"
+
+
+def test_so_many_events_and_no_more(upstream, monkeypatch):
+    monkeypatch.setattr(talking, "MOST_EVENTS", 10)
+    upstream.say(events(*[{}] * 20, DONE))
+    error, said = failed(model_at(upstream.url))
+    assert (error.reason, said) == ("garbled", [])
+    assert "more than 10 events" in str(error)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_answer_that_is_too_long_is_not_asked_for_again(upstream, stream):
+    text = "x" * (4 * 1024 * 1024 + 1)
+    whole = answer(choices=[{"message": {"content": text}}])
+    upstream.say(events({"choices": [{"delta": {"content": text}}]}) if stream else whole)
+    error, said = failed(model_at(upstream.url, adapter("openai")), stream)
+    assert (error.reason, said, len(upstream.seen)) == ("garbled", [], 1)
+    assert str(error) == "the model's API sent an answer of more than 4 MiB"
 
 
 @pytest.mark.parametrize("framing", ["events", "lines"])
@@ -561,10 +635,17 @@ def test_another_providers_model(upstream):
 def test_nobody_is_there():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    error, said = failed(model_at(f"http://127.0.0.1:{port}/v1", tries=2))
-    assert (error.reason, len(said)) == ("unreachable", 1)
-    assert str(error) == f"no connection to 127.0.0.1:{port}: Connection refused (tried 2 times)"
+    error, said = failed(model_at(f"http://127.0.0.1:{port}/v1"))
+    assert (error.reason, said) == ("unreachable", [])
+    assert str(error) == f"no connection to 127.0.0.1:{port}: Connection refused"
     assert error.hints == (f"is it running? openai is expected at http://127.0.0.1:{port}/v1",)
+
+
+def test_elsewhere_somebody_may_come_back():
+    client, dialled = public("192.168.1.7")
+    error, said = failed(model_at("http://gpu.example.com:8000/v1", client=client, tries=2))
+    assert [type(one) for one in said] == [Retrying]
+    assert (len(dialled), "Connection refused (tried 2 times)" in str(error)) == (2, True)
 
 
 def test_no_way_to_a_provider():

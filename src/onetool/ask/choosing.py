@@ -1,4 +1,9 @@
-"""Which provider and which model, where nobody said it: what there is a key for, else an Ollama on this machine."""
+"""Which provider and which model, where nobody said it: what there is a key for, else an Ollama on this machine.
+
+A key goes to its provider's own place, or to the one that ask.base_url or OLLAMA_HOST names. Ollama's own place is a
+port of this machine, on which anybody may listen while Ollama does not run: where nobody named it, OLLAMA_API_KEY is
+not sent there, and Ollama itself asks for none.
+"""
 
 import asyncio
 import os
@@ -50,6 +55,7 @@ async def choose(wanted: Wanted, secret: Secret, client: Client, env: Mapping[st
     key, base_url, setting = _key(chosen, secret), wanted.base_url, SETTING
     if base_url is None and name == "ollama":
         base_url, setting = ollama_url(env), OLLAMA_SETTING
+        key = key if _host(env) else None
     is_own = base_url is None or Place(base_url, setting=setting).text == chosen.base_url
     if is_own and name in BY_KEY and not key:
         raise _no_key(chosen)
@@ -109,7 +115,8 @@ def _no_key(chosen: Adapter) -> NoModelError:
 async def _local(wanted: Wanted, secret: Secret, client: Client, env: Mapping[str, str]) -> Model:
     ollama = adapter("ollama")
     base_url = ollama_url(env)
-    make = _maker(ollama, base_url, _key(ollama, secret), client, wanted.timeout, OLLAMA_SETTING)
+    key = _key(ollama, secret) if _host(env) else None
+    make = _maker(ollama, base_url, key, client, wanted.timeout, OLLAMA_SETTING)
     try:
         names = await make("").names(PROBE)
     except ModelError:
@@ -131,7 +138,7 @@ def _nothing(base_url: str) -> NoModelError:
 
 def ollama_url(env: Mapping[str, str]) -> str:
     """Where Ollama is, as Ollama itself reads it: a host, a host with a port, or a URL. Everywhere means here."""
-    text = env.get(OLLAMA_SETTING, "").strip().strip("\"'")
+    text = _host(env)
     if text == "ollama.com":
         text = "https://ollama.com"
     scheme, is_url, rest = text.rpartition("://")
@@ -143,6 +150,11 @@ def ollama_url(env: Mapping[str, str]) -> str:
         port = int(found[2])  # one that is none is overlooked, as Ollama does
     host = EVERYWHERE.get(host, host)
     return f"{scheme if is_url else 'http'}://{f'[{host}]' if ':' in host else host}:{port}{slash}{path}".rstrip("/")
+
+
+def _host(env: Mapping[str, str]) -> str:
+    """What somebody said about where Ollama is; empty where nobody did."""
+    return env.get(OLLAMA_SETTING, "").strip().strip("\"'")
 
 
 # Which model

@@ -65,7 +65,8 @@ async def each_value(
 ) -> AsyncGenerator[Any]:
     """What one event or line after another says: its JSON, or the text that is none.
 
-    `patience` tells how many seconds there may be nothing now; None is for ever. `Silent` is raised after that.
+    `patience` tells how many seconds there may be nothing now; None is for ever. `Silent` is raised after that, and
+    where there are none left: also when there would be something at hand.
     """
     frames = _Bounded(Events() if framing == "events" else Lines(), place)
     async with (
@@ -83,11 +84,14 @@ async def _patient(pieces: Pieces, place: str, patience: Callable[[], float | No
 
 
 async def _next(coming: AsyncGenerator[bytes], place: str, seconds: float | None) -> bytes | None:
+    silent = Silent(f"{place} did not go on with its answer", max(seconds or 0, 0))
+    if seconds is not None and seconds <= 0:
+        raise silent
     try:
         async with asyncio.timeout(seconds):
             return await anext(coming, None)
     except TimeoutError:
-        raise Silent(f"{place} did not go on with its answer", seconds or 0) from None
+        raise silent from None
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:

@@ -15,22 +15,22 @@ import msgspec
 from onetool.ask.errors import AskError, ModelError, NoModelError
 from onetool.ask.lines import each_value, encoded
 from onetool.ask.messages import Prompt, Reply, Said, Thought
+from onetool.ask.patience import SILENCE, Patience
 from onetool.ask.place import SETTING, Place
 from onetool.ask.providers import Adapter, Request
 from onetool.ask.troubles import Troubles
 from onetool.core.errors import ToolFailure
 from onetool.handlers.http.client import Client
 from onetool.handlers.http.data import TooDeep, json_of
-from onetool.handlers.http.faults import TooLate, WireFailure
+from onetool.handlers.http.faults import Garbled, TooLate, WireFailure
 from onetool.handlers.http.outgoing import Outgoing
 from onetool.handlers.http.pieces import Pieces
 from onetool.handlers.http.timing import longest_pause
 from onetool.handlers.http.wire import Answer
 
 CONNECT = 10.0  # seconds for a connection
-SILENCE = 120.0  # seconds without a byte, once an answer has begun: before that a model may think as long as it likes
-AFTERWARDS = 3.0  # seconds for what may follow an answer that is complete
 LARGEST = 64 * 1024 * 1024  # bytes of an answer
+MOST_EVENTS = 1_000_000  # of an answer: about one for each token
 LONGEST_WAIT = 60.0  # seconds that are waited where a provider asks for it
 LISTING = 15.0  # seconds for a list of models …
 LISTING_FOR_HINT = 5.0  # … where it is for an error message
@@ -139,7 +139,7 @@ class Model:
         pieces = answer.pieces
         try:
             if pieces is not None and _is_stream(answer):
-                async with aclosing(self._streamed(pieces, prompt)) as heard:
+                async with aclosing(self._streamed(pieces, prompt, until)) as heard:
                     async for one in heard:
                         yield one
                 return
@@ -153,24 +153,23 @@ class Model:
             if pieces is not None:
                 pieces.close()  # at once: whoever stops listening wants no more to be said
 
-    async def _streamed(self, pieces: Pieces, prompt: Prompt) -> AsyncGenerator[Said | Thought | Reply]:
+    async def _streamed(self, pieces: Pieces, prompt: Prompt, until: float) -> AsyncGenerator[Said | Thought | Reply]:
         reader = self._adapter.reader(prompt)
-        begun = False
-
-        def patience() -> float | None:
-            if reader.is_complete:
-                return AFTERWARDS
-            return self._silence if begun else None
-
+        patience = Patience(reader, self._silence, until)
+        values = each_value(pieces, self._adapter.stream, self._place.authority, patience.seconds)
+        number = 0
         try:
-            values = each_value(pieces, self._adapter.stream, self._place.authority, patience)
             async with aclosing(values) as coming:
                 async for value in coming:
-                    begun = True
+                    number += 1
+                    self._check(number, patience)
+                    if reader.has_ended:
+                        continue
                     with self._reading():
                         deltas = list(reader.feed(value))
                     for delta in deltas:
                         yield delta
+                    patience.heard(more=bool(deltas))
         except WireFailure:
             if not reader.is_complete:
                 raise
@@ -179,6 +178,12 @@ class Model:
         with self._reading():
             reply = reader.reply()
         yield reply
+
+    def _check(self, number: int, patience: Patience) -> None:
+        if patience.is_over:
+            raise TooLate(f"{self._place.authority} did not come to the end of its answer", self._timeout)
+        if number > MOST_EVENTS:
+            raise Garbled(f"{self._place.authority} sends more than {MOST_EVENTS:,} events")
 
     async def _rest(self, answer: Answer, pieces: Pieces) -> bytes:
         """A body that is no stream. Of one that tells of an error the beginning will do."""

@@ -4,7 +4,9 @@ An adapter says what its provider said. What is said here is what only the sende
 was tried, what the key is called.
 """
 
+import os
 from collections.abc import Iterable, Iterator
+from errno import ECONNREFUSED
 from typing import TYPE_CHECKING
 
 from onetool.ask.errors import ModelError
@@ -48,8 +50,12 @@ class Troubles:
         if isinstance(fault, TooLate) and not isinstance(fault, NotConnected):
             return ModelError(str(fault), "timeout")
         reason = "garbled" if isinstance(fault, Garbled) else "unreachable"
-        again = isinstance(fault, WireFailure) and fault.again
+        again = isinstance(fault, WireFailure) and fault.again and not self._is_not_running(fault)
         return ModelError(str(fault), reason, fault.hints, again=again)
+
+    def _is_not_running(self, fault: WireFailure) -> bool:
+        """Nobody listens on this machine: that is told at once, and does not change within seconds."""
+        return self._place.is_loopback and str(fault).endswith(f": {os.strerror(ECONNREFUSED)}")
 
     def of_no_json(self, answer: "Answer") -> ModelError:
         """Of an answer that says it is fine, and is something else: mostly a page."""
@@ -117,6 +123,8 @@ class Troubles:
 
     def _about_key(self) -> str:
         name, provider = self._adapter.key, self._adapter.name
+        if self._key is None and provider == "ollama" and self._is_own:
+            return f"{name} is sent only where OLLAMA_HOST or ask.base_url names the place"
         if self._key is None:
             return f"there is no {name}: `onetool auth set {provider}` keeps one"
         return f"the key that was sent is {name}: `onetool auth set {provider}` sets another one"

@@ -33,6 +33,11 @@ class Reader(Protocol):
         """Whether the provider has said that this is all. A stream that ends before that has broken off."""
         ...
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing at all can follow any more: not even how many tokens it took."""
+        ...
+
     def reply(self) -> Reply:
         """All of it, as far as it has come."""
         ...

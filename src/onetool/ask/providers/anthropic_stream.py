@@ -6,7 +6,8 @@ from typing import Any
 from onetool.ask.messages import Call, Delta, Prompt, Reply, Said, Stop, Thought, Usage
 from onetool.ask.providers.anthropic_history import NAME, fingerprint_of
 from onetool.ask.providers.anthropic_refusals import error_in
-from onetool.ask.providers.reading import a_count, a_text, an_object, arguments, garbled, in_words
+from onetool.ask.providers.reading import a_count, a_name, a_text, an_object, arguments, garbled, in_words
+from onetool.ask.providers.room import room_for_arguments, room_for_text, room_for_thoughts
 
 _STOPS: dict[str, Stop] = {
     "end_turn": "end",
@@ -33,15 +34,20 @@ class StreamReader:
         self._blocks: dict[int, _Block] = {}
         self._usage: dict[str, Any] = {}
         self._ending: dict[str, Any] = {}
-        self._has_ended = False
+        self._room, self._room_for_thoughts = room_for_text(), room_for_thoughts()
+        self.has_ended = False
         self._spoke = -1  # the block of text that spoke last …
         self._said = ""  # … and its last words
 
     def feed(self, event: Any) -> Iterable[Delta]:
+        if self.has_ended:
+            return ()
         event = an_object(event, "an event")
         match event.get("type"):
             case "message_start":
                 self._count(an_object(event.get("message"), "message"))
+            case "content_block_start" | "content_block_delta" | "content_block_stop" if self.is_complete:
+                return ()  # it comes after the end
             case "content_block_start":
                 block = _Block(an_object(event.get("content_block"), "content_block"))
                 self._blocks[_index(event)] = block
@@ -54,14 +60,14 @@ class StreamReader:
                 self._ending |= an_object(event.get("delta"), "delta")
                 self._count(event)
             case "message_stop":
-                self._has_ended = True
+                self.has_ended = True
             case "error":
                 raise error_in(event)
         return ()  # pings, and events that there were none of when this was written
 
     @property
     def is_complete(self) -> bool:
-        return self._has_ended or isinstance(self._ending.get("stop_reason"), str)
+        return self.has_ended or isinstance(self._ending.get("stop_reason"), str)
 
     def reply(self) -> Reply:
         blocks = [block.read() for block in self._blocks.values() if block.is_whole or block.type not in _THOUGHTS]
@@ -83,7 +89,8 @@ class StreamReader:
             return ()
         key, member = _DELTAS[kind]
         piece = a_text(delta.get(key), f"delta.{key}")
-        block.pieces.setdefault(member, []).append(piece)
+        room = {"text": self._room, "input": block.room}.get(member, self._room_for_thoughts)
+        block.pieces.setdefault(member, []).append(room.take(piece))
         return self._told(index, {"type": block.type, member: piece})
 
     def _told(self, index: int, block: dict[str, Any]) -> Iterable[Delta]:
@@ -104,6 +111,7 @@ class _Block:
         self.start = start
         self.type = start.get("type")
         self.pieces: dict[str, list[str]] = {}
+        self.room = room_for_arguments()
         self.is_whole = False
 
     def read(self) -> dict[str, Any]:
@@ -127,27 +135,31 @@ def _gap(before: str, text: str) -> str:
 
 def reply_of(blocks: list[dict[str, Any]], ending: dict[str, Any], usage: dict[str, Any], prompt: Prompt) -> Reply:
     names = prompt.tools.names(NAME)
-    said = ""
+    room, room_for_kept = room_for_text(), room_for_thoughts()
+    said: list[str] = []
+    last = ""
     calls: list[Call] = []
     order: list[dict[str, Any]] = []
     for block in blocks:
         if block.get("type") == "text":
             text = a_text(block.get("text"), "text")
-            gap = _gap(said, text)
-            said += gap + text
+            gap = _gap(last, text)
+            said += (gap, room.take(text))
+            last = text or last
             order += [*([{"gap": len(gap)}] if gap else []), {"text": len(text)}]
         elif block.get("type") == "tool_use":
-            name = a_text(block.get("name"), "the name of a tool_use")
+            name = a_name(block.get("name"))
             args, malformed = arguments(block.get("input"))
             id = a_text(block.get("id"), "the id of a tool_use")
             calls.append(Call(id=id, name=names.from_provider(name) or name, args=args, malformed=malformed))
             order.append({"call": True})
         elif block.get("type") in _THOUGHTS:
-            order.append({"thought": {key: value for key, value in block.items() if isinstance(value, str)}})
+            thought = {key: room_for_kept.take(value) for key, value in block.items() if isinstance(value, str)}
+            order.append({"thought": thought})
     has_thoughts = any("thought" in piece for piece in order)
     stop, why = _stop(ending, bool(calls))
     return Reply(
-        text=said,
+        text="".join(said),
         calls=tuple(calls),
         stop=stop,
         why=why,

@@ -5,7 +5,8 @@ from typing import Any
 
 from onetool.ask.messages import Call, Delta, Prompt, Reply, Said, Stop, Thought, Usage
 from onetool.ask.providers.gemini_refusals import alone, blocked, error_in
-from onetool.ask.providers.reading import a_count, a_list, a_text, an_object, arguments, in_words
+from onetool.ask.providers.reading import a_count, a_list, a_name, a_text, an_object, arguments, in_words
+from onetool.ask.providers.room import room_for_text, room_for_thoughts
 from onetool.formats import ProviderNames
 
 NAME = "gemini"
@@ -34,7 +35,9 @@ class StreamReader:
         self._parts: list[_Part] = []
         self._usage: dict[str, Any] = {}
         self._ending: dict[str, Any] = {}
+        self._room, self._room_for_thoughts = room_for_text(), room_for_thoughts()
         self.has_candidate = False
+        self.has_ended = False  # there is no word for it here
 
     def feed(self, event: Any) -> Iterable[Delta]:
         event = an_object(alone(event), "an answer")
@@ -81,17 +84,20 @@ class StreamReader:
 
     def _heard(self, candidate: dict[str, Any]) -> Iterable[Delta]:
         self.has_candidate = True
+        finish = a_text(candidate.get("finishReason"), "finishReason")
+        if self._ending and self._parts and not finish:
+            return ()  # after the end; where each piece bears one, or the first bore one for nothing, it goes on
         content = an_object(candidate.get("content"), "content")
         heard: list[Delta] = []
         for part in a_list(content.get("parts"), "parts"):
             heard += self._add(an_object(part, "a part"))
-        if a_text(candidate.get("finishReason"), "finishReason"):
+        if finish:
             self._ending = candidate
         return heard
 
     def _add(self, given: dict[str, Any]) -> list[Delta]:
         """A part, or some more of the one before it."""
-        signature = a_text(given.get(SIGNATURE), SIGNATURE)
+        signature = self._room_for_thoughts.take(a_text(given.get(SIGNATURE), SIGNATURE))
         if given.get("functionCall") is not None:
             self._parts.append(_Part(call=an_object(given["functionCall"], "functionCall"), signature=signature))
             return []
@@ -99,6 +105,7 @@ class StreamReader:
         if not text and not signature:
             return []  # kinds of parts that nobody asked for
         is_thought = given.get("thought") is True
+        (self._room_for_thoughts if is_thought else self._room).take(text)
         last = self._parts[-1] if self._parts else None
         if last and not signature and not last.signature and last.call is None and last.is_thought == is_thought:
             last.texts.append(text)
@@ -119,7 +126,7 @@ class _Part:
 
 
 def _call(given: dict[str, Any], names: ProviderNames) -> Call:
-    name = a_text(given.get("name"), "the name of a functionCall")
+    name = a_name(given.get("name"))
     args, malformed = arguments(given.get("args"))
     id = a_text(given.get("id"), "the id of a functionCall")
     return Call(id=id, name=names.from_provider(name) or name, args=args, malformed=malformed)

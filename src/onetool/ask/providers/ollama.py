@@ -25,6 +25,7 @@ from onetool.ask.providers.reading import (
     NO_TOOLS_HINTS,
     a_count,
     a_list,
+    a_name,
     a_text,
     an_object,
     arguments,
@@ -37,6 +38,7 @@ from onetool.ask.providers.reading import (
     window_in,
     with_files,
 )
+from onetool.ask.providers.room import room_for_text, room_for_thoughts
 from onetool.ask.providers.turns import in_turns
 from onetool.core.halves import mended
 from onetool.core.tokens import tokens
@@ -114,10 +116,13 @@ class LineReader:
         self._calls: list[Call] = []
         self._stop = ""
         self._usage = Usage()
-        self._is_done = False
+        self._room, self._room_for_thoughts = room_for_text(), room_for_thoughts()
+        self.has_ended = False
         self.is_empty = True
 
     def feed(self, event: Any) -> Iterable[Delta]:
+        if self.has_ended:
+            return ()
         line = an_object(event, "a line of the answer")
         if line.get("error"):
             said = _said(line)
@@ -127,14 +132,14 @@ class LineReader:
         self.is_empty = self.is_empty and not message
         deltas = list(self._heard(message))
         if line.get("done") is True:
-            self._is_done = True
+            self.has_ended = True
             self._stop = a_text(line.get("done_reason"), "done_reason")
             self._usage = Usage(input=a_count(line.get("prompt_eval_count")), output=a_count(line.get("eval_count")))
         return deltas
 
     @property
     def is_complete(self) -> bool:
-        return self._is_done
+        return self.has_ended
 
     def reply(self) -> Reply:
         stop = _STOPS.get(self._stop, "other")
@@ -145,24 +150,24 @@ class LineReader:
             text="".join(self._text),
             calls=tuple(self._calls),
             stop=stop,
-            why=self._stop if stop == "other" else "",
+            why=in_words(self._stop) if stop == "other" else "",
             usage=self._usage,
             kept={"model": self._prompt.model, "thinking": thoughts} if thoughts else {},
         )
 
     def _heard(self, message: dict[str, Any]) -> Iterator[Delta]:
         if thought := a_text(message.get("thinking"), "message.thinking"):
-            self._thoughts.append(thought)
+            self._thoughts.append(self._room_for_thoughts.take(thought))
             yield Thought(thought)
         if text := a_text(message.get("content"), "message.content"):
-            self._text.append(text)
+            self._text.append(self._room.take(text))
             yield Said(text)
         for item in a_list(message.get("tool_calls"), "message.tool_calls"):
             self._calls.append(self._call(an_object(item, "a tool call")))
 
     def _call(self, item: dict[str, Any]) -> Call:
         function = an_object(item.get("function"), "the function of a tool call")
-        name = a_text(function.get("name"), "the name of a call")
+        name = a_name(function.get("name"))
         args, malformed = arguments(function.get("arguments"))
         real = self._prompt.tools.names(NAME).from_provider(name) or name
         return Call(id=a_text(item.get("id"), "the id of a call"), name=real, args=args, malformed=malformed)

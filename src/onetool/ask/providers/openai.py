@@ -11,8 +11,9 @@ from typing import Any
 from onetool.ask.errors import ModelError
 from onetool.ask.messages import Assistant, Call, File, Message, Prompt, Reply, Result, User
 from onetool.ask.providers import Reader, Request
+from onetool.ask.providers.openai_calls import KEPT_OF_CALLS, NAME
 from onetool.ask.providers.openai_refusals import error_in, refusal
-from onetool.ask.providers.openai_stream import KEPT, KEPT_OF_CALLS, NAME, StreamReader, Sum
+from onetool.ask.providers.openai_stream import KEPT, StreamReader, Sum
 from onetool.ask.providers.reading import a_list, an_object, as_json, garbled, in_words, with_files
 from onetool.ask.providers.turns import in_turns
 from onetool.core.halves import mended

@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from onetool.ask.errors import ModelError, Reason
-from onetool.ask.fences import fenced
+from onetool.ask.fences import fenced, on_a_line
 from onetool.ask.messages import User
+from onetool.ask.providers import room
 from onetool.core.halves import all_mended, mended
 from onetool.handlers.http.data import TooDeep, json_of
 from onetool.handlers.http.shown import in_short
@@ -71,6 +72,14 @@ def a_text(value: Any, where: str) -> str:
     return _of_type(value, str, where)
 
 
+def a_name(value: Any) -> str:
+    """Of a tool that is called."""
+    name = a_text(value, "the name of a call")
+    if len(name) > room.NAME:
+        raise room.too_much(room.NAME, "the name of a tool")
+    return name
+
+
 def _of_type(value: Any, kind: type, where: str) -> Any:
     if value is None:
         return kind()
@@ -86,9 +95,10 @@ def a_count(value: Any) -> int:
 
 def arguments(value: Any) -> tuple[dict[str, Any], str | None]:
     """Those of a call, by name; and what came in their place, where it is no object. Nothing at all means none."""
+    text = value if isinstance(value, str) else "" if value is None else as_json(value)
+    room.room_for_arguments().take(text)
     if isinstance(value, dict):
         return value, None
-    text = value if isinstance(value, str) else "" if value is None else as_json(value)
     if not text.strip():
         return {}, None
     read = _json(text)
@@ -117,7 +127,7 @@ def as_json(value: Any) -> str:
 
 def with_files(user: User) -> str:
     """What somebody said, and the texts that came with it."""
-    files = (f"File {file.name}:\n{fenced(file.text)}" for file in user.files if file.text is not None)
+    files = (f"File {on_a_line(file.name)}:\n{fenced(file.text)}" for file in user.files if file.text is not None)
     return mended("\n\n".join(filter(None, (user.text, *files))))
 
 

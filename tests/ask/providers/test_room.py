@@ -1,0 +1,245 @@
+"""Answers without end: what a server may send, and how much work it may make of it."""
+
+import json
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onetool.ask.errors import ModelError
+from onetool.ask.messages import Prompt, Reply, User
+from onetool.ask.providers import NAMES, adapter, reading
+from onetool.ask.providers.openai_calls import Balance
+
+MIB = 1024 * 1024
+PROMPT = Prompt(model="m", messages=(User(text="?"),))
+EVERY = pytest.mark.parametrize("name", NAMES)
+
+
+def openai(finish: str | None = None, **delta: Any) -> dict[str, Any]:
+    return {"choices": [{"delta": delta, "finish_reason": finish}]}
+
+
+def gemini(*parts: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    return {"candidates": [{"content": {"parts": list(parts)}, **({"finishReason": finish} if finish else {})}]}
+
+
+def block(index: int, **delta: Any) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": index, "delta": delta}
+
+
+def call(args: Any, **more: Any) -> dict[str, Any]:
+    return {"index": 0, "function": {"name": "t", "arguments": args}, **more}
+
+
+BEGIN = {
+    "anthropic": [
+        {"type": "content_block_start", "index": index, "content_block": {"type": kind}}
+        for index, kind in enumerate(("text", "thinking", "tool_use"))
+    ]
+}
+TEXT = {
+    "openai": lambda text: openai(content=text),
+    "anthropic": lambda text: block(0, type="text_delta", text=text),
+    "gemini": lambda text: gemini({"text": text}),
+    "ollama": lambda text: {"message": {"content": text}},
+}
+THOUGHTS = {
+    "openai": lambda text: openai(reasoning_content=text),
+    "openai reasoning": lambda text: openai(reasoning=text),
+    "openai details": lambda text: openai(reasoning_details=[{"type": "t", "index": 0, "text": text}]),
+    "openai blocks": lambda text: openai(reasoning_details=[{"type": "t", "text": text}]),
+    "openai others": lambda text: openai(reasoning_details=[text]),
+    "openai extra": lambda text: openai(extra_content={"google": text}),
+    "openai call": lambda text: openai(tool_calls=[call("{}", extra_content={"google": text})]),
+    "anthropic": lambda text: block(1, type="thinking_delta", thinking=text),
+    "anthropic signature": lambda text: block(1, type="signature_delta", signature=text),
+    "gemini": lambda text: gemini({"text": text, "thought": True}),
+    "gemini signature": lambda text: gemini({"text": "a", "thoughtSignature": text}),
+    "gemini call": lambda text: gemini({"functionCall": {"name": "t"}, "thoughtSignature": text}),
+    "ollama": lambda text: {"message": {"thinking": text}},
+}
+ARGUMENTS = {
+    "openai": lambda text: openai(tool_calls=[call(text)]),
+    "openai old": lambda text: openai(function_call={"name": "t", "arguments": text}),
+    "anthropic": lambda text: block(2, type="input_json_delta", partial_json=text),
+}
+NAMED = {
+    "openai": lambda text: openai(tool_calls=[{"index": 0, "function": {"name": text}}]),
+    "gemini": lambda text: gemini({"functionCall": {"name": text}}),
+    "ollama": lambda text: {"message": {"tool_calls": [{"function": {"name": text}}]}},
+}
+
+
+def read(name: str, *events: Any) -> Reply:
+    name = name.split(" ")[0]
+    reader = adapter(name).reader(PROMPT)
+    for event in (*BEGIN.get(name, ()), *events):
+        list(reader.feed(event))
+    return reader.reply()
+
+
+def refused(name: str, *events: Any) -> str:
+    with pytest.raises(ModelError) as caught:
+        read(name, *events)
+    assert (caught.value.reason, caught.value.again) == ("garbled", False)
+    return str(caught.value)
+
+
+# How much there may be
+
+
+@EVERY
+def test_an_answer_has_an_end(name: str) -> None:
+    piece = TEXT[name]("я" * (MIB // 2))
+    assert len(read(name, *[piece] * 4).text.encode()) == 4 * MIB
+    assert refused(name, *[piece] * 4, TEXT[name]("x")) == "the model's API sent an answer of more than 4 MiB"
+
+
+@pytest.mark.parametrize("name", THOUGHTS)
+def test_thoughts_have_an_end(name: str) -> None:
+    read(name, *[THOUGHTS[name]("x" * (MIB // 4))] * 7)
+    assert "thoughts of more than 2 MiB" in refused(name, *[THOUGHTS[name]("x" * (MIB // 4))] * 9)
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_arguments_have_an_end(name: str) -> None:
+    read(name, *[ARGUMENTS[name]("x" * (MIB // 4))] * 3)
+    assert "arguments of a call of more than 1 MiB" in refused(name, *[ARGUMENTS[name]("x" * (MIB // 4))] * 5)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_names_have_an_end(name: str) -> None:
+    assert "name of a tool of more than 1 KiB" in refused(name, NAMED[name]("x" * 2000))
+
+
+def test_nor_do_they_grow_without_end() -> None:
+    pieces = [{"index": 0, "id": "c", "function": {"name": name}} for name in ("x" * 600, "y" * 600)]
+    assert "name of a tool" in refused("openai", *(openai(tool_calls=[piece]) for piece in pieces))
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("openai", {"choices": [{"message": {"tool_calls": [call({"x": "x" * MIB})]}}]}),
+        ("anthropic", {"content": [{"type": "tool_use", "input": {"x": "x" * MIB}}]}),
+        ("anthropic", {"content": [{"type": "text", "text": "x" * MIB}] * 5}),
+        ("anthropic", {"content": [{"type": "redacted_thinking", "data": "x" * MIB}] * 3}),
+        ("gemini", gemini({"functionCall": {"name": "t", "args": {"x": "x" * MIB}}}, finish="STOP")),
+        ("ollama", {"message": {"tool_calls": [call({"x": "x" * MIB})]}, "done": True}),
+    ],
+)
+def test_also_of_a_whole_answer(name: str, body: Any) -> None:
+    with pytest.raises(ModelError, match="of more than"):
+        adapter(name).reply(body, PROMPT)
+
+
+# How much work it may make
+
+
+def test_a_name_that_comes_with_every_piece_is_no_reason_to_read_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[int] = []
+
+    def counting(text: bytes, real: Any = reading.json_of) -> Any:
+        parsed.append(len(text))
+        return real(text)
+
+    monkeypatch.setattr(reading, "json_of", counting)
+    pieces = ['{"x": "', *"y" * 2000, '"}']
+    reply = read("openai", *(openai(tool_calls=[call(piece)]) for piece in pieces))
+    assert reply.calls[0].args == {"x": "y" * 2000}
+    assert len(parsed) <= 2
+
+
+class Counted(str):
+    """A text that counts how often something is added to it: each time all of it is copied."""
+
+    __slots__ = ()
+    added: ClassVar[list[int]] = []
+
+    def __add__(self, other: str) -> "Counted":
+        self.added.append(len(self))
+        return Counted(str(self) + other)
+
+
+@pytest.mark.parametrize("kind", ["TEXT", "THOUGHTS", "ARGUMENTS"])
+def test_pieces_are_put_together_once(kind: str) -> None:
+    for name, piece in globals()[kind].items():
+        Counted.added.clear()
+        read(name, *(piece(Counted("z")) for _ in range(200)))
+        assert len(Counted.added) <= 1, name
+
+
+def test_pieces_of_a_detail() -> None:
+    pieces = [{"type": "t", "index": 0, "text": "a", "x": 1}, {"type": "t", "index": 0, "text": "b", "data": "c"}]
+    pieces += [{"type": "t", "index": 0, "text": None, "data": "d", "x": 2}, {"type": "u", "index": 0, "text": "e"}]
+    reply = read("openai", *(openai(reasoning_details=[piece]) for piece in pieces))
+    assert reply.kept["reasoning_details"] == [
+        {"type": "t", "index": 0, "text": "ab", "data": "cd", "x": 2},
+        {"type": "u", "index": 0, "text": "e"},
+    ]
+
+
+JSON = st.recursive(
+    st.none() | st.integers() | st.text(alphabet='a\\"{}[]:, \n', max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(alphabet='\\"{}', max_size=4), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(alphabet='\\"{}', max_size=4), JSON, max_size=3), st.booleans(), st.integers(1, 5))
+def test_where_an_object_ends(value: dict[str, Any], in_a_text: bool, size: int) -> None:
+    text = json.dumps(json.dumps(value) if in_a_text else value)
+    balance = Balance()
+    assert not balance.is_even
+    for at in range(0, len(text), size):
+        balance.feed(text[at : at + size])
+        assert balance.is_even is (at + size >= len(text))
+
+
+# After the end
+
+
+ENDS = {
+    "openai": [openai("stop")],
+    "anthropic": [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}],
+    "gemini": [gemini(finish="STOP")],
+    "ollama": [{"done": True}],
+}
+
+
+@EVERY
+def test_what_comes_after_the_end_is_not_part_of_it(name: str) -> None:
+    reader = adapter(name).reader(PROMPT)
+    for event in (*BEGIN.get(name, ()), TEXT[name]("a"), *ENDS[name]):
+        list(reader.feed(event))
+    assert reader.is_complete
+    assert list(reader.feed(TEXT[name]("b"))) == []
+    assert reader.reply().text == "a"
+
+
+@pytest.mark.parametrize(
+    ("name", "events"),
+    [
+        ("openai", [openai("stop", content="a"), openai("stop", content="b")]),
+        ("openai", [openai("stop", content=""), openai(content="ab"), openai("stop")]),
+        ("gemini", [gemini({"text": "a"}, finish="STOP"), gemini({"text": "b"}, finish="STOP")]),
+        ("gemini", [gemini(finish="STOP"), gemini({"text": "ab"}), gemini(finish="STOP")]),
+    ],
+)
+def test_an_end_that_is_none(name: str, events: list[Any]) -> None:
+    """Some servers say with each piece that this is all, or before they begin."""
+    assert read(name, *events).text == "ab"
+
+
+def test_there_are_words_after_which_nothing_follows() -> None:
+    for name, last in (("openai", "[DONE]"), ("anthropic", {"type": "message_stop"}), ("ollama", {"done": True})):
+        reader = adapter(name).reader(PROMPT)
+        list(reader.feed(ENDS[name][0])) if name != "ollama" else None
+        assert not reader.has_ended
+        list(reader.feed(last))
+        assert reader.has_ended
+        assert list(reader.feed({"error": "full", "type": "error"})) == []
