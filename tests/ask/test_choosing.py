@@ -294,3 +294,12 @@ def test_the_environment_is_read_when_nothing_is_given(adapters, upstream, monke
     monkeypatch.setenv("OLLAMA_HOST", upstream.netloc)
     upstream.say(models("llama"))
     assert asyncio.run(choose(Wanted(), {}.get, Client())).name == "llama"
+
+
+def test_ollama_is_not_below_v1():
+    async def chosen():
+        return await choose(
+            Wanted(provider="ollama", base_url="http://127.0.0.1:9/v1/", model="m"), lambda _: None, Client(), {}
+        )
+
+    assert asyncio.run(chosen()).base_url == "http://127.0.0.1:9"

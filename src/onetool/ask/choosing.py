@@ -53,6 +53,8 @@ async def choose(wanted: Wanted, secret: Secret, client: Client, env: Mapping[st
         return await _local(wanted, secret, client, env)
     chosen = adapter(name)
     key, base_url, setting = _key(chosen, secret), wanted.base_url, SETTING
+    if base_url is not None and name == "ollama":
+        base_url = base_url.rstrip("/").removesuffix("/v1")  # where Ollama speaks OpenAI's API, which many write here
     if base_url is None and name == "ollama":
         base_url, setting = ollama_url(env), OLLAMA_SETTING
         key = key if _host(env) else None

@@ -106,6 +106,8 @@ class Troubles:
                 yield self._about_key()
             case "model_not_found":
                 yield from self._about_model(models)
+            case "overloaded" if not error.wait:
+                yield f"it was asked at {self._place.text}; try again later, or another model"
             case "unreachable" if error.status is None:
                 yield self._about_place()
             case "quota":
