@@ -58,7 +58,7 @@ def _keep_from_git(file: Path) -> None:
     ignore = file.with_name(".gitignore")
     if file.parent.name == ".onetool" and not file.exists() and not ignore.exists():
         with suppress(OSError):
-            ignore.write_text(f"{file.name}\n.{file.name}.*\n", encoding="utf-8")
+            ignore.write_text(f"{file.name}\n.{file.name}.*\nsessions/\n", encoding="utf-8")
 
 
 def _lines(file: Path) -> list[str]:

@@ -97,7 +97,7 @@ def test_who_is_cancelled_leaves_no_lock_and_no_file_behind(sessions, slow, what
 
 def test_a_new_one_is_not_left_empty(sessions, slow):
     asyncio.run(cancelled_once_begun(sessions, slow(store, "kept"), id=None))
-    assert [one.name for one in sessions.folder.iterdir()] == ["x.jsonl"]
+    assert [one.name for one in sessions.folder.glob("*.jsonl")] == ["x.jsonl"]
 
 
 def test_it_is_safe_before_others_have_it(sessions, slow):

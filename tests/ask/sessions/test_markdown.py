@@ -55,6 +55,23 @@ def test_what_was_malformed_or_broken_off():
     assert "called tools" not in text
 
 
+def test_nothing_turns_the_text_around_or_hides_in_it():
+    """Whatever is neither seen nor needed. What languages need stays."""
+    bad = "\u202e\u2066\u200b\u200f\u2028\u061c\ufeff\U000e0041"
+    needed = "a\u00adb می\u200cخواهم 👩\u200d💻 ❤\ufe0f 東\u3000京"
+    call = Call(id="1", name=f"x{bad}y", args={"path": f"a{bad}"})
+    text = markdown(
+        transcript(
+            User(text=bad + needed, files=(File(name=bad, text=""),)),
+            Assistant(text=bad, calls=(call,)),
+            Result(call="1", name=call.name, content=bad),
+        )
+    )
+    assert not set(bad) & set(text)
+    assert text.count("\ufffd" * len(bad)) == 6
+    assert needed in text
+
+
 def test_times_that_are_none():
     for one, other in ((1e300, -1e18), (float("nan"), -0.5), (float("inf"), 253_402_300_799)):
         assert "From ? to ?" in markdown(transcript(created=one, modified=other))

@@ -126,7 +126,7 @@ def test_where_nothing_is_said_nothing_is_kept(sessions):
 
     with pytest.raises(RuntimeError):
         asyncio.run(failing())
-    assert list(sessions.folder.iterdir()) == []
+    assert os.listdir(sessions.folder) == [".gitignore"]
 
 
 def test_a_file_that_a_crash_left_empty_is_no_session(sessions):
@@ -272,7 +272,51 @@ def test_what_is_no_file_of_ours(sessions):
         with pytest.raises(SessionError):
             sessions.delete(id)
     assert not os.path.lexists("/nowhere")
-    assert len(os.listdir(folder)) == 7
+    assert len(os.listdir(folder)) == 8  # and a .gitignore
+
+
+def test_a_folder_that_is_a_link_is_refused_and_what_it_leads_to_left_alone(tmp_path):
+    """A repository may have one in it, that leads anywhere."""
+    (tmp_path / "theirs").mkdir(mode=0o755)
+    theirs = Sessions(tmp_path / "theirs" / "sessions")
+    said(theirs, "x", "a")
+    theirs.folder.chmod(0o755)
+    before = sorted(os.listdir(theirs.folder))
+    for target in (theirs.folder, tmp_path / "nowhere"):
+        linked = Sessions(tmp_path / "sessions")
+        linked.folder.symlink_to(target)
+        for id in (None, "x", "new", "last"):
+            assert "it is a link" in str(refused(entered(linked, id), "session"))
+        for used in (lambda: linked.read("x"), lambda: linked.delete("x"), linked.list):  # noqa: B023 - at once
+            with pytest.raises(SessionError, match="it is a link"):
+                used()
+        linked.folder.unlink()
+    assert sorted(os.listdir(theirs.folder)) == before
+    assert stat.S_IMODE(theirs.folder.stat().st_mode) == 0o755
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_git_leaves_it_out(sessions, tmp_path):
+    said(sessions, "x", "a")
+    ignore = sessions.folder / ".gitignore"
+    assert ignore.read_text() == "*\n"
+    ignore.write_text("mine\n")
+    said(sessions, "x", "b")
+    assert ignore.read_text() == "mine\n"
+    ignore.unlink()
+    ignore.symlink_to(tmp_path / "elsewhere")
+    said(sessions, "x", "c")
+    assert not (tmp_path / "elsewhere").exists()
+    assert [one.id for one in sessions.list()] == ["x"]
+
+
+def test_whether_its_file_is_there(sessions):
+    assert not sessions.has("x")
+    said(sessions, "x", "a")
+    assert sessions.has("x")
+    file_of(sessions, "x").unlink()
+    assert not sessions.has("x")
+    assert not sessions.has("a\0b")
 
 
 def test_a_later_form_is_refused(sessions):
@@ -291,6 +335,14 @@ def test_a_file_that_is_too_large_is_refused(sessions, monkeypatch):
     monkeypatch.setattr("onetool.ask.sessions.files.LARGEST", 100)
     with pytest.raises(SessionError, match="bytes, and 100 is the most"):
         sessions.read("x")
+
+
+def test_a_file_of_too_many_lines_is_refused(sessions, monkeypatch):
+    said(sessions, "x", "a")
+    monkeypatch.setattr("onetool.ask.sessions.reading.MOST_LINES", 3)
+    with pytest.raises(SessionError, match="more than 3 lines"):
+        sessions.read("x")
+    assert refused(entered(sessions, "x"), "session").hints
 
 
 def test_kinds_of_lines_that_are_not_known_are_passed_over(sessions):

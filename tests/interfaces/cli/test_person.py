@@ -40,9 +40,10 @@ def folder(tmp_path):
     return tmp_path
 
 
-def at_a_terminal(folder, *args, types):
+def at_a_terminal(folder, *args, types, before=b""):
     """What is seen at a terminal where somebody types these lines, each when the one before it was asked for."""
     fd, theirs = pty.openpty()
+    os.write(fd, before)
     process = subprocess.Popen(
         [sys.executable, "-m", "onetool", *args],
         cwd=folder,
@@ -82,6 +83,13 @@ def test_a_tool_asks_the_person_and_the_time_does_not_count(folder, command):
     assert 'sure: expected boolean, got string "perhaps"' in seen
     assert "(gently/fast) [gently]" in seen
     assert "x: True, gently" in seen
+
+
+def test_what_was_typed_before_the_question_is_no_answer(folder):
+    """Here it stands in the terminal before the program has begun."""
+    code, seen = at_a_terminal(folder, "run", 'files.remove("x")', types=[b"\n"], before=b"y\n")
+    assert code == 1
+    assert "the person declined" in seen
 
 
 @pytest.mark.parametrize(("typed", "word"), [(b"\n", "declined"), (b"\x04", "cancelled")])

@@ -14,9 +14,11 @@ from pathlib import Path
 from onetool.ask.errors import SessionError
 from onetool.core import flock
 
-LARGEST = 128 * 1024 * 1024
+LARGEST = 32 * 1024 * 1024
 ENDING = ".jsonl"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+LINK = "it is a link, and links are not followed"
+ELSEWHERE = "take the link away; ONETOOL_HOME says where all of this is kept instead"
 
 # Not to wait for a pipe's writer, not to become a terminal's session: whatever it is, it is refused only once open.
 READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -110,13 +112,35 @@ def make_safe(path: Path, file: int, *, is_new: bool) -> None:
 
 
 def private(folder: Path) -> None:
-    """There may be one already that is more open than it should be."""
+    """Made, if it is not there. There may be one already that is more open than it should be."""
+    refuse_link(folder)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.stat().st_mode & 0o077:
-            folder.chmod(0o700)
+        itself = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if os.fstat(itself).st_mode & 0o077:
+                os.fchmod(itself, 0o700)
+            _keep_from_git(itself)
+        finally:
+            os.close(itself)
     except OSError as error:
-        raise SessionError(f"sessions can't be kept in {folder}: {error.strerror}", "session") from None
+        raise SessionError(f"sessions can't be kept in {folder}: {_in_words(error)}", "session") from None
+
+
+def refuse_link(folder: Path) -> None:
+    """A folder that came with somebody else's files may be a link, and lead to any place."""
+    if folder.is_symlink():
+        raise SessionError(f"sessions can't be kept in {folder}: {LINK}", "session", [ELSEWHERE])
+
+
+def _keep_from_git(folder: int) -> None:
+    """What was said is nobody else's, whatever repository the folder lies in. One that a person has written stays."""
+    with suppress(FileExistsError):
+        file = os.open(".gitignore", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        try:
+            os.write(file, b"*\n")
+        finally:
+            os.close(file)
 
 
 def _unusable(path: Path, why: OSError | str, how: str = "used") -> SessionError:
@@ -127,7 +151,7 @@ def _unusable(path: Path, why: OSError | str, how: str = "used") -> SessionError
 
 def _in_words(error: OSError) -> str:
     if error.errno == errno.ELOOP:
-        return "it is a link, and links are not followed"
+        return LINK
     if error.errno in FULL:
         return f"{error.strerror}; what was said before is kept. Make room, and ask again"
     return error.strerror or type(error).__name__

@@ -19,6 +19,11 @@ LINE_END = re.compile(r"\r\n?")
 # Signs that move a terminal's cursor, or worse, are shown as pictures of themselves.
 SHOWN = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | {127: 0x2421}
 SHOWN |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+# And so are those that nobody sees: they turn what follows around, end a line, or hide a text in another. Joiners of
+# letters and emoji, and soft hyphens, belong to texts of many languages.
+UNSEEN = [(0x61C, 0x61C), (0x180E, 0x180E), (0x200B, 0x200B), (0x200E, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F)]
+UNSEEN += [(0xFEFF, 0xFEFF), (0xFFF9, 0xFFFB), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE007F)]
+SHOWN |= {code: 0xFFFD for first, last in UNSEEN for code in range(first, last + 1)}
 
 
 def markdown(transcript: Transcript) -> str:

@@ -9,6 +9,8 @@ from onetool.ask.messages import Usage
 from onetool.ask.sessions.mending import Said, mended
 from onetool.ask.sessions.records import UNREADABLE, VERSION, Begun, Ended, read
 
+MOST_LINES = 50_000  # more than anybody says; to read so many holds up others for no more than some milliseconds
+
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
     begun: Begun | None  # none where the first line was cut off
@@ -27,7 +29,9 @@ def kept(id: str, data: bytes, goes_on: bool = False) -> Kept:
     said: list[Said] = []
     ended: list[Ended] = []
     damaged = 0
-    for line in BytesIO(data):  # one by one: to split a large file at once would hold up all other threads
+    for place, line in enumerate(BytesIO(data)):  # one by one: to split all at once would hold up all other threads
+        if place == MOST_LINES:
+            raise _too_many(id)
         if line.isspace():
             continue
         try:
@@ -44,6 +48,11 @@ def kept(id: str, data: bytes, goes_on: bool = False) -> Kept:
             case (message, at):
                 said.append(Said(message, at))
     return Kept(begun=begun, said=mended(said, goes_on), ended=ended, damaged=damaged)
+
+
+def _too_many(id: str) -> SessionError:
+    hint = "begin another session with --new-session"
+    return SessionError(f"the session {id} can't be used: it has more than {MOST_LINES:,} lines", "session", [hint])
 
 
 def _refuse_later(id: str, begun: Begun) -> None:

@@ -99,8 +99,16 @@ class Sessions:
         finally:
             files.given_back(path, file)
 
+    def has(self, id: str) -> bool:
+        """Whether its file is there, with something in it."""
+        try:
+            return os.stat(self._path(id), follow_symlinks=False).st_size > 0
+        except (OSError, ValueError):
+            return False
+
     def list(self) -> builtins.list[Info]:
         """The newest first. What can't be opened is not in it."""
+        files.refuse_link(self.folder)
         listed = []
         for _, id in found(self.folder):
             try:
@@ -121,6 +129,7 @@ class Sessions:
         return self.folder / f"{id}{files.ENDING}"
 
     def _meant(self, id: str) -> str:
+        files.refuse_link(self.folder)
         if id != LAST:
             return check_id(id)
         there = found(self.folder)

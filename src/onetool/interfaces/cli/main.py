@@ -103,7 +103,7 @@ def _open_what_is_closed() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
-            setattr(sys, name, open(number, "r+" if number else "r", closefd=False))  # noqa: SIM115 - for the whole process
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 - for the whole process
 
 
 def _close_stdout() -> None:

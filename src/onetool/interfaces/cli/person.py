@@ -1,9 +1,13 @@
 """The person at the terminal, for tools that ask: questions on standard error, answers from standard input."""
 
+import asyncio
 import os
+import select
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import click
@@ -12,6 +16,9 @@ from onetool.core.caller import CannotAsk, Declined, ForPerson, ForRoots, Level,
 from onetool.core.context import waiting
 from onetool.core.threads import Threads
 from onetool.interfaces.cli.output import printable
+
+LOOK = 0.05  # seconds between two looks whether a question is still worth an answer
+PATIENCE = 1.0  # seconds for a question to be taken back
 
 
 def let_tools_ask() -> None:
@@ -42,50 +49,97 @@ class Person:
             return [{"uri": Path.cwd().as_uri(), "name": Path.cwd().name}]
         if not isinstance(question, ForPerson):
             raise CannotAsk("sampling", "there is no model at a terminal")
+        form = _Form(question)
         with waiting():
-            return await self._threads.run(_filled_in, {"question": question})
+            answer = asyncio.ensure_future(self._threads.run(form.filled_in, {}))
+            try:
+                return await asyncio.shield(answer)
+            except asyncio.CancelledError:
+                await _taken_back(form, answer)
+                raise
 
 
-def _filled_in(question: ForPerson) -> dict[str, Any]:
-    click.echo(printable(question.message), err=True)
-    required = question.schema.get("required", ())
-    filled: dict[str, Any] = {}
-    for name, field in question.schema["properties"].items():
-        value = _answer(name, field, name in required)
-        if value is not None:
-            filled[name] = value
-    return filled
+async def _taken_back(form: "_Form", answer: "asyncio.Future[Any]") -> None:
+    """What is typed from here on belongs to the next question: that one is not shown before this one reads no more."""
+    form.withdrawn.set()
+    if form.is_shown and not answer.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([answer], timeout=PATIENCE)
+    if not answer.cancel() and not answer.cancelled():
+        answer.exception()  # nobody wants to know
 
 
-def _answer(name: str, field: Mapping[str, Any], required: bool) -> Any:
-    """One field, asked until it is right. Nothing, where something is needed, is a no."""
-    from onetool.core.schema import CompiledSchema  # brings the validator with it; most tools never ask
+class _Form:
+    """A question at the terminal, in a thread of its own. `withdrawn` is set by who wants no answer any more."""
 
-    told = printable(str(field.get("title") or field.get("description") or name))
-    check = CompiledSchema({"type": "object", "properties": {name: field}}, closed=False)
-    while True:
-        click.echo(f"  {told}{_choices(field)}: ", nl=False, err=True)
-        text = _line()
-        if not text:
-            if "default" in field or not required:
-                return field.get("default")
-            raise Declined("decline")
-        value = _read(text, field.get("type"))
-        problems = check.check({name: value})
-        if not problems:
-            return value
-        click.echo(f"  {printable('; '.join(map(str, problems)))}", err=True)
+    def __init__(self, question: ForPerson) -> None:
+        self._question = question
+        self.withdrawn = Event()
+        self.is_shown = False
 
-
-def _line() -> str:
-    """A line that somebody types. Not by `input`: at an interrupt the interpreter could not end while that waits."""
-    typed = b""
-    while not typed.endswith(b"\n"):
-        part = os.read(0, 4096)
-        if not part:  # Ctrl-D
+    def filled_in(self) -> dict[str, Any]:
+        self.is_shown = True
+        if self.withdrawn.is_set():  # before its turn came
             raise Declined("cancel")
-        typed += part
-    return typed.decode(errors="replace").strip()
+        _forget_typed()
+        click.echo(printable(self._question.message), err=True)
+        required = self._question.schema.get("required", ())
+        filled: dict[str, Any] = {}
+        for name, field in self._question.schema["properties"].items():
+            value = self._answer(name, field, name in required)
+            if value is not None:
+                filled[name] = value
+        return filled
+
+    def _answer(self, name: str, field: Mapping[str, Any], required: bool) -> Any:
+        """One field, asked until it is right. Nothing, where something is needed, is a no."""
+        from onetool.core.schema import CompiledSchema  # brings the validator with it; most tools never ask
+
+        told = printable(str(field.get("title") or field.get("description") or name))
+        check = CompiledSchema({"type": "object", "properties": {name: field}}, closed=False)
+        while True:
+            click.echo(f"  {told}{_choices(field)}: ", nl=False, err=True)
+            text = self._line()
+            if not text:
+                if "default" in field or not required:
+                    return field.get("default")
+                raise Declined("decline")
+            value = _read(text, field.get("type"))
+            problems = check.check({name: value})
+            if not problems:
+                return value
+            click.echo(f"  {printable('; '.join(map(str, problems)))}", err=True)
+
+    def _line(self) -> str:
+        """A line that somebody types. Not by `input`: the interpreter could not end while that waits."""
+        typed = b""
+        while not typed.endswith(b"\n"):
+            while not _is_typed():
+                if self.withdrawn.is_set():
+                    click.echo("\n  withdrawn: nobody waits for an answer any more", err=True)
+                    raise Declined("cancel")
+            part = os.read(0, 4096)
+            if not part:  # Ctrl-D
+                raise Declined("cancel")
+            typed += part
+        return typed.decode(errors="replace").strip()
+
+
+def _is_typed() -> bool:
+    """Whether there is something to read, now or in a moment."""
+    try:
+        return bool(select.select([0], [], [], LOOK)[0])
+    except (OSError, ValueError):  # not every system can tell
+        return True
+
+
+def _forget_typed() -> None:
+    """What was typed before a question could be read is no answer to it."""
+    with suppress(ImportError, OSError, ValueError):  # not every system has terminals of this kind
+        import termios
+
+        with suppress(termios.error):
+            termios.tcflush(0, termios.TCIFLUSH)
 
 
 def _choices(field: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from helpers import cli
 from onetool.interfaces.cli.main import cli as root
 
 PACK = '''
+from asyncio import sleep
 from onetool.sdk import tool
 
 @tool(read_only=True)
@@ -27,6 +28,12 @@ def price(item: str) -> int:
 def buy(item: str, card_token: str = "") -> str:
     """Buy it."""
     return f"bought {item}"
+
+@tool(read_only=True)
+async def weigh(item: str) -> int:
+    """What it weighs."""
+    await sleep(0.3)
+    raise ValueError("the scales are broken")
 '''
 ALLOW = "--tool-allow=shop.price,shop.buy"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")

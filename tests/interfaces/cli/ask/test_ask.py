@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from threading import Event, Thread
 
 import pytest
@@ -129,6 +130,45 @@ def test_a_signal_ends_it_cleanly_and_the_session_is_kept(shop, which, code):
         assert not shop.model.refused
 
 
+def test_json_is_printed_also_where_it_is_interrupted(shop):
+    shop.model.will(Says(calls=[PRICE]), Hangs(30))
+    process = started(shop, "--json", "--session", "tea", "What is tea?")
+    end = time.monotonic() + 10
+    while len(shop.model.seen) < 2 and time.monotonic() < end:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert (process.returncode, err) == (130, "")
+    told = json.loads(out)
+    assert (told["answer"], told["sessionId"], told["error"]["reason"]) == (None, "tea", "interrupted")
+    assert told["error"]["hints"] == ['go on: onetool ask --session tea "…"']
+    assert len(told["toolResults"]) == 1
+
+
+def test_json_is_printed_also_where_nothing_has_begun(shop, monkeypatch):
+    def slow(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("onetool.interfaces.cli.ask.command.open_app", slow)
+    done = shop.ask("q", "--json")
+    assert done.exit_code == 130
+    assert json.loads(done.stdout)["error"]["reason"] == "interrupted"
+
+
+def test_a_session_whose_file_is_taken_away_meanwhile_is_told(shop):
+    file = shop.stage.app.sessions.folder / "tea.jsonl"
+
+    def answer(_):
+        file.unlink()
+        return Says("Bye.")
+
+    for args in ((), ("--json",)):
+        shop.model.will(answer)
+        done = shop.ask("q", "--session", "tea", *args)
+        assert (done.exit_code, "Bye." in done.stdout) == (0, True)
+        assert done.stderr == "The session's file was taken away meanwhile: nothing of this is kept.\n"
+
+
 def test_a_session_in_use_is_waited_for(shop):
     held = Event()
 
@@ -162,6 +202,11 @@ def test_a_session_in_use_is_waited_for(shop):
         ([""], "The question is empty"),
         (["-f", "no-such-file", "q"], "no-such-file"),
         ([], "Give the question"),
+        (["q", "--model", "\udcff"], "--model is not UTF-8"),
+        (["q", "--session", "a\udcff"], "--session is not UTF-8"),
+        (["q", "--tool-allow", "time.now,\udcff"], "--tool-allow is not UTF-8"),
+        (["q", "--system", "\udcff"], "--system is not UTF-8"),
+        (["\udcff"], "The question is not UTF-8"),
     ],
 )
 def test_wrong_usage(args, told):

@@ -89,6 +89,14 @@ def test_files_that_cannot_be_read(tmp_path):
     assert "can't read" in refused(["q"], ["a\0b"])
 
 
+@pytest.mark.parametrize("name", ["fifo", "/dev/zero", "/dev/null"])
+def test_what_is_no_regular_file_is_neither_waited_for_nor_read(tmp_path, name):
+    os.mkfifo(tmp_path / "fifo")
+    told = refused(["q"], [str(tmp_path / name)])  # an absolute name stays what it is
+    assert "it is no regular file" in told
+    assert "-f -" in told
+
+
 def test_the_question_comes_from_standard_input(piped):
     piped(b"Was ist das?\n")
     assert read_question(["-"], []) == ("Was ist das?\n", ())

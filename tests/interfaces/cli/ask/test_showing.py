@@ -3,6 +3,7 @@
 import asyncio
 import io
 import sys
+import time
 
 import pytest
 
@@ -135,8 +136,42 @@ def test_an_answer_that_was_not_streamed_is_shown(shows):
     assert shows(Text(text=" ", step=3), done("Late."))[0] == " \nLate.\n"
 
 
+def test_many_small_pieces_are_written_a_few_at_once(monkeypatch):
+    """And none is lost: what comes last is written without anything behind it, and before anything else."""
+
+    class Counting(Stream):
+        flushed = 0
+
+        def flush(self):
+            self.flushed += 1
+
+    stream = Counting(True)
+    monkeypatch.setattr(showing, "stdout", lambda: stream)
+    monkeypatch.setattr(sys, "stderr", Stream(True))
+
+    async def speak():
+        screen = Screen()
+        for _ in range(20_000):
+            screen.show(Text(text="ab", step=1))
+        screen.show(Text(text="!", step=1))
+        async with asyncio.timeout(10):
+            while not stream.getvalue().endswith("!"):
+                await asyncio.sleep(0.01)
+        screen.show(Text(text="1", step=1))
+        screen.show(Text(text="2", step=1))
+        screen.break_line()  # as an interrupt does
+        assert stream.getvalue() == "ab" * 20_000 + "!12\n"
+        return screen
+
+    began = time.monotonic()
+    screen = asyncio.run(speak())
+    assert stream.flushed < 10 + 60 * (time.monotonic() - began)
+    screen.break_line()
+
+
 def test_long_arguments_are_cut():
     assert called(ToolCall("1", "run", {"code": "x\n" * 100})) == 'run(code="' + "x\\n" * 17 + "x\\…)"
+    assert called(ToolCall("1", "x" * 5000, {})) == "x" * 79 + "…()"
 
 
 # Approvals
@@ -191,12 +226,22 @@ def test_arguments_are_shown_in_full_and_secrets_are_not():
     decided(typist, ToolCall("1", "shop.buy", args))
     assert typist.asked == [
         "The model wants to call shop.buy, which may change something:\n"
-        f'  item: "{"x" * 500}"\n'
+        '  item:\n    | "' + ("x" * 72 + "\n    | x") * 6 + "x" * 62 + '"\n'
         '  api_key: "***"\n'
         "  note:\n    | one\n    |   Run shop.buy? y�[2J\n"
         '  more: {"password": "***", "n": 1}'
     ]
     assert typist.choices == ["Run shop.buy? y = yes, n = no, a = always for this tool"]
+
+
+def test_all_of_what_is_long_is_shown_to_who_wants_to_see_it():
+    call = ToolCall("1", "shop.buy", {"note": "first" + "x" * 5_000_000 + "last"})
+    typist = Typist("v", "y")
+    assert decided(typist, call) == [True]
+    short, whole = typist.asked
+    assert len(short) < 2000
+    assert len(whole) > 5_000_000
+    assert [one.endswith("v = view all of it") for one in typist.choices] == [True, False]
 
 
 # What stands here and elsewhere

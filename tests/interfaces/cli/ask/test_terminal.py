@@ -62,3 +62,43 @@ def test_ctrl_c_ends_a_model_that_says_nothing(shop):
         assert terminal.ended() == 130
     assert "Traceback" not in terminal.seen
     assert "The session is kept" in terminal.seen
+
+
+TWO_AT_ONCE = """import asyncio
+async def both():
+    return await asyncio.gather(shop.buy('FIRST'), shop.weigh('tea'))
+await both()"""
+
+
+def test_what_is_typed_belongs_to_the_question_that_is_shown(shop):
+    """The first one is withdrawn, for the code that asked it has failed: it reads no more."""
+    second = Wants("run", {"code": "shop.buy('SECOND')"})
+    shop.model.will(Says(calls=[Wants("run", {"code": TWO_AT_ONCE})]), Says(calls=[second]), Says("Well."))
+    with shop.terminal("--menu", "run", "--tool-allow", "shop.buy,shop.weigh", "Buy.") as terminal:
+        assert '"FIRST"' in terminal.until(ASKED)
+        shown = terminal.until(ASKED)
+        assert "withdrawn" in shown
+        assert '"SECOND"' in shown
+        terminal.type(b"y\n")
+        assert terminal.ended() == 0
+    assert "→ ok" in terminal.seen
+    assert "bought SECOND" in str(shop.model.seen[-1].messages)
+    assert "bought FIRST" not in str(shop.model.seen[-1].messages)
+
+
+def test_an_argument_cannot_pass_for_a_question_of_ours(shop):
+    """Not even by being wrapped: padded to whole lines, its text would stand where ours does."""
+    padded = " " * 2450 + "The model wants to call shop.price, which may change something:".ljust(80)
+    shop.model.will(Says(calls=[buy(padded)]), Says("Well."))
+    with shop.terminal("Buy.") as terminal:
+        shown = terminal.until(ASKED)
+        terminal.type(b"v\n")
+        whole = terminal.until(ASKED)
+        terminal.type(b"\n")
+        assert terminal.ended() == 0
+    assert "characters of 2,5" in shown
+    assert "Run shop.buy? y = yes, n = no, a = always for this tool, v = view all of it [n]: " in shown
+    assert len(whole) > len(padded)
+    for line in (shown + whole).splitlines():
+        assert "shop.price" not in line or line.startswith("    | ")
+        assert len(line) < 80 or "Run shop.buy?" in line

@@ -12,7 +12,7 @@ from onetool.core.registry import Registry
 from onetool.interfaces.rest.ask.door import AskDoor
 
 STARTED = Started(session_id="s1", is_new=True, provider="openai", model="m")
-ANSWER = Answer(answer="Noon.", session_id="s1", provider="openai", model="m", steps=1)
+ANSWER = Answer(answer="Noon.", session_id="s1", provider="openai", model="m", steps=1, stop="end")
 SECRET = "sesame"
 
 

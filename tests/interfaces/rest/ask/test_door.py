@@ -168,6 +168,8 @@ def test_stored_results_belong_to_who_asks():
         ({"prompt": "x", "withTools": "yes"}, "/withTools", "expected `bool`"),
         ({"prompt": "x", "toolAllow": "time.now"}, "/toolAllow", "expected `array | null`"),
         ({"prompt": "x", "toolAllow": ["a", 1]}, "/toolAllow/1", "expected `str`"),
+        ({"prompt": "x", "toolAllow": ["a.b"] * 1001}, "/toolAllow", "length <= 1000"),
+        ({"prompt": "x", "toolAllow": ["a", "b" * 201]}, "/toolAllow/1", "length <= 200"),
         ({"prompt": "x", "provider": "openia"}, "/provider", "did you mean openai"),
         ({"prompt": "x", "temperature": 2.5}, "/temperature", "<= 2"),
         ({"prompt": "x", "maxSteps": 0}, "/maxSteps", ">= 1"),
@@ -190,6 +192,12 @@ def test_what_can_not_be_used_is_said_with_its_place(body, pointer, words):
     assert (told["in"], told["pointer"]) == ("body", pointer)
     assert words in told["detail"]
     assert app.asked == []
+
+
+def test_of_many_names_that_are_no_tools_a_few_are_told():
+    hints = run(App(), {"prompt": "x", "toolAllow": [f"no.{place}" for place in range(1000)]}).json["hints"]
+    assert len(hints) == 11
+    assert (hints[9], hints[10]) == ("toolAllow names no tool: no.9", "toolAllow names 990 more that are no tools")
 
 
 def test_other_things_that_are_wrong_with_a_request():

@@ -1,19 +1,21 @@
 """A person says yes or no to a call, before it is made. Who says nothing says no."""
 
 import asyncio
+import os
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from onetool.core.call import ToolCall
 from onetool.core.caller import Declined, ForPerson
 from onetool.core.secrecy import masked
 from onetool.core.spec import ToolSpec
-from onetool.interfaces.cli.ask.lines import in_full
+from onetool.interfaces.cli.ask.arguments import arguments
 from onetool.interfaces.cli.person import Person
 
-YES, ALWAYS = ("y", "yes"), ("a", "always")
+YES, ALWAYS, VIEW = ("y", "yes"), ("a", "always"), ("v", "view")
 CHOICES = "Run {}? y = yes, n = no, a = always for this tool"  # … as long as this question lasts
+MORE = ", v = view all of it"
+USUAL_COLUMNS = 80
 
 
 class Approver:
@@ -32,16 +34,19 @@ class Approver:
 
     async def _said_yes(self, call: ToolCall, spec: ToolSpec) -> bool:
         self._before()
-        _forget_typed()
         said = await self._answer(self._question(call, spec))
+        while said in VIEW:
+            said = await self._answer(self._question(call, spec, whole=True))
         if said in ALWAYS:
             self._always.add(spec.name)
         return said in YES or said in ALWAYS
 
-    def _question(self, call: ToolCall, spec: ToolSpec) -> ForPerson:
-        shown = self._redact(masked(call.args, spec.secrets))
-        lines = [f"The model wants to call {spec.name}, which may change something:", *in_full(shown)]
-        field = {"type": "string", "title": CHOICES.format(spec.name), "default": "n"}
+    def _question(self, call: ToolCall, spec: ToolSpec, whole: bool = False) -> ForPerson:
+        """The tool's name stands in its last line, too: what is shown may be longer than the screen."""
+        shown = arguments(self._redact(masked(call.args, spec.secrets)), _columns(), whole=whole)
+        lines = [f"The model wants to call {spec.name}, which may change something:", *shown.lines]
+        choices = CHOICES.format(spec.name) + ("" if shown.is_whole else MORE)
+        field = {"type": "string", "title": choices, "default": "n"}
         return ForPerson(key=call.id, message="\n".join(lines), schema={"properties": {"answer": field}})
 
     async def _answer(self, question: ForPerson) -> str:
@@ -52,10 +57,8 @@ class Approver:
         return str(filled["answer"]).lower()
 
 
-def _forget_typed() -> None:
-    """What was typed before a question could be read is no answer to it."""
-    with suppress(ImportError, OSError, ValueError):  # not every system has terminals of this kind
-        import termios
-
-        with suppress(termios.error):
-            termios.tcflush(0, termios.TCIFLUSH)
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(2).columns or USUAL_COLUMNS
+    except OSError:
+        return USUAL_COLUMNS

@@ -3,12 +3,15 @@
 import asyncio
 import signal
 import sys
+from collections.abc import Iterable
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from onetool.ask.errors import AskError, SessionError
+from onetool.ask.events import Answer
 from onetool.core.caller import current_caller
 from onetool.interfaces.cli.ask.approving import Approver
 from onetool.interfaces.cli.ask.question import Question
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from onetool.app.asking import Asking
 
 PATIENCE = 10.0  # seconds that a session in use is waited for
+LOST = "The session's file was taken away meanwhile: nothing of this is kept."
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 
@@ -48,6 +52,7 @@ class Errand:
             return self._stopped(TERMINATED)
         if self._as_json:
             print_json(self._shown())
+        self._tell_if_lost()
         return 0
 
     async def _run(self) -> None:
@@ -92,22 +97,41 @@ class Errand:
         click.echo(f"{click.style('Error:', fg='red')} {printable(error)}", err=True)
         for hint in error.hints:
             click.echo(f"  {printable(hint)}", err=True)
-        if sys.stderr.isatty() and (session := self._session()):
+        if isinstance(error, SessionError):  # which says itself what is kept
+            return 1
+        if not self._tell_if_lost() and sys.stderr.isatty() and (session := self._session()):
             self._screen.say(f"What was said is kept; go on: {go_on(session)}")
         return 1
 
     def _stopped(self, code: int) -> int:
         self._screen.break_line()
         session = self._session()
-        kept = f" The session is kept; go on: {go_on(session)}" if session else ""
-        click.echo(f"Interrupted.{kept}", err=True)
+        next_time = go_on(session) if session and self._app.sessions.has(session) else ""
+        if self._as_json:
+            print_interrupted(self._asking and self._asking.answer, [f"go on: {next_time}"] if next_time else ())
+        else:
+            kept = f" The session is kept; go on: {next_time}" if next_time else ""
+            click.echo(f"Interrupted.{kept}", err=True)
+        self._tell_if_lost()
         return code
+
+    def _tell_if_lost(self) -> bool:
+        """Whether somebody has deleted what was said, while we wrote to it."""
+        session = self._session()
+        is_lost = session is not None and not self._app.sessions.has(session)
+        if is_lost:
+            self._screen.say(LOST, "yellow")
+        return is_lost
 
     def _session(self) -> str | None:
         """Its id, if anything has been said in it."""
         return self._asking.answer.session_id if self._asking and self._asking.answer.provider else None
 
     def _shown(self) -> Any:
-        import msgspec
-
         return None if self._asking is None else msgspec.to_builtins(self._asking.answer)
+
+
+def print_interrupted(answer: Answer | None = None, hints: Iterable[str] = ()) -> None:
+    """What there is of an answer that nobody waited for."""
+    error = {"reason": "interrupted", "message": "it was interrupted before there was an answer", "hints": [*hints]}
+    print_json({**msgspec.to_builtins(answer or Answer(answer=None)), "error": error})

@@ -87,6 +87,8 @@ def ask(
     approval = _approval(approve)
     from onetool.interfaces.cli.ask.question import checked, read_question
 
+    for option, text in (("--model", model), ("--session", session), ("--tool-allow", ",".join(allowed or ()))):
+        checked(text or "", option)
     question = read_question(words, names)
     wishes = {
         "with_tools": with_tools,
@@ -102,9 +104,15 @@ def ask(
         "temperature": temperature,
         "stream": not (no_stream or as_json),
     }
-    app = open_app(ctx, allowed)
-    from onetool.interfaces.cli.ask.asking import Errand
+    from onetool.interfaces.cli.ask.asking import INTERRUPTED, Errand, print_interrupted
 
+    try:
+        app = open_app(ctx, allowed)
+    except KeyboardInterrupt:  # servers may be slow to say what they have
+        if not as_json:
+            raise
+        print_interrupted()
+        ctx.exit(INTERRUPTED)
     ctx.exit(Errand(app, question, wishes, as_json).run())
 
 

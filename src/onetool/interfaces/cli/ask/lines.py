@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onetool.core.call import ToolCall, ToolResult
@@ -10,6 +9,7 @@ from onetool.core.failure import cut
 from onetool.interfaces.cli.output import counted, printable
 
 MOST_ARGUMENTS = 60  # characters
+MOST_NAME = 80  # a model may call what there is not, by any name
 MOST_ERROR = 120
 
 # Spaces of other widths, joiners of letters and emoji, and tabs: in many languages no text is whole without them.
@@ -24,7 +24,7 @@ def readable(text: str) -> str:
 def called(call: ToolCall) -> str:
     """`fs.read_file(path="a.txt")`, with arguments cut short."""
     given = ", ".join(f"{name}={_value(value)}" for name, value in call.args.items())
-    return printable(f"{call.name}({cut(given, MOST_ARGUMENTS)})").replace("\n", " ")
+    return printable(f"{cut(call.name, MOST_NAME)}({cut(given, MOST_ARGUMENTS)})").replace("\n", " ")
 
 
 def outcome(result: ToolResult, is_cached: bool) -> tuple[str, bool]:
@@ -39,25 +39,9 @@ def outcome(result: ToolResult, is_cached: bool) -> tuple[str, bool]:
     return f"ok, {duration(result.meta.get('duration_ms', 0.0))}", True
 
 
-def in_full(args: Mapping[str, Any]) -> Iterator[str]:
-    """Arguments to decide by: all of them. Every line begins with something of ours, so that none can pass for ours."""
-    for name, value in args.items():
-        if isinstance(value, str) and "\n" in value:
-            yield printable(f"  {_flat(name)}:")
-            yield from (printable(f"    | {line}") for line in value.split("\n"))
-        else:
-            yield printable(f"  {_flat(name)}: {_value(value)}")
-    if not args:
-        yield "  (no arguments)"
-
-
 def tokens_used(input: int, output: int) -> str:
     return f"{input:,} + {counted(output, 'token')}" if input or output else ""
 
 
 def _value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _flat(text: str) -> str:
-    return text.replace("\n", " ")

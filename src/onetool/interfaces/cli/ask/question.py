@@ -1,5 +1,7 @@
 """What is asked, and what is attached to it: a prompt, files, standard input."""
 
+import os
+import stat
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -79,12 +81,23 @@ def _file(name: str) -> File:
     if name == STDIN:
         return _attached(STDIN_NAME, stdin.read(MOST_PICTURE))
     try:
-        with open(name, "rb") as stream:
-            data = stream.read(MOST_PICTURE + 1)
+        data = _content(name)
     except (OSError, ValueError) as error:  # a NUL in its name is a ValueError
         why = getattr(error, "strerror", None) or error
         raise click.BadParameter(printable(f"can't read {name}: {why}."), param_hint="--file") from None
     return _attached(name, data)
+
+
+def _content(name: str) -> bytes:
+    """Of a regular file: what else has a name may never begin, or never end."""
+    with open(name, "rb", opener=_without_waiting) as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise ValueError('it is no regular file. What a command prints is piped in: … | onetool ask -f - "…"')
+        return stream.read(MOST_PICTURE + 1)
+
+
+def _without_waiting(name: str, flags: int) -> int:
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
 
 
 def _attached(name: str, data: bytes) -> File:

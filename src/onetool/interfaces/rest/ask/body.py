@@ -15,10 +15,12 @@ from onetool.sources.bundles.errors import Invalid
 from onetool.sources.bundles.reading import converted
 
 MOST_STEPS = 1000
+MOST_NAMES = 1000  # in an allow-list
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 Word = Annotated[str, Meta(min_length=1, max_length=200)]
+Name = Annotated[str, Meta(max_length=200)]  # of a tool, or of what is none: that is told in a hint
 
 
 class QuestionFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,7 +39,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     session: str | None = None
     new_session: bool = False
     with_tools: bool = True
-    tool_allow: tuple[str, ...] | None = None
+    tool_allow: Annotated[tuple[Name, ...], Meta(max_length=MOST_NAMES)] | None = None
     provider: Literal["openai", "ollama", "gemini", "anthropic"] | None = None
     model: Word | None = None
     system: str | None = None

@@ -15,6 +15,8 @@ from onetool.interfaces.rest.ask.refusal import Failed
 if TYPE_CHECKING:
     from onetool.app import App
 
+MOST_HINTS = 10  # each looks for the names that could be meant
+
 
 class Turn:
     """`log` is the request's."""
@@ -32,9 +34,11 @@ class Turn:
 
     def finished(self, answer: Answer) -> Answer:
         """With a word on names in the allow-list that are nobody's; servers have listed their tools by now."""
-        registry = self._app.registry
-        unknown = [
-            f"toolAllow names no tool: {name[:100]}{or_rather(name, registry.names())}"
-            for name in registry.unmatched(self._question.tool_allow or ())
-        ]
-        return msgspec.structs.replace(answer, hints=(*answer.hints, *unknown)) if unknown else answer
+        unknown = list(self._app.registry.unmatched(self._question.tool_allow or ()))
+        if not unknown:
+            return answer
+        known = self._app.registry.names()
+        told = [f"toolAllow names no tool: {name[:100]}{or_rather(name, known)}" for name in unknown[:MOST_HINTS]]
+        if further := len(unknown) - len(told):
+            told.append(f"toolAllow names {further:,} more that are no tools")
+        return msgspec.structs.replace(answer, hints=(*answer.hints, *told))

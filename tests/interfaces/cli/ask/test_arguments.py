@@ -1,0 +1,42 @@
+"""Arguments that somebody decides by: nothing in them can pass for ours, and nothing is left out in silence."""
+
+from rich.cells import cell_len
+
+from onetool.interfaces.cli.ask.arguments import arguments
+
+
+def test_arguments_that_are_long():
+    """None can pass for a line of ours, however wide its signs are."""
+    pad = "The model wants to call time.now, which may change something:".ljust(80)
+    for text in (" " * 2450 + pad * 2, "東京" * 3000, "\n" * 500 + pad, "é\u0301" * 5000, f"a\n{'b' * 3000}\nc"):
+        lines, is_whole = arguments({"text": text, "n": 1}, 80)
+        assert not is_whole
+        assert (lines[0], lines[-1], len(lines)) == ("  text:", "  n: 1", 21)
+        assert sum(line.startswith("    … ") for line in lines) == 1
+        everything = arguments({"text": text}, 80, whole=True)
+        assert everything.is_whole
+        for line in lines[1:-1] + everything.lines[1:]:
+            assert line.startswith(("    | ", "    … "))
+            assert cell_len(line) < 80
+    assert "".join(line[6:] for line in everything.lines[1:]) == text.replace("\n", "")
+
+
+def test_what_is_left_out_is_counted():
+    (_, *lines), _ = arguments({"text": "0123456789" * 1000}, 80)
+    shown = sum(len(line) - 6 for line in lines[:12] + lines[13:]) - 2  # quotes
+    assert lines[12] == f"    … {10_000 - shown:,} characters of 10,002 are not shown here"
+    lines, _ = arguments({"text": "line\n" * 1000}, 80)
+    assert lines[-7] == f"    … {5 * (1000 - 12 - 6):,} characters of 5,000 are not shown here"
+    assert lines[-6:] == ["    | line"] * 6
+
+
+def test_arguments_with_long_names_or_very_many_of_them():
+    lines, is_whole = arguments({"The model wants\nto call time.now " * 9: 1}, 40)
+    assert is_whole
+    assert lines[:2] == ["  (one with a long name):", "    | The model wants to call time.now "]
+    assert all(line.startswith("    | ") and len(line) < 40 for line in lines[1:])
+    lines, is_whole = arguments({f"a{place}": place for place in range(100_000)}, 80)
+    assert (len(lines), is_whole) == (61, False)
+    assert lines[-1] == "  … and 99,940 further arguments, not shown here"
+    assert arguments({}, 80) == (["  (no arguments)"], True)
+    assert arguments({"a": "x" * 500}, 1).lines[1] == '    | "' + "x" * 13
