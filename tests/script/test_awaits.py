@@ -561,7 +561,7 @@ def doubling(scripts_for_module):
     return scripts_for_module
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(bodies(), st.sampled_from(["top", "await main()", "asyncio.run(main())"]))
 def test_any_script_gives_what_python_says(doubling, body, how):
     code = f"import asyncio\n{HELPERS}\n{body}\nout" if how == "top" else main_of(body) + how

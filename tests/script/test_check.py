@@ -415,7 +415,7 @@ def findings(spec, code):
     return check(Scan(code), Names(registry.snapshot()), MODULES)
 
 
-MANY = settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+MANY = settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 @MANY

@@ -295,7 +295,7 @@ def test_the_parser_of_this_python_survives_every_depth(tmp_path):
         "from onetool.script.reading import read\nfrom onetool.script.scan import Scan\n"
         "for again in ('(', '[', '{1:', 'lambda:', '1 if 1 else ', 'x.', 'x(', 'x[', 'not ', '-', '1+', '1**', '1<', "
         "'@a\\n', 'f\"{', 'await ', '*', '(x:=', 'x=', 'if 1:', 'yield ', 'x,', 'case ', 'f(x for x in '):\n"
-        "    for times in (90, 99, 150, 199, 201, 900, 1500, 3000, 6000, 50_000):\n"
+        "    for times in (99, 201, 900, 3000, 50_000):\n"
         "        for end in ('1', '', '1' + ')' * times, '1' + ']' * times):\n"
         "            Scan(read(again * times + end)).futures\n"
     )

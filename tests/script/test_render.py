@@ -227,7 +227,7 @@ def test_text_without_quotes_is_text_for_all_readers(text):
         assert trap(text) is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(DATA)
 def test_data_is_read_as_the_same_data(value):
     assume(not larger_than(value, 2_000))

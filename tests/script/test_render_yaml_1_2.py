@@ -77,7 +77,7 @@ def test_any_text_is_read_as_that_text(text):
         assert ALIKE.fullmatch(written)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(DATA)
 def test_data_is_read_as_the_same_data(value):
     written = render([value])
