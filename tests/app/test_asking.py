@@ -148,6 +148,11 @@ def test_somebody_decides_each_call_and_is_not_asked_about_wrong_ones(stage):
     assert "did not allow this call" in stage.said_to_model()
 
 
+def test_a_plain_function_may_decide_too(stage):
+    stage.model.will(wants("notes.add", text="a"), DONE)
+    assert stage.ask(approve=lambda call, spec: call.args["text"] == "a").tool_results[0].result.data == "written"
+
+
 def test_who_fails_to_say_yes_has_not_said_it(stage):
     async def approve(call, spec):
         raise OSError("the terminal is gone")
@@ -227,10 +232,10 @@ def test_in_code_each_call_is_decided_by_itself(stage, approve):
 
 def test_code_waits_for_who_decides_and_its_clock_stands_still(tmp_path):
     async def approve(call, spec):
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(2.2)
         return True
 
-    with Stage(tmp_path, packs={"notes": NOTES}, run={"timeout_s": 0.5}) as stage:
+    with Stage(tmp_path, packs={"notes": NOTES}, run={"timeout_s": 2}) as stage:
         code = "import asyncio\nawait asyncio.gather(notes.add(text='a'), notes.add(text='b'))\nnotes.count()"
         stage.model.will(Says("", calls=[Wants("run", {"code": code})]), DONE)
         answer = stage.ask(menu="run", approve=approve)
@@ -314,6 +319,30 @@ def test_what_a_secret_argument_was_is_nowhere_afterwards(stage):
     assert "hunter2" not in stage.said_to_model()
 
 
+def test_nor_is_it_when_ot_call_stands_before_it(tmp_path):
+    pay = {
+        "name": "bank.pay",
+        "description": "Pay.",
+        "type": "function",
+        "handler": "pay",
+        "parameters": {"type": "object", "properties": {"pin": {"type": "string", "format": "password"}}},
+        "implementation": {"type": "mock", "mock_response": "paid"},
+    }
+    with Stage(tmp_path, tools=[pay]) as stage:
+        stage.model.will(wants("ot.call", name="bank.pay", args={"pin": "98765432"}), DONE)
+        answer = stage.ask(approve="always", session="s")
+        assert answer.tool_results[0].result.data == "paid"
+        assert "98765432" not in repr(answer)
+        assert "98765432" not in (stage.folder / "sessions" / "s.jsonl").read_text()
+        stage.model.will(wants("ot.call", name="bank.pay", args={}, extra=1), DONE)
+        assert stage.ask(approve="always").tool_results[0].result.error.code == "invalid_args"
+
+
+def test_in_one_piece_it_is_not_shown_either(stage):
+    stage.model.will(Says(f"Your key is {KEY}."))
+    assert KEY not in repr(stage.events(stream=False))
+
+
 def test_a_secret_that_a_provider_sends_back_is_kept_nowhere(stage):
     stage.model.will(Says(f"Your key is {KEY}.", calls=[Wants("tools__echo", {"message": KEY})]), Says(f"It is {KEY}!"))
     answer = stage.ask(session="s", system=f"Use {KEY}.")
@@ -351,6 +380,8 @@ def test_another_provider_does_not_get_what_the_config_says_of_its_own(tmp_path)
 
         wanted = stage.app._asks.wanted(Options(provider="anthropic"))
         assert (wanted.provider, wanted.model, wanted.base_url) == ("anthropic", None, None)
+        wanted = stage.app._asks.wanted(Options(provider="OpenAI"))
+        assert (wanted.model, wanted.base_url) == ("stand-in", stage.model.urls["openai"])
         wanted = stage.app._asks.wanted(Options(model="other"))
         assert (wanted.model, wanted.base_url) == ("other", stage.model.urls["openai"])
 
@@ -380,6 +411,25 @@ def test_a_projects_config_does_not_say_whose_key_goes_to_a_stranger(tmp_path, m
     (tmp_path / "secrets.yaml").write_text("OPENAI_API_KEY: kept-0123456789\n")
     (tmp_path / "secrets.yaml").chmod(0o600)
     assert keys_for(load_config(file), wanted)("OPENAI_API_KEY") == "kept-0123456789"
+
+
+@pytest.mark.parametrize("named", ["~/.onetool/secrets.yaml", "{home}/.onetool/secrets.yaml", "link.yaml"])
+def test_a_project_does_not_get_the_persons_key_by_naming_their_file(own_home, tmp_path, named):
+    from pathlib import Path
+
+    from onetool.app.keys import keys_for
+    from onetool.ask.choosing import Wanted
+    from onetool.config import load_config
+
+    kept = Path.home() / ".onetool" / "secrets.yaml"
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text("OPENAI_API_KEY: home-0123456789\n")
+    kept.chmod(0o600)
+    (tmp_path / "link.yaml").symlink_to(kept)
+    (tmp_path / "onetool.yaml").write_text(f"secrets: {named.format(home=Path.home())}\n")
+    config = load_config(tmp_path / "onetool.yaml")
+    assert config.secrets.get("OPENAI_API_KEY") == "home-0123456789"
+    assert keys_for(config, Wanted(base_url="https://models.example.com/v1"))("OPENAI_API_KEY") is None
 
 
 def test_a_key_that_the_person_keeps_is_there_for_projects_too(own_home, tmp_path):

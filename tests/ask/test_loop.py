@@ -68,6 +68,9 @@ class Recorder:
         self.log.append(f"end {call.id}")
         return ToolResult(ok=True, data=dict(call.args), meta=meta)
 
+    def masked(self, name: str, args: Any) -> Any:
+        return args
+
     def clean(self, value: Any) -> Any:
         return value
 

@@ -395,7 +395,7 @@ def test_whoever_stops_listening_ends_the_connection(upstream, how):
         return stopped
 
     stopped = run(main())
-    assert told[0] - stopped < 1.0
+    assert told[0] - stopped < 5.0  # of the ten that the stream would last
 
 
 def test_also_before_the_first_byte(upstream):

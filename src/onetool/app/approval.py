@@ -1,13 +1,14 @@
 """Whether a model's call may run: tools that change nothing always may; of all others somebody decides."""
 
 from collections.abc import Awaitable, Callable
+from inspect import isawaitable
 from typing import Literal
 
 from onetool.core.call import ToolCall
 from onetool.core.errors import ToolFailure
 from onetool.core.spec import ToolSpec
 
-Approve = Literal["always", "never"] | Callable[[ToolCall, ToolSpec], Awaitable[bool]]
+Approve = Literal["always", "never"] | Callable[[ToolCall, ToolSpec], Awaitable[bool] | bool]
 
 CALL = "ot.call"
 ALLOWING = "--approve always (command line), approve: always (HTTP, Python) lets such calls run"
@@ -29,7 +30,7 @@ class Approval:
         if spec.name == CALL:  # it is read as the tool that it names; here it names itself, which hides that tool
             return ToolFailure("ot.call can't call ot.call: name the tool itself", reason="denied")
         try:
-            is_denied = self._approve == "never" or not await self._approve(call, spec)
+            is_denied = self._approve == "never" or not await _said(self._approve(call, spec))
         finally:  # who fails to say yes has not said it
             if is_denied:
                 self.denied.append(spec.name)
@@ -39,3 +40,7 @@ class Approval:
         if self._approve == "never":
             return f"{spec.name} may change things, and nobody has allowed that here"
         return f"the person did not allow this call of {spec.name}"
+
+
+async def _said(answer: Awaitable[bool] | bool) -> bool:
+    return await answer if isawaitable(answer) else answer

@@ -7,7 +7,6 @@ async for event in app.ask("What time is it?"): …           # as it happens; `
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Sequence
 from contextlib import aclosing
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,7 +19,7 @@ from onetool.ask.errors import AskError
 from onetool.ask.events import Answer, Done, Event
 from onetool.ask.loop import Loop
 from onetool.ask.messages import File, User
-from onetool.ask.prompts import Task
+from onetool.ask.prompts import MUCH, Task
 from onetool.ask.sessions import Sessions
 from onetool.ask.toolset import Toolset
 
@@ -56,7 +55,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """ValueError for what can't be meant: before anything is begun, and not in the middle of it."""
         if self.approve not in ("always", "never") and not callable(self.approve):
-            raise ValueError(f'approve: expected "always", "never" or an async function, got {self.approve!r}')
+            raise ValueError(f'approve: expected "always", "never" or a function, got {self.approve!r}')
         if self.menu not in (None, *MENUS):
             raise ValueError(f"menu: expected {' or '.join(MENUS)}, got {self.menu!r}")
         if self.max_steps is not None and self.max_steps < 1:
@@ -106,7 +105,8 @@ class Asks:
     def wanted(self, options: Options) -> Wanted:
         """What the config says of a model and its address counts for the provider that it says it of."""
         ask = self.app.config.ask
-        ours = options.provider is None or options.provider.lower() == (ask.provider or "openai")
+        provider = (options.provider or "").lower()
+        ours = provider in ("", ask.provider or ("openai" if ask.base_url else provider))
         return Wanted(
             provider=options.provider or ask.provider,
             model=options.model or (ask.model if ours else None),
@@ -161,8 +161,13 @@ class Asking:
         hands = await asks.hands(options)
         if len(hands.toolset.specs) > MANY:
             await asyncio.to_thread(hands.toolset.tokens, model.provider)
+        task = (
+            await asyncio.to_thread(self._task)
+            if sum(len(file.text or "") for file in options.files) > MUCH
+            else self._task()
+        )
         async with asks.sessions.turn(options.session, new=options.new_session, wait=options.wait) as session:
-            loop = Loop(self._task, model, hands, session)
+            loop = Loop(task, model, hands, session)
             try:
                 async with aclosing(loop.events()) as events:
                     async for event in events:
@@ -175,7 +180,6 @@ class Asking:
                 if self.answer.answer is None:
                     self.answer = _with_hints(loop.answer())
 
-    @cached_property
     def _task(self) -> Task:
         options, ask = self._options, self._asks.app.config.ask
         clean = self._asks.app.redact  # what a person attaches may hold our own secrets

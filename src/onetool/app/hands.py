@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from onetool.app.run_tool import run_tool
 from onetool.ask.calls import SOURCE
 from onetool.ask.toolset import NO_TOOLS, Toolset
 from onetool.core.call import ToolCall, ToolError, ToolResult
+from onetool.core.secrecy import masked
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.script.outcome import RunResult
@@ -48,6 +49,9 @@ class NoHands:
     def spec(self, name: str) -> ToolSpec | None:
         return None
 
+    def masked(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        return masked(args)
+
     async def call(self, call: ToolCall) -> ToolResult:
         """It calls nevertheless."""
         error = ToolError(code="tool_not_found", message="there are no tools in this conversation", reason="denied")
@@ -72,12 +76,20 @@ class EachTool:
     def spec(self, name: str) -> ToolSpec | None:
         return self._specs.get(name) or self._specs.get(self._app.real_name(name))
 
+    def masked(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        spec = self.spec(name)
+        if spec is None or (meant := _named(spec, args)) is None:
+            return masked(args, spec.secrets if spec else frozenset())
+        return {"name": meant[0], "args": self.masked(*meant)}
+
     async def call(self, call: ToolCall) -> ToolResult:
         spec = self.spec(call.name)
         if spec is None:  # what a model does not see it can't call; the result tells it what it may have meant
             return await self._app.call(call, self._specs.keys())
         with one_deeper():
-            return await self._app.call(_meant(call, spec), self._allowed, gate=self._approval.gate)
+            if (meant := _named(spec, call.args)) is not None:
+                call = replace(call, name=meant[0], args=meant[1])
+            return await self._app.call(call, self._allowed, gate=self._approval.gate)
 
     async def content(self, result: ToolResult) -> str:
         ran = RunResult(ok=result.ok, data=result.data, error=result.error, meta=result.meta)
@@ -107,6 +119,9 @@ class ByCode:
     def spec(self, name: str) -> ToolSpec | None:
         return self._spec if name == self._spec.name else None
 
+    def masked(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        return masked(args)
+
     async def call(self, call: ToolCall) -> ToolResult:
         code = call.args.get("code")
         if call.name != self._spec.name:
@@ -125,12 +140,17 @@ class ByCode:
         return reply.text or "(nothing was printed, and the last line has no value)"
 
 
-def _meant(call: ToolCall, spec: ToolSpec) -> ToolCall:
-    """`ot.call` stands for the tool that it names: that one is what somebody decides about."""
-    name, args = call.args.get("name"), call.args.get("args") or {}
-    if spec.name != CALL or not isinstance(name, str) or not isinstance(args, Mapping):
-        return call
-    return replace(call, name=name, args=args)
+def _named(spec: ToolSpec, args: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+    """`ot.call` stands for the tool that it names: that one is decided about, and its secrets are not shown."""
+    name, inner = args.get("name"), args.get("args") or {}
+    if (
+        spec.name != CALL
+        or args.keys() - {"name", "args"}
+        or not isinstance(name, str)
+        or not isinstance(inner, Mapping)
+    ):
+        return None
+    return name, inner
 
 
 def _failed(call: ToolCall, error: ToolError) -> ToolResult:

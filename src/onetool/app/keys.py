@@ -22,8 +22,6 @@ from onetool.handlers.http.url import parse_url
 
 log = logging.getLogger("onetool.ask")
 
-KEPT = ("file", "config")  # where secrets of a config stand
-
 Secret = Callable[[str], str | None]
 
 
@@ -38,7 +36,7 @@ def keys_for(config: Config, wanted: Wanted) -> Secret:
         return own
 
     def kept(name: str) -> str | None:
-        if secrets.where(name) in KEPT:
+        if _is_kept_with(config, name):
             return secrets.get(name)
         if own(name):
             words = (
@@ -48,6 +46,14 @@ def keys_for(config: Config, wanted: Wanted) -> Secret:
         return None
 
     return kept
+
+
+def _is_kept_with(config: Config, name: str) -> bool:
+    """Whether it stands in the config itself, or in a file beside it: a config may name anybody's file."""
+    file, where = config.secrets.file, config.secrets.where(name)
+    if where != "file" or file is None or config.path is None:
+        return where == "config"
+    return file.resolve().parent == config.path.resolve().parent
 
 
 def _own() -> Path:

@@ -6,7 +6,7 @@ made in this session is not made again.
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -14,12 +14,11 @@ from msgspec import UNSET, UnsetType
 
 from onetool.ask.events import CallEnded, CallStarted
 from onetool.ask.messages import Call, Result
-from onetool.ask.sessions import Session
+from onetool.ask.sessions import Session, same
 from onetool.ask.toolset import Toolset
 from onetool.ask.words import marked
 from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.core.ids import new_id
-from onetool.core.secrecy import masked
 from onetool.core.spec import ToolSpec
 
 SOURCE = "ask"
@@ -55,6 +54,10 @@ class Hands(Protocol):
         """What a model reads of it: all, or how it begins and where the rest is."""
         ...
 
+    def masked(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments of a call without those that are secret."""
+        ...
+
     def clean(self, value: Any) -> Any:
         """Data without known secrets: a provider may have sent one back to us."""
         ...
@@ -79,8 +82,7 @@ def _new_id(taken: set[str]) -> str:
 
 def shown(call: Call, hands: Hands) -> ToolCall:
     """The call as people may see it, and as it is kept."""
-    spec = hands.spec(call.name)
-    return ToolCall(call.id, call.name, hands.clean(masked(call.args, spec.secrets if spec else frozenset())), SOURCE)
+    return ToolCall(call.id, call.name, hands.clean(hands.masked(call.name, call.args)), SOURCE)
 
 
 async def carried_out(
@@ -127,11 +129,11 @@ def _groups(calls: Sequence[Call], hands: Hands) -> Iterator[list[Call]]:
 
 
 def _begun(group: list[Call], hands: Hands, session: Session) -> "dict[str, asyncio.Task[Given]]":
-    under_way: dict[bytes, asyncio.Task[Given]] = {}
+    under_way: dict[str, asyncio.Task[Given]] = {}
     tasks: dict[str, asyncio.Task[Given]] = {}
     for call in group:
         spec = hands.spec(call.name)
-        key = _key(call) if spec is not None and spec.pure else b""
+        key = same(call.name, call.args) if spec is not None and spec.pure and call.malformed is None else None
         task = under_way.get(key) if key else None
         if task is None:
             task = asyncio.create_task(_given(call, spec, hands, session))
@@ -175,14 +177,6 @@ def _is_small(value: Any) -> bool:
         return len(msgspec.json.encode(value)) <= MOST_KEPT
     except (TypeError, ValueError, OverflowError, RecursionError):
         return False
-
-
-def _key(call: Call) -> bytes:
-    """The same for the same call."""
-    try:
-        return msgspec.json.encode([call.name, call.malformed, call.args], order="sorted")
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return b""
 
 
 async def _ended(tasks: "Iterable[asyncio.Task[Given]]") -> None:

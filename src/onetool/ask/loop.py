@@ -136,8 +136,8 @@ class Loop:
                 if said and reply is None:
                     self._session.append(Assistant(text=self._hands.clean("".join(said)), broken_off=True))
         written = self._written(reply, may_call)
-        if reply.text and not said:  # it came in one piece
-            yield Text(text=reply.text, step=step)
+        if written.text and not said:  # it came in one piece
+            yield Text(text=written.text, step=step)
         if len(reply.calls) > MOST_CALLS:
             yield Notice(
                 text=f"the model made {len(reply.calls):,} calls in one step: the first {MOST_CALLS} are taken"

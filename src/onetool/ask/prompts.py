@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from onetool.ask.errors import AskError, ModelError
-from onetool.ask.messages import Prompt, Result, User
+from onetool.ask.messages import Message, Prompt, Result, User
 from onetool.ask.sessions import Session
 from onetool.ask.talking import Model
 from onetool.ask.toolset import Toolset
@@ -17,6 +17,15 @@ MUCH = 100_000  # characters: counting their tokens takes some ten milliseconds
 MOST_SHORTER = 2  # times that a prompt is made shorter, when the model says that it is too long
 ROOM = 32_000  # tokens that are left for an answer, where nobody says how long it may be …
 SHARE = 8  # … and where that is less, this part of the window
+
+
+def size_of(message: Message) -> int:
+    """About how many characters it has."""
+    if isinstance(message, Result):
+        return len(message.content)
+    if isinstance(message, User):
+        return len(message.text) + sum(len(file.text or "") for file in message.files)
+    return len(message.text) + sum(len(str(call.args)) for call in message.calls)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +55,7 @@ class Prompts:
 
     async def make(self, may_call: bool) -> Prompt:
         """The next one. Where there is much to count it is counted in a thread: others wait for the loop."""
-        if sum(len(one.content if isinstance(one, Result) else one.text) for one in self._session.messages) < MUCH:
+        if sum(map(size_of, self._session.messages)) < MUCH:
             return self._made(may_call)
         return await asyncio.to_thread(self._made, may_call)
 

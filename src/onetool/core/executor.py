@@ -13,13 +13,13 @@ from traceback import format_exception
 from typing import Any, Protocol, cast
 
 from onetool.core.allowed import both
-from onetool.core.call import Code, ToolCall, ToolError, ToolResult, is_seconds
+from onetool.core.call import ToolCall, ToolError, ToolResult, is_seconds
 from onetool.core.caller import Pauses, client_name
 from onetool.core.context import CallContext, Environment, Gate, Progress, current_call, pauses_inside
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure
 from onetool.core.event import CallEvent, Recorder
 from onetool.core.failure import place_of, text_of, words_for
-from onetool.core.nearest import nearest
+from onetool.core.refusals import Fails, not_found, permit
 from onetool.core.registry import Snapshot
 from onetool.core.running import Outcome, Runner
 from onetool.core.schema import MOST_PROBLEMS
@@ -48,12 +48,6 @@ class Tools(Protocol):
     def get(self, name: str) -> ToolSpec | None: ...
 
     def names(self) -> Collection[str]: ...
-
-
-class _Fails(Exception):  # noqa: N818 - carries a result, is never seen outside
-    def __init__(self, code: Code, message: str, **more: Any) -> None:
-        super().__init__(message)
-        self.error = ToolError(code=code, message=message, **more)
 
 
 class Executor:
@@ -141,7 +135,7 @@ class Executor:
         allowed: Collection[str] | None,
         progress: Progress | None,
         loop: asyncio.AbstractEventLoop | None,
-        pauses: bool = False,
+        is_gated: bool = False,
     ) -> Generator[CallContext, Outcome, ToolResult]:
         """The way of a call, written once: it stops where the handler is to be run, and goes on with the outcome."""
         tools = self._registry if tools is None else tools
@@ -152,13 +146,13 @@ class Executor:
         origin = _origin()
         data, error = None, None
         try:
-            context = self._context(call, spec, tools, allowed, progress, loop, pauses)
+            context = self._context(call, spec, tools, allowed, progress, loop, is_gated)
             self._validate(call, context.spec)
             value, raised = yield context
             if context.pauses is not None:
                 started += context.pauses.waited()  # for somebody's answer: that is not the tool's time
             data = self._accepted(context, value, raised)
-        except _Fails as failed:
+        except Fails as failed:
             error = failed.error
         return self._finish(call, spec, started, origin, data, error)
 
@@ -170,7 +164,7 @@ class Executor:
         allowed: Collection[str] | None,
         progress: Progress | None,
         loop: asyncio.AbstractEventLoop | None,
-        pauses: bool,
+        is_gated: bool,
     ) -> CallContext:
         """What the handler runs in. A call made by a running tool inherits its allow-list and its deadline.
 
@@ -181,20 +175,20 @@ class Executor:
         if outer:
             allowed = both(allowed, outer.allowed)
         if spec is None:
-            raise _not_found(call.name, tools.names(), allowed)
-        _permit(spec, allowed)
+            raise not_found(call.name, tools.names(), allowed)
+        permit(spec, allowed)
         chain = (*outer.chain, call.name) if outer else (call.name,)
         if len(chain) > DEEPEST:
-            raise _Fails("execution_error", f"tools call each other too deep: {' -> '.join(chain)}", reason="recursion")
+            raise Fails("execution_error", f"tools call each other too deep: {' -> '.join(chain)}", reason="recursion")
         seconds = call.timeout if call.timeout is not None else spec.timeout or self._timeout
         if not is_seconds(seconds):
-            raise _Fails("invalid_args", f"timeout: expected a number of seconds above 0, got {seconds!r:.40}")
+            raise Fails("invalid_args", f"timeout: expected a number of seconds above 0, got {seconds!r:.40}")
         left = min(seconds, LONGEST_TIMEOUT)
         if outer:
             left = min(left, outer.left())
             if left <= 0:
                 message = f"the time of {outer.call.name}, which calls it, is up"
-                raise _Fails("execution_error", message, reason="timeout")
+                raise Fails("execution_error", message, reason="timeout")
         return CallContext(
             spec=spec,
             call=call,
@@ -203,7 +197,7 @@ class Executor:
             chain=chain,
             seconds=seconds,
             deadline=monotonic() + left,
-            pauses=pauses_inside(outer) or (Pauses() if pauses else None),
+            pauses=pauses_inside(outer) or (Pauses() if is_gated else None),
             allowed=allowed,
             progress=progress or (outer.progress if outer else None),
             loop=loop,
@@ -214,11 +208,11 @@ class Executor:
             _ = spec.output  # so that a bad one is told before anything has run
             problems = spec.arguments.check(call.args)
         except SchemaError as error:
-            raise _Fails("execution_error", f"{spec.name} has an unusable schema: {error}") from None
+            raise Fails("execution_error", f"{spec.name} has an unusable schema: {error}") from None
         if problems:
             listed = "; ".join(map(str, problems)) + ("; and more" if len(problems) == MOST_PROBLEMS else "")
             message = f"Invalid arguments for {spec.name}: {listed}"
-            raise _Fails("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
+            raise Fails("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
 
     def _accepted(self, context: CallContext, value: Any, raised: BaseException | None) -> Any:
         """The handler's value, if it fits its output schema; or a failure in words."""
@@ -235,19 +229,19 @@ class Executor:
             listed = "; ".join(map(str, problems))
             raise ToolFailure(f"returned what its output schema does not allow: {listed}", reason="output_invalid")
 
-    def _failure(self, call: ToolCall, spec: ToolSpec, error: BaseException) -> _Fails:
+    def _failure(self, call: ToolCall, spec: ToolSpec, error: BaseException) -> Fails:
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s failed\n%s", spec.name, self._clean("".join(format_exception(error)), call, spec))
         if isinstance(error, BadArguments):
             message = f"Invalid arguments for {spec.name}: {text_of(error)}"
-            return _Fails(
+            return Fails(
                 "invalid_args", message, reason=_text(error.reason), hints=(*_texts(error.hints), signature(spec))
             )
         if isinstance(error, ToolFailure):
             message = text_of(error) or "it failed"
-            return _Fails("execution_error", message, reason=_text(error.reason), hints=_texts(error.hints))
+            return Fails("execution_error", message, reason=_text(error.reason), hints=_texts(error.hints))
         installs = tuple(need.install for need in spec.requires if need.install and isinstance(error, MISSING))
-        return _Fails("execution_error", words_for(error), hints=(*installs, *place_of(error)))
+        return Fails("execution_error", words_for(error), hints=(*installs, *place_of(error)))
 
     def _clean(self, value: Any, call: ToolCall, spec: ToolSpec | None) -> Any:
         """Text or data without secrets: neither the app's nor those that were passed as arguments."""
@@ -298,20 +292,6 @@ def _origin() -> _Origin:
     """Where a call comes from. Asked when it begins: it may end in another context."""
     outer = current_call.get()
     return client_name(), outer.run if outer else None
-
-
-def _not_found(name: str, known: Collection[str], allowed: Collection[str] | None) -> _Fails:
-    near = nearest(name, known if allowed is None else [one for one in known if one in allowed])
-    suffix = f"; did you mean {' or '.join(near)}?" if near else ""
-    return _Fails("tool_not_found", f"Tool not found: {name:.200}{suffix}", hints=tuple(near))
-
-
-def _permit(spec: ToolSpec, allowed: Collection[str] | None) -> None:
-    if allowed is not None and spec.name not in allowed:
-        raise _Fails("tool_not_found", f"Tool not allowed here: {spec.name}", reason="denied")
-    if not spec.enabled:
-        hints = (spec.off,) if spec.off else ()
-        raise _Fails("tool_not_found", f"Tool is switched off: {spec.name}", reason="denied", hints=hints)
 
 
 def _text(value: Any) -> str | None:

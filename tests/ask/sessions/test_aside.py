@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-import time
+import threading
 from contextlib import suppress
 
 import pytest
@@ -13,7 +13,7 @@ from onetool.ask.sessions import Sessions, files, store
 from onetool.ask.sessions.aside import aside
 from onetool.core import flock
 
-LONG = 0.15  # seconds
+LONGEST = 10  # seconds that a thread waits for the loop, which would never come if it were held up
 
 
 @pytest.fixture
@@ -23,20 +23,30 @@ def sessions(tmp_path):
     return made
 
 
+class Held:
+    """One of our functions, which goes on when the loop says so: `calls` of it have begun."""
+
+    def __init__(self, real):
+        self._real = real
+        self.calls = []
+        self.let_go = threading.Event()
+
+    def __call__(self, *args, **options):
+        self.calls.append(args)
+        assert self.let_go.wait(LONGEST), "the loop was held up"
+        return self._real(*args, **options)
+
+    async def begun(self):
+        while not self.calls:
+            await asyncio.sleep(0.001)
+
+
 @pytest.fixture
-def slow(monkeypatch):
-    """Makes one of our functions slow; what it gives is the list of its calls, which have begun."""
-
+def held(monkeypatch):
     def make(module, name):
-        real, calls = getattr(module, name), []
-
-        def slowly(*args, **options):
-            calls.append(args)
-            time.sleep(LONG)
-            return real(*args, **options)
-
-        monkeypatch.setattr(module, name, slowly)
-        return calls
+        function = Held(getattr(module, name))
+        monkeypatch.setattr(module, name, function)
+        return function
 
     return make
 
@@ -47,17 +57,6 @@ async def turn(sessions, id="x"):
         session.end("p", "m", Usage(), 1)
 
 
-async def pauses(work):
-    """The longest time that anybody else had to wait while that was done."""
-    task, longest = asyncio.create_task(work), 0.0
-    while not task.done():
-        started = time.monotonic()
-        await asyncio.sleep(0.001)
-        longest = max(longest, time.monotonic() - started)
-    await task
-    return longest
-
-
 def is_free(sessions):
     return flock.holder(sessions.folder / "x.jsonl") is None
 
@@ -66,49 +65,55 @@ def open_files():
     return len(os.listdir("/proc/self/fd"))
 
 
-async def cancelled_once_begun(sessions, calls, times=1, id="x"):
+async def cancelled_once_begun(sessions, function, times=1, id="x"):
     task = asyncio.create_task(turn(sessions, id))
-    while not calls:
-        await asyncio.sleep(0.001)
+    await function.begun()
     for _ in range(times):
         task.cancel()
         await asyncio.sleep(0.01)
     assert not task.done()
+    function.let_go.set()
     with suppress(asyncio.CancelledError):
         await task
     assert task.cancelled()
 
 
 @pytest.mark.parametrize("what", [(store, "kept"), (store, "found"), (files, "make_safe")], ids=lambda what: what[1])
-def test_nobody_else_is_held_up(sessions, slow, what):
-    calls = slow(*what)
-    assert asyncio.run(pauses(turn(sessions, "last"))) < LONG
-    assert calls
+def test_nobody_else_is_held_up(sessions, held, what):
+    function = held(*what)
+
+    async def others():
+        task = asyncio.create_task(turn(sessions, "last"))
+        await function.begun()
+        function.let_go.set()
+        await task
+
+    asyncio.run(others())
 
 
 @pytest.mark.parametrize("what", [(store, "kept"), (files, "make_safe")], ids=lambda what: what[1])
-def test_who_is_cancelled_leaves_no_lock_and_no_file_behind(sessions, slow, what):
+def test_who_is_cancelled_leaves_no_lock_and_no_file_behind(sessions, held, what):
     before = open_files()
-    asyncio.run(cancelled_once_begun(sessions, slow(*what), times=2))
+    asyncio.run(cancelled_once_begun(sessions, held(*what), times=2))
     assert is_free(sessions)
     assert open_files() == before
     assert sessions.list()[0].turns == (1 if what[1] == "kept" else 2)
 
 
-def test_a_new_one_is_not_left_empty(sessions, slow):
-    asyncio.run(cancelled_once_begun(sessions, slow(store, "kept"), id=None))
+def test_a_new_one_is_not_left_empty(sessions, held):
+    asyncio.run(cancelled_once_begun(sessions, held(store, "kept"), id=None))
     assert [one.name for one in sessions.folder.glob("*.jsonl")] == ["x.jsonl"]
 
 
-def test_it_is_safe_before_others_have_it(sessions, slow):
-    calls = slow(files, "make_safe")
+def test_it_is_safe_before_others_have_it(sessions, held):
+    function = held(files, "make_safe")
 
     async def both():
         first = asyncio.create_task(turn(sessions))
-        while not calls:
-            await asyncio.sleep(0.001)
+        await function.begun()
         with pytest.raises(SessionError, match="in use by another turn of this process"):
             await turn(sessions)
+        function.let_go.set()
         await first
 
     asyncio.run(both())

@@ -117,6 +117,44 @@ def test_the_last_one(sessions):
     assert sessions.read("last").id == "b"
 
 
+def test_a_name_of_ours_has_to_be_there(sessions):
+    """It is a mistyped one, then; and nothing is left of the attempt."""
+    id = said(sessions, None, "a")
+    other = f"{id[:-1]}{'b' if id[-1] != 'b' else 'c'}"
+    error = refused(entered(sessions, other), "not_found")
+    assert f"did you mean {id}?" in str(error)
+    assert not file_of(sessions, other).exists()
+    assert asyncio.run(entered(sessions, id))[0] is False
+    assert asyncio.run(entered(sessions, other, new=True))[0] is True
+    assert asyncio.run(entered(sessions, f"{other}-mine"))[0] is True
+    assert sessions.like(other) == [id]
+
+
+def test_questions_without_an_answer(sessions):
+    said(sessions, "x", "a")
+
+    def lacking():
+        read = sessions.read("x")
+        return [place for place in range(len(read.messages)) if read.lacks_answer(place)]
+
+    async def turns():
+        async with sessions.turn("x") as session:
+            session.append(User(text="b"))
+            session.end("openai", "gpt-x", USAGE, 0)
+        assert [one.answered for one in sessions.list()] == [False]
+        async with sessions.turn("x") as session:
+            session.append(User(text="c"))
+            session.append(Assistant(calls=(Call(id="1", name="t"),)))
+            session.append(Result(call="1", name="t", content="3"))
+            assert lacking() == [2, 5]
+            session.append(Assistant(text="3"))
+            session.end("openai", "gpt-x", USAGE, 2)
+
+    asyncio.run(turns())
+    assert [one.answered for one in sessions.list()] == [True]
+    assert lacking() == [2]
+
+
 def test_where_nothing_is_said_nothing_is_kept(sessions):
     async def failing():
         async with sessions.turn("x"):
@@ -196,19 +234,21 @@ def test_a_second_turn_is_refused_while_one_is_under_way(sessions):
 
 
 def test_a_second_turn_may_wait_and_holds_up_nobody(sessions):
-    async def one(text, hold):
-        async with sessions.turn("x", wait=5) as session:
+    async def one(text, begun, go_on):
+        async with sessions.turn("x", wait=20) as session:
             session.append(User(text=text))
-            await asyncio.sleep(hold)
+            begun.set()
+            await go_on.wait()
             session.append(Assistant(text=text))
 
     async def both():
-        first = asyncio.create_task(one("a", 0.1))
-        await asyncio.sleep(0.01)
-        second = asyncio.create_task(one("b", 0))
-        started = time.monotonic()
-        await asyncio.sleep(0.01)
-        assert time.monotonic() - started < 0.09
+        begun, go_on, second_begun = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        first = asyncio.create_task(one("a", begun, go_on))
+        await begun.wait()
+        second = asyncio.create_task(one("b", second_begun, go_on))
+        await asyncio.sleep(0.05)  # it waits, and this loop goes on, else nobody would ever say so
+        assert not second_begun.is_set()
+        go_on.set()
         await asyncio.gather(first, second)
 
     asyncio.run(both())

@@ -582,3 +582,26 @@ def test_help_shows_every_command(tmp_path):
     done = cli("--help", cwd=tmp_path)
     for command in ("tools", "check", "init", "completion"):
         assert command in done.stdout
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb"), ("NO_COLOR", "")])
+def test_who_wants_no_colours_gets_none(monkeypatch, name, value):
+    import io
+
+    from onetool.core.call import ToolError
+    from onetool.interfaces.cli import output
+    from onetool.interfaces.cli.run import print_error
+
+    errors, shown = io.StringIO(), io.StringIO()
+    errors.isatty = shown.isatty = lambda: True
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for key, text in {"TERM": "xterm-256color", name: value}.items():
+        monkeypatch.setenv(key, text)
+    monkeypatch.setattr(output, "stdout", lambda: shown)
+    monkeypatch.setattr("sys.stderr", errors)
+    output.echo(output.styled("bold", bold=True))
+    output.print_table("t", ["name"], [["a"]])
+    output.print_json({"a": 1}, as_json=False)
+    print_error(ToolError(code="execution_error", message="no"))
+    for stream in (errors, shown):
+        assert ("\x1b" in stream.getvalue()) == (not value)

@@ -65,6 +65,35 @@ def test_they_are_listed(kept, at_a_terminal):
     assert table.index("new") < table.index("old")
 
 
+def test_a_long_list_is_cut_and_so_are_titles(kept, at_a_terminal, monkeypatch):
+    monkeypatch.setattr(command, "USUAL", 3)
+    for number in range(5):
+        says(kept, f"s{number}", "What is tea? " * 6, days=number)
+    lines = run("list").output.splitlines()
+    assert "5 sessions" in lines[0]
+    assert lines[-1] == "… and 2 more: --limit 5 lists all of them"
+    assert [line.split()[0] for line in lines if "tea" in line and line.rstrip().endswith("…")] == [
+        f"s{number}" for number in range(3)
+    ]
+    assert len(json.loads(run("list", "--json").output)) == 5
+    assert [one["id"] for one in json.loads(run("list", "--json", "--limit", "2").output)] == ["s0", "s1"]
+    assert "… and 3 more" in run("list", "--limit", "2").output
+
+
+def test_a_question_without_an_answer(kept, at_a_terminal):
+    async def turn():
+        async with kept.turn("tea") as session:
+            session.append(User(text="What is tea?"))
+            session.end("openai", "m-1", Usage(), 0)
+
+    asyncio.run(turn())
+    for how in (("list",), ("show", "tea"), ("export", "tea")):
+        assert "(no answer)" in run(*how).output
+    says(kept, "tea")
+    assert "(no answer)" not in run("list").output
+    assert run("show", "tea").output.count("(no answer)") == 1
+
+
 def test_one_is_shown(kept, at_a_terminal):
     says(kept, "tea")
     shown = run("show", "last").output
@@ -153,8 +182,18 @@ def test_they_are_deleted(kept):
     assert "Deleted 2 sessions." in run("delete", "--older-than", "7", "--yes").output
     assert [one.id for one in kept.list()] == ["b"]
     assert "none to delete" in run("delete", "--older-than", "7", "--yes").output
-    for args in ((), ("b", "--all"), ("--all", "--older-than", "1"), ("--older-than", "nan")):
-        assert run("delete", *args, "--yes").exit_code == 2
+    wrong = {
+        (): "Say which: ID, --older-than DAYS, or --all.",
+        ("b", "--all"): "Say one of ID, --older-than and --all, not several.",
+        ("b", "--older-than", "0"): "Say one of",
+        ("--all", "--older-than", "1"): "Say one of",
+        ("--older-than", "nan"): "expected a number of days, 0 or more, got 'nan'",
+        ("--older-than", "-1"): "expected a number of days",
+        ("my trip",): "can't be the name of a session",
+    }
+    for args, told in wrong.items():
+        result = run("delete", *args, "--yes")
+        assert (result.exit_code, told in result.output) == (2, True)
     assert run("delete", "--all", "--yes").exit_code == 0
     assert kept.list() == []
 

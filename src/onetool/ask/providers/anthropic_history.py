@@ -98,6 +98,6 @@ def _asked(user: User) -> list[dict[str, Any]]:
     for file in user.files:
         if file.data is not None:
             source = {"type": "base64", "media_type": file.kind, "data": file.data}
-            blocks.append({"type": "document" if file.kind == "application/pdf" else "image", "source": source})
+            blocks.append({"type": "image", "source": source})
     said = with_files(user)
     return [*blocks, text_block(said)] if said.strip() else blocks

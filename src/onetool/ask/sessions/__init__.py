@@ -19,7 +19,7 @@ over.
 
 from onetool.ask.sessions.listing import Info
 from onetool.ask.sessions.names import check_id
-from onetool.ask.sessions.session import Session
+from onetool.ask.sessions.session import Session, same
 from onetool.ask.sessions.store import Sessions, Transcript
 
-__all__ = ["Info", "Session", "Sessions", "Transcript", "check_id"]
+__all__ = ["Info", "Session", "Sessions", "Transcript", "check_id", "same"]

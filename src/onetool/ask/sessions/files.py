@@ -136,7 +136,9 @@ def refuse_link(folder: Path) -> None:
 def _keep_from_git(folder: int) -> None:
     """What was said is nobody else's, whatever repository the folder lies in. One that a person has written stays."""
     with suppress(FileExistsError):
-        file = os.open(".gitignore", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        os.close(os.open(".gitignore", os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder))
+    if os.stat(".gitignore", dir_fd=folder, follow_symlinks=False).st_size == 0:  # made just now, or before a crash
+        file = os.open(".gitignore", os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         try:
             os.write(file, b"*\n")
         finally:

@@ -32,6 +32,7 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     usage: Usage
     size: int  # bytes
+    answered: bool = True  # whether the model has said anything to the last question
 
 
 def info(id: str, file: int) -> Info | None:
@@ -41,6 +42,7 @@ def info(id: str, file: int) -> Info | None:
         return None
     begun = _begun(file)
     ended, turns = _end(file, status.st_size)
+    answered = ended.steps > 0 and turns == ended.turns
     return Info(
         id=id,
         created=begun.created or status.st_mtime,
@@ -51,6 +53,7 @@ def info(id: str, file: int) -> Info | None:
         model=ended.model,
         usage=ended.total,
         size=status.st_size,
+        answered=answered,
     )
 
 

@@ -11,7 +11,7 @@ import msgspec
 from onetool.ask.fences import fenced, ticks
 from onetool.ask.messages import Assistant, Call, Message, Result, User
 from onetool.ask.sessions.mending import UNDER_WAY
-from onetool.ask.sessions.store import Transcript
+from onetool.ask.sessions.store import NO_ANSWER, Transcript
 from onetool.ask.sessions.times import moment
 from onetool.ask.words import unmarked
 
@@ -30,12 +30,14 @@ def markdown(transcript: Transcript) -> str:
     parts = [_head(transcript)]
     calls: dict[str, Call] = {}
     number = 0
-    for message, at in zip(transcript.messages, transcript.times, strict=True):
+    for place, (message, at) in enumerate(zip(transcript.messages, transcript.times, strict=True)):
         if isinstance(message, User):
             number += 1
         elif isinstance(message, Assistant):
             calls = {call.id: call for call in message.calls}
         parts += _said(message, at, number, calls)
+        if transcript.lacks_answer(place):
+            parts.append(NO_ANSWER)
     return "\n\n".join(parts) + "\n"
 
 

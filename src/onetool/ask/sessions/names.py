@@ -9,6 +9,7 @@ from onetool.ask.errors import SessionError
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LAST = "last"
 SIGNS = "abcdefghijkmnpqrstuvwxyz23456789"  # 32, none of which are taken for each other
+MADE_UP = re.compile(r"[0-9]{8}-[0-9]{6}-[a-z0-9]{4}")
 
 
 def check_id(id: str) -> str:
@@ -23,6 +24,11 @@ def check_id(id: str) -> str:
         "and a letter or a digit first",
         "session",
     )
+
+
+def is_made_up(id: str) -> bool:
+    """Whether it is one of ours, or a mistyped one: nobody chooses such a name."""
+    return MADE_UP.fullmatch(id) is not None
 
 
 def new_id(now: float) -> str:

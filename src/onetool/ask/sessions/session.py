@@ -64,7 +64,7 @@ class Session:
 
         The same arguments are the same JSON, in whatever order: 1, 1.0 and true are three things.
         """
-        key = _key(name, args)
+        key = same(name, args)
         return UNSET if key is None else self._values.get(key, UNSET)
 
     def make_safe(self) -> None:
@@ -85,12 +85,13 @@ class Session:
             self._calls = {call.id: call for call in message.calls}
         elif isinstance(message, Result) and message.ok and message.value is not UNSET:
             call = self._calls.get(message.call)
-            key = _key(call.name, call.args) if call and call.malformed is None else None
+            key = same(call.name, call.args) if call and call.malformed is None else None
             if key is not None:
                 self._values[key] = message.value
 
 
-def _key(name: str, args: Mapping[str, Any]) -> str | None:
+def same(name: str, args: Mapping[str, Any]) -> str | None:
+    """The same text for the same call; None for one that can't be told from others."""
     try:
         return json.dumps([name, dict(args)], sort_keys=True)
     except (TypeError, ValueError, RecursionError):

@@ -11,17 +11,20 @@ from random import uniform
 import msgspec
 
 from onetool.ask.errors import SessionError
-from onetool.ask.messages import Message, Usage, User
+from onetool.ask.messages import Assistant, Message, Result, Usage, User
 from onetool.ask.sessions import files
 from onetool.ask.sessions.aside import aside
 from onetool.ask.sessions.listing import Info, found, info
-from onetool.ask.sessions.names import LAST, check_id, new_id
+from onetool.ask.sessions.mending import UNDER_WAY
+from onetool.ask.sessions.names import LAST, check_id, is_made_up, new_id
 from onetool.ask.sessions.reading import kept
 from onetool.ask.sessions.session import Session
 from onetool.core import flock
 
+NO_ANSWER = "(no answer)"  # in place of one
 PAUSE = 0.02  # seconds between two looks at a session that somebody has
 ANOTHER = "begin another with --new-session"
+OURS = "a name of this form is one that we make up, so that it is taken for a mistyped one"
 LISTED = "`onetool sessions list` shows which there are"
 
 
@@ -39,6 +42,15 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     provider: str = ""  # of the last turn that came to its end
     model: str = ""
 
+    def lacks_answer(self, place: int) -> bool:
+        """Whether a question's part ends with this message, and there is no answer to it."""
+        said, following = self.messages[place], self.messages[place + 1 : place + 2]
+        if following and not isinstance(following[0], User):
+            return False
+        if isinstance(said, Assistant):
+            return not said.text
+        return not (isinstance(said, Result) and said.content == UNDER_WAY)
+
 
 class Sessions:
     """Kept in `folder`, which is made when it is first needed."""
@@ -51,7 +63,8 @@ class Sessions:
     async def turn(self, id: str | None, *, new: bool = False, wait: float = 0.0) -> AsyncIterator[Session]:
         """The session, for as long as this lasts: made if it is not there, waited for at most so many seconds.
 
-        Without an id it is a new one; `new` refuses one that is there already. Where nothing is said, nothing is kept.
+        Without an id it is a new one; `new` refuses one that is there already. An id that looks like one of ours has
+        to be there, without `new`. Where nothing is said, nothing is kept.
         """
         session = await self._begun(id, new, wait)
         try:
@@ -105,6 +118,12 @@ class Sessions:
             return os.stat(self._path(id), follow_symlinks=False).st_size > 0
         except (OSError, ValueError):
             return False
+
+    def like(self, id: str) -> builtins.list[str]:
+        """Those of similar names, the most similar first."""
+        from onetool.core.nearest import nearest
+
+        return nearest(id, (one for _, one in found(self.folder) if one != id))
 
     def list(self) -> builtins.list[Info]:
         """The newest first. What can't be opened is not in it."""
@@ -185,16 +204,18 @@ class Sessions:
             data = files.content(path, file)
             if new and data:
                 raise _exists(id)
+            if not new and not data and is_made_up(id):
+                raise self._not_found(id, f"or --new-session begins it: {OURS}")
             return Session(id, path, file, kept(id, data), is_new=not data, now=self._now)
         except BaseException:
             files.given_back(path, file)
             raise
 
-    def _not_found(self, id: str) -> SessionError:
+    def _not_found(self, id: str, *hints: str) -> SessionError:
         from onetool.core.nearest import or_rather
 
         rather = or_rather(id, (one for _, one in found(self.folder)))
-        return SessionError(f"there is no session {id!r}{rather}", "not_found", [LISTED])
+        return SessionError(f"there is no session {id!r}{rather}", "not_found", [LISTED, *hints])
 
 
 def _transcript(id: str, data: bytes, modified: float, goes_on: bool) -> Transcript:

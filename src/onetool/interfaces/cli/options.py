@@ -80,12 +80,14 @@ def complete_tool(ctx: click.Context, _param: click.Parameter, incomplete: str) 
     from onetool.app import App
     from onetool.core.errors import OneToolError
 
+    before, comma, incomplete = incomplete.rpartition(",")  # a list of names goes on after each comma
     try:
         names = [spec.name for spec in App.open(ctx.find_root().params.get("config")).tools()]
     except OneToolError:
         return []
     # Names that begin so; if there are none, names that have it somewhere (`read` for fs.read_file).
-    return [name for name in names if name.startswith(incomplete)] or [name for name in names if incomplete in name]
+    found = [name for name in names if name.startswith(incomplete)] or [name for name in names if incomplete in name]
+    return [before + comma + name for name in found]
 
 
 def complete_provider(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

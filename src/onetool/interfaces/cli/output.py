@@ -3,10 +3,13 @@
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 import msgspec
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class _Stdout:
@@ -32,7 +35,17 @@ def stdout() -> TextIO:
 
 
 def echo(text: str = "") -> None:
-    click.echo(text, file=stdout())
+    click.echo(text, file=stdout(), color=False if is_plain() else None)
+
+
+def is_plain() -> bool:
+    """Whether somebody wants no colours, nor anything else of that kind: https://no-color.org, or a simple terminal."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+
+
+def styled(text: str, **style: Any) -> str:
+    """`click.style`, unless somebody wants none."""
+    return text if is_plain() else click.style(text, **style)
 
 
 def wants_json(as_json: bool) -> bool:
@@ -45,15 +58,12 @@ def print_json(data: Any, as_json: bool = True) -> None:
     if wants_json(as_json):
         echo(_showable(text))
         return
-    from rich.console import Console
-
-    Console(file=stdout()).print_json(text)
+    _console().print_json(text)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Rows under headings; without headings where there are none to give."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -63,7 +73,13 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
     for row in rows:
         # Text, not markup: a description in square brackets, or with escape codes, is shown and not obeyed.
         table.add_row(*(Text(printable(cell)) for cell in row))
-    Console(file=stdout()).print(table)
+    _console().print(table)
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    return Console(file=stdout(), color_system=None if is_plain() else "auto")
 
 
 def to_json(data: Any) -> str:

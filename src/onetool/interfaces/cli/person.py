@@ -1,4 +1,7 @@
-"""The person at the terminal, for tools that ask: questions on standard error, answers from standard input."""
+"""The person at the terminal, for tools that ask: questions on standard error, answers from standard input.
+
+Where something is piped in, answers can be typed at the terminal itself; who wants that has to say so.
+"""
 
 import asyncio
 import os
@@ -19,6 +22,7 @@ from onetool.interfaces.cli.output import printable
 
 LOOK = 0.05  # seconds between two looks whether a question is still worth an answer
 PATIENCE = 1.0  # seconds for a question to be taken back
+STDIN, TERMINAL = 0, "/dev/tty"
 
 
 def let_tools_ask() -> None:
@@ -27,12 +31,39 @@ def let_tools_ask() -> None:
         current_caller.set(Person())
 
 
+def can_be_asked() -> bool:
+    """Whether somebody sees questions, and can type an answer somewhere: see `at_terminal`."""
+    keyboard = _keyboard()
+    if keyboard not in (None, STDIN):
+        os.close(keyboard)
+    return keyboard is not None
+
+
+def at_terminal() -> "Person":
+    """The person at the terminal that this runs in, also where standard input is something else."""
+    keyboard = _keyboard()
+    return Person(STDIN if keyboard is None else keyboard)
+
+
+def _keyboard() -> int | None:
+    """What can be read of what somebody types; None where nobody would see a question."""
+    if not sys.stderr.isatty():
+        return None
+    if sys.stdin.isatty():
+        return STDIN
+    try:
+        return os.open(TERMINAL, os.O_RDONLY | getattr(os, "O_NOCTTY", 0))
+    except OSError:  # there is none, or not on this system
+        return None
+
+
 class Person:
-    """One who answers one question at a time."""
+    """One who answers one question at a time, typing at `keyboard`: a file descriptor."""
 
     owner = ""
 
-    def __init__(self) -> None:
+    def __init__(self, keyboard: int = STDIN) -> None:
+        self._keyboard = keyboard
         self._threads = Threads(most=1)
 
     def can(self, what: str) -> bool:
@@ -49,7 +80,7 @@ class Person:
             return [{"uri": Path.cwd().as_uri(), "name": Path.cwd().name}]
         if not isinstance(question, ForPerson):
             raise CannotAsk("sampling", "there is no model at a terminal")
-        form = _Form(question)
+        form = _Form(question, self._keyboard)
         with waiting():
             answer = asyncio.ensure_future(self._threads.run(form.filled_in, {}))
             try:
@@ -72,8 +103,9 @@ async def _taken_back(form: "_Form", answer: "asyncio.Future[Any]") -> None:
 class _Form:
     """A question at the terminal, in a thread of its own. `withdrawn` is set by who wants no answer any more."""
 
-    def __init__(self, question: ForPerson) -> None:
+    def __init__(self, question: ForPerson, keyboard: int) -> None:
         self._question = question
+        self._keyboard = keyboard
         self.withdrawn = Event()
         self.is_shown = False
 
@@ -81,7 +113,7 @@ class _Form:
         self.is_shown = True
         if self.withdrawn.is_set():  # before its turn came
             raise Declined("cancel")
-        _forget_typed()
+        _forget_typed(self._keyboard)
         click.echo(printable(self._question.message), err=True)
         required = self._question.schema.get("required", ())
         filled: dict[str, Any] = {}
@@ -114,32 +146,33 @@ class _Form:
         """A line that somebody types. Not by `input`: the interpreter could not end while that waits."""
         typed = b""
         while not typed.endswith(b"\n"):
-            while not _is_typed():
+            while not _is_typed(self._keyboard):
                 if self.withdrawn.is_set():
                     click.echo("\n  withdrawn: nobody waits for an answer any more", err=True)
                     raise Declined("cancel")
-            part = os.read(0, 4096)
-            if not part:  # Ctrl-D
+            part = os.read(self._keyboard, 4096)
+            if not part:  # Ctrl-D, which ends no line
+                click.echo(err=True)
                 raise Declined("cancel")
             typed += part
         return typed.decode(errors="replace").strip()
 
 
-def _is_typed() -> bool:
+def _is_typed(keyboard: int) -> bool:
     """Whether there is something to read, now or in a moment."""
     try:
-        return bool(select.select([0], [], [], LOOK)[0])
+        return bool(select.select([keyboard], [], [], LOOK)[0])
     except (OSError, ValueError):  # not every system can tell
         return True
 
 
-def _forget_typed() -> None:
+def _forget_typed(keyboard: int) -> None:
     """What was typed before a question could be read is no answer to it."""
     with suppress(ImportError, OSError, ValueError):  # not every system has terminals of this kind
         import termios
 
         with suppress(termios.error):
-            termios.tcflush(0, termios.TCIFLUSH)
+            termios.tcflush(keyboard, termios.TCIFLUSH)
 
 
 def _choices(field: Mapping[str, Any]) -> str:

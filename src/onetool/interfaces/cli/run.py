@@ -8,7 +8,7 @@ import click
 from msgspec.structs import replace
 
 from onetool.interfaces.cli.options import allow_option, data_options, open_app
-from onetool.interfaces.cli.output import echo, print_json, printable, stdout
+from onetool.interfaces.cli.output import echo, print_json, printable, stdout, styled
 from onetool.interfaces.cli.person import let_tools_ask
 from onetool.interfaces.cli.progress import show_progress
 
@@ -91,7 +91,7 @@ def print_error(error: "ToolError") -> None:
     from onetool.script.reply import error_text
 
     first, _, rest = printable(error_text(error)).partition(" ")
-    click.echo(f"{click.style(first, fg='red')} {rest}", err=True)
+    click.echo(f"{styled(first, fg='red')} {rest}", err=True)
 
 
 def _code(code: str | None, file: str | None) -> str:

@@ -5,14 +5,14 @@ No tools are loaded for it, and no config is read: where state lives is all that
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from time import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from onetool.interfaces.cli.options import config_option, data_options
-from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, stdout, wants_json
+from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, stdout, styled, wants_json
 
 if TYPE_CHECKING:
     from onetool.ask.errors import AskError
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 DAY = 24 * 3600
 MOST_RESULT = 300  # characters of a tool's result that are shown
+USUAL = 20  # in a list, for a person
+COLUMNS = ("session", "last used", "questions", "model", "begins with")
+GAP = 3  # columns of the terminal between two of a table
+SHORTEST_TITLE = 12  # characters
 NONE = 'There are no sessions yet. Begin one: onetool ask "What time is it?"'
 
 
@@ -35,7 +39,37 @@ def complete_session(ctx: click.Context, _param: click.Parameter, incomplete: st
     return [id for id in ids if id.startswith(incomplete)]
 
 
-id_argument = click.argument("id", shell_complete=complete_session)
+def check_session(id: str, new: bool = False) -> str:
+    """The id; a usage error for what can't be one. `new`: it has to be free, which `last` never is."""
+    from onetool.ask.errors import SessionError
+    from onetool.ask.sessions.names import LAST, check_id
+
+    try:
+        return id if id == LAST and not new else check_id(id)
+    except SessionError as error:
+        raise click.UsageError(printable(f"{error}.")) from None
+
+
+def _checked(_ctx: click.Context, _param: click.Parameter, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    for id in (value,) if isinstance(value, str) else value:
+        check_session(id)
+    return value
+
+
+class Days(click.ParamType[int]):
+    name = "days"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            days = int(value)
+        except ValueError:
+            days = -1
+        if days < 0:
+            self.fail(f"expected a number of days, 0 or more, got {printable(value)!r}.", param, ctx)
+        return days
+
+
+id_argument = click.argument("id", shell_complete=complete_session, callback=_checked)
 
 
 @click.group(no_args_is_help=True)
@@ -44,18 +78,21 @@ def sessions() -> None:
 
 
 @sessions.command("list")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"So many of them; {USUAL} at a terminal.")
 @data_options
 @click.pass_context
-def list_sessions(ctx: click.Context, as_json: bool) -> None:
+def list_sessions(ctx: click.Context, limit: int | None, as_json: bool) -> None:
     """List them, the newest first."""
     found = _sessions(ctx.find_root().obj).list()
     if wants_json(as_json):
-        print_json([_info(one) for one in found])
+        print_json([_info(one) for one in found[:limit]])
     elif not found:
         echo(NONE)
     else:
-        rows = [(one.id, _moment(one.modified), one.turns, one.model, one.title) for one in found]
-        print_table(counted(len(rows), "session"), ("session", "last used", "questions", "model", "begins with"), rows)
+        shown = found[: limit or USUAL]
+        print_table(counted(len(found), "session"), COLUMNS, _rows(shown))
+        if len(found) > len(shown):
+            echo(f"… and {len(found) - len(shown):,} more: --limit {len(found)} lists all of them")
 
 
 @sessions.command()
@@ -64,12 +101,16 @@ def list_sessions(ctx: click.Context, as_json: bool) -> None:
 @click.pass_context
 def show(ctx: click.Context, id: str, as_json: bool) -> None:
     """Show what was said, with the calls of tools."""
+    from onetool.ask.sessions.store import NO_ANSWER
+
     transcript = _read(ctx, id)
     if wants_json(as_json):
         print_json(_shown(transcript))
         return
-    for message, at in zip(transcript.messages, transcript.times, strict=True):
+    for place, (message, at) in enumerate(zip(transcript.messages, transcript.times, strict=True)):
         _print(message, at, transcript.model or "model")
+        if transcript.lacks_answer(place):
+            echo(styled(f"  {NO_ANSWER}", dim=True))
     if transcript.damaged:
         are = "is" if transcript.damaged == 1 else "are"
         click.echo(f"{counted(transcript.damaged, 'line')} of its file can't be read, and {are} left out.", err=True)
@@ -101,16 +142,18 @@ def export(ctx: click.Context, id: str, output: str | None, force: bool) -> None
 
 
 @sessions.command()
-@click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=complete_session)
-@click.option("--older-than", "days", type=click.IntRange(min=0), metavar="DAYS", help="Those not used for so long.")
+@click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=complete_session, callback=_checked)
+@click.option("--older-than", "days", type=Days(), metavar="DAYS", help="Those not used for so long.")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @config_option
 @click.pass_context
 def delete(ctx: click.Context, ids: tuple[str, ...], days: int | None, everything: bool, yes: bool) -> None:
     """Delete sessions for good: those named, those not used for some days, or all."""
-    if bool(ids) + (days is not None) + everything != 1:
-        raise click.UsageError("Say which: ID, --older-than DAYS, or --all.")
+    ways = bool(ids) + (days is not None) + everything
+    if ways != 1:
+        which = "Say which: ID, --older-than DAYS, or --all" if not ways else "Say one of ID, --older-than and --all"
+        raise click.UsageError(f"{which}{', not several' if ways else ''}.")
     kept = _sessions(ctx.find_root().obj)
     chosen = list(dict.fromkeys(ids)) or [one.id for one in kept.list() if everything or _is_older(one, days or 0)]
     if not chosen:
@@ -182,6 +225,19 @@ def _words(error: "AskError") -> str:
 # How they look
 
 
+def _rows(found: Sequence["Info"]) -> list[tuple[Any, ...]]:
+    """Titles are cut so that each has one line, beside what the others take."""
+    from shutil import get_terminal_size
+
+    from onetool.ask.sessions.store import NO_ANSWER
+    from onetool.core.failure import cut
+
+    facts = [(one.id, _moment(one.modified), one.turns, one.model if one.answered else NO_ANSWER) for one in found]
+    widths = [max(len(str(cell)) for cell in column) for column in zip(COLUMNS[:-1], *facts, strict=True)]
+    room = get_terminal_size().columns - sum(widths) - GAP * len(COLUMNS)
+    return [(*row, cut(one.title, max(SHORTEST_TITLE, room))) for row, one in zip(facts, found, strict=True)]
+
+
 def _info(one: "Info") -> dict[str, Any]:
     import msgspec
 
@@ -206,21 +262,21 @@ def _print(message: "Message", at: float, model: str) -> None:
     from onetool.interfaces.cli.ask.lines import readable
 
     if isinstance(message, User):
-        echo(click.style(f"\nYou, {_moment(at)}", bold=True))
+        echo(styled(f"\nYou, {_moment(at)}", bold=True))
         for file in message.files:
-            echo(click.style(printable(f"  [{file.name}, {file.kind}]"), dim=True))
+            echo(styled(printable(f"  [{file.name}, {file.kind}]"), dim=True))
         echo(readable(message.text))
     elif isinstance(message, Assistant):
         if message.text:
             ending = " (broken off)" if message.broken_off else ""
-            echo(click.style(printable(f"\n{model}{ending}"), bold=True))
+            echo(styled(printable(f"\n{model}{ending}"), bold=True))
             echo(readable(message.text))
         for line in _calls(message):
-            echo(click.style(line, fg="cyan"))
+            echo(styled(line, fg="cyan"))
     else:
         short = cut(" ".join(unmarked(message.content)[0].split()), MOST_RESULT)
         is_bad = not message.ok and message.content != UNDER_WAY
-        echo(click.style(printable(f"  {message.name}: {short}"), fg="red" if is_bad else None, dim=not is_bad))
+        echo(styled(printable(f"  {message.name}: {short}"), fg="red" if is_bad else None, dim=not is_bad))
 
 
 def _calls(message: Any) -> Iterator[str]:

@@ -59,28 +59,32 @@ class Shop:
         return done
 
     @contextmanager
-    def terminal(self, *args):
-        with Terminal(["ask", ALLOW, *args], self.folder, self.env) as terminal:
+    def terminal(self, *args, stdin=None, **env):
+        """With `stdin`, that is piped in; somebody sits there all the same."""
+        with Terminal(["ask", ALLOW, *args], self.folder, {**self.env, **env}, stdin) as terminal:
             yield terminal
 
 
 class Terminal:
-    """A process at a terminal of its own; `seen` is all that it has shown, without colours."""
+    """A process at a terminal of its own; `seen` is all that it has `shown`, without colours."""
 
-    def __init__(self, args, folder, env):
-        self.seen, self._shown = "", b""
+    def __init__(self, args, folder, env, stdin=None):
+        self.seen, self.shown = "", b""
         self._ours, theirs = pty.openpty()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "onetool", *args],
             cwd=folder,
-            env={**os.environ, **env, "TERM": "xterm-256color"},
-            stdin=theirs,
+            env={**os.environ, "TERM": "xterm-256color", **env},
+            stdin=theirs if stdin is None else subprocess.PIPE,
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
             preexec_fn=self._take,
         )
         os.close(theirs)
+        if self.process.stdin is not None:
+            with self.process.stdin as pipe:
+                pipe.write(stdin)
 
     @staticmethod
     def _take():
@@ -90,7 +94,7 @@ class Terminal:
         import termios
 
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # the tests may run where it is ignored
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        fcntl.ioctl(2, termios.TIOCSCTTY, 0)
 
     def __enter__(self):
         return self
@@ -123,8 +127,8 @@ class Terminal:
         if select.select([self._ours], [], [], 0.2)[0]:
             with suppress(OSError):  # it has ended
                 if part := os.read(self._ours, 4096):
-                    self._shown += part
-                    self.seen = COLOURS.sub("", self._shown.decode(errors="replace")).replace("\r\n", "\n")
+                    self.shown += part
+                    self.seen = COLOURS.sub("", self.shown.decode(errors="replace")).replace("\r\n", "\n")
                     return True
             return False
         return True

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from threading import Event, Thread
+from types import SimpleNamespace
 
 import pytest
 from ask.stand_in import Fails, Hangs, Says, Wants
@@ -15,7 +16,7 @@ from click.testing import CliRunner
 from interfaces.cli.ask.shop import ALLOW
 from interfaces.cli.ask.shop import shop as shop  # a fixture
 
-from onetool.interfaces.cli.ask import ask
+from onetool.interfaces.cli.ask import ask, asking
 from onetool.interfaces.cli.main import cli as root
 
 PRICE = Wants("shop__price", {"item": "tea"})
@@ -119,6 +120,7 @@ def started(shop, *args):
 def test_a_signal_ends_it_cleanly_and_the_session_is_kept(shop, which, code):
     shop.model.will(Says(calls=[PRICE]), Hangs(30))
     process = started(shop, "--session", "tea", "What is tea?")
+    assert process.stderr.readline() == "new session tea\n"
     assert "shop.price" in process.stderr.readline()
     process.send_signal(which)
     out, err = process.communicate(timeout=10)
@@ -164,7 +166,7 @@ def test_a_session_whose_file_is_taken_away_meanwhile_is_told(shop):
 
     for args in ((), ("--json",)):
         shop.model.will(answer)
-        done = shop.ask("q", "--session", "tea", *args)
+        done = shop.ask("q", "--session", "tea", "--new-session", *args)
         assert (done.exit_code, "Bye." in done.stdout) == (0, True)
         assert done.stderr == "The session's file was taken away meanwhile: nothing of this is kept.\n"
 
@@ -187,6 +189,28 @@ def test_a_session_in_use_is_waited_for(shop):
     assert "waiting for it" in done.stderr
 
 
+def test_a_session_that_is_new_is_told_and_what_is_like_it(shop):
+    assert shop.ask("q", "--session", "trip").stderr == "new session trip\n"
+    assert shop.ask("q", "--session", "tripp").stderr == "new session tripp; there is trip\n"
+    for args in (("--session", "trip"), ("--session", "last"), ("--session", "trap", "--new-session"), ()):
+        assert shop.ask("q", *args).stderr == ""
+    assert shop.ask("q", "--json", "--session", "tripe").stderr == ""
+    (id,) = (one.id for one in shop.stage.app.sessions.list() if one.id[0] == "2")
+    mistyped = f"{id[:-1]}{'x' if id[-1] != 'x' else 'y'}"
+    done = shop.ask("q", "--session", mistyped)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert f"there is no session {mistyped!r}; did you mean {id}?" in done.stderr
+
+
+def test_there_is_something_to_go_on_with_where_something_was_said(shop, monkeypatch):
+    monkeypatch.setattr(asking, "sys", SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True)))
+    shop.model.will(Fails(404, "No such model.", "model_not_found"))
+    assert "is kept" not in shop.ask("q", "--session", "tea").stderr
+    shop.model.will(Says(calls=[PRICE]), Fails(400, "No."))
+    told = shop.ask("q", "--session", "tea").stderr.splitlines()
+    assert told[-1] == 'What was said is kept; go on: onetool ask --session tea "…"'
+
+
 # Wrong usage, before anything is opened
 
 
@@ -198,6 +222,12 @@ def test_a_session_in_use_is_waited_for(shop):
         (["q", "--temperature", "nan"], "expected a number from 0 to 2"),
         (["q", "--approve", "ask"], "needs a terminal to ask at"),
         (["q", "--provider", "nobody"], "openai"),
+        (["q", "--provider", "opnai"], "Did you mean openai?"),
+        (["q", "--session", "my trip"], "'my trip' can't be the name of a session"),
+        (["q", "--session", "last", "--new-session"], "stands for the session that was used last"),
+        (["- list of things"], '--: onetool ask -- "- list of things"'),
+        (["-5 degrees: is it cold?"], '--: onetool ask -- "-5 degrees: is it cold?"'),
+        (["--modle", "x", "What is it?"], "--modle"),
         (["what", "is", "it?"], "into quotes"),
         ([""], "The question is empty"),
         (["-f", "no-such-file", "q"], "no-such-file"),
@@ -223,6 +253,8 @@ def test_sessions_are_completed(shop):
     complete = ShellComplete(root, {}, "onetool", "_ONETOOL_COMPLETE")
     found = complete.get_completions(["--config", config, "ask", "--session"], "")
     assert [one.value for one in found] == ["last", "tea"]
+    (file,) = complete.get_completions(["ask", "-f"], "no")
+    assert (file.value, file.type) == ("no", "file")
 
 
 def test_help_loads_little(tmp_path):

@@ -1,6 +1,7 @@
 """What is asked, and what is attached to it."""
 
 import base64
+import io
 import os
 import sys
 import time
@@ -123,6 +124,20 @@ def test_nothing_that_comes_is_left_out_and_told(piped, capsys):
     assert read_question(["q"], []) == ("q", ())
     assert capsys.readouterr().err.strip() == asked.NOTHING_CAME
     assert "Give the question" in refused([], [])
+
+
+def test_who_is_to_type_it_is_told(piped, monkeypatch, capsys):
+    piped(b"Why?")
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    read_question(["-"], [])
+    assert capsys.readouterr().err == ""
+    for stream in (sys.stdin, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    read_question(["-"], [])
+    read_question(["What is it?"], ["-"])
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "Type the question; Ctrl-D ends it."
+    assert second == "Type what is to be attached; Ctrl-D ends it."
 
 
 def test_wrong_usage_is_explained(piped):

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import re
 import sys
 import time
 
@@ -12,7 +13,7 @@ from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Notice, Sta
 from onetool.ask.messages import Usage
 from onetool.core.call import ToolError
 from onetool.core.caller import Declined
-from onetool.interfaces.cli.ask import command, showing
+from onetool.interfaces.cli.ask import command, showing, silence
 from onetool.interfaces.cli.ask.approving import Approver
 from onetool.interfaces.cli.ask.lines import called, readable
 from onetool.interfaces.cli.ask.showing import Screen
@@ -37,6 +38,9 @@ class Stream(io.StringIO):
 @pytest.fixture
 def shows(monkeypatch):
     """What is seen of these events on standard output and standard error, which are terminals or not."""
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
 
     def show(*events, out=True, err=True, encoding="utf-8"):
         streams = Stream(out, encoding), Stream(err)
@@ -77,6 +81,21 @@ def test_a_terminal_shows_all_of_it_as_it_comes(shows):
     assert "\x1b[36mtime.now()\x1b[0m\x1b[32m → ok, 12.4 ms" in lines[1]
     assert 'm (ollama) · 2 steps · 1,200 + 1 token · go on: onetool ask --session s1 "…"' in lines[2]
     assert len(lines) == 3
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_who_wants_no_colours_gets_none(shows, monkeypatch, name, value):
+    coloured = shows(*COURSE)[1]
+    monkeypatch.setenv(name, value)
+    plain = shows(*COURSE)[1]
+    assert "\x1b" in coloured
+    assert plain == re.sub(r"\x1b\[[0-9;]*m", "", coloured)
+
+
+@pytest.mark.parametrize("can_ask", [True, False])
+def test_who_could_be_asked_is_told_how(shows, monkeypatch, can_ask):
+    monkeypatch.setattr(showing, "can_be_asked", lambda: can_ask)
+    assert ("--approve ask asks you here" in shows(done(denied=("fs.write_file",)))[1]) == can_ask
 
 
 def test_a_pipe_gets_the_answer_alone(shows):
@@ -174,6 +193,35 @@ def test_long_arguments_are_cut():
     assert called(ToolCall("1", "x" * 5000, {})) == "x" * 79 + "…()"
 
 
+# A model that says nothing
+
+
+def test_who_waits_for_a_silent_model_is_told_twice_but_not_while_tools_run(monkeypatch):
+    monkeypatch.setattr(silence, "TOLD_AFTER", (0.02, 0.06))
+    said = []
+
+    async def told(heard, event, times):
+        said.clear()
+        heard.heard(event)
+        async with asyncio.timeout(10):
+            while len(said) < times:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.08)  # and no further
+        return [*said]
+
+    async def listen():
+        heard, words = silence.Silence(said.append), "waiting for m (ollama) …"
+        assert await told(heard, COURSE[0], 2) == [words, words]
+        assert await told(heard, CallStarted(call=NOW), 0) == []
+        assert await told(heard, CallEnded(call=NOW, result=OK), 2) == [words, words]
+        heard.heard(COURSE[0])
+        heard.end()
+        await asyncio.sleep(0.05)
+        assert said == [words, words]
+
+    asyncio.run(listen())
+
+
 # Approvals
 
 SPEC = ToolSpec(name="shop.buy", description="d", input_schema={"type": "object", "properties": {}})
@@ -202,17 +250,19 @@ def decided(typist, *calls):
 
 def test_yes_no_and_always():
     call = ToolCall("1", "shop.buy", {})
-    assert decided(Typist("y", "n", "N", "YES", None, "perhaps"), *[call] * 6) == [
-        True,
-        False,
-        False,
-        True,
-        False,
-        False,
-    ]
+    assert decided(Typist("y", "n", "N", "YES", None), *[call] * 5) == [True, False, False, True, False]
     typist = Typist("n", "a")
     assert decided(typist, *[call] * 4) == [False, True, True, True]
     assert len(typist.asked) == 2
+
+
+def test_what_is_no_answer_is_asked_again_but_not_for_ever(capsys):
+    call = ToolCall("1", "shop.buy", {})
+    assert decided(Typist("perhaps", "?", "y"), call) == [True]
+    assert "'perhaps' is none of the answers." in capsys.readouterr().err
+    typist = Typist("j", "o", "s", "x", "y")
+    assert decided(typist, call) == [False]
+    assert typist.answers == ["y"]
 
 
 def test_arguments_are_shown_in_full_and_secrets_are_not():
@@ -231,7 +281,7 @@ def test_arguments_are_shown_in_full_and_secrets_are_not():
         "  note:\n    | one\n    |   Run shop.buy? y�[2J\n"
         '  more: {"password": "***", "n": 1}'
     ]
-    assert typist.choices == ["Run shop.buy? y = yes, n = no, a = always for this tool"]
+    assert typist.choices == ["Run shop.buy? y = yes, n = no, a = always for this tool, in this question"]
 
 
 def test_all_of_what_is_long_is_shown_to_who_wants_to_see_it():

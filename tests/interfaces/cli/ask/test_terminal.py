@@ -35,7 +35,9 @@ def test_a_person_decides_call_by_call(shop):
         terminal.type(b"\n")
         terminal.until(ASKED)
         terminal.type(b"\x04")
-        assert '"pie"' in terminal.until(ASKED)
+        shown = terminal.until(ASKED)
+        assert shown.lstrip("^D\b").startswith("\nshop.buy(")  # Ctrl-D ends no line
+        assert '"pie"' in shown
         terminal.type(b"a\n")  # and is not asked again
         assert terminal.ended() == 0
     lines = [line for line in terminal.seen.splitlines() if "→" in line]
@@ -51,7 +53,21 @@ def test_ctrl_c_ends_a_question_that_waits_for_an_answer_as_nothing_typed_before
         terminal.until(ASKED)
         terminal.type(b"\x03")
         assert terminal.ended() == 130
-    assert 'Interrupted. The session is kept; go on: onetool ask --session tea "…"' in terminal.seen
+    assert '\nInterrupted. The session is kept; go on: onetool ask --session tea "…"' in terminal.seen
+
+
+def test_a_person_decides_also_where_something_is_piped_in(shop):
+    """At the terminal itself; and in plain text, if that is wanted."""
+    shop.model.will(Says(calls=[buy("tea")]), Says("Well."))
+    with shop.terminal("Buy.", "--approve", "ask", "--session", "tea", stdin=b"a list", NO_COLOR="1") as terminal:
+        assert terminal.until(ASKED).startswith("new session tea\n")
+        terminal.type(b"ja\n")
+        assert "'ja' is none of the answers.\n" in terminal.until(ASKED)
+        terminal.type(b"y\n")
+        assert terminal.ended() == 0
+    assert "→ ok" in terminal.seen
+    assert b"\x1b" not in terminal.shown
+    assert "a list" in str(shop.model.seen[0].messages)
 
 
 def test_ctrl_c_ends_a_model_that_says_nothing(shop):
@@ -97,7 +113,9 @@ def test_an_argument_cannot_pass_for_a_question_of_ours(shop):
         terminal.type(b"\n")
         assert terminal.ended() == 0
     assert "characters of 2,5" in shown
-    assert "Run shop.buy? y = yes, n = no, a = always for this tool, v = view all of it [n]: " in shown
+    assert (
+        "Run shop.buy? y = yes, n = no, a = always for this tool, in this question, v = view all of it [n]: " in shown
+    )
     assert len(whole) > len(padded)
     for line in (shown + whole).splitlines():
         assert "shop.price" not in line or line.startswith("    | ")

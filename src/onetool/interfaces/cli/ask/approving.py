@@ -5,16 +5,23 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import click
+
 from onetool.core.call import ToolCall
 from onetool.core.caller import Declined, ForPerson
+from onetool.core.failure import cut
 from onetool.core.secrecy import masked
 from onetool.core.spec import ToolSpec
 from onetool.interfaces.cli.ask.arguments import arguments
+from onetool.interfaces.cli.output import printable
 from onetool.interfaces.cli.person import Person
 
-YES, ALWAYS, VIEW = ("y", "yes"), ("a", "always"), ("v", "view")
-CHOICES = "Run {}? y = yes, n = no, a = always for this tool"  # … as long as this question lasts
+YES, NO, ALWAYS, VIEW = ("y", "yes"), ("n", "no"), ("a", "always"), ("v", "view")
+KNOWN = (*YES, *NO, *ALWAYS, *VIEW)
+MOST_MISTAKES = 3  # answers that are none; then it is a no
+CHOICES = "Run {}? y = yes, n = no, a = always for this tool, in this question"
 MORE = ", v = view all of it"
+MOST_SHOWN = 20  # characters of an answer that is none
 USUAL_COLUMNS = 80
 
 
@@ -34,9 +41,12 @@ class Approver:
 
     async def _said_yes(self, call: ToolCall, spec: ToolSpec) -> bool:
         self._before()
-        said = await self._answer(self._question(call, spec))
-        while said in VIEW:
-            said = await self._answer(self._question(call, spec, whole=True))
+        said, mistakes = await self._answer(self._question(call, spec)), 0
+        while said in VIEW or (said not in KNOWN and mistakes < MOST_MISTAKES):
+            if said not in VIEW:
+                mistakes += 1
+                click.echo(f"{printable(cut(said, MOST_SHOWN))!r} is none of the answers.", err=True)
+            said = await self._answer(self._question(call, spec, whole=said in VIEW))
         if said in ALWAYS:
             self._always.add(spec.name)
         return said in YES or said in ALWAYS

@@ -11,13 +11,15 @@ import click
 import msgspec
 
 from onetool.ask.errors import AskError, SessionError
-from onetool.ask.events import Answer
+from onetool.ask.events import Answer, Event, Started
+from onetool.ask.messages import User
 from onetool.core.caller import current_caller
 from onetool.interfaces.cli.ask.approving import Approver
 from onetool.interfaces.cli.ask.question import Question
 from onetool.interfaces.cli.ask.showing import Screen, go_on
-from onetool.interfaces.cli.output import print_json, printable
-from onetool.interfaces.cli.person import Person, let_tools_ask
+from onetool.interfaces.cli.ask.silence import Silence
+from onetool.interfaces.cli.output import print_json, printable, styled
+from onetool.interfaces.cli.person import Person, at_terminal, let_tools_ask
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -68,17 +70,36 @@ class Errand:
 
     async def _follow(self, wishes: dict[str, Any]) -> None:
         self._asking = asking = self._app.ask(self._question.text, files=self._question.files, **wishes)
-        async with aclosing(asking.events()) as events:
-            async for event in events:
-                if not self._as_json:
-                    self._screen.show(event)
+        silence = Silence(self._screen.say)
+        try:
+            async with aclosing(asking.events()) as events:
+                async for event in events:
+                    if not self._as_json:
+                        self._show(event, silence)
+        finally:
+            silence.end()
+
+    def _show(self, event: Event, silence: Silence) -> None:
+        if sys.stderr.isatty():
+            silence.heard(event)
+        if isinstance(event, Started):
+            self._tell_if_new(event)
+        self._screen.show(event)
+
+    def _tell_if_new(self, event: Started) -> None:
+        """Who meant to go on, and mistyped the name, should know."""
+        if event.is_new and self._wishes["session"] and not self._wishes["new_session"]:
+            others = self._app.sessions.like(event.session_id)
+            self._screen.say(f"new session {event.session_id}{f'; there is {others[0]}' if others else ''}")
 
     def _approval(self) -> Any:
         """A word, or somebody to ask."""
         word, person = self._wishes["approve"], current_caller.get()
         if word != "ask":
             return word
-        return Approver(person if isinstance(person, Person) else Person(), self._app.redact, self._screen.break_line)
+        return Approver(
+            person if isinstance(person, Person) else at_terminal(), self._app.redact, self._screen.break_line
+        )
 
     def _heed_the_end(self) -> None:
         """A program that ends us lets us put things in order, as Ctrl-C does."""
@@ -94,14 +115,22 @@ class Errand:
             print_json(self._shown())
             return 1
         self._screen.break_line()
-        click.echo(f"{click.style('Error:', fg='red')} {printable(error)}", err=True)
+        click.echo(f"{styled('Error:', fg='red')} {printable(error)}", err=True)
         for hint in error.hints:
             click.echo(f"  {printable(hint)}", err=True)
         if isinstance(error, SessionError):  # which says itself what is kept
             return 1
-        if not self._tell_if_lost() and sys.stderr.isatty() and (session := self._session()):
+        session = self._session()
+        if not self._tell_if_lost() and sys.stderr.isatty() and session and self._has_more_than_questions(session):
             self._screen.say(f"What was said is kept; go on: {go_on(session)}")
         return 1
+
+    def _has_more_than_questions(self, session: str) -> bool:
+        """Where the model was never heard (a wrong name, no key), there is nothing to go on with."""
+        try:
+            return not all(isinstance(one, User) for one in self._app.sessions.read(session).messages)
+        except SessionError:
+            return False
 
     def _stopped(self, code: int) -> int:
         self._screen.break_line()

@@ -1,6 +1,7 @@
 """`onetool ask`: the command and its options."""
 
 import sys
+from typing import Any
 
 import click
 
@@ -34,19 +35,35 @@ def _complete_session(ctx: click.Context, _param: click.Parameter, incomplete: s
     return complete_session(ctx, _param, incomplete)
 
 
+def _complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
 def _temperature(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
     if value is not None and not 0 <= value <= HOTTEST:  # so that `nan` is refused too
         raise click.BadParameter(f"expected a number from 0 to {HOTTEST:g}, got {value:g}.")
     return value
 
 
+class OneOf(click.Choice[str]):
+    """A choice that says which one may be meant."""
+
+    def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
+        from onetool.core.nearest import did_you_mean
+
+        rather = did_you_mean(str(value), map(str, self.choices))
+        return " ".join(filter(None, (super().get_invalid_choice_message(value, ctx), rather and rather.capitalize())))
+
+
 @click.command(cls=WithSwitch)
 @click.argument("words", metavar="[PROMPT]", nargs=-1)
-@click.option("--file", "-f", "names", metavar="FILE", multiple=True, help=HELP["files"])
+@click.option("--file", "-f", "names", metavar="FILE", multiple=True, shell_complete=_complete_file, help=HELP["files"])
 @click.option(SWITCH, "with_tools", type=click.BOOL, metavar="[=true|false]", default=True, help=HELP["with_tools"])
 @allow_option
 @click.option("--approve", type=click.Choice(("ask", "always", "never")), help=HELP["approve"])
-@click.option("--provider", type=click.Choice(PROVIDERS), help=HELP["provider"])
+@click.option("--provider", type=OneOf(PROVIDERS), help=HELP["provider"])
 @click.option("--model", metavar="NAME", help=HELP["model"])
 @click.option("--session", metavar="ID", shell_complete=_complete_session, help=HELP["session"])
 @click.option("--new-session", is_flag=True, help=HELP["new_session"])
@@ -86,9 +103,12 @@ def ask(
     """
     approval = _approval(approve)
     from onetool.interfaces.cli.ask.question import checked, read_question
+    from onetool.interfaces.cli.sessions import check_session
 
     for option, text in (("--model", model), ("--session", session), ("--tool-allow", ",".join(allowed or ()))):
         checked(text or "", option)
+    if session is not None:
+        check_session(session, new_session)
     question = read_question(words, names)
     wishes = {
         "with_tools": with_tools,
@@ -117,7 +137,9 @@ def ask(
 
 
 def _approval(wanted: str | None) -> str:
-    is_at_terminal = sys.stdin.isatty() and sys.stderr.isatty()
-    if wanted == "ask" and not is_at_terminal:
+    """Where something is piped in, nobody may be there to type: then it is asked for by name."""
+    from onetool.interfaces.cli.person import can_be_asked
+
+    if wanted == "ask" and not can_be_asked():
         raise click.UsageError("--approve ask needs a terminal to ask at; here it can be always, or never.")
-    return wanted or ("ask" if is_at_terminal else "never")
+    return wanted or ("ask" if sys.stdin.isatty() and sys.stderr.isatty() else "never")

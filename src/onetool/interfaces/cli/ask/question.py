@@ -51,6 +51,8 @@ def read_question(words: Sequence[str], names: Sequence[str]) -> Question:
 def _asked(prompt: str | None) -> str:
     if prompt is None and not (stdin.is_piped() and stdin.comes()):
         raise click.UsageError(NO_QUESTION)
+    if prompt == STDIN:
+        stdin.invite("the question")
     text = _text(stdin.read(MOST_TEXT), "standard input") if prompt is None or prompt == STDIN else prompt
     if not text.strip():
         raise click.UsageError(f"The question is empty. {NO_QUESTION}")
@@ -79,6 +81,7 @@ def _piped() -> Iterator[File]:
 
 def _file(name: str) -> File:
     if name == STDIN:
+        stdin.invite("what is to be attached")
         return _attached(STDIN_NAME, stdin.read(MOST_PICTURE))
     try:
         data = _content(name)

@@ -17,7 +17,8 @@ from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Event, Noti
 from onetool.ask.sessions.names import LAST
 from onetool.core.call import ToolCall
 from onetool.interfaces.cli.ask.lines import called, outcome, readable, tokens_used
-from onetool.interfaces.cli.output import counted, printable, stdout
+from onetool.interfaces.cli.output import counted, printable, stdout, styled
+from onetool.interfaces.cli.person import can_be_asked
 
 PAUSE = 0.02  # seconds between two writes of what a model says
 
@@ -165,7 +166,8 @@ class Screen:
                 "The answer is cut off: the model had no room for more. ask.max_tokens in the config says how long."
             )
         if answer.denied and self._tells_denied:
-            for line in (f"Not run: {', '.join(answer.denied)}", *answer.hints):
+            asks = ("--approve ask asks you here, call by call",) if can_be_asked() else ()
+            for line in (f"Not run: {', '.join(answer.denied)}", *asks, *answer.hints):
                 self.say(line, "yellow")
         if self._is_watched:
             self._sum_up(answer)
@@ -176,7 +178,7 @@ class Screen:
         self.say(f"{' · '.join(filter(None, facts))} · go on: {go_on(answer.session_id or LAST)}")
 
     def _err(self, text: str, nl: bool = True, fg: str | None = None, dim: bool = False) -> None:
-        click.echo(click.style(text, fg=fg, dim=dim or None) if self._is_watched else text, err=True, nl=nl)
+        click.echo(styled(text, fg=fg, dim=dim or None) if self._is_watched else text, err=True, nl=nl)
 
 
 def go_on(session: str) -> str:

@@ -34,6 +34,12 @@ def comes() -> bool:
     return True
 
 
+def invite(what: str) -> None:
+    """Who sits there sees that it is their turn."""
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        click.echo(f"Type {what}; Ctrl-D ends it.", err=True)
+
+
 def read(most: int) -> bytes:
     """All of it, but no more than one byte over `most`."""
     return sys.stdin.buffer.read(most + 1)

@@ -8,15 +8,33 @@ from collections.abc import Iterator
 
 import click
 
+from onetool.core.failure import cut
+from onetool.interfaces.cli.output import printable
+
 SWITCH = "--with-tools"
 VALUES = ("true", "false")
+MOST_SHOWN = 60  # characters of a question
 
 
 class WithSwitch(click.Command):
     """A command that has this switch."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, list(joined(args)))
+        words = list(joined(args))
+        try:
+            return super().parse_args(ctx, [*words])
+        except click.NoSuchOption as error:
+            raise _question_with_a_dash(words, error) or error from None
+
+
+def _question_with_a_dash(words: list[str], error: click.NoSuchOption) -> click.UsageError | None:
+    """What has spaces in it is no option, but a question that looks like one."""
+    for word in words:
+        if word.startswith(error.option_name) and " " in word:
+            shown = printable(cut(word, MOST_SHOWN)).replace("\n", " ")
+            hint = f'A question that begins with a dash stands behind --: onetool ask -- "{shown}"'
+            return click.UsageError(hint, error.ctx)
+    return None
 
 
 def joined(args: list[str]) -> Iterator[str]:
