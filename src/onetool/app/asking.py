@@ -1,7 +1,9 @@
 """`app.ask`: a question, the tools, a model, a session; put together for one turn of `ask/`.
 
-answer = await app.ask("What time is it?")                  # the whole of it
-async for event in app.ask("What time is it?"): …           # as it happens; `.answer` afterwards
+    answer = await app.ask("What time is it?")                  # the whole of it
+    async for event in app.ask("What time is it?"): …           # as it happens; `.answer` afterwards
+
+What is made of it once per catalogue is kept; all else is made for one question.
 """
 
 import asyncio
@@ -161,11 +163,7 @@ class Asking:
         hands = await asks.hands(options)
         if len(hands.toolset.specs) > MANY:
             await asyncio.to_thread(hands.toolset.tokens, model.provider)
-        task = (
-            await asyncio.to_thread(self._task)
-            if sum(len(file.text or "") for file in options.files) > MUCH
-            else self._task()
-        )
+        task = await asyncio.to_thread(self._task) if self._is_long() else self._task()
         async with asks.sessions.turn(options.session, new=options.new_session, wait=options.wait) as session:
             loop = Loop(task, model, hands, session)
             try:
@@ -179,6 +177,10 @@ class Asking:
             finally:
                 if self.answer.answer is None:
                     self.answer = _with_hints(loop.answer())
+
+    def _is_long(self) -> bool:
+        """Whether looking for secrets in it takes long enough for others on the loop to notice."""
+        return len(self._prompt) + sum(len(file.text or "") for file in self._options.files) > MUCH
 
     def _task(self) -> Task:
         options, ask = self._options, self._asks.app.config.ask
