@@ -52,7 +52,9 @@ def deep(levels):
     return value
 
 
-@pytest.mark.parametrize("value", [object(), deep(20_000), {(1, 2): 3}, "\ud800"], ids=["object", "deep", "key", "text"])
+@pytest.mark.parametrize(
+    "value", [object(), deep(20_000), {(1, 2): 3}, "\ud800"], ids=["object", "deep", "key", "text"]
+)
 def test_a_value_that_json_cannot_say_is_not_kept(value):
     written, cleaned = message_line(Result(call="1", name="x", content="text", value=value), 0)
     assert cleaned == Result(call="1", name="x", content="text")
