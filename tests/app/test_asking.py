@@ -511,15 +511,19 @@ def test_a_question_that_got_no_answer_is_not_asked_again_with_the_next(stage):
 # From a tool
 
 
-def test_a_declared_tool_may_ask_and_no_deeper_than_that(tmp_path):
-    tool = {
-        "name": "oracle",
+def asking(name):
+    return {
+        "name": name,
         "description": "Ask a model.",
         "type": "function",
-        "handler": "oracle",
+        "handler": name,
         "parameters": {"type": "object", "properties": {"prompt": {"type": "string"}}, "required": ["prompt"]},
         "implementation": {"type": "internal", "handler": "ask"},
     }
+
+
+def test_a_declared_tool_may_ask_and_no_deeper_than_that(tmp_path):
+    tool = asking("oracle")
     with Stage(tmp_path, tools=[tool]) as stage:
         stage.model.will(wants("oracle", prompt="?"), Says("Forty-two."), DONE)
         answer = stage.ask(approve="always")
@@ -545,14 +549,7 @@ async def ask(prompt: str) -> str:
 
 @pytest.mark.parametrize("menu", ["direct", "run"])
 def test_a_model_that_asks_a_model_that_asks_a_model(tmp_path, menu):
-    tool = {
-        "name": "inner",
-        "description": "Ask a model.",
-        "type": "function",
-        "handler": "inner",
-        "parameters": {"type": "object", "properties": {"prompt": {"type": "string"}}, "required": ["prompt"]},
-        "implementation": {"type": "internal", "handler": "ask"},
-    }
+    tool = asking("inner")
     again = wants("oracle.ask", prompt="?")
     if menu == "run":
         again = Says("", calls=[Wants("run", {"code": "oracle.ask(prompt='?')"})])

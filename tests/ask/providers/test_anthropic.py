@@ -2,64 +2,22 @@
 
 import json
 import warnings
-from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 import pytest
+from ask.providers.recorded import Recorded
 
 from onetool.ask.errors import ModelError
-from onetool.ask.messages import Assistant, Call, File, Message, Prompt, Reply, Result, Said, Thought, Usage, User
-from onetool.ask.providers import adapter
+from onetool.ask.messages import Assistant, Call, File, Reply, Result, Said, Thought, Usage, User
 from onetool.ask.providers.anthropic_history import History
 from onetool.ask.toolset import Toolset
-from onetool.core.spec import ToolSpec
 
-DATA = Path(__file__).parent / "data" / "anthropic"
-ANTHROPIC = adapter("anthropic")
-CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-TOOLS = Toolset(
-    [
-        ToolSpec(name="weather.now", description="The weather in a city.", input_schema=CITY),
-        ToolSpec(name="time.now", description="What time it is.", input_schema={"type": "object"}),
-    ]
-)
-QUESTION = User(text="How warm is it in Lisbon and Porto?")
-PROMPT = Prompt(model="claude-sonnet-5-5", messages=(QUESTION,), system="Be brief.", tools=TOOLS)
-WHOLE = sorted(path.name for path in DATA.glob("*.json") if path.name not in ("errors.json", "models.json"))
-STREAMS = sorted(path.name for path in DATA.glob("*.sse"))
-
-
-def load(name: str) -> Any:
-    return json.loads((DATA / name).read_text())
-
-
-def events(name: str) -> list[Any]:
-    lines = (DATA / name).read_text().splitlines()
-    return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
-
-
-def whole(name: str, prompt: Prompt = PROMPT) -> Reply:
-    return ANTHROPIC.reply(load(name), prompt)
-
-
-def streamed(name: str, prompt: Prompt = PROMPT) -> tuple[list[Any], Reply]:
-    reader = ANTHROPIC.reader(prompt)
-    deltas = [delta for event in events(name) for delta in reader.feed(event)]
-    assert reader.is_complete
-    return deltas, reader.reply()
-
-
-def body(prompt: Prompt, stream: bool = True) -> dict[str, Any]:
-    """The body as it goes over the wire."""
-    return json.loads(msgspec.json.encode(ANTHROPIC.request(prompt, stream).body))
-
-
-def after(reply: Reply, *messages: Message, prompt: Prompt = PROMPT, **changes: Any) -> Prompt:
-    """The prompt of the next step: the reply, and results of its calls."""
-    said = Assistant(text=reply.text, calls=reply.calls, provider="anthropic", kept=reply.kept)
-    results = tuple(Result(call=call.id, name=call.name, content="21") for call in reply.calls)
-    return msgspec.structs.replace(prompt, messages=(*prompt.messages, said, *results, *messages), **changes)
+RECORDED = Recorded("anthropic", "claude-sonnet-5-5")
+ANTHROPIC, PROMPT, WHOLE, STREAMS = RECORDED.adapter, RECORDED.prompt, RECORDED.wholes, RECORDED.streams
+TOOLS, QUESTION = PROMPT.tools, PROMPT.messages[0]
+load, events, whole, streamed = RECORDED.load, RECORDED.events, RECORDED.whole, RECORDED.streamed
+body, after = RECORDED.body, RECORDED.after
 
 
 @pytest.fixture(scope="session")

@@ -2,65 +2,22 @@
 
 import json
 import warnings
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from ask.providers.recorded import Recorded
 
 from onetool.ask.errors import ModelError
-from onetool.ask.messages import Assistant, Call, File, Message, Prompt, Reply, Result, Said, Thought, Usage, User
-from onetool.ask.providers import adapter
+from onetool.ask.messages import Assistant, Call, File, Reply, Result, Said, Thought, Usage, User
 from onetool.ask.toolset import Toolset
-from onetool.core.spec import ToolSpec
 
-DATA = Path(__file__).parent / "data" / "gemini"
-GEMINI = adapter("gemini")
-CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-TOOLS = Toolset(
-    [
-        ToolSpec(name="weather.now", description="The weather in a city.", input_schema=CITY),
-        ToolSpec(name="time.now", description="What time it is.", input_schema={"type": "object"}),
-    ]
-)
-QUESTION = User(text="How warm is it in Lisbon and Porto?")
-PROMPT = Prompt(model="gemini-3.6-flash", messages=(QUESTION,), system="Be brief.", tools=TOOLS)
+RECORDED = Recorded("gemini", "gemini-3.6-flash")
+GEMINI, PROMPT, WHOLE, STREAMS = RECORDED.adapter, RECORDED.prompt, RECORDED.wholes, RECORDED.streams
+TOOLS, QUESTION = PROMPT.tools, PROMPT.messages[0]
 SKIP = "skip_thought_signature_validator"
-WHOLE = sorted(path.name for path in DATA.glob("*.json") if path.name not in ("errors.json", "models.json"))
-STREAMS = sorted(path.name for path in DATA.glob("*.sse"))
-
-
-def load(name: str) -> Any:
-    return json.loads((DATA / name).read_text())
-
-
-def events(name: str) -> list[Any]:
-    lines = (DATA / name).read_text().splitlines()
-    return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
-
-
-def whole(name: str, prompt: Prompt = PROMPT) -> Reply:
-    return GEMINI.reply(load(name), prompt)
-
-
-def streamed(name: str, prompt: Prompt = PROMPT) -> tuple[list[Any], Reply]:
-    reader = GEMINI.reader(prompt)
-    deltas = [delta for event in events(name) for delta in reader.feed(event)]
-    assert reader.is_complete
-    return deltas, reader.reply()
-
-
-def body(prompt: Prompt) -> dict[str, Any]:
-    """The body as it goes over the wire."""
-    return json.loads(msgspec.json.encode(GEMINI.request(prompt, True).body))
-
-
-def after(reply: Reply, *messages: Message, prompt: Prompt = PROMPT, **changes: Any) -> Prompt:
-    """The prompt of the next step: the reply, with ids for its calls, and their results."""
-    calls = tuple(msgspec.structs.replace(call, id=call.id or f"c{n}") for n, call in enumerate(reply.calls))
-    said = Assistant(text=reply.text, calls=calls, provider="gemini", kept=reply.kept)
-    results = tuple(Result(call=call.id, name=call.name, content="21") for call in calls)
-    return msgspec.structs.replace(prompt, messages=(*prompt.messages, said, *results, *messages), **changes)
+load, events, whole, streamed = RECORDED.load, RECORDED.events, RECORDED.whole, RECORDED.streamed
+body, after = RECORDED.body, RECORDED.after
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from ask.providers.recorded import CITY, TOOLS
 
 from onetool import ToolSpec
 from onetool.ask.errors import ModelError
@@ -16,13 +17,6 @@ from onetool.ask.toolset import Toolset
 
 DATA = Path(__file__).parent / "data" / "ollama"
 OLLAMA = adapter("ollama")
-CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}
-TOOLS = Toolset(
-    [
-        ToolSpec(name="time.now", description="The time.", input_schema={"type": "object", "properties": {}}),
-        ToolSpec(name="weather", description="The weather.", input_schema=CITY),
-    ]
-)
 REFUSALS = json.loads((DATA / "refusals.json").read_text())
 HISTORY = (
     User(text="What?", files=(File(name="a.txt", text="one"), File(name="b.png", kind="image/png", data="aGk="))),

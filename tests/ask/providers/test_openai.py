@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from ask.providers.recorded import TOOLS
 
-from onetool import ToolSpec
 from onetool.ask.errors import ModelError
 from onetool.ask.messages import Assistant, Call, File, Prompt, Reply, Result, Said, Thought, Usage, User
 from onetool.ask.providers import adapter
@@ -17,13 +17,6 @@ from onetool.handlers.http.sse import Events, event_value
 
 DATA = Path(__file__).parent / "data" / "openai"
 OPENAI = adapter("openai")
-CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}
-TOOLS = Toolset(
-    [
-        ToolSpec(name="time.now", description="The time.", input_schema={"type": "object", "properties": {}}),
-        ToolSpec(name="weather", description="The weather.", input_schema=CITY),
-    ]
-)
 REFUSALS = json.loads((DATA / "refusals.json").read_text())
 
 
