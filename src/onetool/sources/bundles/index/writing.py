@@ -76,9 +76,9 @@ class Writing:
     def _rename(self, bundle_id: str, text: str) -> None:
         """Tools are found by their bundle's names, too."""
         self._db.execute(
-            "UPDATE finding SET of_bundle = ?1 "
-            "WHERE rowid IN (SELECT no FROM tools WHERE bundle = ?2) AND of_bundle != ?1",
-            (text, bundle_id),
+            "UPDATE finding SET of_bundle = :text "
+            "WHERE rowid IN (SELECT no FROM tools WHERE bundle = :bundle) AND of_bundle != :text",
+            {"text": text, "bundle": bundle_id},
         )
 
     def _learn(self, texts: Iterable[str]) -> None:
