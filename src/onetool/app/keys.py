@@ -8,10 +8,9 @@ set openai` there is the person's word.
 
 import logging
 import os
-from collections.abc import Callable
 from pathlib import Path
 
-from onetool.ask.choosing import Wanted
+from onetool.ask.choosing import Secret, Wanted
 from onetool.ask.providers import NAMES, adapter
 from onetool.config import Config, load_secrets
 from onetool.config.find import FOLDER, NAME, user_home
@@ -21,8 +20,6 @@ from onetool.handlers.http.refusal import Refusal
 from onetool.handlers.http.url import parse_url
 
 log = logging.getLogger("onetool.ask")
-
-Secret = Callable[[str], str | None]
 
 
 def keys_for(config: Config, wanted: Wanted) -> Secret:

@@ -200,6 +200,13 @@ def test_a_linked_file_stays_a_link(tmp_path, own_home):
     assert KEY in real.read_text()
 
 
+def test_the_keys_are_those_that_ask_looks_for():
+    from onetool.ask.providers import NAMES, adapter
+    from onetool.interfaces.cli.auth import PROVIDERS
+
+    assert {name: adapter(name).key for name in NAMES} == PROVIDERS
+
+
 def test_a_provider_that_is_misspelled_is_no_other_secret(tmp_path):
     done = cli("auth", "set", "opnai", cwd=tmp_path, stdin=KEY)
     assert (done.returncode, "did you mean openai?" in done.stderr) == (2, True)
