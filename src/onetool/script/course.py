@@ -8,7 +8,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from pydantic_monty import MontyRuntimeError, MontySyntaxError
 
 from onetool.core.alarm import in_time
 from onetool.core.call import ToolError
@@ -17,6 +16,8 @@ from onetool.core.context import CallContext, current_call
 from onetool.core.event import RunEvent
 from onetool.core.executor import Executor
 from onetool.core.threads import Threads
+from onetool.sandbox.errors import CodeError, CodeSyntaxError, WorkerError
+from onetool.sandbox.session import WorkerSession
 from onetool.script.check import Finding, check, words
 from onetool.script.drive import Drive, WrongTypes
 from onetool.script.failures import Scene, failure, is_limit
@@ -27,7 +28,6 @@ from onetool.script.outcome import RunResult
 from onetool.script.prepare import Prepared, prepare
 from onetool.script.printed import Live, Printed
 from onetool.script.reading import ScriptError, read, why_not
-from onetool.script.sandbox import Worker
 from onetool.script.scan import Scan
 from onetool.script.tools import Tools
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 GRACE = 0.25  # seconds that the sandbox gets to say itself where its time ran out
 LONG = 2_000  # characters of code that are read on the loop: about a millisecond
 
-Workers = Callable[[Prepared], AbstractContextManager[Worker]]
-"""Where the worker for some code comes from: a fresh one, or the one of a session."""
+Sessions = Callable[[Prepared], AbstractContextManager[WorkerSession]]
+"""Where the session for some code comes from: a fresh one, or one that goes on."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,13 +114,13 @@ class Course:
         return self._allowed is None and self._known is None and len(self.code) <= LONG
 
     async def driven(
-        self, prepared: Prepared, workers: Workers, context: CallContext, live: Live | None = None
+        self, prepared: Prepared, sessions: Sessions, context: CallContext, live: Live | None = None
     ) -> RunResult:
         """Drive the code in a thread, until it ends, or its time does."""
         setting = self._setting
         drive = Drive(self._tools, setting.executor, context, setting.limits, self._variables)
         printed = Printed(setting.limits, live, setting.redact, drive.stop)
-        job = {"workers": workers, "drive": drive, "prepared": prepared, "printed": printed, "context": context}
+        job = {"sessions": sessions, "drive": drive, "prepared": prepared, "printed": printed, "context": context}
         try:
             async with in_time(context, GRACE):
                 try:
@@ -218,19 +218,19 @@ class _Refused(Exception):  # noqa: N818 - carries an error, is never seen outsi
         self.error = error
 
 
-def _feed(workers: Workers, drive: Drive, prepared: Prepared, printed: Printed, context: CallContext) -> Any:
-    """In a thread: from a worker to the value."""
+def _feed(sessions: Sessions, drive: Drive, prepared: Prepared, printed: Printed, context: CallContext) -> Any:
+    """In a thread: from a session to the value."""
     inside = copy_context()
     inside.run(current_call.set, context)
-    with workers(prepared) as worker:
+    with sessions(prepared) as session:
         try:
-            return inside.run(drive.run, worker, prepared, printed)
+            return inside.run(drive.run, session, prepared, printed)
         except BaseException as error:
-            if not drive.ended and not _ends_code(error):
-                worker.kill()
+            if isinstance(error, WorkerError) or not (drive.ended or _ends_code(error)):
+                session.kill()
             raise
 
 
 def _ends_code(error: BaseException) -> bool:
     """Whether the code ended by an error of its own; else its worker has hit a limit, or still waits for an answer."""
-    return isinstance(error, MontySyntaxError) or (isinstance(error, MontyRuntimeError) and not is_limit(error))
+    return isinstance(error, CodeSyntaxError) or (isinstance(error, CodeError) and not is_limit(error))

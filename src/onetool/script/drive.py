@@ -9,38 +9,44 @@ from collections.abc import Callable, Collection, Mapping
 from threading import TIMEOUT_MAX, Event, Lock
 from typing import Any
 
-from pydantic_monty import (
-    FunctionSnapshot,
-    FutureSnapshot,
-    MontyComplete,
-    MontyError,
-    MontyRuntimeError,
-    MontyTypingError,
-    NameLookupSnapshot,
-)
-
 from onetool.core.arguments import by_name
 from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.core.context import CallContext, Gate
 from onetool.core.executor import Executor
 from onetool.core.spec import ToolSpec
+from onetool.sandbox.errors import (
+    FrameTooLargeError,
+    NeverAwaitedError,
+    SandboxError,
+    TooLargeError,
+    TypeCheckError,
+)
+from onetool.sandbox.messages import (
+    Answer,
+    Complete,
+    FunctionCall,
+    NameLookup,
+    NotHandled,
+    OsCall,
+    Pending,
+    Question,
+    Raised,
+    ResolveFutures,
+    Returned,
+)
+from onetool.sandbox.session import WorkerSession
 from onetool.script.check import Finding
-from onetool.script.limits import LimitHit, Limits, too_large, too_many_calls, too_slow
+from onetool.script.limits import ARGUMENT_BYTES, LimitHit, Limits, too_large, too_many_calls, too_slow
 from onetool.script.names import CALL
 from onetool.script.places import Span
 from onetool.script.prepare import Prepared
 from onetool.script.printed import Printed
-from onetool.script.sandbox import Worker
 from onetool.script.tools import Tools
 from onetool.script.typecheck import findings
-from onetool.script.underway import Answer, UnderWay, Work
-from onetool.script.values import Crossing, NeverAwaited, OverBudget, TooManyDigits, sayable
-
-Question = FunctionSnapshot | NameLookupSnapshot | FutureSnapshot | MontyComplete
+from onetool.script.underway import UnderWay, Work
 
 # What code sees when a tool fails: exceptions that it can catch by what went wrong.
 EXCEPTIONS = {"timeout": "TimeoutError", "denied": "PermissionError", "not_found": "FileNotFoundError"}
-ARGUMENT_BYTES = 16 * 1024 * 1024  # that one tool call may be given
 PER_CALL = 4  # questions that one tool call may cost: a name, an attribute, the call, its future
 SPARE = 1000  # questions beside those
 
@@ -69,7 +75,7 @@ class Drive:
         self._executor = executor
         self._context = context
         self._limits = limits
-        self._worker: Worker | None = None
+        self._session: WorkerSession | None = None
         self._lock = Lock()
         self._stopped = Event()
         self._under_way = UnderWay(context.loop)
@@ -81,23 +87,22 @@ class Drive:
         self.ended = False  # the code is through, whatever becomes of its value
         self.feed = ""  # what the sandbox calls the code of this run, in its tracebacks
 
-    def run(self, worker: Worker, prepared: Prepared, printed: Printed) -> Any:
+    def run(self, session: WorkerSession, prepared: Prepared, printed: Printed) -> Any:
         """The value of the code's last expression, as plain data. Raises LimitHit, or what the sandbox raises."""
         with self._lock:
-            self._worker = worker
+            self._session = session
         self._go_on()
-        self._futures = worker.futures
+        self._futures = session.futures
         try:
-            question = self._start(worker, prepared, printed)
-            while not isinstance(question, MontyComplete):
+            question = self._start(session, prepared, printed)
+            while not isinstance(question, Complete):
                 self._go_on()
-                question = self._answered(question)
+                question = self._answered(session, question)
             self.ended = True
-            self._go_on()
-            return self._plain(_output(question), "the result", self._limits.output_bytes)
-        except NeverAwaited:
-            raise NeverAwaited("the result holds something that was never awaited") from None
-        except (LimitHit, MontyError) as error:
+            return self._result(question)
+        except FrameTooLargeError as error:
+            raise too_large(error.limit, error.what) from None
+        except (LimitHit, SandboxError) as error:
             question = None  # errors are kept for a while, and with them all that their frames hold
             error.__context__ = None
             raise error.with_traceback(None) from None
@@ -109,83 +114,81 @@ class Drive:
         with self._lock:
             if self.stopped_by is None:
                 self.stopped_by = why
-            worker = self._worker
+            session = self._session
         self._stopped.set()
-        if worker is not None:
-            worker.kill()
+        if session is not None:
+            session.kill()
         self._under_way.stop()
 
-    def _start(self, worker: Worker, prepared: Prepared, printed: Printed) -> Question:
+    def _start(self, session: WorkerSession, prepared: Prepared, printed: Printed) -> Question:
         if prepared.prelude:
-            worker.start(prepared.prelude, {}, printed, checked=False)
+            session.feed(prepared.prelude, {}, printed, check_types=False)
         inputs = {name: self._tools.value(word) for name, word in prepared.words.items()} | dict(self._variables)
-        self.feed = worker.next_feed
+        self.feed = session.next_feed
         try:
-            return worker.start(prepared.code, inputs, printed, prepared.futures)
-        except MontyTypingError as error:
-            if found := findings(error.display(), self._tools.names):
+            return session.feed(prepared.code, inputs, printed, prepared.futures)
+        except TypeCheckError as error:
+            if found := findings(error.diagnostics, self._tools.names):
                 self.ended = True
                 raise WrongTypes(found) from None
         # It complained of other things than our tools: that is the code's own business.
-        return worker.start(prepared.code, inputs, printed, prepared.futures, checked=False)
+        return session.feed(prepared.code, inputs, printed, prepared.futures, check_types=False)
 
     def _go_on(self) -> None:
         """Unless somebody stopped it. Always a new exception: one that is kept keeps all that its frames hold."""
         if self.stopped_by is not None:
             raise self.stopped_by.again()
 
-    def _answered(self, question: Question) -> Question:
+    def _answered(self, session: WorkerSession, question: Question) -> Question:
         self._questions += 1
         if self._questions > self._limits.calls * PER_CALL + SPARE:
             self.stop(too_many_calls(self._limits))
             self._go_on()
-        if isinstance(question, FunctionSnapshot):
-            if question.is_os_function:
-                return self._machine(question)
-            return self._resumed(question, self._call(question))
-        if isinstance(question, NameLookupSnapshot):
-            return self._name(question)
-        if isinstance(question, FutureSnapshot):
-            return self._resumed(question, self._finished(question.pending_call_ids))
-        raise AssertionError(f"a question that there is not: {question!r}")
+        match question:
+            case FunctionCall():
+                return self._resumed(session, question, self._call(question))
+            case NameLookup():
+                return session.resume_name(question, self._value_of(question))
+            case ResolveFutures():
+                return self._resumed(session, question, self._finished(question.call_ids))
+            case OsCall():
+                return session.resume(question, self._machine(question))
+            case Complete():
+                raise AssertionError("it has ended, and asks nothing")
 
-    def _resumed(self, question: FunctionSnapshot | FutureSnapshot, answer: Answer) -> Question:
-        """On with the answer. One that can't be said over there (half of a surrogate pair) is mended first."""
+    def _resumed(self, session: WorkerSession, question: FunctionCall | ResolveFutures, answer: Any) -> Question:
+        """On with the answer. A value that can't go in is told as an exception, which code can catch."""
+        resume: Any = session.resume if isinstance(question, FunctionCall) else session.resume_futures
         try:
-            return question.resume(answer)
-        except MontyRuntimeError as error:
-            if error.traceback() or not error.display("type-msg").startswith("UnicodeEncodeError"):
-                raise
-        return question.resume(sayable(answer))
+            return resume(question, answer)
+        except (TypeError, ValueError, RecursionError) as error:
+            told = Raised("ValueError", f"the sandbox can't take what the tool gave: {error}")
+        return resume(question, told if isinstance(question, FunctionCall) else dict.fromkeys(answer, told))
 
-    # Names
+    def _value_of(self, question: NameLookup) -> Any:
+        """What a name stands for; None where it is nothing."""
+        if not question.object_id:
+            return self._tools.value(question.name)
+        return self._tools.member(question.object_id, question.name)
 
-    def _name(self, question: NameLookupSnapshot) -> Question:
-        if question.object_id is None:
-            value = self._tools.value(question.variable_name)
-        else:
-            value = self._tools.member(question.object_id, question.variable_name)
-        return question.resume() if value is None else question.resume(value=value)
-
-    # What code wants of the machine: it may sleep, and that is all
-
-    def _machine(self, question: FunctionSnapshot) -> Question:
-        if question.function_name == "system.async_sleep":
-            return question.resume(self._later(question, self._slept(float(question.args[0]))))
-        if question.function_name != "system.sleep":
-            return question.resume_not_handled()
+    def _machine(self, question: OsCall) -> Answer:
+        """What code wants of the machine: it may sleep, and that is all."""
+        if not question.is_sleep:
+            return NotHandled()
+        if question.is_async:
+            return self._later(question, self._slept(question.seconds))
         # Whoever sleeps beyond the deadline is stopped at it.
-        self._stopped.wait(min(max(0.0, float(question.args[0])), TIMEOUT_MAX))
+        self._stopped.wait(min(max(0.0, question.seconds), TIMEOUT_MAX))
         self._go_on()
-        return question.resume({"return_value": None})
+        return Returned(None)
 
     # Tools
 
-    def _call(self, question: FunctionSnapshot) -> Answer:
-        name = self._tools.dotted(question.object_id, str(question.function_name))
+    def _call(self, question: FunctionCall) -> Answer:
+        name = self._tools.dotted(question.object_id, question.name)
         spec = self._tools.names.tool(name)
         if spec is None:
-            return _raised("NameError", f"name {name!r} is not defined")
+            return Raised("NameError", f"name {name!r} is not defined")
         self.calls += 1
         if self.calls > self._limits.calls:
             self.stop(too_many_calls(self._limits))
@@ -193,17 +196,21 @@ class Drive:
         try:
             call = self._tool_call(spec, question)
         except (TypeError, ValueError) as error:
-            return _raised("TypeError" if isinstance(error, TypeError | NeverAwaited) else "ValueError", str(error))
+            is_type = isinstance(error, TypeError | NeverAwaitedError)
+            return Raised("TypeError" if is_type else "ValueError", str(error))
         position, gate = question.position, self._context.gate
         work = self._executed(call) if gate is None else self._let_pass(gate, call)
         if (position.start, position.end) in self._futures.get(position.filename, ()):
             return self._later(question, work)
         return self._at_once(question, call) if gate is None else self._waited_for(question, work)
 
-    def _tool_call(self, spec: ToolSpec, question: FunctionSnapshot) -> ToolCall:
+    def _tool_call(self, spec: ToolSpec, question: FunctionCall) -> ToolCall:
         """TypeError and ValueError, for the code to catch, where what it gave can't be a tool's arguments."""
-        given = by_name(spec, question.args, question.kwargs)
-        args = self._plain(given, f"what {spec.name} was given", ARGUMENT_BYTES)
+        try:
+            given, named = question.arguments(ARGUMENT_BYTES, self._go_on)
+        except TooLargeError:
+            raise too_large(ARGUMENT_BYTES, f"what {spec.name} was given") from None
+        args = by_name(spec, given, named)
         name = spec.name
         if spec is CALL:  # how code says a name that it can't say: the call is that of the tool which it names
             name, inner = args.pop("name", None), args.pop("args", None) or {}
@@ -214,20 +221,21 @@ class Drive:
             name = name if meant is None else meant.name
         return ToolCall(f"{self._context.call.id}/{self.calls}", name, args, self._context.call.source)
 
-    def _plain(self, value: Any, what: str, most_bytes: int) -> Any:
+    def _result(self, end: Complete) -> Any:
+        most_bytes = self._limits.output_bytes
         try:
-            return Crossing(most_bytes).plain(value)
-        except OverBudget:
-            raise too_large(most_bytes, what) from None
+            return end.value(most_bytes, self._go_on)
+        except TooLargeError:
+            raise too_large(most_bytes, "the result") from None
 
-    def _at_once(self, question: FunctionSnapshot, call: ToolCall) -> Answer:
+    def _at_once(self, question: FunctionCall, call: ToolCall) -> Answer:
         catalogue = self._tools.names.catalogue
         spec = catalogue.get(call.name)
         if spec is None or not spec.is_async:  # nothing that would have to run on the loop
             return self._answer(self._executor.execute_blocking(call, tools=catalogue))
         return self._waited_for(question, self._executed(call))
 
-    def _waited_for(self, question: FunctionSnapshot, work: Work) -> Answer:
+    def _waited_for(self, question: FunctionCall, work: Work) -> Answer:
         self._under_way.begin(question.call_id, work)
         return self._finished([question.call_id])[question.call_id]
 
@@ -246,11 +254,11 @@ class Drive:
 
     def _slept(self, seconds: float) -> Work:
         loop = self._context.loop
-        return lambda answered: loop.call_later(max(0.0, seconds), answered, {"return_value": None}).cancel
+        return lambda answered: loop.call_later(max(0.0, seconds), answered, Returned(None)).cancel
 
-    def _later(self, question: FunctionSnapshot, work: Work) -> Answer:
+    def _later(self, question: FunctionCall | OsCall, work: Work) -> Answer:
         self._under_way.begin(question.call_id, work)
-        return {"future": ...}
+        return Pending()
 
     def _finished(self, wanted: list[int]) -> dict[int, Answer]:
         """The answers that are there, once there is one."""
@@ -260,25 +268,11 @@ class Drive:
 
     def _answer(self, result: ToolResult) -> Answer:
         if result.error is None:
-            return {"return_value": result.data}
+            return Returned(result.data)
         if result.error.reason == "timeout" and self._context.left() <= 0:
             self.stop(too_slow(self._limits))  # not the tool's time is up, but the run's
         self.failures[result.error.message] = result.error
-        return _raised(_exception_for(result.error), result.error.message)
-
-
-def _output(end: MontyComplete) -> Any:
-    try:
-        return end.output
-    except TypeError as error:  # a key that has no hash here
-        hint = "use texts and numbers as keys"
-        raise LimitHit("output", f"the result can't leave the sandbox: {error}", hint) from None
-    except ValueError:  # Python does not read numbers of any length
-        raise TooManyDigits from None
-
-
-def _raised(kind: str, message: str) -> Answer:
-    return {"exc_type": kind, "message": message}
+        return Raised(_exception_for(result.error), result.error.message)
 
 
 def _exception_for(error: ToolError) -> str:

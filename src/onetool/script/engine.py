@@ -17,13 +17,15 @@ from onetool.core.ids import new_id
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.core.threads import Threads
+from onetool.sandbox.messages import WorkerLimits
+from onetool.sandbox.pool import Pool
+from onetool.sandbox.session import WorkerSession
 from onetool.script.course import Course, Setting
-from onetool.script.limits import Limits, busy
+from onetool.script.limits import ARGUMENT_BYTES, MEGABYTE, Limits, busy
 from onetool.script.names import Names
 from onetool.script.outcome import RunResult
 from onetool.script.prepare import Prepared
 from onetool.script.printed import Live
-from onetool.script.sandbox import Sandbox, Worker
 from onetool.script.session import Session
 from onetool.script.tools import Tools
 from onetool.script.turnstile import Turnstile
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool.run")
 
+NODES_BYTES = 16 * MEGABYTE  # that a message may need beside the values in it
 PATIENCE = 60.0  # seconds to wait for a free worker
 CANCELLED = ToolError(code="execution_error", message="cancelled by the caller", reason="cancelled")
 RUN = ToolSpec(name="run", description="Run code over all tools.", hidden=True)
@@ -47,7 +50,10 @@ class Room:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.sandbox = Sandbox(limits)
+        self.sandbox = Pool(
+            WorkerLimits(limits.seconds, limits.memory_mb, limits.depth),
+            most_frame_bytes=max(limits.output_bytes, ARGUMENT_BYTES) + NODES_BYTES,
+        )
         self.threads = Threads()
         self.turns: dict[int, Turnstile] = {}
 
@@ -149,7 +155,7 @@ class Engine:
         tools = self._tools_of(catalogue)
         return Session(
             begin=lambda text, known: Course(self._setting, tools, text, allowed, known),
-            worker=self._sandbox.worker,
+            worker=self._sandbox.session,
             context=lambda: self._context(allowed, source, None),
         )
 
@@ -159,7 +165,7 @@ class Engine:
 
     def warm(self) -> None:
         """Start a worker before anybody needs one."""
-        with self._sandbox.worker():
+        with self._sandbox.session():
             pass
 
     def close(self) -> None:
@@ -176,12 +182,12 @@ class Engine:
         level = outer.chain.count(RUN.name) if outer else 0
         return self._room.turns.setdefault(level, Turnstile(self._limits.workers))
 
-    def _worker(self, prepared: Prepared, names: Names) -> AbstractContextManager[Worker]:
+    def _worker(self, prepared: Prepared, names: Names) -> AbstractContextManager[WorkerSession]:
         """A fresh worker for this code."""
         if not self._typecheck:
-            return self._sandbox.worker()
+            return self._sandbox.session()
         declared = stubs(names, set(prepared.words.values()))
-        return self._sandbox.worker(type_check=True, type_check_stubs=declared, type_check_format="json")
+        return self._sandbox.session(declared)
 
     def _record(self, event: RunEvent) -> None:
         for record in self._recorders:

@@ -5,20 +5,27 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from msgspec.structs import replace
-from pydantic_monty import MontyCrashedError, MontyError, MontyRuntimeError, MontySyntaxError
 
 from onetool.core.call import ToolError
 from onetool.core.failure import cut
 from onetool.core.nearest import did_you_mean
+from onetool.sandbox.errors import (
+    CodeError,
+    CodeSyntaxError,
+    NeverAwaitedError,
+    OutOfMemoryError,
+    ProtocolError,
+    TooManyDigitsError,
+    WorkerError,
+)
 from onetool.script import ways_around
 from onetool.script.imports import MODULES
 from onetool.script.limits import LimitHit, Limits, too_much_memory, too_slow
 from onetool.script.names import Names, said_otherwise
-from onetool.script.values import NeverAwaited, TooManyDigits
 
 # The sandbox's own words for its limits.
 OUT_OF_TIME = re.compile(r"feed time limit exceeded: [\d.]+\w+ > [\d.]+\w+")
-OUT_OF_MEMORY = re.compile(r"memory limit exceeded: \d+ bytes > \d+ bytes|the worker\b")
+OUT_OF_MEMORY = re.compile(r"memory limit exceeded: \d+ bytes > \d+ bytes")
 LONGEST_MESSAGE = 260
 LONGEST_LINE = 80
 LONGEST_READ = 10_000  # characters of a message that are looked at: code can raise one of many megabytes
@@ -49,34 +56,42 @@ def failure(error: BaseException, scene: Scene) -> ToolError:
 
 def _told(error: BaseException, scene: Scene) -> ToolError:
     if isinstance(error, LimitHit):
-        return ToolError(code="execution_error", message=str(error), reason=error.reason, hints=(error.hint,))
-    if isinstance(error, MontyCrashedError):
+        return _limit(error)
+    if isinstance(error, OutOfMemoryError):
+        return _limit(too_much_memory(scene.limits))
+    if isinstance(error, ProtocolError):
+        message = f"the sandbox broke its protocol, and its worker was ended: {_short(str(error))}"
+        return ToolError(code="execution_error", message=message, reason="crashed")
+    if isinstance(error, WorkerError):
         hint = "the code made the sandbox's worker end; do less at once"
         return ToolError(code="execution_error", message="the sandbox broke down", reason="crashed", hints=(hint,))
-    if isinstance(error, MontySyntaxError):
+    if isinstance(error, CodeSyntaxError):
         return _syntax(error, scene)
-    if isinstance(error, MontyRuntimeError):
+    if isinstance(error, CodeError):
         return _raised(error, scene)
-    if isinstance(error, NeverAwaited):
+    if isinstance(error, NeverAwaitedError):
+        message = "the result holds something that was never awaited"
         hint = "put await before it; a call that is awaited in one place is a future in all of them"
-        return ToolError(code="execution_error", message=str(error), reason="never_awaited", hints=(hint,))
-    if isinstance(error, TooManyDigits):
+        return ToolError(code="execution_error", message=message, reason="never_awaited", hints=(hint,))
+    if isinstance(error, TooManyDigitsError):
         hint = "format it, or keep to its first digits: n // 10**k"
         return ToolError(code="execution_error", message=str(error), hints=(hint,))
-    if isinstance(error, MontyError):
-        return ToolError(code="execution_error", message=_short(str(error)))
     raise error
 
 
-def _syntax(error: MontySyntaxError, scene: Scene) -> ToolError:
-    message = f"SyntaxError: {_short(error.display('msg'))}"
+def _limit(hit: LimitHit, *place: str) -> ToolError:
+    return ToolError(code="execution_error", message=str(hit), reason=hit.reason, hints=(*place, hit.hint))
+
+
+def _syntax(error: CodeSyntaxError, scene: Scene) -> ToolError:
+    message = f"SyntaxError: {_short(error.message)}"
     place = _place(error, scene)
     hints = (*place, *said_otherwise(" ".join(place), scene.names))
     return ToolError(code="invalid_args", message=message, reason="syntax", hints=hints)
 
 
-def _raised(error: MontyRuntimeError, scene: Scene) -> ToolError:
-    kind, _, text = error.display("type-msg").partition(": ")
+def _raised(error: CodeError, scene: Scene) -> ToolError:
+    kind, text = error.kind, error.message
     place = _place(error, scene)
     if failed := scene.failures.get(text):  # a tool's failure that the code did not catch: its own words and hints
         return ToolError(
@@ -84,8 +99,7 @@ def _raised(error: MontyRuntimeError, scene: Scene) -> ToolError:
         )
     text = text[:LONGEST_READ]
     if is_limit(error):
-        hit = (too_slow if kind == "TimeoutError" else too_much_memory)(scene.limits)
-        return ToolError(code="execution_error", message=str(hit), reason=hit.reason, hints=(*place, hit.hint))
+        return _limit((too_slow if kind == "TimeoutError" else too_much_memory)(scene.limits), *place)
     if kind == "SystemExit":
         text = "code can't end the process; let it end, or raise another exception"
     if "exceptions can only be called with" in text:
@@ -101,12 +115,11 @@ def _raised(error: MontyRuntimeError, scene: Scene) -> ToolError:
     )
 
 
-def is_limit(error: MontyRuntimeError) -> bool:
+def is_limit(error: CodeError) -> bool:
     """Whether the sandbox ended the code for using too much, and not the code itself by raising something alike."""
-    kind, _, text = error.display("type-msg").partition(": ")
-    if kind == "TimeoutError":
-        return OUT_OF_TIME.fullmatch(text) is not None
-    return kind == "MemoryError" and OUT_OF_MEMORY.match(text) is not None
+    if error.kind == "TimeoutError":
+        return OUT_OF_TIME.fullmatch(error.message) is not None
+    return error.kind == "MemoryError" and OUT_OF_MEMORY.match(error.message) is not None
 
 
 def _in_our_words(text: str) -> str:
@@ -127,10 +140,10 @@ def _way_around(kind: str, text: str, names: Names) -> str | None:
     return next((way for words, way in ways_around.BY_WORDS.get(kind, {}).items() if words in text), None)
 
 
-def _place(error: MontyRuntimeError | MontySyntaxError, scene: Scene) -> tuple[str, ...]:
+def _place(error: CodeError, scene: Scene) -> tuple[str, ...]:
     """The line of the code where it happened: the innermost one that is the writer's own."""
     lines = scene.code.split("\n")
-    for frame in reversed(error.traceback()):
+    for frame in reversed(error.frames):
         if frame.filename == scene.feed and 0 < frame.line <= len(lines):
             return (f"line {frame.line}: {cut(lines[frame.line - 1].strip(), LONGEST_LINE)}",)
     return ()

@@ -3,6 +3,7 @@
 import msgspec
 
 MEGABYTE = 1024 * 1024
+ARGUMENT_BYTES = 16 * MEGABYTE  # that one tool call may be given
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

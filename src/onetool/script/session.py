@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 from onetool.core.context import CallContext
+from onetool.sandbox.session import WorkerSession
 from onetool.script.course import Course
 from onetool.script.outcome import RunResult
 from onetool.script.prepare import Prepared
 from onetool.script.printed import Live
-from onetool.script.sandbox import Worker
 
 
 class Session:
@@ -20,14 +20,14 @@ class Session:
     def __init__(
         self,
         begin: Callable[[str, Collection[str]], Course],
-        worker: Callable[[], AbstractContextManager[Worker]],
+        worker: Callable[[], AbstractContextManager[WorkerSession]],
         context: Callable[[], CallContext],
     ) -> None:
         self._begin = begin
         self._fresh_worker = worker
         self._context = context
         self._stack = ExitStack()
-        self._worker: Worker | None = None
+        self._worker: WorkerSession | None = None
         self.known: set[str] = set()  # names that the code has defined so far
 
     async def run(self, text: str, live: Live | None = None) -> RunResult:
@@ -50,7 +50,7 @@ class Session:
     def is_fresh(self) -> bool:
         return self._worker is None
 
-    def open(self) -> Worker:
+    def open(self) -> WorkerSession:
         """The worker; a fresh one, if there is none. The next run would get it, too."""
         if self._worker is None:
             self._worker = self._stack.enter_context(self._fresh_worker())
@@ -62,5 +62,5 @@ class Session:
         self._worker = None
         self.known.clear()
 
-    def _lent(self, _prepared: Prepared) -> AbstractContextManager[Worker]:
+    def _lent(self, _prepared: Prepared) -> AbstractContextManager[WorkerSession]:
         return nullcontext(self.open())

@@ -3,13 +3,11 @@
 An object has no attributes: what is asked of it comes to us by its id, so that a pack's size does not matter.
 """
 
-from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
-from pydantic_monty import ClassInstance
-
 from onetool.core.spec import ToolSpec
+from onetool.sandbox.encode import Function, HostObject
 from onetool.script.names import Names, Pack
 
 
@@ -36,42 +34,33 @@ class Tools:
         self.names = names
         self._lock = Lock()
         self.prepared: Recent = Recent()  # code that was read and checked against this catalogue
-        self._objects: dict[str, ClassInstance] = {}
-        self._packs: dict[Any, str] = {}
+        self._objects: dict[str, HostObject] = {}
+        self._packs: dict[bytes, str] = {}
 
     def value(self, word: str) -> Any:
         """What a name stands for in the sandbox: a pack, or a function. None when it is neither."""
         if word in self.names.functions:
-            return _function(word)
+            return Function(word)
         pack = self.names.pack(word)
         return None if pack is None else self._object(pack)
 
-    def member(self, receiver: Any, name: str) -> Any:
+    def member(self, receiver: bytes, name: str) -> Any:
         """What `pack.name` stands for where it is not called at once."""
         dotted = self.dotted(receiver, name)
-        return None if self.names.tool(dotted) is None else _function(dotted)
+        return None if self.names.tool(dotted) is None else Function(dotted)
 
-    def called(self, receiver: Any, name: str) -> ToolSpec | None:
+    def called(self, receiver: bytes, name: str) -> ToolSpec | None:
         return self.names.tool(self.dotted(receiver, name))
 
-    def dotted(self, receiver: Any, name: str) -> str:
+    def dotted(self, receiver: bytes, name: str) -> str:
         """The name of what was called or asked for, with its pack before it."""
         return f"{self._packs[receiver]}.{name}" if receiver in self._packs else name
 
-    def _object(self, pack: Pack) -> ClassInstance:
+    def _object(self, pack: Pack) -> HostObject:
         with self._lock:
             if pack.word not in self._objects:
                 # A class of its own, named like the pack: it is what the sandbox says when an attribute is missing.
-                shown = f"<pack {pack.word}: {', '.join(pack.tools)}>"
-                made = ClassInstance(type(pack.word, (), {"__str__": lambda _: shown})())
+                made = HostObject(pack.word)
                 self._packs[made.id] = pack.word
                 self._objects[pack.word] = made
             return self._objects[pack.word]
-
-
-def _function(name: str) -> Callable[..., Any]:
-    def stub(*_: Any, **__: Any) -> None:
-        raise AssertionError("the sandbox asks for a tool by its name; nothing is called here")
-
-    stub.__name__ = stub.__qualname__ = name
-    return stub

@@ -10,8 +10,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from onetool.core.failure import words_for
+from onetool.sandbox.messages import Answer, Raised
 
-Answer = Any  # a dict as the sandbox takes it: a value, an exception by its name, or a future
 Cancel = Callable[[], Any]
 Work = Callable[[Callable[[Answer], None]], Cancel]
 """Begins something on the loop, and calls with the answer when there is one; gives back how to cancel it."""
@@ -25,7 +25,7 @@ class UnderWay:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._cancels: dict[int, Cancel | None] = {}  # touched on the loop only
-        self._arriving: SimpleQueue[tuple[int, Answer]] = SimpleQueue()
+        self._arriving: SimpleQueue[tuple[int, Answer | None]] = SimpleQueue()
         self._arrived: dict[int, Answer] = {}
         self._stopped = self._begun = False
 
@@ -54,9 +54,9 @@ class UnderWay:
         except RuntimeError:
             return  # the loop has closed, and everything on it has ended
 
-    def _take(self, arrival: tuple[int, Answer]) -> None:
+    def _take(self, arrival: tuple[int, Answer | None]) -> None:
         number, answer = arrival
-        if number != STOPPED:
+        if answer is not None:
             self._arrived[number] = answer
 
     def _start(self, number: int, work: Work) -> None:
@@ -71,7 +71,7 @@ class UnderWay:
         try:
             cancel = work(arrived)
         except Exception as error:  # noqa: BLE001 - none is expected; but whoever waits must get an answer
-            arrived({"exc_type": "RuntimeError", "message": words_for(error)})
+            arrived(Raised("RuntimeError", words_for(error)))
             return
         if number in self._cancels:  # it may have been over at once
             self._cancels[number] = cancel

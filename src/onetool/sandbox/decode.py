@@ -1,0 +1,425 @@
+"""Values on their way out of the sandbox: from a list of nodes to plain data, in one pass.
+
+Whoever wrote the code chose these values, so nothing here hashes, compares or prints what was chosen before it is known
+to be small, and everything is Python: other threads, the deadline and Ctrl-C get their turn every few milliseconds.
+
+- A key becomes a text before it is hashed; Python's hash of texts is keyed. A set becomes a list.
+- A node may be held many times: forty times `x = [x, x]` is forty nodes and has 2^40 leaves. Each node is weighed with
+  all that it holds before anything is built of it.
+- Depth is counted, not recursed into. A whole number is read only when it is short.
+"""
+
+import itertools
+import re
+import struct
+from binascii import b2a_base64
+from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from typing import Any
+
+from onetool.sandbox.errors import NeverAwaitedError, ProtocolError, TooLargeError, TooManyDigitsError
+from onetool.sandbox.wire import fields, first_text, read_numbers, read_text, read_varint, signed
+
+DEEPEST = 60  # levels; what reads the value at the other end stops there, too
+LONGEST_NUMBER = 14_000  # bits: about the 4,300 digits that Python itself is willing to print
+PER_PART = 2  # bytes that every part costs at least: a digit and a comma
+MOST_PARTS = 1_000_000  # whatever the budget: a list of nothing takes memory and time, too
+SPARE_NODES = 10_000  # beside the parts of a value: the classes of its objects
+CHECK_BYTES = 65_536  # how far to read before asking again whether to go on
+
+# The first byte of a node: its tag in the schema and how it is written.
+NONE, BOOL, INT, FLOAT, STR, DICT = 0x12, 0x20, 0x28, 0x39, 0x42, 0x72
+BIG_INTEGER = 6
+LISTS = frozenset((0x5A, 0x62, 0x7A))  # list, tuple and set
+NODE = 0x12  # `repeated MontyNode nodes = 2` of an arena
+
+FUTURE = re.compile(r"<coroutine [^<>]+>|<gather\(\d+\)>")  # how the sandbox describes what was not awaited
+HEX_UUID = re.compile(r"([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{12})")
+MALFORMED = (LookupError, struct.error, UnicodeDecodeError)  # what reading beyond the end, or no text, comes to
+
+read_float = struct.Struct("<d").unpack_from
+Check = Callable[[], None]
+"""Called now and then while a value is read. It raises to stop that."""
+
+
+class Values:
+    """The values that one message holds: `read` its arena, then `take` each root once."""
+
+    __slots__ = (
+        "_budget", "_check", "_depths", "_held", "_is_shared", "_keys_budget", "_most_nodes", "_part", "_values",
+        "_weights",
+    )  # fmt: skip
+
+    def __init__(self, budget: int, check: Check | None = None) -> None:
+        self._budget = self._keys_budget = budget  # bytes, of all roots together; of all keys that are no texts
+        self._check = check
+        self._part = max(PER_PART, budget // MOST_PARTS)
+        self._most_nodes = budget // self._part + SPARE_NODES
+        self._values: list[Any] = []
+        self._weights: list[int] = []  # of each node with all that it holds, in bytes
+        self._depths: dict[int, int] = {}  # levels of each node that holds others
+        self._held: set[int] = set()  # those of them that something holds already
+        self._is_shared = False
+
+    def take(self, index: int) -> Any:
+        """One of the values that the message is about. No two parts of what is taken are the same list or dict."""
+        self._budget -= self._weights[index]
+        if self._budget < 0:
+            raise TooLargeError
+        value = self._part_for_holder(index)
+        return _copy(value) if self._is_shared else value
+
+    def read(self, data: bytes, pos: int, end: int) -> None:
+        """Read all nodes. One that holds others stands behind them."""
+        values, budget, part = self._values, self._budget, self._part
+        add, weigh = values.append, self._weights.append
+        check_at = 0
+        if pos < end and data[pos] == 0x08:  # the sender's count of nodes; we count ourselves
+            _, pos = read_varint(data, pos + 1)
+        while pos < end:
+            if data[pos] != NODE:
+                raise ProtocolError("an arena with something else than nodes")
+            size, start = data[pos + 1], pos + 2
+            if size > 127:
+                size, start = read_varint(data, pos + 1)
+            pos = start + size
+            kind = data[start]
+            if kind == STR:
+                body = start + 2 if size < 130 else read_varint(data, start + 1)[1]
+                if pos - body > budget:
+                    raise TooLargeError
+                add(data[body:pos].decode())
+                weigh(part + pos - body)
+            elif kind == INT:
+                number = data[start + 1] if size == 2 else read_varint(data, start + 1)[0]
+                add(number >> 1 ^ -(number & 1))
+                weigh(part + size)
+            elif kind == DICT:
+                body = start + 2 if size < 130 else read_varint(data, start + 1)[1]
+                self._dict(data, body, pos)
+            elif kind in LISTS:
+                body = start + 2 if size < 130 else read_varint(data, start + 1)[1]
+                self._list(_indexes(data, body, pos))
+            elif kind == FLOAT:
+                add(read_float(data, start + 1)[0])
+                weigh(part + 8)
+            elif kind == BOOL:
+                add(data[start + 1] != 0)
+                weigh(part)
+            elif kind == NONE and size == 2:
+                add(None)
+                weigh(part)
+            else:
+                self._other(data, start, pos)
+            if pos > check_at:
+                check_at = pos + CHECK_BYTES
+                self._go_on()
+        if pos > end:
+            raise ProtocolError("a node that is longer than its arena")
+
+    def _go_on(self) -> None:
+        if len(self._values) > self._most_nodes:
+            raise TooLargeError
+        if self._check is not None:
+            self._check()
+
+    def _dict(self, data: bytes, pos: int, end: int) -> None:
+        values, weights, depths, budget = self._values, self._weights, self._depths, self._budget
+        weight, depth = self._part, 1
+        made: dict[str, Any] = {}
+        while pos < end:
+            # A pair is: 10, its length, 8, the key's index, 16, the value's index. Indexes are one to five bytes long.
+            length = data[pos + 1]
+            if length == 8 and data[pos + 3] > 127 < data[pos + 4]:
+                key = data[pos + 3] & 127 | (data[pos + 4] & 127) << 7 | data[pos + 5] << 14
+                held = data[pos + 7] & 127 | (data[pos + 8] & 127) << 7 | data[pos + 9] << 14
+            elif length == 6 and data[pos + 3] > 127 > data[pos + 4]:
+                key = data[pos + 3] & 127 | data[pos + 4] << 7
+                held = data[pos + 6] & 127 | data[pos + 7] << 7
+            elif length == 4:
+                key, held = data[pos + 3], data[pos + 5]
+            else:
+                key, held = read_pair(data, pos + 2, pos + 2 + length)
+            pos += 2 + length
+            weight += weights[key] + weights[held]
+            if weight > budget:  # before anything is made of it
+                raise TooLargeError
+            name = values[key]
+            if type(name) is not str:
+                depth = max(depth, depths.get(key, 0) + 1)
+                name = self._key(name, weights[key])
+            if held in depths:
+                depth = max(depth, depths[held] + 1)
+                made[name] = self._part_for_holder(held)
+            else:
+                made[name] = values[held]
+        if pos != end:
+            raise ProtocolError("a dict with something else than pairs")
+        self._add(made, weight, depth)
+
+    def _key(self, key: Any, weight: int) -> str:
+        """A key that is no text, as JSON would have it. Writing it out costs as much as it weighs, in every dict."""
+        self._keys_budget -= weight
+        if self._keys_budget < 0:
+            raise TooLargeError
+        if key is None or isinstance(key, bool):
+            return {None: "null", True: "true", False: "false"}[key]
+        return str(key)
+
+    def _list(self, indexes: list[int]) -> None:
+        weight = self._part + sum(map(self._weights.__getitem__, indexes))
+        if weight > self._budget:
+            raise TooLargeError
+        if self._depths.keys().isdisjoint(indexes):
+            self._add(list(map(self._values.__getitem__, indexes)), weight, 1)
+        else:
+            depth = self._depth_above(indexes)
+            self._add(list(map(self._part_for_holder, indexes)), weight, depth)
+
+    def _add(self, value: Any, weight: int, depth: int) -> None:
+        """A node that holds others."""
+        if depth > DEEPEST:
+            raise TooLargeError
+        self._depths[len(self._values)] = depth
+        self._values.append(value)
+        self._weights.append(weight)
+
+    def _depth_above(self, indexes: Iterable[int]) -> int:
+        return 1 + max(map(self._depths.get, indexes, itertools.repeat(0)), default=0)
+
+    def _part_for_holder(self, index: int) -> Any:
+        """A value, for the node that holds it. The first holder gets the value itself; `take` copies for the others."""
+        if index in self._depths:
+            if index in self._held:
+                self._is_shared = True
+            self._held.add(index)
+        return self._values[index]
+
+    def _other(self, data: bytes, pos: int, end: int) -> None:
+        """What code may hand out beside JSON types: long numbers, bytes, dates, objects of its own, exceptions."""
+        key, pos = read_varint(data, pos)
+        tag = key >> 3
+        size, start = read_varint(data, pos)
+        if key & 7 != 2 or start + size != end:
+            raise ProtocolError(f"a node whose content, field {tag}, is not what the node holds")
+        if tag == 16:  # frozen_set
+            self._list(_indexes(data, start, end))
+        elif tag == 13:
+            self._named_tuple(data, start, end)
+        elif tag == 24:
+            self._object(data, start, end)
+        elif size > self._budget and tag != BIG_INTEGER:  # which says itself that it is too long
+            raise TooLargeError
+        else:
+            value = _scalar(tag, data, start, end)
+            self._values.append(value)
+            self._weights.append(self._part + _size(value))
+
+    def _named_tuple(self, data: bytes, start: int, end: int) -> None:
+        names: list[str] = []
+        indexes: list[int] = []
+        for tag, at, stop in fields(data, start, end):
+            if tag == 2:
+                names.append(read_text(data, at, stop))
+            elif tag == 3:
+                indexes += read_indexes(data[at:stop]) if stop else [at]
+        self._attributes(names, indexes)
+
+    def _object(self, data: bytes, start: int, end: int) -> None:
+        """An object of a class that the code made, or one of ours: its attributes."""
+        class_index, names, indexes = 0, list[Any](), list[int]()
+        for tag, at, stop in fields(data, start, end):
+            if tag == 1:
+                class_index = at
+            elif tag == 3:
+                pairs = [read_pair(data, here, there) for _, here, there in fields(data, at, stop)]
+                names = [self._values[key] for key, _ in pairs]
+                indexes = [value for _, value in pairs]
+        if any(type(name) is not str for name in names):
+            raise ProtocolError("an attribute whose name is no text")
+        if self._values[class_index] == "<class 'UUID'>" and "hex" in names:
+            digits = self._values[indexes[names.index("hex")]]
+            if type(digits) is str and (found := HEX_UUID.fullmatch(digits)):
+                self._values.append("-".join(found.groups()))
+                self._weights.append(self._part + 36)
+                return
+        self._attributes(names, indexes)
+
+    def _attributes(self, names: list[str], indexes: list[int]) -> None:
+        weight = self._part + sum(map(self._weights.__getitem__, indexes)) + sum(map(len, names))
+        if weight > self._budget:
+            raise TooLargeError
+        depth = self._depth_above(indexes)
+        self._add(dict(zip(names, map(self._part_for_holder, indexes), strict=False)), weight, depth)
+
+
+def _copy(value: Any) -> Any:
+    if type(value) is dict:
+        return {key: _copy(part) for key, part in value.items()}
+    return [_copy(part) for part in value] if type(value) is list else value
+
+
+def _size(value: Any) -> int:
+    return value.bit_length() // 3 if isinstance(value, int) else len(str(value))
+
+
+def read_pair(data: bytes, start: int, end: int) -> tuple[int, int]:
+    pair = {tag: value for tag, value, _ in fields(data, start, end)}
+    return pair.get(1, 0), pair.get(2, 0)
+
+
+# Indexes. Those of one width stand in runs, which are read by the run: reading byte by byte takes four times as long.
+
+_RUNS = [re.compile(rb"(?:[\x80-\xff]{%d}[\0-\x7f])+" % more) for more in range(5)]
+
+
+def _indexes(data: bytes, start: int, end: int) -> list[int]:
+    """The numbers of an `Indexes` message."""
+    if start == end:
+        return []
+    if data[start] == 10 and data[start + 1] < 128:  # one packed field, and no longer than a byte can say
+        return read_indexes(data[start + 2 : end])
+    found: list[int] = []
+    for tag, at, stop in fields(data, start, end):
+        if tag == 1:
+            found += read_indexes(data[at:stop]) if stop else [at]
+    return found
+
+
+def read_indexes(chunk: bytes) -> list[int]:
+    if chunk.isascii():  # no number is longer than a byte
+        return list(chunk)
+    found: list[int] = []
+    pos = 0
+    while pos < len(chunk):
+        width, run = _run(chunk, pos)
+        if width == 1:
+            found += run
+        elif width == 2:
+            found += [low & 127 | high << 7 for low, high in zip(run[::2], run[1::2], strict=True)]
+        elif width == 3:
+            parts = zip(run[::3], run[1::3], run[2::3], strict=True)
+            found += [low & 127 | (middle & 127) << 7 | high << 14 for low, middle, high in parts]
+        else:
+            found += [read_varint(run, at)[0] for at in range(0, len(run), width)]
+        pos += len(run)
+    return found
+
+
+def _run(chunk: bytes, pos: int) -> tuple[int, bytes]:
+    """Numbers from here on that take as many bytes as the first, and how many that is."""
+    for width, pattern in enumerate(_RUNS, 1):
+        if found := pattern.match(chunk, pos):
+            return width, found[0]
+    raise ProtocolError("an index of more than five bytes")
+
+
+# Kinds of nodes that hold no others, by their tag in the schema
+
+
+def _scalar(tag: int, data: bytes, start: int, end: int) -> Any:
+    read = SCALARS.get(tag)
+    if read is None:
+        raise ProtocolError(f"a node of kind {tag}, which is unknown here")
+    try:
+        return read(data, start, end)
+    except (ValueError, OverflowError) as error:  # no such day, or no text
+        if isinstance(error, TooManyDigitsError | NeverAwaitedError):
+            raise
+        raise ProtocolError(f"a node of kind {tag} that is none: {error}") from None
+
+
+def _big_integer(data: bytes, start: int, end: int) -> int:
+    negative = magnitude = 0
+    for tag, at, stop in fields(data, start, end):
+        if tag == 1:
+            negative = at
+        elif (stop - at) * 8 > LONGEST_NUMBER:
+            raise TooManyDigitsError
+        else:
+            magnitude = int.from_bytes(data[at:stop], "big")
+    return -magnitude if negative else magnitude
+
+
+def _uuid(data: bytes, start: int, end: int) -> str:
+    digits = next((data[at:stop].hex() for _, at, stop in fields(data, start, end)), "")
+    return re.sub(HEX_UUID, r"\1-\2-\3-\4-\5", digits)
+
+
+def _zone(data: bytes, start: int, end: int, offset_tag: int, name_tag: int) -> timezone | None:
+    offset: timedelta | None = None
+    name: str | None = None
+    for tag, at, stop in fields(data, start, end):
+        if tag == offset_tag and not stop:
+            offset = timedelta(seconds=signed(at))
+        elif tag == name_tag and stop:
+            name = read_text(data, at, stop)
+    if offset is None:
+        return None
+    return timezone(offset) if name is None else timezone(offset, name)
+
+
+def _date(data: bytes, start: int, end: int) -> str:
+    part = read_numbers(data, start, end)
+    return date(part.get(1, 0), part.get(2, 0), part.get(3, 0)).isoformat()
+
+
+def _datetime(data: bytes, start: int, end: int) -> str:
+    part = read_numbers(data, start, end)
+    return datetime(*(part.get(tag, 0) for tag in range(1, 8)), tzinfo=_zone(data, start, end, 8, 9)).isoformat()
+
+
+def _time(data: bytes, start: int, end: int) -> str:
+    part = read_numbers(data, start, end)
+    return time(*(part.get(tag, 0) for tag in range(1, 5)), tzinfo=_zone(data, start, end, 5, 6)).isoformat()
+
+
+def _timedelta(data: bytes, start: int, end: int) -> float:
+    part = read_numbers(data, start, end)
+    return timedelta(part.get(1, 0), part.get(2, 0), part.get(3, 0)).total_seconds()
+
+
+def _timezone(data: bytes, start: int, end: int) -> str:
+    return str(_zone(data, start, end, 1, 2) or UTC)
+
+
+def _exception(data: bytes, start: int, end: int) -> str:
+    words = {tag: read_text(data, at, stop) for tag, at, stop in fields(data, start, end)}
+    return f"{words.get(1, '').rpartition('.')[2]}: {words.get(2, '')}"
+
+
+def _repr(data: bytes, start: int, end: int) -> str:
+    text = read_text(data, start, end)
+    if FUTURE.fullmatch(text):
+        raise NeverAwaitedError
+    return text
+
+
+def _complex(data: bytes, start: int, end: int) -> str:
+    part = {tag: read_float(data, at)[0] for tag, at, _ in fields(data, start, end)}
+    return str(complex(part.get(1, 0.0), part.get(2, 0.0)))
+
+
+SCALARS: dict[int, Callable[[bytes, int, int], Any]] = {
+    1: lambda *_: "Ellipsis",
+    3: lambda *_: "NotImplemented",
+    BIG_INTEGER: _big_integer,
+    9: lambda data, start, end: b2a_base64(data[start:end], newline=False).decode(),
+    10: _uuid,
+    17: _date,
+    18: _time,
+    19: _datetime,
+    20: _timedelta,
+    21: _timezone,
+    22: _exception,
+    23: lambda *at: f"<class '{first_text(*at)}'>",
+    25: first_text,  # function
+    26: lambda *at: f"<built-in function {read_text(*at)}>",
+    27: read_text,  # path
+    28: first_text,  # file_handle
+    29: _repr,
+    30: read_text,  # cycle
+    31: _complex,
+    32: first_text,  # module
+    33: read_text,  # decimal
+}

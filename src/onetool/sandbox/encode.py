@@ -1,0 +1,141 @@
+"""Values on their way into the sandbox: from plain data to a list of nodes, children before their holders."""
+
+from os import urandom
+from struct import Struct
+from typing import Any, NamedTuple
+
+from onetool.sandbox import wire
+
+DEEPEST = 500  # levels of a value; Python itself would stop soon after
+HOST = 3  # TYPE_ORIGIN_HOST: a class of ours
+_double = Struct("<d").pack
+
+# Numbers of nodes below this are written in three bytes, whether they need them or not: one format for all pairs.
+THREE_BYTES = 1 << 21
+
+
+class Function(NamedTuple):
+    """A function of ours that code can call by this name."""
+
+    name: str
+
+
+class HostObject:
+    """An object of ours without attributes: what code asks of it comes to us, with its id."""
+
+    def __init__(self, class_name: str) -> None:
+        self.id = urandom(16)
+        class_id = wire.message(2, wire.message(1, urandom(16)))
+        self._class = wire.message(2, wire.message(23, wire.text(1, class_name) + class_id + wire.number(3, HOST)))
+        self._rest = wire.message(2, wire.message(1, self.id)) + wire.message(3, b"")
+
+    def nodes(self, index: int) -> tuple[bytes, bytes]:
+        """Its class, which becomes node `index`, and itself."""
+        return self._class, wire.message(2, wire.message(24, wire.number(1, index) + self._rest))
+
+
+class Arena:
+    """The values that one message carries. Each text is sent once."""
+
+    __slots__ = ("_nodes", "_texts")
+
+    def __init__(self) -> None:
+        self._nodes: list[bytes] = []
+        self._texts: dict[str, int] = {}
+
+    def encoded(self) -> bytes:
+        return wire.number(1, len(self._nodes)) + b"".join(self._nodes)
+
+    def add(self, value: Any, depth: int = 0) -> int:
+        """The index of the value's node. ValueError where it is nested too deep, TypeError where it is not plain."""
+        kind, nodes = type(value), self._nodes
+        if kind is str:
+            return self._text(value)
+        if kind is int:
+            nodes.append(_integer(value))
+        elif kind is float:
+            nodes.append(b"\x12\x09\x39" + _double(value))
+        elif kind is bool:
+            nodes.append(b"\x12\x02\x20\x01" if value else b"\x12\x02\x20\x00")
+        elif value is None:
+            nodes.append(b"\x12\x02\x12\x00")
+        elif kind is dict:
+            self._dict(value, depth)
+        elif kind is list or kind is tuple:
+            self._list(value, depth, 11 if kind is list else 12)
+        elif kind is Function:
+            nodes.append(wire.message(2, wire.message(25, wire.text(1, value.name))))
+        elif kind is HostObject:
+            nodes += value.nodes(len(nodes))
+        else:
+            raise TypeError(f"{kind.__name__} is no plain data")
+        return len(nodes) - 1
+
+    def _text(self, value: str) -> int:
+        known = self._texts.get(value)
+        if known is not None:
+            return known
+        index = self._texts[value] = len(self._nodes)
+        raw = value.encode(errors="replace")
+        size = len(raw)
+        self._nodes.append(
+            b"\x12%c\x42%c%b" % (size + 2, size, raw) if size < 126 else wire.message(2, wire.message(8, raw))
+        )
+        return index
+
+    def _dict(self, value: dict[Any, Any], depth: int) -> None:
+        if depth > DEEPEST:
+            raise ValueError("nested too deep")
+        texts, pairs = self._texts, []
+        for key, part in value.items():
+            # Most keys and many values are texts that were seen before, as in the rows of a table.
+            name = texts.get(key) if type(key) is str else None
+            if name is None:
+                name = self.add(key, depth + 1)
+            held = texts.get(part) if type(part) is str else None
+            if held is None:
+                held = self.add(part, depth + 1)
+            pairs.append(_pair(name, held))
+        self._nodes.append(wire.message(2, wire.message(14, b"".join(pairs))))
+
+    def _list(self, value: list[Any] | tuple[Any, ...], depth: int, tag: int) -> None:
+        if depth > DEEPEST:
+            raise ValueError("nested too deep")
+        indexes: list[int] = []
+        for part in value:  # no comprehension: it would take a second frame for each level
+            indexes.append(self.add(part, depth + 1))  # noqa: PERF401
+        packed = _packed(indexes)
+        self._nodes.append(wire.message(2, wire.message(tag, wire.message(1, packed) if packed else b"")))
+
+
+def _integer(value: int) -> bytes:
+    """The node of a whole number. Small ones, which are most, are written in place."""
+    if 0 <= value < 64:
+        return b"\x12\x02\x28%c" % (value << 1)
+    if 0 <= value < 8192:
+        return b"\x12\x03\x28%c%c" % (value << 1 & 127 | 128, value >> 6)
+    if -(1 << 63) <= value < 1 << 63:
+        body = b"\x28" + wire.varint(value << 1 if value >= 0 else (-value << 1) - 1)
+    else:
+        magnitude = abs(value).to_bytes((abs(value).bit_length() + 7) // 8)
+        body = wire.message(6, (b"\x08\x01" if value < 0 else b"") + wire.message(2, magnitude))
+    return wire.message(2, body)
+
+
+def _pair(key: int, value: int) -> bytes:
+    if key < 128 and value < 128:
+        return b"\n\x04\x08%c\x10%c" % (key, value)
+    if key < THREE_BYTES > value:
+        return b"\n\x08\x08%c%c%c\x10%c%c%c" % (
+            key & 127 | 128, key >> 7 & 127 | 128, key >> 14, value & 127 | 128, value >> 7 & 127 | 128, value >> 14
+        )  # fmt: skip
+    return wire.message(1, wire.number(1, key) + wire.number(2, value))
+
+
+def _packed(indexes: list[int]) -> bytes:
+    most = max(indexes, default=0)
+    if most < 128:
+        return bytes(indexes)
+    if most < THREE_BYTES:
+        return bytes([byte for n in indexes for byte in (n & 127 | 128, n >> 7 & 127 | 128, n >> 14)])
+    return b"".join(map(wire.varint, indexes))

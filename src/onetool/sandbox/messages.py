@@ -1,0 +1,343 @@
+"""The messages of Monty's protocol: requests as bytes, and what the worker says as objects.
+
+The names are those of the schema (`monty.proto`, package monty.v1). A worker that was sent a request answers with
+prints, then with one event that ends its turn: a question that it wants answered, or the end of the code.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from onetool.sandbox import wire
+from onetool.sandbox.decode import MALFORMED, Check, Values, read_float, read_indexes, read_pair
+from onetool.sandbox.encode import Arena
+from onetool.sandbox.errors import CodeError, CodeSyntaxError, Frame, ProtocolError, TypeCheckError
+from onetool.sandbox.wire import fields, first_text, read_numbers, read_text
+
+PROTOCOL_VERSION = 6
+MONTY_VERSION = "1.4.0"  # the one that is pinned; told to the worker, which does not check it
+MEGABYTE = 1024 * 1024
+UNBOUNDED = 2**31 - 1  # suspensions: whoever answers them counts them, for each piece of code
+ANY_LENGTH = 2**64 - 1  # of a sleep: it ends with the deadline of the run
+FLUSH_MS = 100  # how long the worker may collect what is printed
+JSON_DIAGNOSTICS = 4  # TYPE_CHECK_FORMAT_JSON
+MOST_FRAMES = 10_000  # of a traceback: ten times as deep as code may go
+SYSTEM_SLEEPS = {27: False, 28: True, 29: False, 30: True}  # kinds of OsCall that sleep, and whether code goes on
+
+
+class WorkerLimits(NamedTuple):
+    """What one session may use. The worker itself holds these."""
+
+    seconds: float = 30.0  # of computing, for each piece of code
+    memory_mb: int = 256
+    depth: int = 1000  # of functions that call each other
+
+
+# Requests
+
+
+def configure(limits: WorkerLimits, stubs: str | None = None) -> bytes:
+    """Begin a session. With `stubs`, code is type-checked against them before it runs."""
+    resource_limits = (
+        wire.number(2, limits.memory_mb * MEGABYTE)
+        + wire.number(4, limits.depth)
+        + wire.number(5, UNBOUNDED)
+        + wire.number(6, int(limits.seconds * 1_000_000))
+    )
+    os_policy = wire.message(5, wire.message(1, wire.number(1, ANY_LENGTH)))
+    body = wire.text(1, "main.py") + wire.message(2, resource_limits) + wire.text(5, MONTY_VERSION)
+    body += wire.number(9, PROTOCOL_VERSION) + wire.number(10, FLUSH_MS) + wire.message(11, os_policy)
+    if stubs is not None:
+        body += wire.number(3, True) + wire.text(4, stubs) + wire.number(7, JSON_DIAGNOSTICS)
+    return wire.message(1, body)
+
+
+def feed(code: str, inputs: Mapping[str, Any], check_types: bool = True) -> bytes:
+    """Run this code in the session, with these names bound."""
+    body = wire.text(1, code)
+    if inputs:
+        arena = Arena()
+        for name, value in inputs.items():
+            body += wire.message(2, wire.text(1, name) + wire.number(2, arena.add(value)))
+        body += wire.message(3, arena.encoded())
+    return wire.message(3, body + wire.number(4, not check_types) + wire.text(5, "/"))
+
+
+RESET = wire.message(9, b"")
+NAME_UNDEFINED = wire.message(5, wire.message(3, b""))
+
+
+def resume_name(value: Any) -> bytes:
+    """A name stands for this value."""
+    arena = Arena()
+    index = arena.add(value)
+    return wire.message(5, wire.message(1, arena.encoded()) + wire.number(2, index))
+
+
+class Returned(NamedTuple):
+    """A call gave this value."""
+
+    value: Any
+
+
+class Raised(NamedTuple):
+    """A call raised this exception, which code can catch by the name of its class."""
+
+    kind: str
+    message: str
+
+
+class Pending(NamedTuple):
+    """A call goes on, and its answer comes later. Code holds a future meanwhile."""
+
+
+class NotHandled(NamedTuple):
+    """Nobody does this for code: the worker raises what fits."""
+
+
+Answer = Returned | Raised | Pending | NotHandled
+
+
+def resume_call(call_id: int, answer: Answer) -> bytes:
+    arena = Arena()
+    result = _result(call_id, answer, arena)
+    values = wire.message(3, arena.encoded()) if isinstance(answer, Returned) else b""
+    return wire.message(4, wire.number(1, call_id) + wire.message(2, result) + values)
+
+
+def resume_futures(answers: Mapping[int, Answer]) -> bytes:
+    arena = Arena()
+    results = [
+        wire.message(1, wire.number(1, call_id) + wire.message(2, _result(call_id, answer, arena)))
+        for call_id, answer in answers.items()
+    ]
+    return wire.message(6, b"".join(results) + wire.message(2, arena.encoded()))
+
+
+def _result(call_id: int, answer: Answer, arena: Arena) -> bytes:
+    match answer:
+        case Returned(value):
+            return wire.number(1, arena.add(value))
+        case Raised(kind, message):
+            return wire.message(2, wire.text(1, kind) + wire.text(2, message))
+        case Pending():
+            return wire.number(3, call_id)
+        case NotHandled():
+            return wire.message(5, b"")
+
+
+# Events
+
+
+class SourceRange(NamedTuple):
+    """Where something stands in a piece of code, in bytes."""
+
+    filename: str = ""
+    start: int = 0
+    end: int = 0
+
+
+class FunctionCall:
+    """Code calls a function of ours, or a method of an object of ours."""
+
+    __slots__ = ("_arena", "_args", "_data", "_kwargs", "call_id", "name", "object_id", "position")
+
+    def __init__(self, data: bytes, start: int, end: int) -> None:
+        self._data = data
+        self._args = b""
+        self._kwargs: list[tuple[int, int]] = []
+        self._arena = (0, 0)
+        self.call_id, self.name, self.object_id, self.position = 0, "", b"", SourceRange()
+        for tag, at, stop in fields(data, start, end):
+            if tag == 1:
+                self.name = read_text(data, at, stop)
+            elif tag == 2:
+                self._args += data[at:stop] if stop else wire.varint(at)
+            elif tag == 3:
+                self._kwargs.append((at, stop))
+            elif tag == 4:
+                self.call_id = at
+            elif tag == 5:
+                self.object_id = _uuid(data, at, stop)
+            elif tag == 7:
+                self._arena = (at, stop)
+            elif tag == 8:
+                self.position = _source_range(data, at, stop)
+
+    def arguments(self, budget: int, check: Check | None = None) -> tuple[list[Any], dict[str, Any]]:
+        """What it is given, as plain data. Raises ValueTransferError where it can't cross, else ProtocolError."""
+        values = Values(budget, check)
+        named: dict[str, Any] = {}
+        try:
+            values.read(self._data, *self._arena)
+            args = [values.take(index) for index in read_indexes(self._args)]
+            for start, end in self._kwargs:
+                key, value = read_pair(self._data, start, end)
+                name = values.take(key)
+                if type(name) is not str:
+                    raise ProtocolError("an argument whose name is no text")
+                named[name] = values.take(value)
+        except MALFORMED as error:
+            raise ProtocolError(f"a call that is none: {error}") from None
+        return args, named
+
+
+class OsCall:
+    """Code wants something of the machine. All but sleeping is refused."""
+
+    __slots__ = ("call_id", "is_async", "is_sleep", "seconds")
+
+    def __init__(self, data: bytes, start: int, end: int) -> None:
+        self.call_id, self.is_sleep, self.is_async, self.seconds = 0, False, False, 0.0
+        for tag, at, stop in fields(data, start, end):
+            if tag == 1:
+                self.call_id = at
+            elif tag in SYSTEM_SLEEPS:
+                self.is_sleep, self.is_async = True, SYSTEM_SLEEPS[tag]
+                self.seconds = next((read_float(data, here)[0] for _, here, _ in fields(data, at, stop)), 0.0)
+
+
+class NameLookup:
+    """Code says a name that nobody has defined, or asks an object of ours for an attribute."""
+
+    __slots__ = ("name", "object_id")
+
+    def __init__(self, data: bytes, start: int, end: int) -> None:
+        self.name, self.object_id = "", b""
+        for tag, at, stop in fields(data, start, end):
+            if tag == 1:
+                self.name = read_text(data, at, stop)
+            elif tag == 2:
+                self.object_id = _uuid(data, at, stop)
+
+
+class ResolveFutures:
+    """All that code does waits for some of these calls."""
+
+    __slots__ = ("call_ids",)
+
+    def __init__(self, data: bytes, start: int, end: int) -> None:
+        self.call_ids: list[int] = []
+        for tag, at, stop in fields(data, start, end):
+            if tag == 1:
+                self.call_ids += read_indexes(data[at:stop]) if stop else [at]
+
+
+class Complete:
+    """The code has ended."""
+
+    __slots__ = ("_data", "_end", "_start")
+
+    def __init__(self, data: bytes, start: int, end: int) -> None:
+        self._data, self._start, self._end = data, start, end
+
+    def value(self, budget: int, check: Check | None = None) -> Any:
+        """The value of the last expression, as plain data. Raises as `FunctionCall.arguments` does."""
+        root, values = 0, Values(budget, check)
+        try:
+            for tag, at, stop in fields(self._data, self._start, self._end):
+                if tag == 1:
+                    root = at
+                elif tag == 2:
+                    values.read(self._data, at, stop)
+            return values.take(root)
+        except MALFORMED as error:
+            raise ProtocolError(f"a result that is none: {error}") from None
+
+
+class Print:
+    """Code has printed."""
+
+    __slots__ = ("segments",)
+
+    def __init__(self, data: bytes, start: int, end: int) -> None:
+        self.segments: list[tuple[str, str]] = []  # the stream, and the text
+        for _, at, stop in fields(data, start, end):
+            stream, text = 1, ""
+            for tag, here, there in fields(data, at, stop):
+                if tag == 1:
+                    stream = here
+                else:
+                    text = read_text(data, here, there)
+            self.segments.append(("stderr" if stream == 2 else "stdout", text))
+
+
+class Ok:
+    """A request was carried out that asks nothing."""
+
+    __slots__ = ()
+
+    def __init__(self, *_: object) -> None: ...
+
+
+Question = FunctionCall | OsCall | NameLookup | ResolveFutures | Complete
+Event = Question | Print | Ok
+
+
+def read_event(data: bytes) -> Event:
+    """What the worker says. Raises the exception that it tells of, and ProtocolError for what is no event."""
+    try:
+        tag, start, end = next(fields(data, 0, len(data)), (0, 0, 0))
+        if read := EVENTS.get(tag):
+            return read(data, start, end)
+        raise FAILURES[tag](data, start, end) if tag in FAILURES else ProtocolError(f"event {tag}, unknown here")
+    except MALFORMED as error:
+        raise ProtocolError(f"an event that is none: {error}") from None
+
+
+def _error(data: bytes, start: int, end: int) -> Exception:
+    """An `Error` event, which holds a `RaisedException`."""
+    kind, message, frames = "", None, []
+    for _, first, last in fields(data, start, end):
+        for tag, at, stop in fields(data, first, last):
+            if tag == 1:
+                kind = read_text(data, at, stop)
+            elif tag == 2:
+                message = read_text(data, at, stop)
+            elif tag == 3:
+                frames.append(_frame(data, at, stop))
+                if len(frames) > MOST_FRAMES:
+                    raise ProtocolError("a traceback without an end")
+    return (CodeSyntaxError if kind == "SyntaxError" else CodeError)(kind, message, tuple(frames))
+
+
+def _frame(data: bytes, start: int, end: int) -> Frame:
+    filename, line, column = "", 0, 0
+    for tag, at, stop in fields(data, start, end):
+        if tag == 1:
+            filename = read_text(data, at, stop)
+        elif tag == 2:
+            place = read_numbers(data, at, stop)
+            line, column = place.get(1, 0), place.get(2, 0)
+    return Frame(filename, line, column)
+
+
+def _source_range(data: bytes, start: int, end: int) -> SourceRange:
+    filename, begin, stop = "", 0, 0
+    for tag, at, until in fields(data, start, end):
+        if tag == 1:
+            filename = read_text(data, at, until)
+        elif tag == 2:
+            begin = at
+        elif tag == 3:
+            stop = at
+    return SourceRange(filename, begin, stop)
+
+
+def _uuid(data: bytes, start: int, end: int) -> bytes:
+    return next((data[at:stop] for tag, at, stop in fields(data, start, end) if tag == 1), b"")
+
+
+EVENTS: dict[int, Callable[[bytes, int, int], Event]] = {
+    1: Print,
+    2: FunctionCall,
+    3: OsCall,
+    4: NameLookup,
+    5: ResolveFutures,
+    6: Complete,
+    10: Ok,
+}
+FAILURES: dict[int, Callable[[bytes, int, int], Exception]] = {
+    7: _error,
+    8: lambda *at: TypeCheckError(first_text(*at)),
+    11: lambda *at: ProtocolError(f"the worker gave up: {first_text(*at)[:200]}"),
+}
