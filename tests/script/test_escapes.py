@@ -313,7 +313,6 @@ ENDLESS_KEYS = {
 }
 
 
-@pytest.mark.xfail(reason="pydantic-monty makes a dict of them in our process, and holds it up meanwhile", strict=True)
 @pytest.mark.parametrize("code", ENDLESS_KEYS.values(), ids=ENDLESS_KEYS)
 def test_keys_that_take_for_ever_to_hash_do_not_hold_us_up(tmp_path, code):
     """In a process of its own, which can be killed."""

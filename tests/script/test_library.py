@@ -21,9 +21,9 @@ import uuid
 from decimal import Decimal
 
 import pytest
+from helpers import sandboxed
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from pydantic_monty import Monty
 
 from onetool.script.modules import AVAILABLE, prelude
 
@@ -61,15 +61,15 @@ REAL = {
 
 @pytest.fixture(scope="module")
 def session():
-    with Monty() as pool, pool.checkout() as session:
-        session.feed_run(prelude(AVAILABLE))
-        session.feed_run(BOUND + SETUP)
-        yield session
+    with sandboxed() as run:
+        run(prelude(AVAILABLE))
+        run(BOUND + SETUP)
+        yield run
 
 
 def ours(session, calls):
     """What each call gives, by its repr: of numbers the host's, since the sandbox rounds the last digit differently."""
-    return list(map(text, session.feed_run("[" + ", ".join(f"attempt(lambda: {call})" for call in calls) + "]")))
+    return list(map(text, session("[" + ", ".join(f"attempt(lambda: {call})" for call in calls) + "]")))
 
 
 def text(value):
@@ -353,7 +353,7 @@ def test_any_paragraph(session, text, width, options):
 def test_an_indent_wider_than_the_line_ends(session):
     """CPython goes on for ever."""
     options = {"subsequent_indent": "    ", "drop_whitespace": False}
-    assert session.feed_run(f"textwrap.wrap('ab', 1, **{options!r})") == ["a", "    b"]
+    assert session(f"textwrap.wrap('ab', 1, **{options!r})") == ["a", "    b"]
 
 
 @pytest.mark.parametrize("width", [0, 3, 5, 8, 11, 12, 100])
@@ -429,7 +429,7 @@ def test_urls_apart_and_together(session, url):
 
 def test_url_parts_unpack(session):
     code = "scheme, netloc, *rest = urllib.parse.urlsplit('http://h/p?q')\n[scheme, netloc, rest]"
-    assert session.feed_run(code) == ["http", "h", ["/p", "q", ""]]
+    assert session(code) == ["http", "h", ["/p", "q", ""]]
 
 
 def test_a_bad_port_is_none(session):
@@ -613,7 +613,7 @@ def test_uuids_made(session):
 
 
 def test_random_uuids(session):
-    made = session.feed_run("[str(uuid.uuid4()) for _ in range(50)]")
+    made = session("[str(uuid.uuid4()) for _ in range(50)]")
     assert len(set(made)) == 50
     assert {uuid.UUID(one).version for one in made} == {4}
     assert {uuid.UUID(one).variant for one in made} == {uuid.RFC_4122}
@@ -642,7 +642,7 @@ go()"""
     names = dict(REAL)
     exec(SETUP + code.rpartition("\n")[0], names)
     message = "IndexError: index out of range"
-    assert session.feed_run(code) == names["go"]()
+    assert session(code) == names["go"]()
     same(session, "heapq.heappop([])", "heapq.heapreplace([], 1)", "heapq.heappushpop([], 1)")
     assert message in ours(session, ["heapq.heappop([])"])
 
@@ -737,7 +737,7 @@ def test_every_name_of_html_4_and_every_bare_one(session):
     bare = [f"&{name} &{name}x" for name in html.entities.html5 if not name.endswith(";")]
     both = [f"&{name};" for name in html.entities.html5 if not name.endswith(";")]
     expected = html.unescape("|".join(names + bare + both))
-    mine = session.feed_run(f"html.unescape({'|'.join(names + bare + both)!r})")
+    mine = session(f"html.unescape({'|'.join(names + bare + both)!r})")
     assert mine.split("|") == expected.split("|")
 
 
@@ -810,7 +810,7 @@ def go():
 go()"""
     names = dict(REAL)
     exec(code.rpartition("\n")[0], names)
-    assert session.feed_run(code) == names["go"]()
+    assert session(code) == names["go"]()
 
 
 # shlex
@@ -859,4 +859,4 @@ def go():
 go()"""
     names = dict(REAL)
     exec(SETUP + code.rpartition("\n")[0], names)
-    assert session.feed_run(code) == names["go"]()
+    assert session(code) == names["go"]()

@@ -1,16 +1,11 @@
 """Modules that we bring: made once, and in nobody's way."""
 
 import pytest
-from pydantic_monty import Monty, MontyRuntimeError
+from helpers import sandboxed
 
+from onetool.sandbox.errors import CodeError
 from onetool.script import modules
 from onetool.script.modules import AVAILABLE, prelude, public_names
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with Monty() as pool:
-        yield pool
 
 
 def test_what_is_available_is_what_the_folder_holds():
@@ -19,23 +14,23 @@ def test_what_is_available_is_what_the_folder_holds():
 
 
 @pytest.mark.parametrize("name", sorted(AVAILABLE))
-def test_each_module_alone(pool, name):
+def test_each_module_alone(name):
     home = modules.variable(name)
-    with pool.checkout() as session:
-        session.feed_run(prelude([name]))
-        assert session.feed_run(f"repr({home})") == f"<module {name!r}>"
-        assert session.feed_run(f"[hasattr({home}, name) for name in {list(public_names(name))!r}]")
+    with sandboxed() as run:
+        run(prelude([name]))
+        assert run(f"repr({home})") == f"<module {name!r}>"
+        assert run(f"[hasattr({home}, name) for name in {list(public_names(name))!r}]")
         known = public_names(name)
         assert known
-        assert session.feed_run(f"[name for name in {known!r} if not hasattr({home}, name)]") == []
+        assert run(f"[name for name in {known!r} if not hasattr({home}, name)]") == []
 
 
-def test_nothing_leaks(pool):
-    with pool.checkout() as session:
-        session.feed_run(prelude(AVAILABLE))
+def test_nothing_leaks():
+    with sandboxed() as run:
+        run(prelude(AVAILABLE))
         for name in ("mean", "math", "re", "_ratios", "statistics", "string", "Module", "__onetool_module"):
-            with pytest.raises(MontyRuntimeError, match="is not defined"):
-                session.feed_run(name)
+            with pytest.raises(CodeError, match="is not defined"):
+                run(name)
 
 
 def test_public_names():

@@ -8,9 +8,9 @@ import time
 from typing import Any
 
 import pytest
+from helpers import sandboxed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic_monty import Monty
 
 from onetool.config.model import Param, Snippet
 from onetool.script.snippets import SnippetError, expand, parameters, render, usage
@@ -395,10 +395,10 @@ def test_the_sandbox_reads_them_as_we_do():
         "{'{{ v }}': 1}.popitem()[0]",
     ]
     values = ["", "a'b\"c", "{x}", "\\", "\\'", '\\"', "'''", '"""', "\n\r\0\t", "é🦊\u2028\U000f0000", "}{", "# }"]
-    with Monty() as pool, pool.checkout() as session:
+    with sandboxed() as run:
         for text in bodies:
             for value in values:
-                assert session.feed_run(body(text, v=value)) == value, text
+                assert run(body(text, v=value)) == value, text
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ to be small, and everything is Python: other threads, the deadline and Ctrl-C ge
 - Depth is counted, not recursed into. A whole number is read only when it is short.
 """
 
-import itertools
 import re
 import struct
 from binascii import b2a_base64
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone
+from functools import cache
 from typing import Any
 
 from onetool.sandbox.errors import NeverAwaitedError, ProtocolError, TooLargeError, TooManyDigitsError
@@ -25,6 +25,7 @@ LONGEST_NUMBER = 14_000  # bits: about the 4,300 digits that Python itself is wi
 PER_PART = 2  # bytes that every part costs at least: a digit and a comma
 MOST_PARTS = 1_000_000  # whatever the budget: a list of nothing takes memory and time, too
 SPARE_NODES = 10_000  # beside the parts of a value: the classes of its objects
+FEW = 32  # bytes of indexes
 CHECK_BYTES = 65_536  # how far to read before asking again whether to go on
 
 # The first byte of a node: its tag in the schema and how it is written.
@@ -66,7 +67,7 @@ class Values:
         self._budget -= self._weights[index]
         if self._budget < 0:
             raise TooLargeError
-        value = self._part_for_holder(index)
+        (value,), _ = self._held_values([index])
         return _copy(value) if self._is_shared else value
 
     def read(self, data: bytes, pos: int, end: int) -> None:
@@ -91,7 +92,13 @@ class Values:
                 add(data[body:pos].decode())
                 weigh(part + pos - body)
             elif kind == INT:
-                number = data[start + 1] if size == 2 else read_varint(data, start + 1)[0]
+                number = data[start + 1]
+                if size == 3:
+                    number = number & 127 | data[start + 2] << 7
+                elif size == 4:
+                    number = number & 127 | (data[start + 2] & 127) << 7 | data[start + 3] << 14
+                elif size > 4:
+                    number, _ = read_varint(data, start + 1)
                 add(number >> 1 ^ -(number & 1))
                 weigh(part + size)
             elif kind == DICT:
@@ -124,11 +131,11 @@ class Values:
             self._check()
 
     def _dict(self, data: bytes, pos: int, end: int) -> None:
-        values, weights, depths, budget = self._values, self._weights, self._depths, self._budget
-        weight, depth = self._part, 1
+        values, weights, depths, held_before = self._values, self._weights, self._depths, self._held
+        weight, depth, budget = self._part, 1, self._budget
         made: dict[str, Any] = {}
         while pos < end:
-            # A pair is: 10, its length, 8, the key's index, 16, the value's index. Indexes are one to five bytes long.
+            # A pair is: 10, its length, 8, the key's index, 16, the value's index. An index takes one to five bytes.
             length = data[pos + 1]
             if length == 8 and data[pos + 3] > 127 < data[pos + 4]:
                 key = data[pos + 3] & 127 | (data[pos + 4] & 127) << 7 | data[pos + 5] << 14
@@ -150,12 +157,12 @@ class Values:
                 name = self._key(name, weights[key])
             if held in depths:
                 depth = max(depth, depths[held] + 1)
-                made[name] = self._part_for_holder(held)
-            else:
-                made[name] = values[held]
+                self._is_shared = self._is_shared or held in held_before
+                held_before.add(held)
+            made[name] = values[held]
         if pos != end:
             raise ProtocolError("a dict with something else than pairs")
-        self._add(made, weight, depth)
+        self._add(made, depth, weight)
 
     def _key(self, key: Any, weight: int) -> str:
         """A key that is no text, as JSON would have it. Writing it out costs as much as it weighs, in every dict."""
@@ -170,30 +177,33 @@ class Values:
         weight = self._part + sum(map(self._weights.__getitem__, indexes))
         if weight > self._budget:
             raise TooLargeError
-        if self._depths.keys().isdisjoint(indexes):
-            self._add(list(map(self._values.__getitem__, indexes)), weight, 1)
-        else:
-            depth = self._depth_above(indexes)
-            self._add(list(map(self._part_for_holder, indexes)), weight, depth)
+        self._add(*self._held_values(indexes), weight)
 
-    def _add(self, value: Any, weight: int, depth: int) -> None:
+    def _attributes(self, names: list[str], indexes: list[int]) -> None:
+        weight = self._part + sum(map(self._weights.__getitem__, indexes)) + sum(map(len, names))
+        if weight > self._budget:
+            raise TooLargeError
+        values, depth = self._held_values(indexes)
+        self._add(dict(zip(names, values, strict=False)), depth, weight)
+
+    def _held_values(self, indexes: list[int]) -> tuple[list[Any], int]:
+        """The values of nodes, for the node that holds them, and how deep that is."""
+        depth, depths = 1, self._depths
+        if not depths.keys().isdisjoint(indexes):
+            inside = [index for index in indexes if index in depths]
+            depth += max(map(depths.__getitem__, inside))
+            if not self._held.isdisjoint(inside) or len(inside) > len(set(inside)):
+                self._is_shared = True  # two holders have the same list or dict, until `take` copies it
+            self._held.update(inside)
+        return list(map(self._values.__getitem__, indexes)), depth
+
+    def _add(self, value: Any, depth: int, weight: int) -> None:
         """A node that holds others."""
         if depth > DEEPEST:
             raise TooLargeError
         self._depths[len(self._values)] = depth
         self._values.append(value)
         self._weights.append(weight)
-
-    def _depth_above(self, indexes: Iterable[int]) -> int:
-        return 1 + max(map(self._depths.get, indexes, itertools.repeat(0)), default=0)
-
-    def _part_for_holder(self, index: int) -> Any:
-        """A value, for the node that holds it. The first holder gets the value itself; `take` copies for the others."""
-        if index in self._depths:
-            if index in self._held:
-                self._is_shared = True
-            self._held.add(index)
-        return self._values[index]
 
     def _other(self, data: bytes, pos: int, end: int) -> None:
         """What code may hand out beside JSON types: long numbers, bytes, dates, objects of its own, exceptions."""
@@ -245,13 +255,6 @@ class Values:
                 return
         self._attributes(names, indexes)
 
-    def _attributes(self, names: list[str], indexes: list[int]) -> None:
-        weight = self._part + sum(map(self._weights.__getitem__, indexes)) + sum(map(len, names))
-        if weight > self._budget:
-            raise TooLargeError
-        depth = self._depth_above(indexes)
-        self._add(dict(zip(names, map(self._part_for_holder, indexes), strict=False)), weight, depth)
-
 
 def _copy(value: Any) -> Any:
     if type(value) is dict:
@@ -263,14 +266,31 @@ def _size(value: Any) -> int:
     return value.bit_length() // 3 if isinstance(value, int) else len(str(value))
 
 
+# Indexes of nodes. Those that take as many bytes as their neighbours, which are most, are read in one go.
+
+
+@cache
+def _run_of(width: int) -> re.Pattern[bytes]:
+    """Indexes that take so many bytes."""
+    return re.compile(rb"(?:%b)+" % _index(width))
+
+
+def _index(width: int) -> bytes:
+    return rb"[\x80-\xff]{%d}[\0-\x7f]" % (width - 1)
+
+
+def _width(data: bytes, pos: int) -> int:
+    """How many bytes the number here takes."""
+    end = pos
+    while data[end] > 127:
+        end += 1
+    return end + 1 - pos
+
+
 def read_pair(data: bytes, start: int, end: int) -> tuple[int, int]:
+    """The two numbers of a `NodePair` message."""
     pair = {tag: value for tag, value, _ in fields(data, start, end)}
     return pair.get(1, 0), pair.get(2, 0)
-
-
-# Indexes. Those of one width stand in runs, which are read by the run: reading byte by byte takes four times as long.
-
-_RUNS = [re.compile(rb"(?:[\x80-\xff]{%d}[\0-\x7f])+" % more) for more in range(5)]
 
 
 def _indexes(data: bytes, start: int, end: int) -> list[int]:
@@ -286,32 +306,42 @@ def _indexes(data: bytes, start: int, end: int) -> list[int]:
     return found
 
 
-def read_indexes(chunk: bytes) -> list[int]:
-    if chunk.isascii():  # no number is longer than a byte
-        return list(chunk)
+def read_indexes(packed: bytes) -> list[int]:
+    """Numbers one behind the other."""
+    if packed.isascii():  # no number is longer than a byte
+        return list(packed)
     found: list[int] = []
+    if len(packed) < FEW:  # not worth a pattern
+        number = shift = 0
+        for byte in packed:
+            if byte < 128:
+                found.append(number | byte << shift)
+                number = shift = 0
+            else:
+                number |= (byte & 127) << shift
+                shift += 7
+        return found
     pos = 0
-    while pos < len(chunk):
-        width, run = _run(chunk, pos)
-        if width == 1:
-            found += run
-        elif width == 2:
-            found += [low & 127 | high << 7 for low, high in zip(run[::2], run[1::2], strict=True)]
-        elif width == 3:
-            parts = zip(run[::3], run[1::3], run[2::3], strict=True)
-            found += [low & 127 | (middle & 127) << 7 | high << 14 for low, middle, high in parts]
-        else:
-            found += [read_varint(run, at)[0] for at in range(0, len(run), width)]
-        pos += len(run)
+    while pos < len(packed):
+        width = _width(packed, pos)
+        run = _run_of(width).match(packed, pos) if width < 6 else None
+        if run is None:
+            raise ProtocolError("an index of more than five bytes")
+        found += _run_numbers(run[0], width)
+        pos = run.end()
     return found
 
 
-def _run(chunk: bytes, pos: int) -> tuple[int, bytes]:
-    """Numbers from here on that take as many bytes as the first, and how many that is."""
-    for width, pattern in enumerate(_RUNS, 1):
-        if found := pattern.match(chunk, pos):
-            return width, found[0]
-    raise ProtocolError("an index of more than five bytes")
+def _run_numbers(run: bytes, width: int) -> list[int]:
+    """Numbers of so many bytes each."""
+    if width == 1:
+        return list(run)
+    if width == 2:
+        return [low & 127 | high << 7 for low, high in zip(run[::2], run[1::2], strict=True)]
+    if width == 3:
+        parts = zip(run[::3], run[1::3], run[2::3], strict=True)
+        return [low & 127 | (middle & 127) << 7 | high << 14 for low, middle, high in parts]
+    return [read_varint(run, at)[0] for at in range(0, len(run), width)]
 
 
 # Kinds of nodes that hold no others, by their tag in the schema

@@ -12,6 +12,7 @@ _double = Struct("<d").pack
 
 # Numbers of nodes below this are written in three bytes, whether they need them or not: one format for all pairs.
 THREE_BYTES = 1 << 21
+SMALL = 8192  # whole numbers below are sent once
 
 
 class Function(NamedTuple):
@@ -35,13 +36,17 @@ class HostObject:
 
 
 class Arena:
-    """The values that one message carries. Each text is sent once."""
+    """The values that one message carries. Texts and small values are sent once, however often they occur."""
 
-    __slots__ = ("_nodes", "_texts")
+    __slots__ = ("_integers", "_nodes", "_singles", "_texts")
 
     def __init__(self) -> None:
         self._nodes: list[bytes] = []
         self._texts: dict[str, int] = {}
+        self._integers: dict[
+            int, int
+        ] = {}  # small ones only: Python's hash of a number can be chosen, so that all collide
+        self._singles: dict[bool | None, int] = {}
 
     def encoded(self) -> bytes:
         return wire.number(1, len(self._nodes)) + b"".join(self._nodes)
@@ -50,19 +55,25 @@ class Arena:
         """The index of the value's node. ValueError where it is nested too deep, TypeError where it is not plain."""
         kind, nodes = type(value), self._nodes
         if kind is str:
-            return self._text(value)
+            known = self._texts.get(value)
+            return self._text(value) if known is None else known
         if kind is int:
+            if 0 <= value < SMALL:
+                known = self._integers.setdefault(value, len(nodes))
+                if known < len(nodes):
+                    return known
             nodes.append(_integer(value))
         elif kind is float:
             nodes.append(b"\x12\x09\x39" + _double(value))
-        elif kind is bool:
-            nodes.append(b"\x12\x02\x20\x01" if value else b"\x12\x02\x20\x00")
-        elif value is None:
-            nodes.append(b"\x12\x02\x12\x00")
         elif kind is dict:
             self._dict(value, depth)
         elif kind is list or kind is tuple:
             self._list(value, depth, 11 if kind is list else 12)
+        elif value is None or kind is bool:
+            known = self._singles.setdefault(value, len(nodes))
+            if known < len(nodes):
+                return known
+            nodes.append(b"\x12\x02\x12\x00" if value is None else b"\x12\x02\x20%c" % value)
         elif kind is Function:
             nodes.append(wire.message(2, wire.message(25, wire.text(1, value.name))))
         elif kind is HostObject:
@@ -72,9 +83,7 @@ class Arena:
         return len(nodes) - 1
 
     def _text(self, value: str) -> int:
-        known = self._texts.get(value)
-        if known is not None:
-            return known
+        """The node of a text that is not there yet."""
         index = self._texts[value] = len(self._nodes)
         raw = value.encode(errors="replace")
         size = len(raw)
@@ -86,24 +95,27 @@ class Arena:
     def _dict(self, value: dict[Any, Any], depth: int) -> None:
         if depth > DEEPEST:
             raise ValueError("nested too deep")
-        texts, pairs = self._texts, []
+        add, texts, pairs = self.add, self._texts, list[bytes]()
         for key, part in value.items():
-            # Most keys and many values are texts that were seen before, as in the rows of a table.
+            # Most keys are texts that were seen before, as in the rows of a table.
             name = texts.get(key) if type(key) is str else None
             if name is None:
-                name = self.add(key, depth + 1)
-            held = texts.get(part) if type(part) is str else None
-            if held is None:
-                held = self.add(part, depth + 1)
-            pairs.append(_pair(name, held))
+                name = add(key, depth + 1)
+            held = add(part, depth + 1)
+            if name < 128 > held:
+                pairs.append(b"\n\x04\x08%c\x10%c" % (name, held))
+            elif name < 128 and held < THREE_BYTES:
+                pairs.append(b"\n\x06\x08%c\x10%c%c%c" % (name, held & 127 | 128, held >> 7 & 127 | 128, held >> 14))
+            else:
+                pairs.append(_pair(name, held))
         self._nodes.append(wire.message(2, wire.message(14, b"".join(pairs))))
 
     def _list(self, value: list[Any] | tuple[Any, ...], depth: int, tag: int) -> None:
         if depth > DEEPEST:
             raise ValueError("nested too deep")
-        indexes: list[int] = []
+        add, indexes = self.add, list[int]()
         for part in value:  # no comprehension: it would take a second frame for each level
-            indexes.append(self.add(part, depth + 1))  # noqa: PERF401
+            indexes.append(add(part, depth + 1))
         packed = _packed(indexes)
         self._nodes.append(wire.message(2, wire.message(tag, wire.message(1, packed) if packed else b"")))
 
@@ -112,8 +124,10 @@ def _integer(value: int) -> bytes:
     """The node of a whole number. Small ones, which are most, are written in place."""
     if 0 <= value < 64:
         return b"\x12\x02\x28%c" % (value << 1)
-    if 0 <= value < 8192:
+    if 0 <= value < SMALL:
         return b"\x12\x03\x28%c%c" % (value << 1 & 127 | 128, value >> 6)
+    if 0 <= value < 1 << 20:
+        return b"\x12\x04\x28%c%c%c" % (value << 1 & 127 | 128, value >> 6 & 127 | 128, value >> 13)
     if -(1 << 63) <= value < 1 << 63:
         body = b"\x28" + wire.varint(value << 1 if value >= 0 else (-value << 1) - 1)
     else:
@@ -123,12 +137,6 @@ def _integer(value: int) -> bytes:
 
 
 def _pair(key: int, value: int) -> bytes:
-    if key < 128 and value < 128:
-        return b"\n\x04\x08%c\x10%c" % (key, value)
-    if key < THREE_BYTES > value:
-        return b"\n\x08\x08%c%c%c\x10%c%c%c" % (
-            key & 127 | 128, key >> 7 & 127 | 128, key >> 14, value & 127 | 128, value >> 7 & 127 | 128, value >> 14
-        )  # fmt: skip
     return wire.message(1, wire.number(1, key) + wire.number(2, value))
 
 

@@ -16,6 +16,7 @@ from onetool.sandbox.messages import Ok, read_event
 
 OUT_OF_MEMORY = 65  # exit status of a worker that was refused memory
 CHUNK = 1024 * 1024
+PIPE_BYTES = 1024 * 1024  # where the system lets us choose: a large message passes in one go
 HEADER = 4  # bytes before a message that say how long it is
 END_SECONDS = 1.0  # that a worker gets to end by itself, once its pipes are closed or it was killed
 CONTENT = {0x0A: "what the code printed", 0x12: "what a tool was given", 0x32: "the result"}  # by the first byte
@@ -44,6 +45,7 @@ class WorkerProcess:
             stderr=subprocess.DEVNULL,  # what it has to say, it says as an event
             env=_environment(),
             bufsize=0,
+            pipesize=PIPE_BYTES,
             **_own_group(),
         )
         self._pipes: tuple[Any, Any] = (self._popen.stdin, self._popen.stdout)
