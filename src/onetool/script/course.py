@@ -193,7 +193,7 @@ class Course:
         names = self._tools.names
         if isinstance(error, WrongTypes):
             return self._refusal(error.findings)
-        return failure(error, Scene(self.code, drive.feed, names, self._setting.limits, drive.failures))
+        return failure(error, Scene(self.code, drive.feed, names, self._setting.limits, drive.failures, drive.origin))
 
     def _result(
         self,

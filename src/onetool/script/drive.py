@@ -15,11 +15,14 @@ from onetool.core.context import CallContext, Gate
 from onetool.core.executor import Executor
 from onetool.core.spec import ToolSpec
 from onetool.sandbox.errors import (
+    CodeError,
+    CodeSyntaxError,
     FrameTooLargeError,
     NeverAwaitedError,
     SandboxError,
     TooLargeError,
     TypeCheckError,
+    ValueTransferError,
 )
 from onetool.sandbox.messages import (
     Answer,
@@ -36,8 +39,10 @@ from onetool.sandbox.messages import (
 )
 from onetool.sandbox.session import WorkerSession
 from onetool.script.check import Finding
+from onetool.script.failures import is_limit
 from onetool.script.limits import ARGUMENT_BYTES, LimitHit, Limits, too_large, too_many_calls, too_slow
 from onetool.script.names import CALL
+from onetool.script.origins import Watched, line_of
 from onetool.script.places import Span
 from onetool.script.prepare import Prepared
 from onetool.script.printed import Printed
@@ -49,6 +54,8 @@ from onetool.script.underway import UnderWay, Work
 EXCEPTIONS = {"timeout": "TimeoutError", "denied": "PermissionError", "not_found": "FileNotFoundError"}
 PER_CALL = 4  # questions that one tool call may cost: a name, an attribute, the call, its future
 SPARE = 1000  # questions beside those
+MOST_REFUSED = 100  # questions that code may ask while it tells where its error comes from
+OVER = Raised("RuntimeError", "the run is over")
 
 
 class WrongTypes(Exception):  # noqa: N818 - carries findings
@@ -81,9 +88,11 @@ class Drive:
         self._under_way = UnderWay(context.loop)
         self._futures: Mapping[str, Collection[Span]] = {}
         self._questions = 0
+        self._watched: Watched | None = None  # what was fed, if it notes where its errors come from
         self.stopped_by: LimitHit | None = None
         self.failures: dict[str, ToolError] = {}
         self.calls = 0
+        self.origin: int | None = None  # the line that failed, where the code itself has noted it
         self.ended = False  # the code is through, whatever becomes of its value
         self.feed = ""  # what the sandbox calls the code of this run, in its tracebacks
 
@@ -92,7 +101,7 @@ class Drive:
         with self._lock:
             self._session = session
         self._go_on()
-        self._futures = session.futures
+        self._futures, self._watched = session.futures, prepared.watched
         try:
             question = self._start(session, prepared, printed)
             while not isinstance(question, Complete):
@@ -103,6 +112,7 @@ class Drive:
         except FrameTooLargeError as error:
             raise too_large(error.limit, error.what) from None
         except (LimitHit, SandboxError) as error:
+            self.origin = self._origin(error, session, printed)
             question = None  # errors are kept for a while, and with them all that their frames hold
             error.__context__ = None
             raise error.with_traceback(None) from None
@@ -124,15 +134,43 @@ class Drive:
         if prepared.prelude:
             session.feed(prepared.prelude, {}, printed, check_types=False)
         inputs = {name: self._tools.value(word) for name, word in prepared.words.items()} | dict(self._variables)
+        if self._watched is not None:
+            try:
+                return self._fed(session, self._watched.code, inputs, printed, self._watched.futures)
+            except CodeSyntaxError:  # what is wrong is told of the code as it was written, if anything is
+                self._watched = None
+        return self._fed(session, prepared.code, inputs, printed, prepared.futures)
+
+    def _fed(
+        self, session: WorkerSession, code: str, inputs: Mapping[str, Any], printed: Printed, futures: Collection[Span]
+    ) -> Question:
         self.feed = session.next_feed
         try:
-            return session.feed(prepared.code, inputs, printed, prepared.futures)
+            return session.feed(code, inputs, printed, futures)
         except TypeCheckError as error:
             if found := findings(error.diagnostics, self._tools.names):
                 self.ended = True
-                raise WrongTypes(found) from None
+                raise WrongTypes([one._replace(line=line_of(code, one.line)) for one in found]) from None
         # It complained of other things than our tools: that is the code's own business.
-        return session.feed(prepared.code, inputs, printed, prepared.futures, check_types=False)
+        return session.feed(code, inputs, printed, futures, check_types=False)
+
+    def _origin(self, error: Exception, session: WorkerSession, printed: Printed) -> int | None:
+        """The line that an error comes from, asked of the code that noted it."""
+        watched = self._watched
+        if watched is None or not isinstance(error, CodeError) or is_limit(error):
+            return None
+        if not watched.doubts(error, self.feed):
+            return None
+        try:
+            question = session.feed(watched.question, {}, printed, check_types=False)
+            for _ in range(MOST_REFUSED):
+                if isinstance(question, Complete):
+                    return watched.line(question.value(self._limits.output_bytes, self._go_on), error)
+                question = _refused(session, question)
+        except (SandboxError, ValueTransferError):  # there is none, or it was stopped meanwhile
+            return None
+        session.kill()
+        return None
 
     def _go_on(self) -> None:
         """Unless somebody stopped it. Always a new exception: one that is kept keeps all that its frames hold."""
@@ -273,6 +311,19 @@ class Drive:
             self.stop(too_slow(self._limits))  # not the tool's time is up, but the run's
         self.failures[result.error.message] = result.error
         return Raised(_exception_for(result.error), result.error.message)
+
+
+def _refused(session: WorkerSession, question: Question) -> Question:
+    """On without an answer: an error's own `__str__` may ask for anything, and the run is over."""
+    match question:
+        case NameLookup():
+            return session.resume_name(question, None)
+        case ResolveFutures():
+            return session.resume_futures(question, dict.fromkeys(question.call_ids, OVER))
+        case FunctionCall() | OsCall():
+            return session.resume(question, OVER)
+        case Complete():
+            return question
 
 
 def _exception_for(error: ToolError) -> str:

@@ -40,6 +40,7 @@ class Scene(NamedTuple):
     names: Names
     limits: Limits
     failures: Mapping[str, ToolError]  # of tools, by what they said
+    origin: int | None = None  # the line that failed, where the code itself has noted it
 
 
 def failure(error: BaseException, scene: Scene) -> ToolError:
@@ -144,8 +145,9 @@ def _place(error: CodeError, scene: Scene) -> tuple[str, ...]:
     """The line of the code where it happened: the innermost one that is the writer's own."""
     lines = scene.code.split("\n")
     for frame in reversed(error.frames):
-        if frame.filename == scene.feed and 0 < frame.line <= len(lines):
-            return (f"line {frame.line}: {cut(lines[frame.line - 1].strip(), LONGEST_LINE)}",)
+        line = scene.origin or frame.line
+        if frame.filename == scene.feed and 0 < line <= len(lines):
+            return (f"line {line}: {cut(lines[line - 1].strip(), LONGEST_LINE)}",)
     return ()
 
 

@@ -8,6 +8,7 @@ from onetool.script.idioms import idioms
 from onetool.script.imports import Imports
 from onetool.script.modules import prelude
 from onetool.script.names import Names
+from onetool.script.origins import Watched, watched
 from onetool.script.places import Span, edited
 from onetool.script.scan import Scan
 
@@ -19,6 +20,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     prelude: str = ""
     words: Mapping[str, str] = {}  # each name to bind, and the pack or function that it is bound to
     futures: Collection[Span] = ()  # where the calls stand that are answered with a future
+    watched: Watched | None = None  # the code in a form that is fed instead, if the sandbox takes it
 
 
 def prepare(scan: Scan, names: Names) -> Prepared:
@@ -30,5 +32,9 @@ def prepare(scan: Scan, names: Names) -> Prepared:
     final = Scan(edited(scan.code, edits)) if edits else scan
     first = prelude(imports.library) if imports.library else ""
     return Prepared(
-        code=final.code, prelude=first + "".join(imports.native), words=imports.words, futures=final.futures
+        code=final.code,
+        prelude=first + "".join(imports.native),
+        words=imports.words,
+        futures=final.futures,
+        watched=watched(final),
     )

@@ -114,13 +114,13 @@ def _dedented(code: str) -> str:
     if not indent:
         return code
     tree = parse(f"if 1:\n{code}")
-    inside = _string_lines(tree) if tree is not None else set()
+    inside = string_lines(tree) if tree is not None else set()
     return "\n".join(
         line if number in inside else line.removeprefix(indent) for number, line in enumerate(lines, start=2)
     )
 
 
-def _string_lines(tree: ast.AST) -> set[int]:
+def string_lines(tree: ast.AST) -> set[int]:
     """The lines that begin inside of a string."""
     strings = {
         (node.lineno, node.end_lineno or node.lineno)

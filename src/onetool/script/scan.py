@@ -38,6 +38,7 @@ class Scan:
         self.imports: list[ast.Import | ast.ImportFrom] = []
         self.used: set[str] = set()
         self.bound: Counter[str] = Counter()  # in whatever scope, and how often; imports apart
+        self.loses_lines = False  # it has a statement that an error leaves as if it came from there
         self._waits = False
         if self.tree is not None:
             self._walk(self.tree)
@@ -74,6 +75,8 @@ class Scan:
             self._waits = self._waits or kind is ast.AsyncFunctionDef
         elif kind is ast.Await:
             self._waits = True
+        elif kind is ast.Try or kind is ast.With:
+            self.loses_lines = True
 
     @cached_property
     def imported(self) -> dict[str, str]:
