@@ -19,7 +19,7 @@ CHUNK = 1024 * 1024
 PIPE_BYTES = 1024 * 1024  # where the system lets us choose: a large message passes in one go
 HEADER = 4  # bytes before a message that say how long it is
 END_SECONDS = 1.0  # that a worker gets to end by itself, once its pipes are closed or it was killed
-CONTENT = {0x0A: "what the code printed", 0x12: "what a tool was given", 0x32: "the result"}  # by the first byte
+CONTENT = {0x12: "what a tool was given", 0x32: "the result"}  # of a message, by its first byte
 
 
 def binary() -> str:
@@ -123,10 +123,11 @@ class WorkerProcess:
             return HEADER - len(have)
         size = int.from_bytes(have[:HEADER], "little")
         if size > self._most_frame_bytes:
-            # Not read: it costs nothing that it is large. Its first byte says what it would have been.
-            first = have[HEADER] if len(have) > HEADER else 0
+            if len(have) == HEADER:
+                return 1
+            # The rest is not read: it costs nothing that it is large.
             self.kill()
-            raise FrameTooLargeError(CONTENT.get(first, "what the code has to say"), self._most_frame_bytes)
+            raise FrameTooLargeError(CONTENT.get(have[HEADER], "what the code has to say"), self._most_frame_bytes)
         return size + HEADER - len(have)
 
     def _next_frame(self) -> bytes:

@@ -3,7 +3,8 @@
 Most end by themselves when we are gone. One in the middle of `while True`, or one that ignores that nobody writes to it
 any more, does not look. So a shell waits for the end of a pipe that nobody but us holds open, and then kills what is
 left. It knows each process by its number and by when it was started: numbers are used again. One that leads a process
-group takes its group with it. Linux only; elsewhere a process's own sense for the end has to do.
+group takes its group with it. Where there is no /proc, the shell asks `ps`. Windows has neither: there the limits of
+the process itself have to do.
 """
 
 import os
@@ -14,18 +15,30 @@ from weakref import finalize
 
 SHELL = "/bin/sh"
 SCRIPT = """
+begun() { ps -o lstart= -p "$1" | tr " " _; }
 known=
-while read -r pid start; do known="$known $pid:$start"; done
+while read -r pid start; do
+  [ "$start" = ? ] && start=$(begun "$pid")
+  known="$known $pid=$start"
+done
 for process in $known; do
-  pid=${process%:*}
-  { read -r stat < "/proc/$pid/stat"; } 2> /dev/null || continue
-  set -- ${stat##*) }
-  [ "${20}" = "${process#*:}" ] || continue
-  [ "$3" = "$pid" ] && kill -9 "-$pid"
+  pid=${process%%=*}
+  if { read -r stat < "$1/$pid/stat"; } 2> /dev/null; then
+    start=${stat##*) }
+    group=$(echo "$start" | cut -d " " -f 3)
+    start=$(echo "$start" | cut -d " " -f 20)
+  else
+    group=$(ps -o pgid= -p "$pid" | tr -d " ")
+    start=$(begun "$pid")
+  fi
+  [ "$start" = "${process#*=}" ] || continue
+  [ "$group" = "$pid" ] && kill -9 "-$pid"
   kill -9 "$pid"
 done
 """
+PROC = "/proc"
 STARTED = 19  # which of the words behind the name in /proc/PID/stat says when it was started
+UNKNOWN = "?"  # when it was started: the shell has to ask
 
 
 class Watch:
@@ -40,8 +53,13 @@ class Watch:
     def over(self, pid: int | None) -> None:
         if pid is None or pid in self._known:
             return
-        with self._lock, suppress(OSError):  # no Linux, no shell, or somebody ended ours: nothing that anybody needs
-            start = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[STARTED]
+        with (
+            self._lock,
+            suppress(OSError, AttributeError),
+        ):  # no shell, or no way to start one: nothing that anybody needs
+            start = _start_of(pid)
+            if start is None:
+                return
             if self._pipe is None:
                 self._pipe, shell = _started()
                 self._end = finalize(self, _end, self._pipe, shell)
@@ -61,6 +79,16 @@ class Watch:
             self._known.clear()
 
 
+def _start_of(pid: int) -> str | None:
+    """When a process was started, in whatever unit. None where it has ended already."""
+    if not Path(PROC, "self").exists():
+        return UNKNOWN
+    try:
+        return Path(PROC, str(pid), "stat").read_text().rpartition(")")[2].split()[STARTED]
+    except FileNotFoundError:
+        return None
+
+
 def _started() -> tuple[int, int]:
     """The end of the pipe that we hold, and the shell. In a process group of its own: Ctrl-C is not meant for it."""
     theirs, ours = os.pipe()
@@ -70,7 +98,9 @@ def _started() -> tuple[int, int]:
             (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
             (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
         ]
-        return ours, os.posix_spawn(SHELL, [SHELL, "-c", SCRIPT], {}, file_actions=actions, setpgroup=0)
+        return ours, os.posix_spawn(
+            SHELL, [SHELL, "-c", SCRIPT, SHELL, PROC], {"PATH": os.defpath}, file_actions=actions, setpgroup=0
+        )
     except BaseException:
         os.close(ours)
         raise
