@@ -143,7 +143,7 @@ class Values:
             elif length == 6 and data[pos + 3] > 127 > data[pos + 4]:
                 key = data[pos + 3] & 127 | data[pos + 4] << 7
                 held = data[pos + 6] & 127 | data[pos + 7] << 7
-            elif length == 4:
+            elif length == 4 and data[pos + 4] == 16:  # not where a 0 was left out and the other index is long
                 key, held = data[pos + 3], data[pos + 5]
             else:
                 key, held = read_pair(data, pos + 2, pos + 2 + length)
