@@ -155,6 +155,7 @@ class Values:
             if type(name) is not str:
                 depth = max(depth, depths.get(key, 0) + 1)
                 name = self._key(name, weights[key])
+                weight += len(name)  # keys in keys in keys: each level writes out the last one, with its escapes
             if held in depths:
                 depth = max(depth, depths[held] + 1)
                 self._is_shared = self._is_shared or held in held_before
