@@ -36,7 +36,8 @@ NODE = 0x12  # `repeated MontyNode nodes = 2` of an arena
 
 FUTURE = re.compile(r"<coroutine [^<>]+>|<gather\(\d+\)>")  # how the sandbox describes what was not awaited
 HEX_UUID = re.compile(r"([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{12})")
-MALFORMED = (LookupError, struct.error, UnicodeDecodeError)  # what reading beyond the end, or no text, comes to
+# What reading beyond the end, or no text, comes to.
+MALFORMED = (LookupError, OverflowError, struct.error, UnicodeDecodeError)
 
 read_float = struct.Struct("<d").unpack_from
 Check = Callable[[], None]
@@ -83,6 +84,8 @@ class Values:
             size, start = data[pos + 1], pos + 2
             if size > 127:
                 size, start = read_varint(data, pos + 1)
+            if size < 2:  # each kind takes two bytes at least; what takes fewer would weigh nothing
+                raise ProtocolError("a node without content")
             pos = start + size
             kind = data[start]
             if kind == STR:

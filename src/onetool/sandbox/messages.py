@@ -5,6 +5,7 @@ prints, then with one event that ends its turn: a question that it wants answere
 """
 
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any, NamedTuple
 
 from onetool.sandbox import wire
@@ -143,7 +144,7 @@ class FunctionCall:
 
     def __init__(self, data: bytes, start: int, end: int) -> None:
         self._data = data
-        self._args = b""
+        self._args = bytearray()
         self._kwargs: list[tuple[int, int]] = []
         self._arena = (0, 0)
         self.call_id, self.name, self.object_id, self.position = 0, "", b"", SourceRange()
@@ -169,7 +170,7 @@ class FunctionCall:
         named: dict[str, Any] = {}
         try:
             values.read(self._data, *self._arena)
-            args = [values.take(index) for index in read_indexes(self._args)]
+            args = [values.take(index) for index in read_indexes(bytes(self._args))]
             for start, end in self._kwargs:
                 key, value = read_pair(self._data, start, end)
                 name = values.take(key)
@@ -194,6 +195,8 @@ class OsCall:
             elif tag in SYSTEM_SLEEPS:
                 self.is_sleep, self.is_async = True, SYSTEM_SLEEPS[tag]
                 self.seconds = next((read_float(data, here)[0] for _, here, _ in fields(data, at, stop)), 0.0)
+                if not isfinite(self.seconds):
+                    raise ProtocolError("a sleep without an end")
 
 
 class NameLookup:

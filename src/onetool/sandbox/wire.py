@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from onetool.sandbox.errors import ProtocolError
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5  # wire types: how the content of a field is written
+LONGER = "a field that is longer than its message"
 LONGEST_VARINT = 63  # bits to shift by: ten bytes hold 64 bits
 
 _ONE_BYTE = [bytes((number,)) for number in range(128)]
@@ -71,11 +72,11 @@ def fields(data: bytes, pos: int, end: int) -> Iterator[tuple[int, int, int]]:
         else:
             raise ProtocolError(f"a field of wire type {kind}")
         if pos + size > end:
-            break
+            raise ProtocolError(LONGER)
         yield key >> 3, pos, pos + size
         pos += size
     if pos != end:
-        raise ProtocolError("a field that is longer than its message")
+        raise ProtocolError(LONGER)
 
 
 def read_text(data: bytes, start: int, end: int) -> str:
