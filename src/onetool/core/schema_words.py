@@ -34,7 +34,7 @@ _EXPECTED: dict[str, Callable[[Any], str]] = {
     "Pattern": lambda kind: f"text that matches {kind.pattern}",
     "BacktrackLimitExceeded": lambda _: "text that its pattern can check in time",
     "Format": lambda kind: f"a {kind.format}",
-    "UniqueItems": lambda _: "items that differ from each other",
+    "Custom": lambda _: "items that differ from each other",  # ours: uniqueItems, and no other
     "Contains": lambda _: "at least one matching item",
     "Not": lambda kind: f"anything but {_json(kind.schema)}",
     "FalseSchema": lambda _: "nothing here",
