@@ -158,6 +158,8 @@ def larger_than(value: Any, nodes: int) -> bool:
 
 def beginning(value: Any, most: int) -> Any:
     """The value with every list cut to its first items."""
+    if type(value) in _LEAVES:
+        return value
     if isinstance(value, Mapping):
         return {name: beginning(part, most) for name, part in cast(Mapping[str, Any], value).items()}
     if isinstance(value, list | tuple):

@@ -126,6 +126,8 @@ def _one_of(options: list[Any]) -> str:
 
 
 def _json(value: Any) -> str:
+    if isinstance(value, str):
+        value = value[: _SHOWN + 1]  # of megabytes, no more than is shown
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
