@@ -14,6 +14,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.failure import words_for
 
 MOST_PARTS = 5_000_000  # forty times `x = [x, x]` is small, and has more than any memory when it is copied
+DEEPEST = 20_000  # levels: what is deeper, or contains itself, can't be copied anyway
 
 _HOLDERS = frozenset((list, tuple, dict))
 _PLAIN: tuple[Any, ...] = (str, int, float, list, dict)
@@ -52,7 +53,9 @@ def _is_endless(value: Any) -> bool:
     """Whether it has more parts than that when written out: what stands in several places counts each time."""
     level: list[Any] = [value]
     left = MOST_PARTS
-    while level:
+    for _ in range(DEEPEST):
+        if not level:
+            break
         left -= sum(map(len, level))
         if left < 0:
             return True
