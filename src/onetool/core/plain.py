@@ -22,12 +22,10 @@ _PLAIN: tuple[Any, ...] = (str, int, float, list, dict)
 
 def plain(value: Any) -> Any:
     """The value as plain data; ToolFailure when it is none."""
+    if type(value) in _HOLDERS and _is_endless(value):
+        raise ToolFailure(f"returned more than {MOST_PARTS:,} parts", reason="output_invalid")
     try:
-        if type(value) in _HOLDERS and _is_endless(value):
-            raise ToolFailure(f"returned more than {MOST_PARTS:,} parts", reason="output_invalid")
         return msgspec.to_builtins(value, str_keys=True, enc_hook=_form)
-    except ToolFailure:
-        raise
     except RecursionError:
         raise ToolFailure("returned data that is nested too deep or contains itself", reason="output_invalid") from None
     except BaseException as error:  # noqa: BLE001 - a model may raise anything while it is asked for its data
