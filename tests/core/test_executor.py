@@ -11,6 +11,7 @@ from helpers import executor_for, run
 
 from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core.errors import BadArguments, ToolFailure
+from onetool.core.plain import plain
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -235,6 +236,18 @@ def test_data_that_contains_itself_is_an_error_and_not_a_crash():
     value = []
     value.append(value)
     assert run(executor_for(lambda: value)).error.reason == "output_invalid"
+
+
+def test_a_value_that_holds_itself_over_and_over_is_refused():
+    """Forty times `x = [x, x]` is small, and has 2^40 leaves for whoever copies it."""
+    for again in (lambda one: [one, one], lambda one: {"a": one, "b": (one,)}):
+        value = again(0)
+        for _ in range(40):
+            value = again(value)
+        with pytest.raises(ToolFailure, match="more than 5,000,000 parts"):
+            plain(value)
+    shared = {"a": [1, 2]}
+    assert plain([shared] * 3) == [shared] * 3
 
 
 def test_common_python_values_become_plain_data():

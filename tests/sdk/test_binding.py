@@ -206,6 +206,30 @@ def test_a_value_that_can_not_be_converted_is_told_with_its_place(hint, json, me
     assert str(refused.value) == message
 
 
+COLLIDING = [(2**61 - 1) * n for n in range(40_000)]  # they have the hash 0, all of them
+
+
+@pytest.mark.parametrize(
+    ("hint", "json"),
+    [
+        (set[int], COLLIDING),
+        (frozenset[int], COLLIDING),
+        (set[tuple[int, ...]], [[n] for n in COLLIDING]),
+        (dict[int, int], {str(n): 0 for n in COLLIDING}),
+    ],
+)
+def test_numbers_that_were_made_to_collide_make_no_set(hint, json):
+    """It would take a minute, in which nothing else runs."""
+    with pytest.raises(BadArguments, match="x: expected at most 100 numbers with the same hash"):
+        handler_of(hint)(x=json)
+
+
+def test_numbers_that_are_there_often_do():
+    assert handler_of(set[int])(x=[-1, -2, 0] * 1000) == {-1, -2, 0}
+    assert handler_of(set[int])(x=[*range(5000)]) == {*range(5000)}
+    assert handler_of(dict[int, str])(x={str(n): "a" for n in range(5000)}) == dict.fromkeys(range(5000), "a")
+
+
 def test_a_secret_is_not_repeated():
     def f(api_key: UUID): ...
 

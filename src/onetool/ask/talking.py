@@ -20,8 +20,9 @@ from onetool.ask.place import SETTING, Place
 from onetool.ask.providers import Adapter, Request
 from onetool.ask.troubles import Troubles
 from onetool.core.errors import ToolFailure
+from onetool.core.json_bounds import TooMuch
 from onetool.handlers.http.client import Client
-from onetool.handlers.http.data import TooDeep, json_of
+from onetool.handlers.http.data import json_of
 from onetool.handlers.http.faults import Garbled, TooLate, WireFailure
 from onetool.handlers.http.outgoing import Outgoing
 from onetool.handlers.http.pieces import Pieces
@@ -203,7 +204,7 @@ class Model:
         said = answer.body if is_fine else self._troubles.without_key(answer.body)
         try:
             body = json_of(said.removeprefix(BOM_UTF8))
-        except (msgspec.MsgspecError, TooDeep, UnicodeError):
+        except (msgspec.MsgspecError, TooMuch, UnicodeError):
             if is_fine:
                 raise self._troubles.of_no_json(answer) from None
             body = said.decode("utf-8", "replace")

@@ -13,11 +13,17 @@ import msgspec
 from onetool.core.errors import ToolFailure
 from onetool.core.failure import words_for
 
+MOST_PARTS = 5_000_000  # forty times `x = [x, x]` is small, and has more than any memory when it is copied
+DEEPEST = 20_000  # levels: what is deeper, or contains itself, can't be copied anyway
+
+_HOLDERS = frozenset((list, tuple, dict))
 _PLAIN: tuple[Any, ...] = (str, int, float, list, dict)
 
 
 def plain(value: Any) -> Any:
     """The value as plain data; ToolFailure when it is none."""
+    if type(value) in _HOLDERS and _is_endless(value):
+        raise ToolFailure(f"returned more than {MOST_PARTS:,} parts", reason="output_invalid")
     try:
         return msgspec.to_builtins(value, str_keys=True, enc_hook=_form)
     except RecursionError:
@@ -39,3 +45,18 @@ def _form(value: Any) -> Any:
     if hasattr(type(value), "model_dump"):  # pyright: ignore[reportUnknownArgumentType] - of its class: a mock has every attribute
         return value.model_dump(mode="json")
     raise TypeError(f"{type(value).__name__} has no form in JSON; return text, numbers, lists or dicts")
+
+
+def _is_endless(value: Any) -> bool:
+    """Whether it has more parts than that when written out: what stands in several places counts each time."""
+    level: list[Any] = [value]
+    left = MOST_PARTS
+    for _ in range(DEEPEST):
+        if not level:
+            break
+        left -= sum(map(len, level))
+        if left < 0:
+            return True
+        inside: list[Any] = [one.values() if type(one) is dict else one for one in level]
+        level = [part for one in inside for part in one if type(part) in _HOLDERS]
+    return False

@@ -3,13 +3,15 @@
 from collections.abc import Collection, Mapping
 from copy import deepcopy
 from itertools import islice
+from sys import maxsize
 from typing import Any, cast
 
 import jsonschema_rs
 
 from onetool.core.call import Problem
 from onetool.core.errors import SchemaError
-from onetool.core.schema_guard import check_size, guard
+from onetool.core.schema_guard import Verdict, check_size, guard
+from onetool.core.schema_unique import UniqueItems
 from onetool.core.schema_upgrade import upgrade
 from onetool.core.schema_words import describe
 from onetool.core.secrecy import secret_names
@@ -19,6 +21,10 @@ MOST_PROBLEMS = 20
 MOST_ERRORS = 10_000  # that a validator may have to make at once: about half a second
 MOST_CHECKS = 2_000_000
 CHEAP = 100  # checks for one part of a value that are not worth counting
+MOST_SLOW = 1_000_000  # slow ones: about a second
+FEW_SLOW = 2  # for one part that are not worth counting: the doors let half a million parts in
+SMALL = 200  # parts that every schema takes
+DEEPEST = 1_000  # levels that are counted
 BEGINNING = 20  # items of a list that are worth explaining, where the whole is too large
 LONGEST = 300
 # Keywords that may bring in properties from elsewhere: closing such a schema needs `unevaluatedProperties`.
@@ -27,12 +33,14 @@ _BORROWING = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "then", "e
 _SIZE = 256 * 1024
 _LINEAR = jsonschema_rs.RegexOptions(size_limit=_SIZE, dfa_size_limit=_SIZE)
 _BOUNDED = jsonschema_rs.FancyRegexOptions(backtrack_limit=2_000, size_limit=_SIZE, dfa_size_limit=_SIZE)
+_LEAVES = frozenset((str, int, float, bool, type(None)))
+_KEYWORDS: dict[str, Any] = {"uniqueItems": UniqueItems}
 
 
 class CompiledSchema:
     """A schema that is ready: `check(value)` gives the problems, none when the value fits."""
 
-    __slots__ = ("_known", "_most_parts", "_secret", "_validator", "_verdict", "is_valid")
+    __slots__ = ("_known", "_most", "_secret", "_validator", "_verdict", "is_valid")
 
     def __init__(self, schema: Mapping[str, Any], *, closed: bool = False) -> None:
         check_size(schema)
@@ -42,18 +50,24 @@ class CompiledSchema:
         self._secret = secret_names(schema)
         self._validator = _compile(close(schema) if closed else schema)
         self.is_valid = self._validator.is_valid
-        # A costly schema takes small values only; for the usual ones nothing is counted.
-        cost = self._verdict.costs[0]
-        self._most_parts = MOST_CHECKS // cost if cost > CHEAP else None
+        self._most = _most_parts(self._verdict)
 
     def check(self, value: Any) -> list[Problem]:
         try:
-            if self._most_parts is not None and larger_than(value, self._most_parts):
-                return [Problem(path="", expected=f"at most {self._most_parts:,} values in all", got="more")]
+            if self._most is not None and (most := self._exceeded(value)) is not None:
+                return [Problem(path="", expected=f"at most {most:,} values in all", got="more")]
             return [] if self.is_valid(value) else self._explain(value)
         except (ValueError, RecursionError, OverflowError) as error:
             # Not JSON data at all: an object, a set, a number as a key, half of a surrogate pair.
             return [Problem(path="", expected="JSON data", got=str(error)[:LONGEST])]
+
+    def _exceeded(self, value: Any) -> int | None:
+        """How many parts it may have, where it has more."""
+        if self._most is None or not larger_than(value, SMALL):
+            return None
+        depth, deepest = depth_of(value, DEEPEST) if self._verdict.recursive else 0, len(self._most) - 1
+        most = self._most[depth] if depth <= deepest else self._most[-1] * (deepest + 1) // (depth + 1)
+        return most if larger_than(value, most) else None
 
     def _explain(self, value: Any) -> list[Problem]:
         """What is wrong with it. Listing that costs far more than finding it, so of large values less is told."""
@@ -72,12 +86,22 @@ class CompiledSchema:
         return depth < len(costs) and not larger_than(value, MOST_ERRORS // costs[depth])
 
 
+def _most_parts(verdict: Verdict) -> tuple[int, ...] | None:
+    """A costly schema takes small values only, by their depth where it is recursive. None: nothing is counted."""
+    cost = verdict.costs[0]
+    most = MOST_CHECKS // cost if cost > CHEAP else maxsize
+    by_depth = tuple(min(most, MOST_SLOW // slow if slow > FEW_SLOW else maxsize) for slow in verdict.slow)
+    return None if min(by_depth) == maxsize else by_depth
+
+
 def _compile(schema: Mapping[str, Any]) -> jsonschema_rs.Draft202012Validator:
     """Patterns run on the engine that is linear in time; what it can't do (look-around) gets few steps on the other."""
     thawed = deepcopy(dict(schema))  # the validator takes plain lists only
     for patterns in (_LINEAR, _BOUNDED):
         try:
-            return jsonschema_rs.Draft202012Validator(thawed, offline=True, pattern_options=patterns)
+            return jsonschema_rs.Draft202012Validator(
+                thawed, offline=True, pattern_options=patterns, keywords=_KEYWORDS
+            )
         except ValueError as error:
             refused = error
     raise SchemaError(_words(refused, schema)) from None
@@ -120,11 +144,12 @@ def depth_of(value: Any, most: int) -> int:
 
 
 def larger_than(value: Any, nodes: int) -> bool:
-    """Whether it has more parts than that; stops counting there."""
+    """Whether it has more parts than that; stops counting there. A long number is as much work as several."""
     waiting: list[Any] = [value]
     while waiting:
-        nodes -= 1
-        children = _children(waiting.pop())
+        part = waiting.pop()
+        nodes -= 1 + part.bit_length() // 64 if isinstance(part, int) else 1
+        children = _children(part)
         if nodes < 0 or len(children) > nodes:
             return True
         waiting.extend(children)
@@ -133,6 +158,8 @@ def larger_than(value: Any, nodes: int) -> bool:
 
 def beginning(value: Any, most: int) -> Any:
     """The value with every list cut to its first items."""
+    if type(value) in _LEAVES:
+        return value
     if isinstance(value, Mapping):
         return {name: beginning(part, most) for name, part in cast(Mapping[str, Any], value).items()}
     if isinstance(value, list | tuple):
@@ -141,6 +168,8 @@ def beginning(value: Any, most: int) -> Any:
 
 
 def _children(value: Any) -> Collection[Any]:
+    if type(value) in _LEAVES:  # most are: asking for a Mapping takes ten times as long
+        return ()
     if isinstance(value, Mapping):
         return cast(Mapping[str, Any], value).values()
     return cast(list[Any], value) if isinstance(value, list | tuple) else ()

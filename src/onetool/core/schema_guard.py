@@ -5,7 +5,8 @@ an attacker may send both the schema (a server's tool) and the value (a model's 
 bounded before it is ever used: `guard` counts how often, in the worst case, one value could be looked at.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from math import frexp
 from typing import Any, cast
 
 import msgspec
@@ -21,6 +22,7 @@ MAX_COST = 4_000
 MAX_VALUE_DEPTH = 64
 MOST_WORK = 100_000  # steps of ours to find the cost of a recursive schema
 
+_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
@@ -28,10 +30,12 @@ class Verdict(msgspec.Struct, frozen=True):
     """What a schema may cost: the checks that one value may take, along its worst branch.
 
     For a recursive schema by the depth of the value: `costs[d]` for `d` levels; deeper ones would take too long to
-    explain. For any other there is one cost for all.
+    explain. For any other there is one cost for all. `slow` are those checks that take a microsecond and not a
+    hundredth of it: with numbers that are not small integers, and of `uniqueItems`.
     """
 
     costs: tuple[int, ...]
+    slow: tuple[int, ...] = (0,)
     recursive: bool = False
 
 
@@ -42,12 +46,13 @@ def guard(schema: Schema) -> Verdict:
     is recursive.
     """
     check_size(schema)
-    costs = _Costs(_Graph(schema))
+    graph = _Graph(schema)
+    costs = _Costs([node.weight for node in graph.nodes], graph)
     if not costs.recursive:
         cost = costs.of_root(MAX_DEPTH + 1)
         if cost > MAX_COST:
             raise SchemaError("its alternatives multiply: checking one value could take too long; use fewer anyOf/$ref")
-        return Verdict((cost,))
+        return Verdict((cost,), _slow_costs(graph, [MAX_DEPTH + 1]))
     by_depth: list[int] = []
     for depth in range(MAX_VALUE_DEPTH + 1):
         cost = costs.of_root(depth)
@@ -56,7 +61,20 @@ def guard(schema: Schema) -> Verdict:
         by_depth.append(cost)
     if not by_depth:
         raise SchemaError("its alternatives multiply: checking one value could take too long; use fewer anyOf/$ref")
-    return Verdict(tuple(by_depth), recursive=True)
+    return Verdict(tuple(by_depth), _slow_costs(graph, range(len(by_depth))), recursive=True)
+
+
+def _slow_costs(graph: "_Graph", depths: Iterable[int]) -> tuple[int, ...]:
+    """Of as many depths as can be found out quickly, at least one."""
+    weights = [node.slow for node in graph.nodes]
+    if not any(weights):
+        return (0,)
+    costs, found = _Costs(weights, graph), list[int]()
+    for depth in depths:
+        found.append(costs.of_root(depth))
+        if costs.work > MOST_WORK // 10:
+            break
+    return tuple(found)
 
 
 def check_size(schema: Any) -> None:
@@ -90,6 +108,7 @@ class _Node(msgspec.Struct):
     """One sub-schema: what it costs by itself, what looks at the same value again, and what looks at its parts."""
 
     weight: int
+    slow: int = 0
     again: list[int] = []
     parts: dict[str, dict[str, list[int]]] = {}
 
@@ -154,7 +173,7 @@ class _Graph:
         for kind in KINDS:
             for place, part in parts(schema, kind):
                 places.setdefault(kind, {}).setdefault(place, []).append(self._number(part))
-        return _Node(_weight(schema), again, places)
+        return _Node(_weight(schema), _slow(schema), again, places)
 
     def _number(self, node: Any) -> int:
         """Its number; a reference may lead to something that no keyword does."""
@@ -177,7 +196,8 @@ class _Graph:
 class _Costs:
     """What it may cost to check a value against each node of a graph, for values of a given depth."""
 
-    def __init__(self, graph: _Graph) -> None:
+    def __init__(self, weights: list[int], graph: _Graph) -> None:
+        self._weights = weights
         self._nodes = graph.nodes
         self._known: dict[tuple[int, int, str], int] = {}
         self.work = 0
@@ -200,7 +220,7 @@ class _Costs:
             return self._known[key]
         self.work += 1
         node = self._nodes[number]
-        total = node.weight + sum(self._of_kind(child, depth, kind) for child in node.again)
+        total = self._weights[number] + sum(self._of_kind(child, depth, kind) for child in node.again)
         if depth > 0 and total <= MAX_COST and kind in node.parts:
             # Different properties are different values: the costliest counts, with what looks at every one of them.
             sums = {place: sum(self._of(one, depth - 1) for one in ones) for place, ones in node.parts[kind].items()}
@@ -243,6 +263,32 @@ def _weight(schema: Schema) -> int:
     options = cast(list[Any], enum) if isinstance(enum, list | tuple) else []
     # Texts are looked up; numbers and structures are compared one by one, and slowly.
     return 1 + names + len(options) // 100 + sum(4 for option in options if not isinstance(option, str))
+
+
+def _slow(schema: Schema) -> int:
+    limits = sum(_number_cost(schema[name]) for name in _NUMBERS if name in schema)
+    limits += 2 * isinstance(schema.get("multipleOf"), float)  # that divides fractions
+    enum = schema.get("enum")
+    options = [*cast(list[Any], enum)] if isinstance(enum, list | tuple) else []
+    options += [schema["const"]] if "const" in schema else []
+    return limits + sum(map(_option_cost, options)) + (schema.get("uniqueItems") is True)
+
+
+def _option_cost(option: Any) -> int:
+    """Of comparing with it: nothing, where no number is in it. One that is not equal ends the comparison."""
+    if isinstance(option, Mapping | list | tuple):
+        children = cast(Schema, option).values() if isinstance(option, Mapping) else cast(list[Any], option)
+        return max(map(_option_cost, children), default=0)
+    return 1 + _number_cost(option) if _number_cost(option) else 0
+
+
+def _number_cost(number: Any) -> int:
+    """Small integers are quick, unless they meet others; the more digits a number has when written out, the slower."""
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return 0
+    if isinstance(number, int):
+        return 1 + number.bit_length() // 256
+    return 2 + abs(frexp(number)[1]) // 64
 
 
 def _step(node: Any, step: str, ref: str) -> Any:

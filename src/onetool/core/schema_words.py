@@ -34,7 +34,7 @@ _EXPECTED: dict[str, Callable[[Any], str]] = {
     "Pattern": lambda kind: f"text that matches {kind.pattern}",
     "BacktrackLimitExceeded": lambda _: "text that its pattern can check in time",
     "Format": lambda kind: f"a {kind.format}",
-    "UniqueItems": lambda _: "items that differ from each other",
+    "Custom": lambda _: "items that differ from each other",  # ours: uniqueItems, and no other
     "Contains": lambda _: "at least one matching item",
     "Not": lambda kind: f"anything but {_json(kind.schema)}",
     "FalseSchema": lambda _: "nothing here",
@@ -126,6 +126,8 @@ def _one_of(options: list[Any]) -> str:
 
 
 def _json(value: Any) -> str:
+    if isinstance(value, str):
+        value = value[: _SHOWN + 1]  # of megabytes, no more than is shown
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 

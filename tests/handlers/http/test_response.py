@@ -10,6 +10,7 @@ import pytest
 from handlers.http.stage import run, stage
 from handlers.upstream import Reply, Upstream
 
+from onetool.core import json_bounds
 from onetool.core.errors import ToolFailure
 from onetool.handlers.http.placeholders import TemplateError
 
@@ -56,7 +57,7 @@ def test_json_in_other_encodings(upstream):
 
 @pytest.mark.parametrize(
     "body",
-    [b"{", b"not json", b"[1,]", b"NaN", b"9" * 5000, b"1e999", b'"\\ud800"', b'"\xff"', b"{}{}"],
+    [b"{", b"not json", b"[1,]", b"NaN", b"1e999", b'"\\ud800"', b'"\xff"', b"{}{}"],
 )
 def test_what_is_not_json(upstream, body):
     error = failure(upstream, Reply(body=body))
@@ -113,11 +114,16 @@ def test_a_page_instead_of_json(upstream):
 
 
 def test_json_with_too_many_parts(upstream, monkeypatch):
-    from onetool.handlers.http import response
+    monkeypatch.setattr(json_bounds, "MOST_PARTS", 1000)
+    error = failure(upstream, Reply(body=b"[" + b"[]," * 1000 + b"1]"))
+    assert (str(error), error.reason) == (f"the answer of {upstream.netloc} has more than 1,000 parts", "too_large")
+    assert len(value(upstream, Reply(body=b'["' + b"a," * 5000 + b'"]'))[0]) == 10_000
 
-    monkeypatch.setattr(response, "MOST_PARTS", 1000)
-    assert failure(upstream, Reply(body=b"[" + b"[]," * 1000 + b"1]")).reason == "too_large"
-    assert len(value(upstream, Reply(body=b'["' + b"a" * 5000 + b'"]'))[0]) == 5000
+
+def test_json_with_endless_numbers(upstream):
+    error = failure(upstream, Reply(body=b"9" * 5000))
+    assert str(error) == f"the answer of {upstream.netloc} has a number of more than 1,000 digits"
+    assert value(upstream, Reply(body=b"9" * 1000)) == int("9" * 1000)
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,15 @@ def test_whatever_comes_in_is_data_or_a_fault(data):
     assert code_of(decode, data) in (None, -32700)
 
 
+@pytest.mark.parametrize(
+    ("value", "words"), [(b"[]," * 500_000 + b"[]", "500,000 parts"), (b"9" * 1001, "1,000 digits")]
+)
+def test_what_would_take_too_long_to_read_is_refused(value, words):
+    with pytest.raises(Fault, match=f"the message has .*more than {words}") as caught:
+        decode(b'{"jsonrpc": "2.0", "id": 1, "method": "x", "params": {"a": [%s]}}' % value)
+    assert caught.value.code == -32600
+
+
 # Messages
 
 

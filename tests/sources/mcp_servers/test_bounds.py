@@ -8,13 +8,13 @@ from mcp_types import JSONRPCError, JSONRPCRequest
 from sources.mcp_servers.stage import call, settle
 
 from onetool.core.errors import ToolFailure
+from onetool.core.json_bounds import MOST_PARTS
 from onetool.services.secrets import Secrets
 from onetool.sources.mcp_servers.child import Lines
 from onetool.sources.mcp_servers.memory import Offers
 from onetool.sources.mcp_servers.offers import resources_of
 from onetool.sources.mcp_servers.settings import Server
-from onetool.sources.mcp_servers.streams import MOST_PARTS, Incoming, has_at_most
-from onetool.sources.mcp_servers.values import MOST_PARTS as MOST_IN_TEXT
+from onetool.sources.mcp_servers.streams import Incoming, has_at_most
 from onetool.sources.mcp_servers.values import data_in
 
 
@@ -43,7 +43,7 @@ def answer(result):
 def test_an_answer_of_too_many_parts_is_not_read():
     (message,), _ = received(answer(b'{"a": [' + b",".join([b"[]"] * (MOST_PARTS + 1)) + b"]}"))
     assert isinstance(message, JSONRPCError)
-    assert (message.id, message.error.message) == (7, "its answer can't be read")
+    assert (message.id, message.error.message) == (7, "its answer can't be read: it has more than 500,000 parts")
 
 
 def test_signs_in_a_text_are_no_parts():
@@ -58,7 +58,7 @@ def test_parts_are_counted_all_the_way_down(value):
 
 
 def test_a_text_of_too_many_parts_stays_text():
-    text = f"[{'[],' * MOST_IN_TEXT}[]]"
+    text = f"[{'[],' * MOST_PARTS}[]]"
     assert data_in(text) is text
 
 

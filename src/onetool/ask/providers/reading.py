@@ -15,7 +15,8 @@ from onetool.ask.fences import fenced, on_a_line
 from onetool.ask.messages import User
 from onetool.ask.providers import room
 from onetool.core.halves import all_mended, mended
-from onetool.handlers.http.data import TooDeep, json_of
+from onetool.core.json_bounds import TooMuch
+from onetool.handlers.http.data import json_of
 from onetool.handlers.http.shown import in_short
 
 LONGEST = 500  # characters of what a server says, in a message
@@ -110,7 +111,7 @@ def arguments(value: Any) -> tuple[dict[str, Any], str | None]:
 def _json(text: str) -> Any:
     try:
         return json_of(text.encode())
-    except (msgspec.MsgspecError, TooDeep, UnicodeError):
+    except (msgspec.MsgspecError, TooMuch, UnicodeError):
         return None
 
 

@@ -5,18 +5,21 @@ from typing import Any
 
 import msgspec
 
+from onetool.core.json_bounds import TooMuch, check_json
+
 DEEPEST = 200  # levels: whoever walks through data takes some of Python's own for each
 
 _HOLDERS = frozenset((list, dict))
 
 
-class TooDeep(Exception):  # noqa: N818 - not wrong in itself
+class TooDeep(TooMuch):
     def __init__(self) -> None:
-        super().__init__(f"nested too deep: more than {DEEPEST} levels")
+        super().__init__(f"is nested too deep: more than {DEEPEST} levels")
 
 
 def json_of(text: bytes) -> Any:
-    """The data that a text is; TooDeep, or what msgspec raises."""
+    """The data that a text is; TooMuch where it would cost too much, or what msgspec raises."""
+    check_json(text)
     try:
         value = msgspec.json.decode(text)
     except RecursionError:

@@ -16,7 +16,9 @@ from urllib.parse import quote_plus, urlencode
 import msgspec
 
 from onetool.core.errors import ToolFailure
+from onetool.core.json_bounds import TooMuch
 from onetool.handlers.http.auth import POINTER, Helper, Signer, Texts, basic, check_length, with_header
+from onetool.handlers.http.data import json_of
 from onetool.handlers.http.faults import retold
 from onetool.handlers.http.impl import OAuth2, Request
 from onetool.handlers.http.placeholders import Lookup, TemplateError
@@ -197,8 +199,8 @@ class _OAuthSigner(Signer):
 
     def _read(self, answer: "Answer", newer: str | None) -> Fetched:
         try:
-            said: Any = msgspec.json.decode(answer.body)
-        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            said: Any = json_of(answer.body)
+        except (msgspec.MsgspecError, TooMuch, UnicodeDecodeError):
             said = None
         said = said if isinstance(said, dict) else {}
         access, kind = said.get("access_token"), said.get("token_type", "Bearer")

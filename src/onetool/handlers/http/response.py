@@ -11,6 +11,7 @@ import msgspec
 
 from onetool.core.blob import Keep, stored
 from onetool.core.errors import ToolFailure
+from onetool.core.json_bounds import TooMuch
 from onetool.handlers.http.data import TooDeep, json_of
 from onetool.handlers.http.impl import Response
 from onetool.handlers.http.placeholders import TemplateError
@@ -20,7 +21,6 @@ from onetool.handlers.http.shown import LOOKED_AT, Redact, in_short, masked, sho
 from onetool.handlers.http.sse import Part, each_event, event_value
 from onetool.handlers.http.wire import Answer
 
-MOST_PARTS = 2_000_000  # of one answer in JSON
 MOST_EVENTS = 100_000  # of one answer
 LONGEST_EXCERPT = 300
 LARGE = 256 * 1024  # bytes: more is read by a thread, or kept by one, since the disk may be slow
@@ -137,12 +137,11 @@ def _json(answer: Answer, place: str, redact: Redact) -> Any:
     body = answer.body
     if not body or body.isspace():
         return None
-    if len(body) > MOST_PARTS and sum(map(body.count, (b"[", b"{", b","))) > MOST_PARTS:
-        raise ToolFailure(f"the answer of {place} has more than {MOST_PARTS:,} parts", reason="too_large")
     try:
         return _decoded(answer)
-    except TooDeep as error:
-        raise ToolFailure(f"the answer of {place} is {error}", reason="output_invalid") from None
+    except TooMuch as error:
+        reason = "output_invalid" if isinstance(error, TooDeep) else "too_large"
+        raise ToolFailure(f"the answer of {place} {error}", reason=reason) from None
     except (msgspec.MsgspecError, UnicodeError) as error:
         why = str(error)
     kind = in_short(_kind(answer, redact), 60)
@@ -168,7 +167,7 @@ def _anything(answer: Answer) -> Any:
         return None
     try:
         return _decoded(answer)
-    except (msgspec.MsgspecError, UnicodeError, TooDeep):
+    except (msgspec.MsgspecError, UnicodeError, TooMuch):
         return text_of(answer)
 
 

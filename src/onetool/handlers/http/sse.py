@@ -7,7 +7,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from onetool.handlers.http.data import TooDeep, json_of
+from onetool.core.json_bounds import TooMuch
+from onetool.handlers.http.data import json_of
 
 SLICE = 16 * 1024  # bytes that are read in one go: they may be thousands of events
 
@@ -98,5 +99,5 @@ def event_value(data: str) -> Any:
     """What it says in JSON, where it is JSON; else the text."""
     try:
         return json_of(data.encode())
-    except (msgspec.MsgspecError, TooDeep, UnicodeError):
+    except (msgspec.MsgspecError, TooMuch, UnicodeError):
         return data

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from onetool.core.json_bounds import TooMuch, check_json
+
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
@@ -38,7 +40,10 @@ class Fault(Exception):  # noqa: N818 - what the other side did wrong, or what w
 
 def decode(data: bytes) -> Any:
     try:
+        check_json(data)
         return _decoder.decode(data)
+    except TooMuch as error:
+        raise Fault(INVALID_REQUEST, f"the message {error}") from None
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         # Half of a surrogate pair, from a client that cut a text: strange, but JSON, and somebody waits for an answer.
         if b"\\u" in data:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
+from onetool.core.json_bounds import TooMuch, check_json
 from onetool.interfaces.asgi import Receive
 from onetool.interfaces.rest.problem import Wrong
 
@@ -39,6 +40,7 @@ def read(data: bytes, whole: bool = False) -> Any:
     if data.startswith(BOM_UTF8):
         raise _not_json("it begins with a byte order mark")
     try:
+        check_json(data)
         value = (_whole_decoder if whole else _decoder).decode(data.decode("utf-8"))
         if b"\\ud" in data or b"\\uD" in data:
             json.dumps(value, ensure_ascii=False).encode()
@@ -48,7 +50,9 @@ def read(data: bytes, whole: bool = False) -> Any:
         raise _not_json("half of a surrogate pair in a text") from None
     except RecursionError:
         raise _not_json("it is nested too deep") from None
-    except ValueError as error:  # also a number with more digits than Python reads
+    except TooMuch as error:
+        raise _not_json(f"it {error}") from None
+    except ValueError as error:
         raise _not_json(str(error)) from None
     return value
 

@@ -11,6 +11,9 @@ from onetool.sdk.hints.form import Form, Hints, NoForm, Schema, Wrong
 
 Build = Callable[[Any], Any]
 
+FEW = 1_000  # items that may have what hashes they like
+MOST_ALIKE = 100  # different ones with the same hash
+
 ARRAYS: dict[Any, Build] = {
     list: list,
     abc.Sequence: list,
@@ -77,7 +80,10 @@ def mapping(hints: Hints, hint: Any) -> Form:
     def convert(value: Any) -> Any:
         if not isinstance(value, dict):
             raise Wrong("object", value)
-        return build({_key(keys, key): _item(items, key, item) for key, item in value.items()})
+        names = [_key(keys, key) for key in value]
+        if not keys.as_is:
+            _check_hashes(names)
+        return build(dict(zip(names, (_item(items, key, item) for key, item in value.items()), strict=True)))
 
     return Form(schema, convert, as_is=build is dict and keys.as_is and items.as_is)
 
@@ -92,6 +98,8 @@ def _array(item: Form, build: Build) -> Form:
             raise Wrong("array", value)
         items = _each((item.convert, one) for one in value)
         try:
+            if build in (set, frozenset):
+                _check_hashes(items)
             return items if build is list else build(items)
         except TypeError:
             raise Wrong("items that a set can hold", value) from None
@@ -107,6 +115,20 @@ def _each(pairs: abc.Iterable[tuple[Callable[[Any], Any], Any]]) -> list[Any]:
     except Wrong as wrong:
         raise wrong.under(len(converted)) from None
     return converted
+
+
+def _check_hashes(items: list[Any]) -> None:
+    """Hashes of numbers are no secret: a hundred thousand that were made to collide keep a set busy for minutes, and
+    nothing else of the process runs meanwhile."""
+    if len(items) <= FEW:
+        return
+    by_hash: dict[int, list[Any]] = {}
+    for item in items:
+        alike = by_hash.setdefault(hash(item), [])
+        if item not in alike:
+            alike.append(item)
+            if len(alike) > MOST_ALIKE:
+                raise Wrong(f"at most {MOST_ALIKE} numbers with the same hash", items)
 
 
 def _item(form: Form, key: str, value: Any) -> Any:

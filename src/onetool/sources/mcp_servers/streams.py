@@ -20,16 +20,13 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
+from onetool.core.json_bounds import MOST_PARTS, TooMuch, check_json
 from onetool.sources.mcp_servers.child import Child, Lines
 from onetool.sources.mcp_servers.journal import Journal
 
 ANSWERS = re.compile(rb'^\{(?:(?!"(?:result|error|method|params)").)*?"id"\s*:\s*(\d{1,18})\b', re.DOTALL)
 MOST_UNANSWERED = 64  # requests of a server; one that only asks and never listens has to wait
 PATIENCE = 5.0  # seconds
-MOST_PARTS = 500_000  # of one message
-LARGE = 500_000  # bytes; smaller ones can't have too many
-SIGNS = (b",", b"[", b"{")
-TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
 NEAR = 200  # bytes at its begin where an answer says what it answers, mostly
 
 
@@ -44,14 +41,6 @@ def has_at_most(parts: int, value: Any) -> bool:
                 return False
             waiting.extend(inside.values() if isinstance(inside, dict) else inside)
     return True
-
-
-def _parts(line: bytes) -> int:
-    """How many parts JSON has, before it is read: what stands in texts does not count."""
-    if sum(map(line.count, SIGNS)) <= MOST_PARTS:
-        return 0
-    bare = TEXT.sub(b"", line)
-    return sum(map(bare.count, SIGNS))
 
 
 class Incoming:
@@ -73,16 +62,16 @@ class Incoming:
 
     def _message(self, line: bytes) -> SessionMessage | None:
         try:
-            if len(line) > LARGE and _parts(line) > MOST_PARTS:
-                raise ValueError("more parts than anybody can use")
+            check_json(line)
             return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-        except ValueError:
+        except ValueError as error:
             self._journal.aside(line)
+            why = f": it {error}" if isinstance(error, TooMuch) else ""
         number = ANSWERS.search(line[:NEAR])
         if number is None:
             return None
         # Whoever waits for this would wait in vain.
-        wrong = ErrorData(code=PARSE_ERROR, message="its answer can't be read")
+        wrong = ErrorData(code=PARSE_ERROR, message=f"its answer can't be read{why}")
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=int(number[1]), error=wrong))
 
     async def aclose(self) -> None:

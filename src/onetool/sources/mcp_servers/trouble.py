@@ -19,3 +19,7 @@ class Trouble:
         self.was_unheard = False
         self.status = status
         self.words = f"it answers {status} {reason}".strip() if status >= 400 else None
+
+    def refused(self, what: str) -> None:
+        """What it answered was not taken."""
+        self.words = f"its answer {what}"

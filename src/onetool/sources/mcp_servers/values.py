@@ -11,13 +11,13 @@ import msgspec
 
 from onetool.core.blob import Keep, stored
 from onetool.core.errors import ToolFailure
+from onetool.core.json_bounds import TooMuch, check_json
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
 LONGEST_ERROR = 2_000
 MOST_STORED = 200
-MOST_PARTS = 500_000  # of data in a text
 
 
 def value_of(result: "CallToolResult", keep: Keep) -> Any:
@@ -61,9 +61,10 @@ def _block(block: Mapping[str, Any], keep: Keep) -> Any:
 
 def data_in(text: str) -> Any:
     """What a text says in JSON, if it is an object or a list. A number stays text: it may as well be a zip code."""
-    if text.lstrip()[:1] not in ("{", "[") or sum(map(text.count, "[{,")) > MOST_PARTS:
+    if text.lstrip()[:1] not in ("{", "["):
         return text
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        check_json(data := text.encode())
+        return msgspec.json.decode(data)
+    except (msgspec.MsgspecError, TooMuch, RecursionError, UnicodeError):
         return text

@@ -6,6 +6,7 @@ Headers go to that server alone: redirects are followed only where they stay wit
 wrong on the wire is noted: the SDK says only that something did.
 """
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,12 +15,14 @@ import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from onetool.core.errors import ToolFailure
+from onetool.core.json_bounds import TooMuch, check_json
 from onetool.sources.mcp_servers.flight import current_flight
 from onetool.sources.mcp_servers.settings import Server
 from onetool.sources.mcp_servers.trouble import Trouble
 
 LARGEST = 32 * 1024 * 1024  # bytes of one answer, or of one event
+_BLANK_LINE = re.compile(rb"(?>\r\n|\r|\n){2}")
+LONGEST_END = 3  # bytes of it that may have come before
 UNHEARD = (httpx2.ConnectError, httpx2.ConnectTimeout)  # before a byte of the request has left
 STREAM_PATIENCE = 24 * 3600.0  # seconds: a stream may be silent; calls have their own limit
 
@@ -79,10 +82,8 @@ class _Noting(httpx2.AsyncHTTPTransport):
             self._of_call().answered(502, "with something compressed, though it was asked not to")
             return httpx2.Response(502, request=request)
         self._of_call().answered(response.status_code, response.reason_phrase)
-        if not response.headers.get("content-type", "").startswith(
-            "text/event-stream"
-        ):  # events are counted one by one
-            response.stream = _Bounded(response.stream)
+        is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+        response.stream = (_Events if is_stream else _Bounded)(response.stream, self._of_call())
         return response
 
     def _of_call(self) -> Trouble:
@@ -92,16 +93,49 @@ class _Noting(httpx2.AsyncHTTPTransport):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    def __init__(self, stream: Any) -> None:
+    """An answer, as a whole: the SDK reads it in one step, so what that costs is found out before."""
+
+    def __init__(self, stream: Any, trouble: Trouble) -> None:
         self._stream = stream
+        self._trouble = trouble
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
+        body = bytearray()
         async for part in self._stream:
-            size += len(part)
-            if size > LARGEST:
-                raise ToolFailure(f"its answer is larger than {LARGEST // 1024**2} MB")
-            yield part
+            body += part
+            if len(body) > LARGEST:
+                raise self._refused(f"is larger than {LARGEST // 1024**2} MB")
+        self._check(body)
+        yield bytes(body)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+    def _check(self, data: bytearray) -> None:
+        try:
+            check_json(bytes(data))
+        except TooMuch as error:
+            raise self._refused(str(error)) from None
+
+    def _refused(self, what: str) -> "_Refused":
+        self._trouble.refused(what)
+        return _Refused(f"its answer {what}")
+
+
+class _Events(_Bounded):
+    """The same for events: each is looked at before its end is handed on. The SDK sees to their size."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        event = bytearray()
+        async for part in self._stream:
+            before = max(0, len(event) - LONGEST_END)
+            event += part
+            while end := _BLANK_LINE.search(event, before):
+                self._check(event[: end.start()])
+                del event[: end.end()]
+                before = 0
+            yield part
+
+
+class _Refused(httpx2.SSEError, httpx2.StreamError):
+    """The SDK knows both, and tells it to the one call that it belongs to."""

@@ -28,7 +28,15 @@ def tool(name: str, **properties: Any) -> dict[str, Any]:
     return {"name": name, "description": f"Does {name}.", "inputSchema": schema}
 
 
-TOOLS = [tool("echo", text=STRING), tool("drop"), tool("forget"), tool("hang"), tool("fail"), tool("huge")]
+TOOLS = [
+    tool("echo", text=STRING),
+    tool("drop"),
+    tool("forget"),
+    tool("hang"),
+    tool("fail"),
+    tool("huge"),
+    tool("lists"),
+]
 HELLO = {
     "protocolVersion": "2025-06-18",
     "capabilities": {"tools": {}},
@@ -252,6 +260,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _value(name: str, args: dict[str, Any]) -> dict[str, Any]:
+    if name == "lists":
+        return {"content": [], "structuredContent": {"lists": [[]] * 600_000}}
     words = "x" * 50_000_000 if name == "huge" else args.get("text", name)
     return {"content": [{"type": "text", "text": words}]}
 

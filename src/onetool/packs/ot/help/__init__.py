@@ -20,7 +20,8 @@ MOST_TOOLS, MOST_OTHERS = 5, 3  # of each kind that matches
 MOST_TOKENS = 350  # of the matches in short; names may count for more than we guess
 MOST_PAGES = 3  # of each kind, in full
 SEARCHED = 20  # tools that are asked of the search
-SHOWN = 80  # characters of a query
+LONGEST = 1_000  # characters of a query: no name is longer, and no question
+SHOWN = 80  # of them, in an answer
 
 
 class Help:
@@ -30,7 +31,7 @@ class Help:
         self._last: _There | None = None
 
     def help(self, query: str, info: Info, catalogue: Snapshot, allowed: Collection[str] | None) -> str | list[str]:
-        query = query.strip()
+        query = query.strip()[:LONGEST]
         if not query:
             return OVERVIEW
         there = self._there(catalogue, allowed)

@@ -1,0 +1,58 @@
+"""What JSON may cost is known from its bytes, and only what counts is counted."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onetool.core import json_bounds
+from onetool.core.json_bounds import CHUNK, MOST_DIGITS, MOST_PARTS, TooMuch, check_json
+
+SIZE = 4 * 1024 * 1024
+PARTS = f"has more than {MOST_PARTS:,} parts"
+DIGITS = f"has a number of more than {MOST_DIGITS:,} digits"
+
+
+@pytest.mark.parametrize("part", [b"[]", b"{}", b"0", b'""', b"[[[]]]", b'{"":[]}', b'{"a":0}', b'"a,b"', b"[ ]"])
+def test_too_many_parts(part):
+    with pytest.raises(TooMuch, match=PARTS):
+        check_json(b"[" + b",".join([part] * (MOST_PARTS + 1)) + b"]")
+
+
+@pytest.mark.parametrize("number", [b"9" * 4000, b"-" + b"9" * 1001, b"0." + b"9" * 1001, b"1e" + b"0" * 1001])
+@pytest.mark.parametrize("before", [0, 1, 499, 500, 999, CHUNK - 500])
+def test_too_many_digits(number, before):
+    with pytest.raises(TooMuch, match=DIGITS):
+        check_json(b'["' + b"x" * before + b'",' + number + b"]")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'["' + b"," * SIZE + b'"]',
+        b'["' + b"[{," * SIZE + b'"]',
+        b'["' + b"7" * SIZE + b'"]',
+        b'["' + b'\\",' * (SIZE // 3) + b'"]',
+        b'["' + b"\\\\" * (SIZE // 2) + b'",1,"' + b"," * SIZE + b'"]',
+        b"[" + b",".join([b"[]"] * MOST_PARTS) + b"]",
+        b"[" + b",".join([b"9" * MOST_DIGITS] * 1000) + b"]",
+    ],
+)
+def test_what_is_large_and_harmless(data):
+    check_json(data)
+
+
+@given(st.lists(st.text('",[{1\\x') | st.integers() | st.just([]), max_size=30), st.integers(1, 20))
+def test_only_what_stands_outside_of_texts_counts(values, chunk):
+    """However it is cut."""
+    data = json.dumps(values, ensure_ascii=False).encode()
+    whole, json_bounds.CHUNK = json_bounds.CHUNK, chunk
+    try:
+        bare = b"".join(json_bounds._without_texts(data))
+    finally:
+        json_bounds.CHUNK = whole
+    assert bare.count(b",") == max(0, len(values) - 1)
+    assert bare.count(b"[") == 1 + values.count([])
+    numbers = "".join(str(value) for value in values if isinstance(value, int))
+    assert bytes(filter(b"0123456789".__contains__, bare)).decode() == numbers.replace("-", "")
