@@ -55,11 +55,9 @@ def sleep(content):
 
 
 def test_a_node_without_content_is_refused():
-    # What follows its arena would be taken for its kind: an empty text that weighs nothing, so that a list could hold any
-    # number of it.
-    frame = wire.message(
-        6, wire.message(2, b"\x12\x00") + b"\x42\x00" + wire.message(2, listed([0] * 100)) + b"\x08\x01"
-    )
+    # What follows its arena would be taken for its kind: a text that weighs nothing, any number of which would do.
+    weightless = wire.message(2, b"\x12\x00") + b"\x42\x00"
+    frame = wire.message(6, weightless + wire.message(2, listed([0] * 100)) + b"\x08\x01")
     with pytest.raises(ProtocolError):
         read_event(frame).value(100)
 
