@@ -81,8 +81,8 @@ def test_a_field_that_is_cut_off_is_refused(cut):
 
 def test_arguments_one_by_one_take_no_longer_than_in_one_go():
     arena = wire.message(7, b"\x12\x02\x12\x00")
-    call = wire.message(2, b"\x10\x00" * 1_000_000 + arena)
+    call = wire.message(2, b"\x10\x00" * 400_000 + arena)
     before = time.process_time()
     args, _ = read_event(call).arguments(4_000_000)
-    assert args == [None] * 1_000_000
-    assert time.process_time() - before < 8  # seconds; it was minutes
+    assert args == [None] * 400_000
+    assert time.process_time() - before < 4  # seconds of computing
