@@ -69,5 +69,5 @@ def _value(session, code):
 
     question = session.feed(code, {}, lambda _stream, _text: None)
     while isinstance(question, NameLookup):  # nobody knows any name here
-        question = session.resume_name(question, None)
+        question = session.resume_name(None)
     return question.value(16 * 1024 * 1024)

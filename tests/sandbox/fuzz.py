@@ -249,7 +249,7 @@ def read(frame, budget):
     try:
         _read(frame, budget)
     except CodeError as error:
-        json.dumps([error.kind, error.message, error.frames])
+        json.dumps([error.kind, error.message, error.trace])
     except (SandboxError, ValueTransferError):
         pass
     took = time.process_time() - before

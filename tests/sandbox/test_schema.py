@@ -15,7 +15,7 @@ from helpers import sandboxed
 from onetool.sandbox import messages
 from onetool.sandbox.decode import SCALARS
 from onetool.sandbox.encode import HOST, Function, HostObject
-from onetool.sandbox.errors import CodeError, Frame, ProtocolError, TypeCheckError
+from onetool.sandbox.errors import CodeError, ProtocolError, TraceLine, TypeCheckError
 from onetool.sandbox.messages import NotHandled, Pending, Raised, Returned, SourceRange, WorkerLimits, read_event
 
 ROOT = Path(__file__).parents[2]
@@ -312,7 +312,7 @@ def test_an_error_is_read_by_the_tags_of_the_schema():
     with pytest.raises(CodeError) as found:
         read_event(event(error={"exception": raised}))
     assert (found.value.kind, found.value.message) == ("KeyError", "m")
-    assert found.value.frames == (Frame("f", 3, 4), Frame("f", 3, 4))
+    assert found.value.trace == (TraceLine("f", 3, "g"), TraceLine("f", 3, "g"))
 
 
 def test_diagnostics_and_last_words_are_read_by_the_tags_of_the_schema():

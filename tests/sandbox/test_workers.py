@@ -3,6 +3,7 @@
 Where a worker has to misbehave, a small program of ours stands in for it, and says what it should not.
 """
 
+import contextlib
 import os
 import stat
 import subprocess
@@ -17,7 +18,7 @@ from onetool.sandbox import wire
 from onetool.sandbox.encode import Function
 from onetool.sandbox.errors import (
     CodeError,
-    FrameTooLargeError,
+    MessageTooLargeError,
     OutOfMemoryError,
     ProtocolError,
     TooLargeError,
@@ -99,9 +100,9 @@ def test_nothing_is_left_for_the_next_session(pool):
         first = session.pid
     with pool.session() as session:
         assert session.pid == first
-        question = session.feed("x", {}, quiet)  # it asks us what x is
+        session.feed("x", {}, quiet)  # it asks us what x is
         with pytest.raises(CodeError, match="name 'x' is not defined"):
-            session.resume_name(question, None)
+            session.resume_name(None)
 
 
 def test_the_next_session_does_not_wait_for_a_reset(stand_in):
@@ -152,7 +153,7 @@ def test_code_that_failed_leaves_a_worker_that_is_used_again(pool):
         with pytest.raises(CodeError) as caught:
             value(session, "def f():\n    return 1 / 0\n\nf()")
         assert caught.value.kind == "ZeroDivisionError"
-        assert [frame.line for frame in caught.value.frames] == [4, 2]
+        assert [line.line for line in caught.value.trace] == [4, 2]
         first = session.pid
     with pool.session() as session:
         assert session.pid == first
@@ -193,7 +194,7 @@ def test_a_worker_that_ends_is_replaced(stand_in):
 )
 def test_a_message_over_the_limit_is_refused_unread_and_the_worker_ends(pool, what, code):
     with pool.session() as session:
-        with pytest.raises(FrameTooLargeError, match=f"{what} is larger than 4194304 bytes"):
+        with pytest.raises(MessageTooLargeError, match=f"{what} is larger than 4194304 bytes"):
             session.feed(code, {"f": Function("f")}, quiet)
         assert session.is_gone
     with pool.session() as session:
@@ -249,10 +250,11 @@ def test_a_worker_that_says_nothing_can_be_killed(stand_in, tmp_path):
 
 def test_the_program_is_missing(monkeypatch, tmp_path):
     monkeypatch.setenv("MONTY_BIN", str(tmp_path / "nothing"))
-    pool = Pool(WorkerLimits(), MEGABYTE)
-    with pytest.raises(FileNotFoundError), pool.session():
-        pass
-    pool.close()
+    (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\n")
+    with App.open(tmp_path / "onetool.yaml") as app:
+        error = app.run_sync("1 + 1").error
+    assert error.message.startswith("the sandbox does not start: ")
+    assert "pip install" in error.hints[0]
 
 
 # When we are gone
@@ -283,3 +285,73 @@ def test_a_worker_that_nobody_watches_ends_at_its_own_limit(tmp_path):
     while os.path.exists(f"/proc/{pid}") and time.monotonic() < until:
         time.sleep(0.05)
     assert not os.path.exists(f"/proc/{pid}")
+
+
+# Found by reading
+
+
+def test_a_tool_that_comes_back_late_does_not_talk_to_another_s_worker(tmp_path):
+    """A cancelled line of a session: its worker's pipes are closed, and their numbers stand for others soon."""
+    import asyncio
+    import threading
+
+    from onetool import ToolSpec
+
+    go_on = threading.Event()
+    (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\n")
+
+    async def main(app):
+        session = app.engine.session(app.registry.snapshot())
+        late = asyncio.create_task(session.run("t.slow()"))
+        await asyncio.sleep(0.5)
+        late.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await late
+        assert (await session.run("1 + 1")).data == 2
+        go_on.set()
+        for number in range(20):
+            assert (await session.run(f"{number} + 1")).data == number + 1
+            await asyncio.sleep(0.01)
+        session.close()
+
+    with App.open(tmp_path / "onetool.yaml") as app:
+        schema = {"type": "object", "properties": {}}
+        slow = ToolSpec(name="t.slow", description="d", input_schema=schema, handler=lambda: go_on.wait(10))
+        app.registry.register(slow)
+        asyncio.run(main(app))
+
+
+def test_workers_start_where_pipes_can_not_be_enlarged(monkeypatch):
+    import fcntl
+
+    def refused(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(fcntl, "fcntl", refused)
+    pool = Pool(WorkerLimits(), MEGABYTE)
+    with pool.session() as session:
+        assert value(session, "1 + 1") == 2
+    pool.close()
+
+
+def test_a_program_that_ends_at_once_leaves_nothing_behind(monkeypatch):
+    monkeypatch.setenv("MONTY_BIN", "/bin/true")
+    pool = Pool(WorkerLimits(), MEGABYTE)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        with pytest.raises(WorkerError), pool.session() as session:
+            value(session, "1")
+    pool.close()
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_one_list_as_large_as_a_message_is_refused_unread():
+    from onetool.sandbox.messages import read_event
+
+    node = wire.message(2, b"\x12\x00")
+    indexes = wire.message(2, wire.message(11, wire.message(1, bytes(30 * MEGABYTE))))
+    event = read_event(wire.message(6, wire.number(1, 1) + wire.message(2, node + indexes)))
+    started = time.process_time()
+    with pytest.raises(TooLargeError):
+        event.value(MEGABYTE)
+    assert time.process_time() - started < 1  # two to four seconds, where it is read first

@@ -13,7 +13,7 @@ import re
 import struct
 from binascii import b2a_base64
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from functools import cache
 from typing import Any
 
@@ -21,11 +21,12 @@ from onetool.sandbox.errors import NeverAwaitedError, ProtocolError, TooLargeErr
 from onetool.sandbox.wire import fields, first_text, read_numbers, read_text, read_varint, signed
 
 DEEPEST = 60  # levels; what reads the value at the other end stops there, too
-LONGEST_NUMBER = 14_000  # bits: about the 4,300 digits that Python itself is willing to print
+LONGEST_NUMBER = 14_280  # bits, in whole bytes: the 4,300 digits that Python itself is willing to print
 PER_PART = 2  # bytes that every part costs at least: a digit and a comma
 MOST_PARTS = 1_000_000  # whatever the budget: a list of nothing takes memory and time, too
 SPARE_NODES = 10_000  # beside the parts of a value: the classes of its objects
 FEW = 32  # bytes of indexes
+LONGEST_INDEX = 5  # bytes
 CHECK_BYTES = 65_536  # how far to read before asking again whether to go on
 
 # The first byte of a node: its tag in the schema and how it is written.
@@ -109,7 +110,7 @@ class Values:
                 self._dict(data, body, pos)
             elif kind in LISTS:
                 body = start + 2 if size < 130 else read_varint(data, start + 1)[1]
-                self._list(_indexes(data, body, pos))
+                self._list(data, body, pos)
             elif kind == FLOAT:
                 add(read_float(data, start + 1)[0])
                 weigh(part + 8)
@@ -177,7 +178,14 @@ class Values:
             return {None: "null", True: "true", False: "false"}[key]
         return str(key)
 
-    def _list(self, indexes: list[int]) -> None:
+    def _check_count(self, size: int) -> None:
+        """An index takes five bytes at most, and what it stands for weighs something: before so many are read."""
+        if size // LONGEST_INDEX * self._part > self._budget:
+            raise TooLargeError
+
+    def _list(self, data: bytes, start: int, end: int) -> None:
+        self._check_count(end - start)
+        indexes = _indexes(data, start, end)
         weight = self._part + sum(map(self._weights.__getitem__, indexes))
         if weight > self._budget:
             raise TooLargeError
@@ -217,7 +225,7 @@ class Values:
         if key & 7 != 2 or start + size != end:
             raise ProtocolError(f"a node whose content, field {tag}, is not what the node holds")
         if tag == 16:  # frozen_set
-            self._list(_indexes(data, start, end))
+            self._list(data, start, end)
         elif tag == 13:
             self._named_tuple(data, start, end)
         elif tag == 24:
@@ -230,6 +238,7 @@ class Values:
             self._weights.append(self._part + _size(value))
 
     def _named_tuple(self, data: bytes, start: int, end: int) -> None:
+        self._check_count(end - start)
         names: list[str] = []
         indexes: list[int] = []
         for tag, at, stop in fields(data, start, end):
@@ -324,11 +333,13 @@ def read_indexes(packed: bytes) -> list[int]:
             else:
                 number |= (byte & 127) << shift
                 shift += 7
+        if shift:
+            raise ProtocolError("an index that is cut off")
         return found
     pos = 0
     while pos < len(packed):
         width = _width(packed, pos)
-        run = _run_of(width).match(packed, pos) if width < 6 else None
+        run = _run_of(width).match(packed, pos) if width <= LONGEST_INDEX else None
         if run is None:
             raise ProtocolError("an index of more than five bytes")
         found += _run_numbers(run[0], width)
@@ -380,8 +391,9 @@ def _uuid(data: bytes, start: int, end: int) -> str:
     return re.sub(HEX_UUID, r"\1-\2-\3-\4-\5", digits)
 
 
-def _zone(data: bytes, start: int, end: int, offset_tag: int, name_tag: int) -> timezone | None:
-    offset: timedelta | None = None
+def _zone(
+    data: bytes, start: int, end: int, offset_tag: int, name_tag: int, offset: timedelta | None = None
+) -> timezone | None:
     name: str | None = None
     for tag, at, stop in fields(data, start, end):
         if tag == offset_tag and not stop:
@@ -414,7 +426,7 @@ def _timedelta(data: bytes, start: int, end: int) -> float:
 
 
 def _timezone(data: bytes, start: int, end: int) -> str:
-    return str(_zone(data, start, end, 1, 2) or UTC)
+    return str(_zone(data, start, end, 1, 2, offset=timedelta(0)))  # which is not written where it is 0
 
 
 def _exception(data: bytes, start: int, end: int) -> str:

@@ -5,8 +5,10 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from onetool.sandbox import wire
+from onetool.sandbox.errors import TooLargeError
 
-DEEPEST = 500  # levels of a value; Python itself would stop soon after
+DEEPEST = 300  # levels of a value; each takes two frames of Python, which has a thousand
+MOST_BYTES = 200 * 1024 * 1024  # of one message; a worker takes no more than 256 MiB
 HOST = 3  # TYPE_ORIGIN_HOST: a class of ours
 _double = Struct("<d").pack
 
@@ -49,10 +51,13 @@ class Arena:
         self._singles: dict[bool | None, int] = {}
 
     def encoded(self) -> bytes:
-        return wire.number(1, len(self._nodes)) + b"".join(self._nodes)
+        nodes = b"".join(self._nodes)
+        if len(nodes) > MOST_BYTES:
+            raise TooLargeError("larger than what one message may hold")
+        return wire.number(1, len(self._nodes)) + nodes
 
     def add(self, value: Any, depth: int = 0) -> int:
-        """The index of the value's node. ValueError where it is nested too deep, TypeError where it is not plain."""
+        """The index of the value's node. TooLargeError where it is nested too deep, TypeError where it is not plain."""
         kind, nodes = type(value), self._nodes
         if kind is str:
             known = self._texts.get(value)
@@ -94,7 +99,7 @@ class Arena:
 
     def _dict(self, value: dict[Any, Any], depth: int) -> None:
         if depth > DEEPEST:
-            raise ValueError("nested too deep")
+            raise TooLargeError("nested too deep")
         add, texts, pairs = self.add, self._texts, list[bytes]()
         for key, part in value.items():
             # Most keys are texts that were seen before, as in the rows of a table.
@@ -112,7 +117,7 @@ class Arena:
 
     def _list(self, value: list[Any] | tuple[Any, ...], depth: int, tag: int) -> None:
         if depth > DEEPEST:
-            raise ValueError("nested too deep")
+            raise TooLargeError("nested too deep")
         add, indexes = self.add, list[int]()
         for part in value:  # no comprehension: it would take a second frame for each level
             indexes.append(add(part, depth + 1))

@@ -2,12 +2,13 @@
 
 SandboxError
 ├── CodeError                 the code raised an exception and did not catch it
-│   └── CodeSyntaxError       the code could not be parsed
+│   └── CodeSyntaxError       the parser refused the code; nothing ran
 ├── TypeCheckError            the type checker refused the code; nothing ran
 └── WorkerError               the worker process has ended
+    ├── WorkerStartError      it could not be started
     ├── OutOfMemoryError      it was refused memory
     ├── ProtocolError         it sent something that the protocol does not have
-    └── FrameTooLargeError    it sent a message over the limit
+    └── MessageTooLargeError  it sent a message over the limit
 
 ValueTransferError            a value can't leave the sandbox; the worker is fine
 ├── TooLargeError
@@ -18,12 +19,12 @@ ValueTransferError            a value can't leave the sandbox; the worker is fin
 from typing import NamedTuple
 
 
-class Frame(NamedTuple):
-    """One line of a traceback. Lines and columns begin at 1."""
+class TraceLine(NamedTuple):
+    """One line of a traceback. Lines begin at 1."""
 
     filename: str
     line: int
-    column: int
+    function: str  # empty where the parser speaks: nothing has run
 
 
 class SandboxError(Exception):
@@ -31,11 +32,11 @@ class SandboxError(Exception):
 
 
 class CodeError(SandboxError):
-    def __init__(self, kind: str, message: str | None = None, frames: tuple[Frame, ...] = ()) -> None:
+    def __init__(self, kind: str, message: str | None = None, trace: tuple[TraceLine, ...] = ()) -> None:
         super().__init__(kind if message is None else f"{kind}: {message}")
         self.kind = kind  # the name of the exception's class
         self.message = message or ""
-        self.frames = frames  # the outermost first
+        self.trace = trace  # the outermost call first
 
 
 class CodeSyntaxError(CodeError): ...
@@ -52,13 +53,16 @@ class WorkerError(SandboxError):
         super().__init__(message)
 
 
+class WorkerStartError(WorkerError): ...
+
+
 class OutOfMemoryError(WorkerError): ...
 
 
 class ProtocolError(WorkerError): ...
 
 
-class FrameTooLargeError(WorkerError):
+class MessageTooLargeError(WorkerError):
     def __init__(self, what: str, limit: int) -> None:
         super().__init__(f"{what} is larger than {limit} bytes")
         self.what = what

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from onetool.sandbox import wire
 from onetool.sandbox.decode import MALFORMED, Check, Values, read_float, read_indexes, read_pair
 from onetool.sandbox.encode import Arena
-from onetool.sandbox.errors import CodeError, CodeSyntaxError, Frame, ProtocolError, TypeCheckError
+from onetool.sandbox.errors import CodeError, CodeSyntaxError, ProtocolError, TooLargeError, TraceLine, TypeCheckError
 from onetool.sandbox.wire import fields, first_text, read_numbers, read_text
 
 PROTOCOL_VERSION = 6
@@ -21,8 +21,10 @@ UNBOUNDED = 2**31 - 1  # suspensions: whoever answers them counts them, for each
 ANY_LENGTH = 2**64 - 1  # of a sleep: it ends with the deadline of the run
 FLUSH_MS = 100  # how long the worker may collect what is printed
 JSON_DIAGNOSTICS = 4  # TYPE_CHECK_FORMAT_JSON
-MOST_FRAMES = 10_000  # of a traceback: ten times as deep as code may go
-SYSTEM_SLEEPS = {27: False, 28: True, 29: False, 30: True}  # kinds of OsCall that sleep, and whether code goes on
+MOST_TRACE = 10_000  # of a traceback: ten times as deep as code may go
+MOST_CALL_BYTES = MEGABYTE  # of the numbers of calls that code waits for
+VIOLATION = "protocol violation: "  # how a worker begins where it can't take a request
+SLEEPS = {27: False, 28: True, 29: False, 30: True}  # kinds of OsCall that sleep, and whether code goes on
 
 
 class WorkerLimits(NamedTuple):
@@ -100,18 +102,29 @@ Answer = Returned | Raised | Pending | NotHandled
 
 def resume_call(call_id: int, answer: Answer) -> bytes:
     arena = Arena()
-    result = _result(call_id, answer, arena)
-    values = wire.message(3, arena.encoded()) if isinstance(answer, Returned) else b""
+    try:
+        result = _result(call_id, answer, arena)
+        values = wire.message(3, arena.encoded()) if isinstance(answer, Returned) else b""
+    except TooLargeError as error:
+        return resume_call(call_id, _too_large(error))
     return wire.message(4, wire.number(1, call_id) + wire.message(2, result) + values)
 
 
 def resume_futures(answers: Mapping[int, Answer]) -> bytes:
     arena = Arena()
-    results = [
-        wire.message(1, wire.number(1, call_id) + wire.message(2, _result(call_id, answer, arena)))
-        for call_id, answer in answers.items()
-    ]
-    return wire.message(6, b"".join(results) + wire.message(2, arena.encoded()))
+    try:
+        results = [
+            wire.message(1, wire.number(1, call_id) + wire.message(2, _result(call_id, answer, arena)))
+            for call_id, answer in answers.items()
+        ]
+        return wire.message(6, b"".join(results) + wire.message(2, arena.encoded()))
+    except TooLargeError as error:
+        return resume_futures(dict.fromkeys(answers, _too_large(error)))
+
+
+def _too_large(error: TooLargeError) -> Raised:
+    """What code gets instead of a value that can't go in, and can catch."""
+    return Raised("ValueError", f"the sandbox can't take what the tool gave: it is {error}")
 
 
 def _result(call_id: int, answer: Answer, arena: Arena) -> bytes:
@@ -192,8 +205,8 @@ class OsCall:
         for tag, at, stop in fields(data, start, end):
             if tag == 1:
                 self.call_id = at
-            elif tag in SYSTEM_SLEEPS:
-                self.is_sleep, self.is_async = True, SYSTEM_SLEEPS[tag]
+            elif tag in SLEEPS:
+                self.is_sleep, self.is_async = True, SLEEPS[tag]
                 self.seconds = next((read_float(data, here)[0] for _, here, _ in fields(data, at, stop)), 0.0)
                 if not isfinite(self.seconds):
                     raise ProtocolError("a sleep without an end")
@@ -220,6 +233,8 @@ class ResolveFutures:
 
     def __init__(self, data: bytes, start: int, end: int) -> None:
         self.call_ids: list[int] = []
+        if end - start > MOST_CALL_BYTES:
+            raise ProtocolError("more calls than anybody makes")
         for tag, at, stop in fields(data, start, end):
             if tag == 1:
                 self.call_ids += read_indexes(data[at:stop]) if stop else [at]
@@ -289,7 +304,7 @@ def read_event(data: bytes) -> Event:
 
 def _error(data: bytes, start: int, end: int) -> Exception:
     """An `Error` event, which holds a `RaisedException`."""
-    kind, message, frames = "", None, []
+    kind, message, trace = "", None, list[TraceLine]()
     for _, first, last in fields(data, start, end):
         for tag, at, stop in fields(data, first, last):
             if tag == 1:
@@ -297,21 +312,25 @@ def _error(data: bytes, start: int, end: int) -> Exception:
             elif tag == 2:
                 message = read_text(data, at, stop)
             elif tag == 3:
-                frames.append(_frame(data, at, stop))
-                if len(frames) > MOST_FRAMES:
+                trace.append(_trace_line(data, at, stop))
+                if len(trace) > MOST_TRACE:
                     raise ProtocolError("a traceback without an end")
-    return (CodeSyntaxError if kind == "SyntaxError" else CodeError)(kind, message, tuple(frames))
+    if not trace and (message or "").startswith(VIOLATION):
+        return ProtocolError(f"the worker says: {message}")
+    is_parser = kind == "SyntaxError" and not any(line.function for line in trace)
+    return (CodeSyntaxError if is_parser else CodeError)(kind, message, tuple(trace))
 
 
-def _frame(data: bytes, start: int, end: int) -> Frame:
-    filename, line, column = "", 0, 0
+def _trace_line(data: bytes, start: int, end: int) -> TraceLine:
+    filename, line, function = "", 0, ""
     for tag, at, stop in fields(data, start, end):
         if tag == 1:
             filename = read_text(data, at, stop)
         elif tag == 2:
-            place = read_numbers(data, at, stop)
-            line, column = place.get(1, 0), place.get(2, 0)
-    return Frame(filename, line, column)
+            line = read_numbers(data, at, stop).get(1, 0)
+        elif tag == 4:
+            function = read_text(data, at, stop)
+    return TraceLine(filename, line, function)
 
 
 def _source_range(data: bytes, start: int, end: int) -> SourceRange:

@@ -10,7 +10,7 @@ from threading import Lock
 from time import monotonic
 from typing import NamedTuple
 
-from onetool.sandbox.errors import SandboxError
+from onetool.sandbox.errors import SandboxError, WorkerStartError
 from onetool.sandbox.messages import RESET, WorkerLimits, configure
 from onetool.sandbox.process import WorkerProcess, binary
 from onetool.sandbox.session import WorkerSession
@@ -22,6 +22,8 @@ RESET_SECONDS = 10.0  # after which a worker that is not through with its reset 
 
 
 class Idle(NamedTuple):
+    """A worker that was given back, and when."""
+
     worker: WorkerProcess
     since: float
 
@@ -95,15 +97,22 @@ class Pool:
             return self._idle.pop() if self._idle else None
 
     def _started(self) -> WorkerProcess:
-        self._path = self._path or binary()
-        worker = WorkerProcess(self._path, self._most_frame_bytes)
+        try:
+            self._path = self._path or binary()
+            worker = WorkerProcess(self._path, self._most_frame_bytes)
+        except OSError as error:
+            raise WorkerStartError(f"the sandbox does not start: {error}") from None
         self._watch.over(worker.pid)
-        worker.send_ahead(self._usual)
+        try:
+            worker.send_ahead(self._usual)
+        except SandboxError:
+            self._end(worker)
+            raise
         return worker
 
     def _give_back(self, worker: WorkerProcess, usable: bool) -> None:
         worker.sessions += 1
-        if usable and worker.sessions < MOST_SESSIONS and not worker.is_gone:
+        if usable and worker.sessions < MOST_SESSIONS and not worker.has_unread and not worker.is_gone:
             with suppress(SandboxError):
                 worker.send_ahead(RESET, self._usual)
                 with self._lock:
@@ -112,8 +121,8 @@ class Pool:
         self._end(worker)
 
     def _end(self, worker: WorkerProcess) -> None:
+        self._watch.forget(worker.pid)  # before its number can be another one's
         worker.close()
-        self._watch.forget(worker.pid)
 
     def _left(self) -> None:
         with self._lock:

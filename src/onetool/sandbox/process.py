@@ -11,12 +11,12 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
-from onetool.sandbox.errors import FrameTooLargeError, OutOfMemoryError, ProtocolError, WorkerError
+from onetool.sandbox.errors import MessageTooLargeError, OutOfMemoryError, ProtocolError, WorkerError
 from onetool.sandbox.messages import Ok, read_event
 
 OUT_OF_MEMORY = 65  # exit status of a worker that was refused memory
 CHUNK = 1024 * 1024
-PIPE_BYTES = 1024 * 1024  # where the system lets us choose: a large message passes in one go
+PIPE_BYTES = 1024 * 1024
 HEADER = 4  # bytes before a message that say how long it is
 END_SECONDS = 1.0  # that a worker gets to end by itself, once its pipes are closed or it was killed
 CONTENT = {0x12: "what a tool was given", 0x32: "the result"}  # of a message, by its first byte
@@ -37,6 +37,8 @@ def binary() -> str:
 
 
 class WorkerProcess:
+    """A worker, from its start to its end."""
+
     def __init__(self, path: str, most_frame_bytes: int) -> None:
         self._popen = subprocess.Popen(  # noqa: S603 - our own program, without a shell
             [path, "subprocess"],
@@ -45,11 +47,11 @@ class WorkerProcess:
             stderr=subprocess.DEVNULL,  # what it has to say, it says as an event
             env=_environment(),
             bufsize=0,
-            pipesize=PIPE_BYTES,
             **_own_group(),
         )
         self._pipes: tuple[Any, Any] = (self._popen.stdin, self._popen.stdout)
         self._stdin, self._stdout = (pipe.fileno() for pipe in self._pipes)
+        _enlarge(self._stdin, self._stdout)
         self._buffer = b""
         self._most_frame_bytes = most_frame_bytes
         self._lock = Lock()
@@ -111,10 +113,17 @@ class WorkerProcess:
     def close(self) -> None:
         """Kill it, and give back all that it takes."""
         self.kill()
+        # Somebody may still have it, whose tool is not through: the numbers soon stand for other files.
+        self._stdin = self._stdout = -1
         for pipe in self._pipes:
             pipe.close()
         with self._lock:
             self._popen.wait()
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether it said more than it was asked."""
+        return bool(self._buffer)
 
     def _missing(self) -> int:
         """How many bytes at least are missing of the next message."""
@@ -127,7 +136,7 @@ class WorkerProcess:
                 return 1
             # The rest is not read: it costs nothing that it is large.
             self.kill()
-            raise FrameTooLargeError(CONTENT.get(have[HEADER], "what the code has to say"), self._most_frame_bytes)
+            raise MessageTooLargeError(CONTENT.get(have[HEADER], "what the code has to say"), self._most_frame_bytes)
         return size + HEADER - len(have)
 
     def _next_frame(self) -> bytes:
@@ -136,15 +145,18 @@ class WorkerProcess:
         return frame
 
     def _read(self, most: int) -> bytes:
-        data = os.read(self._stdout, most)
+        try:
+            data = os.read(self._stdout, most)
+        except OSError:
+            data = b""
         if not data:
             raise self._why_it_ended()
         return data
 
     def _has_output(self, seconds: float) -> bool:
-        """Whether there is something to read, after so long at most."""
-        if not hasattr(select, "poll"):  # Windows can't tell; reading waits there
-            return True
+        """Whether there is something to read, after so long at most. Windows can't tell: there it never seems so."""
+        if not hasattr(select, "poll"):
+            return False
         poll = select.poll()
         poll.register(self._stdout, select.POLLIN)
         return bool(poll.poll(max(0.0, seconds) * 1000))
@@ -154,6 +166,15 @@ class WorkerProcess:
             if self._popen.wait(END_SECONDS) == OUT_OF_MEMORY:
                 return OutOfMemoryError()
         return WorkerError()
+
+
+def _enlarge(*pipes: int) -> None:
+    """Give large messages room, where the system has some: it is shared by all that a person runs."""
+    with suppress(ImportError, AttributeError, OSError):
+        import fcntl
+
+        for pipe in pipes:
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
 def _environment() -> dict[str, str]:

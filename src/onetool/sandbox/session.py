@@ -5,17 +5,15 @@ from threading import Lock
 from typing import Any
 
 from onetool.sandbox import messages
-from onetool.sandbox.errors import CodeError, ProtocolError, TypeCheckError
+from onetool.sandbox.errors import CodeError, CodeSyntaxError, ProtocolError, TypeCheckError, WorkerError
 from onetool.sandbox.messages import (
     Answer,
     Complete,
     FunctionCall,
-    NameLookup,
     Ok,
     OsCall,
     Print,
     Question,
-    ResolveFutures,
     read_event,
 )
 from onetool.sandbox.process import WorkerProcess
@@ -58,18 +56,19 @@ class WorkerSession:
         self.futures[name] = futures
         try:
             return self._turn(messages.feed(code, inputs, check_types))
-        except TypeCheckError:
-            del self.futures[name]  # the worker does not count what it refused
+        except (TypeCheckError, CodeSyntaxError) as error:
+            if isinstance(error, TypeCheckError) or all(line.filename != name for line in error.trace):
+                del self.futures[name]  # the worker does not count what it refused before it was parsed
             raise
 
     def resume(self, question: FunctionCall | OsCall, answer: Answer) -> Question:
         return self._turn(messages.resume_call(question.call_id, answer))
 
-    def resume_name(self, _question: NameLookup, value: Any) -> Question:
+    def resume_name(self, value: Any) -> Question:
         """None: there is nothing of that name."""
         return self._turn(messages.NAME_UNDEFINED if value is None else messages.resume_name(value))
 
-    def resume_futures(self, _question: ResolveFutures, answers: Mapping[int, Answer]) -> Question:
+    def resume_futures(self, answers: Mapping[int, Answer]) -> Question:
         return self._turn(messages.resume_futures(answers))
 
     def kill(self) -> None:
@@ -89,6 +88,8 @@ class WorkerSession:
     def _turn(self, request: bytes) -> Question:
         """Send it, and wait for what comes of it."""
         worker = self._worker
+        if self._released:
+            raise WorkerError("the session is over")
         self.is_idle = False
         worker.send(request)
         if worker.unacknowledged:

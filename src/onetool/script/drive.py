@@ -17,12 +17,13 @@ from onetool.core.spec import ToolSpec
 from onetool.sandbox.errors import (
     CodeError,
     CodeSyntaxError,
-    FrameTooLargeError,
+    MessageTooLargeError,
     NeverAwaitedError,
     SandboxError,
     TooLargeError,
     TypeCheckError,
     ValueTransferError,
+    WorkerError,
 )
 from onetool.sandbox.messages import (
     Answer,
@@ -109,10 +110,10 @@ class Drive:
                 question = self._answered(session, question)
             self.ended = True
             return self._result(question)
-        except FrameTooLargeError as error:
+        except MessageTooLargeError as error:
             raise too_large(error.limit, error.what) from None
         except (LimitHit, SandboxError) as error:
-            self.origin = self._origin(error, session, printed)
+            self.origin = self._origin(error, session)
             question = None  # errors are kept for a while, and with them all that their frames hold
             error.__context__ = None
             raise error.with_traceback(None) from None
@@ -147,6 +148,8 @@ class Drive:
         self.feed = session.next_feed
         try:
             return session.feed(code, inputs, printed, futures)
+        except TooLargeError:
+            raise too_large(ARGUMENT_BYTES, "what the code is given") from None
         except TypeCheckError as error:
             if found := findings(error.diagnostics, self._tools.names):
                 self.ended = True
@@ -154,7 +157,7 @@ class Drive:
         # It complained of other things than our tools: that is the code's own business.
         return session.feed(code, inputs, printed, futures, check_types=False)
 
-    def _origin(self, error: Exception, session: WorkerSession, printed: Printed) -> int | None:
+    def _origin(self, error: Exception, session: WorkerSession) -> int | None:
         """The line that an error comes from, asked of the code that noted it."""
         watched = self._watched
         if watched is None or not isinstance(error, CodeError) or is_limit(error):
@@ -162,13 +165,15 @@ class Drive:
         if not watched.doubts(error, self.feed):
             return None
         try:
-            question = session.feed(watched.question, {}, printed, check_types=False)
+            question = session.feed(watched.question, {}, _unheard, check_types=False)
             for _ in range(MOST_REFUSED):
                 if isinstance(question, Complete):
                     return watched.line(question.value(self._limits.output_bytes, self._go_on), error)
                 question = _refused(session, question)
-        except (SandboxError, ValueTransferError):  # there is none, or it was stopped meanwhile
+        except (CodeError, ValueTransferError):  # there is none
             return None
+        except (LimitHit, WorkerError):  # it was stopped meanwhile, or makes no sense
+            pass
         session.kill()
         return None
 
@@ -186,22 +191,18 @@ class Drive:
             case FunctionCall():
                 return self._resumed(session, question, self._call(question))
             case NameLookup():
-                return session.resume_name(question, self._value_of(question))
+                return session.resume_name(self._value_of(question))
             case ResolveFutures():
-                return self._resumed(session, question, self._finished(question.call_ids))
+                return session.resume_futures(self._finished(question.call_ids))
             case OsCall():
                 return session.resume(question, self._machine(question))
             case Complete():
                 raise AssertionError("it has ended, and asks nothing")
 
-    def _resumed(self, session: WorkerSession, question: FunctionCall | ResolveFutures, answer: Any) -> Question:
-        """On with the answer. A value that can't go in is told as an exception, which code can catch."""
-        resume: Any = session.resume if isinstance(question, FunctionCall) else session.resume_futures
-        try:
-            return resume(question, answer)
-        except (TypeError, ValueError, RecursionError) as error:
-            told = Raised("ValueError", f"the sandbox can't take what the tool gave: {error}")
-        return resume(question, told if isinstance(question, FunctionCall) else dict.fromkeys(answer, told))
+    def _resumed(self, session: WorkerSession, question: FunctionCall, answer: Answer) -> Question:
+        """On with the answer, unless somebody stopped the run while the tool was at it."""
+        self._go_on()
+        return session.resume(question, answer)
 
     def _value_of(self, question: NameLookup) -> Any:
         """What a name stands for; None where it is nothing."""
@@ -313,13 +314,17 @@ class Drive:
         return Raised(_exception_for(result.error), result.error.message)
 
 
+def _unheard(_stream: str, _text: str) -> None:
+    """What is printed when the run is over is no part of it."""
+
+
 def _refused(session: WorkerSession, question: Question) -> Question:
     """On without an answer: an error's own `__str__` may ask for anything, and the run is over."""
     match question:
         case NameLookup():
-            return session.resume_name(question, None)
+            return session.resume_name(None)
         case ResolveFutures():
-            return session.resume_futures(question, dict.fromkeys(question.call_ids, OVER))
+            return session.resume_futures(dict.fromkeys(question.call_ids, OVER))
         case FunctionCall() | OsCall():
             return session.resume(question, OVER)
         case Complete():

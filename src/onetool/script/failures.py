@@ -17,6 +17,7 @@ from onetool.sandbox.errors import (
     ProtocolError,
     TooManyDigitsError,
     WorkerError,
+    WorkerStartError,
 )
 from onetool.script import ways_around
 from onetool.script.imports import MODULES
@@ -63,6 +64,9 @@ def _told(error: BaseException, scene: Scene) -> ToolError:
     if isinstance(error, ProtocolError):
         message = f"the sandbox broke its protocol, and its worker was ended: {_short(str(error))}"
         return ToolError(code="execution_error", message=message, reason="crashed")
+    if isinstance(error, WorkerStartError):
+        hint = "install it again: pip install --force-reinstall pydantic-monty-runtime"
+        return ToolError(code="execution_error", message=str(error), reason="crashed", hints=(hint,))
     if isinstance(error, WorkerError):
         hint = "the code made the sandbox's worker end; do less at once"
         return ToolError(code="execution_error", message="the sandbox broke down", reason="crashed", hints=(hint,))
@@ -144,7 +148,7 @@ def _way_around(kind: str, text: str, names: Names) -> str | None:
 def _place(error: CodeError, scene: Scene) -> tuple[str, ...]:
     """The line of the code where it happened: the innermost one that is the writer's own."""
     lines = scene.code.split("\n")
-    for frame in reversed(error.frames):
+    for frame in reversed(error.trace):
         line = scene.origin or frame.line
         if frame.filename == scene.feed and 0 < line <= len(lines):
             return (f"line {line}: {cut(lines[line - 1].strip(), LONGEST_LINE)}",)

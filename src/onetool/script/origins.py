@@ -29,7 +29,8 @@ from onetool.script.scan import Scan
 ERROR = "__onetool_error"
 LONG_STRING = re.compile(r"'{3}|\"{3}|\\\n")  # only with these does a string go on in the next line
 LONGEST = 1000  # characters of an error's text that are compared
-MOST = 50_000  # characters of code: to watch it makes it about ten times as long
+MOST = 50_000  # characters of code
+MOST_ADDED = 500_000  # and those that watching it adds: to many short statements forty times as much
 DEEPEST = 20  # blocks within blocks: each is another level for the sandbox, which takes so many
 _LOSING = (ast.Try, ast.With)  # where an error loses its line
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -51,7 +52,7 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
 
     def doubts(self, error: CodeError, feed: str) -> bool:
         """Whether the line that the sandbox names may be another one than that which failed."""
-        own = [frame.line for frame in error.frames if frame.filename == feed]
+        own = [frame.line for frame in error.trace if frame.filename == feed]
         return bool(own) and any(first <= own[-1] <= last for first, last in self.lines)
 
     def line(self, answer: object, error: CodeError) -> int | None:
@@ -79,6 +80,8 @@ def watched(scan: Scan) -> Watched | None:
     if watch.too_deep:
         return None
     edits = watch.edits()
+    if sum(len(edit.text) for edit in edits) > MOST_ADDED:
+        return None
     return Watched(
         code=edited(scan.code, edits), futures=_moved(scan.futures, edits), note=note, lines=tuple(watch.lines)
     )
@@ -156,7 +159,7 @@ class _Watch:
         return text[: len(text) - len(text.lstrip())].decode()
 
     def _is_elif(self, node: ast.stmt) -> bool:
-        return self._texts[node.lineno - 1][node.col_offset :].startswith(b"elif")
+        return isinstance(node, ast.If) and self._texts[node.lineno - 1][node.col_offset :].startswith(b"elif")
 
     def edits(self) -> list[Edit]:
         ends = list(accumulate(len(text) + 1 for text in self._texts))

@@ -31,7 +31,8 @@ class Edit(NamedTuple):
 
 
 def edited(code: str, edits: list[Edit]) -> str:
-    data = code.encode()
-    for edit in sorted(edits, reverse=True):
-        data = data[: edit.start] + edit.text.encode() + data[edit.end :]
-    return data.decode()
+    data, parts, at = code.encode(), list[bytes](), 0
+    for edit in sorted(edits):
+        parts += (data[at : edit.start], edit.text.encode())
+        at = edit.end
+    return b"".join((*parts, data[at:])).decode()

@@ -6,7 +6,6 @@ An object has no attributes: what is asked of it comes to us by its id, so that 
 from threading import Lock
 from typing import Any
 
-from onetool.core.spec import ToolSpec
 from onetool.sandbox.encode import Function, HostObject
 from onetool.script.names import Names, Pack
 
@@ -48,9 +47,6 @@ class Tools:
         """What `pack.name` stands for where it is not called at once."""
         dotted = self.dotted(receiver, name)
         return None if self.names.tool(dotted) is None else Function(dotted)
-
-    def called(self, receiver: bytes, name: str) -> ToolSpec | None:
-        return self.names.tool(self.dotted(receiver, name))
 
     def dotted(self, receiver: bytes, name: str) -> str:
         """The name of what was called or asked for, with its pack before it."""

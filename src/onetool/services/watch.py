@@ -31,7 +31,7 @@ for process in $known; do
     group=$(ps -o pgid= -p "$pid" | tr -d " ")
     start=$(begun "$pid")
   fi
-  [ "$start" = "${process#*=}" ] || continue
+  [ -n "$start" ] && [ "$start" = "${process#*=}" ] || continue
   [ "$group" = "$pid" ] && kill -9 "-$pid"
   kill -9 "$pid"
 done
@@ -51,13 +51,11 @@ class Watch:
         self._end: finalize[..., Watch] | None = None
 
     def over(self, pid: int | None) -> None:
-        if pid is None or pid in self._known:
+        if pid is None:
             return
-        with (
-            self._lock,
-            suppress(OSError, AttributeError),
-        ):  # no shell, or no way to start one: nothing that anybody needs
-            start = _start_of(pid)
+        # No shell, or no way to start one: nothing that anybody needs.
+        with self._lock, suppress(OSError, AttributeError):
+            start = None if pid in self._known else _start_of(pid)
             if start is None:
                 return
             if self._pipe is None:
@@ -68,8 +66,9 @@ class Watch:
             self._known.add(pid)
 
     def forget(self, pid: int) -> None:
-        """It has ended: its number may come back for another one."""
-        self._known.discard(pid)
+        """It ends: its number may come back for another one."""
+        with self._lock:
+            self._known.discard(pid)
 
     def close(self) -> None:
         with self._lock:
