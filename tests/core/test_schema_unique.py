@@ -94,3 +94,20 @@ def test_numbers_that_somebody_chose_do_not_hold_us_up(name):
 )
 def test_what_is_large_and_honest_is_taken(schema, value):
     assert CompiledSchema(schema).check(value) == []
+
+
+def test_honest_values_are_not_refused_for_numbers_that_they_do_not_have():
+    """A column of months beside many texts: no text is ever compared with a number."""
+    months = {"enum": list(range(1, 13))}
+    rows = {"type": "array", "items": {"type": "array", "items": {"type": "string"}}}
+    schema = CompiledSchema({"type": "object", "properties": {"month": months, "rows": rows}})
+    assert schema.check({"month": 3, "rows": [["text"] * 5] * 20_000}) == []
+
+
+def test_many_different_kinds_are_not_compared():
+    schema = CompiledSchema({"type": "array", "uniqueItems": True})
+    assert schema.check([str(number) for number in range(200_000)]) == []
+    assert schema.check(list(range(200_000))) == []
+    assert schema.check([number / 7 for number in range(40_000)]) == []
+    assert schema.check([number / 7 for number in range(60_000)]) != []
+    assert schema.check([[number] * 10 for number in range(6_000)]) != []

@@ -6,7 +6,7 @@ bytes become base64, dataclasses, enums, sets and models become what JSON has fo
 
 from inspect import iscoroutine
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -14,7 +14,6 @@ from onetool.core.errors import ToolFailure
 from onetool.core.failure import words_for
 
 MOST_PARTS = 5_000_000  # forty times `x = [x, x]` is small, and has more than any memory when it is copied
-DEEPEST = 20_000  # levels: what is deeper, or contains itself, can't be copied anyway
 
 _HOLDERS = frozenset((list, tuple, dict))
 _PLAIN: tuple[Any, ...] = (str, int, float, list, dict)
@@ -48,15 +47,22 @@ def _form(value: Any) -> Any:
 
 
 def _is_endless(value: Any) -> bool:
-    """Whether it has more parts than that when written out: what stands in several places counts each time."""
-    level: list[Any] = [value]
-    left = MOST_PARTS
-    for _ in range(DEEPEST):
-        if not level:
-            break
-        left -= sum(map(len, level))
-        if left < 0:
+    """Whether it has more parts than that when written out: what stands in several places counts each time.
+
+    Each list and dict is weighed once, so that this takes as long as what there is, and not as what it would become.
+    """
+    weights: dict[int, int] = {}
+    waiting: list[Any] = [value]
+    while waiting:
+        one: Any = waiting[-1]
+        parts: Any = cast(Any, one).values() if type(one) is dict else one
+        inside: list[Any] = [part for part in parts if type(part) in _HOLDERS]
+        if inside and id(one) not in weights:
+            weights[id(one)] = 0  # until what is inside has been weighed, and for ever where it contains itself
+            waiting += [part for part in inside if id(part) not in weights]
+            continue
+        waiting.pop()
+        weights[id(one)] = len(one) + sum(weights[id(part)] for part in inside)
+        if weights[id(one)] > MOST_PARTS:
             return True
-        inside: list[Any] = [one.values() if type(one) is dict else one for one in level]
-        level = [part for one in inside for part in one if type(part) in _HOLDERS]
     return False

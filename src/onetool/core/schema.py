@@ -40,7 +40,7 @@ _KEYWORDS: dict[str, Any] = {"uniqueItems": UniqueItems}
 class CompiledSchema:
     """A schema that is ready: `check(value)` gives the problems, none when the value fits."""
 
-    __slots__ = ("_known", "_most", "_secret", "_validator", "_verdict", "is_valid")
+    __slots__ = ("_known", "_most", "_most_slow", "_secret", "_validator", "_verdict", "is_valid")
 
     def __init__(self, schema: Mapping[str, Any], *, closed: bool = False) -> None:
         check_size(schema)
@@ -50,24 +50,31 @@ class CompiledSchema:
         self._secret = secret_names(schema)
         self._validator = _compile(close(schema) if closed else schema)
         self.is_valid = self._validator.is_valid
-        self._most = _most_parts(self._verdict)
+        # A costly schema takes small values only; for the usual ones nothing is counted.
+        cost = self._verdict.costs[0]
+        self._most = MOST_CHECKS // cost if cost > CHEAP else None
+        self._most_slow = _most_slow(self._verdict)
 
     def check(self, value: Any) -> list[Problem]:
         try:
-            if self._most is not None and (most := self._exceeded(value)) is not None:
-                return [Problem(path="", expected=f"at most {most:,} values in all", got="more")]
+            if self._most is not None and larger_than(value, self._most):
+                return [Problem(path="", expected=f"at most {self._most:,} values in all", got="more")]
+            if self._most_slow is not None and (most := self._exceeded(value)) is not None:
+                what = "values in all" if self._verdict.compares_items else "numbers in all"
+                return [Problem(path="", expected=f"at most {most:,} {what}", got="more")]
             return [] if self.is_valid(value) else self._explain(value)
         except (ValueError, RecursionError, OverflowError) as error:
             # Not JSON data at all: an object, a set, a number as a key, half of a surrogate pair.
             return [Problem(path="", expected="JSON data", got=str(error)[:LONGEST])]
 
     def _exceeded(self, value: Any) -> int | None:
-        """How many parts it may have, where it has more."""
-        if self._most is None or not larger_than(value, SMALL):
+        """How many parts that are slow to check it may have, where it has more."""
+        by_depth, numbers_only = self._most_slow or (maxsize,), not self._verdict.compares_items
+        if not larger_than(value, SMALL, numbers_only):
             return None
-        depth, deepest = depth_of(value, DEEPEST) if self._verdict.recursive else 0, len(self._most) - 1
-        most = self._most[depth] if depth <= deepest else self._most[-1] * (deepest + 1) // (depth + 1)
-        return most if larger_than(value, most) else None
+        depth, deepest = depth_of(value, DEEPEST) if self._verdict.recursive else 0, len(by_depth) - 1
+        most = by_depth[depth] if depth <= deepest else by_depth[-1] * (deepest + 1) // (depth + 1)
+        return most if larger_than(value, most, numbers_only) else None
 
     def _explain(self, value: Any) -> list[Problem]:
         """What is wrong with it. Listing that costs far more than finding it, so of large values less is told."""
@@ -86,11 +93,9 @@ class CompiledSchema:
         return depth < len(costs) and not larger_than(value, MOST_ERRORS // costs[depth])
 
 
-def _most_parts(verdict: Verdict) -> tuple[int, ...] | None:
-    """A costly schema takes small values only, by their depth where it is recursive. None: nothing is counted."""
-    cost = verdict.costs[0]
-    most = MOST_CHECKS // cost if cost > CHEAP else maxsize
-    by_depth = tuple(min(most, MOST_SLOW // slow if slow > FEW_SLOW else maxsize) for slow in verdict.slow)
+def _most_slow(verdict: Verdict) -> tuple[int, ...] | None:
+    """How many slow parts a value may have, by its depth where the schema is recursive. None: nothing is counted."""
+    by_depth = tuple(MOST_SLOW // slow if slow > FEW_SLOW else maxsize for slow in verdict.slow)
     return None if min(by_depth) == maxsize else by_depth
 
 
@@ -143,14 +148,17 @@ def depth_of(value: Any, most: int) -> int:
     return most
 
 
-def larger_than(value: Any, nodes: int) -> bool:
-    """Whether it has more parts than that; stops counting there. A long number is as much work as several."""
+def larger_than(value: Any, most: int, numbers_only: bool = False) -> bool:
+    """Whether it has more parts, or numbers, than that; stops counting there. A long number is as much as several."""
     waiting: list[Any] = [value]
     while waiting:
         part = waiting.pop()
-        nodes -= 1 + part.bit_length() // 64 if isinstance(part, int) else 1
+        if isinstance(part, int):
+            most -= 1 + part.bit_length() // 64
+        elif not numbers_only or isinstance(part, float):
+            most -= 1
         children = _children(part)
-        if nodes < 0 or len(children) > nodes:
+        if most < 0 or (len(children) > most and not numbers_only):
             return True
         waiting.extend(children)
     return False

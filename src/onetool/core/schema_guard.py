@@ -30,12 +30,13 @@ class Verdict(msgspec.Struct, frozen=True):
     """What a schema may cost: the checks that one value may take, along its worst branch.
 
     For a recursive schema by the depth of the value: `costs[d]` for `d` levels; deeper ones would take too long to
-    explain. For any other there is one cost for all. `slow` are those checks that take a microsecond and not a
-    hundredth of it: with numbers that are not small integers, and of `uniqueItems`.
+    explain. For any other there is one cost for all. `slow` counts the checks that take about a microsecond: those
+    of numbers against numbers, and those of `uniqueItems`.
     """
 
     costs: tuple[int, ...]
     slow: tuple[int, ...] = (0,)
+    compares_items: bool = False  # by `uniqueItems`: then all parts count as slow, else numbers alone
     recursive: bool = False
 
 
@@ -52,7 +53,7 @@ def guard(schema: Schema) -> Verdict:
         cost = costs.of_root(MAX_DEPTH + 1)
         if cost > MAX_COST:
             raise SchemaError("its alternatives multiply: checking one value could take too long; use fewer anyOf/$ref")
-        return Verdict((cost,), _slow_costs(graph, [MAX_DEPTH + 1]))
+        return Verdict((cost,), _slow_costs(graph, [MAX_DEPTH + 1]), graph.compares_items)
     by_depth: list[int] = []
     for depth in range(MAX_VALUE_DEPTH + 1):
         cost = costs.of_root(depth)
@@ -61,7 +62,7 @@ def guard(schema: Schema) -> Verdict:
         by_depth.append(cost)
     if not by_depth:
         raise SchemaError("its alternatives multiply: checking one value could take too long; use fewer anyOf/$ref")
-    return Verdict(tuple(by_depth), _slow_costs(graph, range(len(by_depth))), recursive=True)
+    return Verdict(tuple(by_depth), _slow_costs(graph, range(len(by_depth))), graph.compares_items, recursive=True)
 
 
 def _slow_costs(graph: "_Graph", depths: Iterable[int]) -> tuple[int, ...]:
@@ -120,6 +121,7 @@ class _Graph:
         self._root = root
         self._anchors: dict[str, Any] = {}
         self._patterns = 0
+        self.compares_items = False
         self._numbers: dict[int, int] = {}
         self._schemas: list[Any] = []
         self.nodes: list[_Node] = []
@@ -173,6 +175,7 @@ class _Graph:
         for kind in KINDS:
             for place, part in parts(schema, kind):
                 places.setdefault(kind, {}).setdefault(place, []).append(self._number(part))
+        self.compares_items = self.compares_items or schema.get("uniqueItems") is True
         return _Node(_weight(schema), _slow(schema), again, places)
 
     def _number(self, node: Any) -> int:

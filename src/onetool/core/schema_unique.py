@@ -5,10 +5,11 @@ Two items are the same where their canonical texts are. Texts and not values: ha
 set of numbers that were made to collide is as slow as comparing them all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 EXACT = 2**53  # from here on a float may stand for several integers
+MOST_PARTS = 50_000  # of items that are compared by texts which have to be made first: a tenth of a second
 
 
 class UniqueItems:
@@ -18,16 +19,36 @@ class UniqueItems:
         self._is_on = value is True
 
     def validate(self, instance: Any) -> None:
-        if self._is_on and isinstance(instance, list | tuple) and not are_unique(cast(Sequence[Any], instance)):
+        if not self._is_on or not isinstance(instance, list | tuple):
+            return
+        items = cast(Sequence[Any], instance)
+        if _form(items) is _text and _has_more_parts(items):
+            raise ValueError(f"it has more than {MOST_PARTS:,} parts to compare")
+        if not are_unique(items):
             raise ValueError("it has equal items")
 
 
 def are_unique(items: Sequence[Any]) -> bool:
     if len(items) < 2:
         return True
+    return len(set(map(_form(items), items))) == len(items)
+
+
+def _form(items: Sequence[Any]) -> Callable[[Any], str]:
+    """How the text of an item is made. Texts alone, and whole numbers alone, are quick."""
     kinds = set(map(type, items))
-    form = str if kinds == {str} else hex if kinds == {int} else _text
-    return len(set(map(form, items))) == len(items)
+    return str if kinds == {str} else hex if kinds == {int} else _text
+
+
+def _has_more_parts(items: Sequence[Any]) -> bool:
+    left = MOST_PARTS
+    waiting: list[Any] = [items]
+    while waiting and left >= 0:
+        one: Any = waiting.pop()
+        left -= len(one)
+        inside: Any = one.values() if isinstance(one, Mapping) else one  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        waiting += [part for part in inside if isinstance(part, list | tuple | dict)]
+    return left < 0
 
 
 def _text(value: Any) -> str:

@@ -26,6 +26,7 @@ PER_PART = 2  # bytes that every part costs at least: a digit and a comma
 MOST_PARTS = 1_000_000  # whatever the budget: a list of nothing takes memory and time, too
 SPARE_NODES = 10_000  # beside the parts of a value: the classes of its objects
 FEW = 32  # bytes of indexes
+LARGEST_KEY = 65_536  # bytes of a tuple or an object that is a key
 LONGEST_INDEX = 5  # bytes
 CHECK_BYTES = 65_536  # how far to read before asking again whether to go on
 
@@ -170,9 +171,12 @@ class Values:
         self._add(made, depth, weight)
 
     def _key(self, key: Any, weight: int) -> str:
-        """A key that is no text, as JSON would have it. Writing it out costs as much as it weighs, in every dict."""
+        """A key that is no text, as JSON would have it. Writing it out costs as much as it weighs, in every dict.
+
+        A list or dict is written in one step, in which nothing else of the process runs.
+        """
         self._keys_budget -= weight
-        if self._keys_budget < 0:
+        if self._keys_budget < 0 or (isinstance(key, list | dict) and weight > LARGEST_KEY):
             raise TooLargeError
         if key is None or isinstance(key, bool):
             return {None: "null", True: "true", False: "false"}[key]
@@ -276,7 +280,11 @@ def _copy(value: Any) -> Any:
 
 
 def _size(value: Any) -> int:
-    return value.bit_length() // 3 if isinstance(value, int) else len(str(value))
+    """Bytes of its text. The longer a whole number is, the longer it takes to write each of its digits."""
+    if not isinstance(value, int):
+        return len(str(value))
+    bits = value.bit_length()
+    return bits // 3 + (bits // 128) ** 2
 
 
 # Indexes of nodes. Those that take as many bytes as their neighbours, which are most, are read in one go.

@@ -49,7 +49,7 @@ def too_much_printed(limits: Limits) -> LimitHit:
 
 
 def too_large(most_bytes: int, what: str) -> LimitHit:
-    message = f"{what} is larger than {most_bytes} bytes, or nested too deep"
+    message = f"{what} is larger than {most_bytes} bytes, has more than a million parts, or is nested too deep"
     return LimitHit("output", message, "keep to the part that matters; run.max_output_bytes sets the limit of a result")
 
 

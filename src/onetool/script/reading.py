@@ -11,9 +11,9 @@ from threading import Lock
 from onetool.core.errors import OneToolError
 
 MOST_BYTES = 1024 * 1024
-# What this Python may parse, in the middle of everything else that it does: up to a second of work. Code that has more
-# in it is data, or an attack; the sandbox takes it as it is.
-MOST_TOKENS = 100_000
+# What this Python may parse, in the middle of everything else that it does: a few tenths of a second. Code that has
+# more in it is data, or an attack; the sandbox takes it as it is.
+MOST_TOKENS = 50_000
 MOST_IN_F_STRINGS = 500_000_000  # braces times characters: before Python 3.12 each brace costs a walk over its string
 MOST_TRIED = 200_000  # characters that are parsed to find out which of many fences is the last one
 

@@ -6,6 +6,7 @@ stricter than Python, so that of what it says only the part about our tools coun
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ Text = str | bytes | date | time | Decimal | PurePath | BaseException
 Items = list[Any] | tuple[Any, ...] | set[Any] | frozenset[Any]
 """
 MEANT = re.compile(rf"(?:bound method `{PREFIX}(?P<pack>\w+)\.(?P<tool>\w+)`|function `(?P<function>\w+)`)")
+MOST_FINDINGS = 20  # nobody reads more
 RULES = {"invalid-argument-type", "missing-argument", "unknown-argument", "too-many-positional-arguments"}
 
 
@@ -69,7 +71,7 @@ def _type(schema: Any) -> str:
 
 def findings(report: str, names: Names) -> list[Finding]:
     """What the checker says of our tools. `report` is its own, as JSON."""
-    return list(_ours(msgspec.json.decode(report), names))
+    return list(islice(_ours(msgspec.json.decode(report), names), MOST_FINDINGS))
 
 
 def _ours(diagnostics: Iterable[Mapping[str, Any]], names: Names) -> Iterable[Finding]:

@@ -12,6 +12,7 @@ from onetool.core.errors import ToolFailure
 
 KINDS = ("image", "audio", "blob", "resource_link")
 EMBEDDED = {"type", "uri", "text", "mimeType", "_meta"}
+MANY = 1_000  # items that are not looked at on the event loop
 _HANDLE = re.compile(r"[0-9a-f]{32}")
 _DATA_URL = re.compile(r"data:([^;,]{1,200});base64,([A-Za-z0-9+/=]*)")
 
@@ -23,9 +24,14 @@ Read = Callable[[str], str]
 async def restored(value: Any, read: Read, as_text: Callable[[Any], str]) -> list[Block] | None:
     """A value that is, or lists, such records: as content. None for all others, which are most."""
     items = value if isinstance(value, list) else [value]
-    if not any(_is_record(item) or _is_embedded(item) for item in items):
+    is_media = _has_media(items) if len(items) < MANY else await asyncio.to_thread(_has_media, items)
+    if not is_media:
         return None
     return await asyncio.to_thread(lambda: [_block(item, read, as_text) for item in items])
+
+
+def _has_media(items: list[Any]) -> bool:
+    return any(_is_record(item) or _is_embedded(item) for item in items if isinstance(item, dict) and "type" in item)
 
 
 def media_in(text: str) -> tuple[str, str] | None:
