@@ -6,7 +6,7 @@ bytes become base64, dataclasses, enums, sets and models become what JSON has fo
 
 from inspect import iscoroutine
 from os import PathLike, fspath
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -55,8 +55,7 @@ def _is_endless(value: Any) -> bool:
     waiting: list[Any] = [value]
     while waiting:
         one: Any = waiting[-1]
-        parts: Any = cast(Any, one).values() if type(one) is dict else one
-        inside: list[Any] = [part for part in parts if type(part) in _HOLDERS]
+        inside = _holders_in(one)
         if inside and id(one) not in weights:
             weights[id(one)] = 0  # until what is inside has been weighed, and for ever where it contains itself
             waiting += [part for part in inside if id(part) not in weights]
@@ -66,3 +65,8 @@ def _is_endless(value: Any) -> bool:
         if weights[id(one)] > MOST_PARTS:
             return True
     return False
+
+
+def _holders_in(holder: Any) -> list[Any]:
+    parts = holder.values() if type(holder) is dict else holder  # pyright: ignore[reportUnknownVariableType]
+    return [part for part in parts if type(part) in _HOLDERS]  # pyright: ignore[reportUnknownVariableType]
