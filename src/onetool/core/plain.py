@@ -4,6 +4,7 @@ A value looks the same to every reader, whether the tool ran in this process or 
 bytes become base64, dataclasses, enums, sets and models become what JSON has for them.
 """
 
+from collections.abc import Iterable
 from inspect import iscoroutine
 from os import PathLike, fspath
 from typing import Any
@@ -68,5 +69,5 @@ def _is_endless(value: Any) -> bool:
 
 
 def _holders_in(holder: Any) -> list[Any]:
-    parts = holder.values() if type(holder) is dict else holder  # pyright: ignore[reportUnknownVariableType]
-    return [part for part in parts if type(part) in _HOLDERS]  # pyright: ignore[reportUnknownVariableType]
+    parts: Iterable[Any] = dict.values(holder) if type(holder) is dict else holder
+    return [part for part in parts if type(part) in _HOLDERS]
