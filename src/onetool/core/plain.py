@@ -7,7 +7,7 @@ bytes become base64, dataclasses, enums, sets and models become what JSON has fo
 from collections.abc import Iterable
 from inspect import iscoroutine
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -69,5 +69,5 @@ def _is_endless(value: Any) -> bool:
 
 
 def _holders_in(holder: Any) -> list[Any]:
-    parts: Iterable[Any] = dict.values(holder) if type(holder) is dict else holder
+    parts = cast(Iterable[Any], holder.values() if hasattr(holder, "values") else holder)
     return [part for part in parts if type(part) in _HOLDERS]
