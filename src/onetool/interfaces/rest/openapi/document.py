@@ -147,7 +147,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
                 "text/event-stream` the answer is a stream of events: `progress` {progress, total, message}, `chunk` "
                 "{data}, and at the end `result`, which is the envelope. A client that leaves cancels the call."
             ),
-            takes=body("Call", examples.CALL, required=False),
+            takes=body("Call", examples.CALL),
         ),
     ),
     ("/tools", "GET"): (

@@ -143,6 +143,6 @@ def answer(words: str, schema: str | None = None, *headers: str, links: Part | N
     }
 
 
-def body(schema: str, example: Any, required: bool = True) -> Part:
+def body(schema: str, example: Any) -> Part:
     content = {"schema": {"$ref": f"{examples.ADDRESS}{schema}"}, "example": example}
-    return {"required": required, "content": {"application/json": content}}
+    return {"required": True, "content": {"application/json": content}}
