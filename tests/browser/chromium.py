@@ -33,7 +33,6 @@ FLAGS = (
     "--no-default-browser-check",
     "--hide-scrollbars",
     "--force-color-profile=srgb",
-    "--host-resolver-rules=MAP * ~NOTFOUND",  # nothing is asked of any network
 )
 
 
@@ -48,14 +47,16 @@ def found():
 
 
 @contextmanager
-def chromium():
-    """A browser of our own, with a profile of its own; ended with all its processes."""
+def chromium(*reachable):
+    """A browser of our own, with a profile of its own; ended with all its processes. It reaches these hosts alone."""
     program = found()
     if program is None:
         raise BrowserError("no browser was found")
     with tempfile.TemporaryDirectory(prefix="onetool-browser-", ignore_cleanup_errors=True) as folder:
         # As root, as in a container, Chromium's own sandbox does not work.
-        flags = [*FLAGS, f"--user-data-dir={folder}/profile", *(["--no-sandbox"] if os.getuid() == 0 else [])]
+        hosts = ", ".join(["MAP * ~NOTFOUND", *(f"EXCLUDE {host}" for host in reachable)])
+        own = [f"--user-data-dir={folder}/profile", f"--host-resolver-rules={hosts}"]
+        flags = [*FLAGS, *own, *(["--no-sandbox"] if os.getuid() == 0 else [])]
         pid, reader, writer = _start([program, *flags], {**os.environ, "HOME": folder}, f"{folder}/said")
         browser = Browser(reader, writer, Path(folder, "said"))
         try:
@@ -140,7 +141,7 @@ class Browser:
 
     @contextmanager
     def page(self, file, width=1200, height=900, scheme="light"):
-        """A file, opened in a tab of its own."""
+        """A file or an address, opened in a tab of its own."""
         context = self.ask("Target.createBrowserContext")["browserContextId"]
         target = self.ask("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
         session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -149,7 +150,7 @@ class Browser:
             for domain in ("Page", "Runtime", "Log", "Network"):
                 page.ask(f"{domain}.enable")
             page.look(width, height, scheme)
-            page.open(Path(file).as_uri())
+            page.open(file if "://" in str(file) else Path(file).as_uri())
             yield page
         finally:
             self.ask("Target.disposeBrowserContext", browserContextId=context)
@@ -168,6 +169,17 @@ class Page:
         self.ask("Page.navigate", url=url)
         self._browser.wait_for("Page.loadEventFired", self._session)
         self.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def title_at(self, url):
+        """The page's title, once it has come to this address."""
+        deadline = time.monotonic() + WITHIN
+        while time.monotonic() < deadline:
+            with suppress(RuntimeError):  # between two pages there is nobody to answer
+                state = self.value("[location.href, document.readyState, document.title]")
+                if state[:2] == [url, "complete"]:
+                    return state[2]
+            time.sleep(0.02)
+        raise BrowserError(f"the page does not come to {url}")
 
     def look(self, width, height, scheme):
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)

@@ -84,12 +84,15 @@ class Served:
             client.sendall(data)
             return self.read(client)
 
-    def ask(self, path="/mcp", method="GET", headers=(), body=b"", host=None):
+    def ask(self, path="/mcp", method="GET", headers=(), body=b"", host=None, kind="application/json"):
+        """`kind` is what it says of its body, unless that is None or stands in the headers."""
         lines = [f"{method} {path} HTTP/1.1"]
         if host is not False:
             lines.append(f"Host: {host or f'127.0.0.1:{self.port}'}")
         if body:
             lines.append(f"Content-Length: {len(body)}")
+        if kind and (body or method == "POST") and "Content-Type" not in dict(headers):
+            lines.append(f"Content-Type: {kind}")
         lines += [f"{name}: {value}" for name, value in headers]
         return self.send("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
 

@@ -7,10 +7,11 @@ from contextlib import suppress
 import pytest
 
 MIB = 1024**2
+JSON = "Content-Type: application/json"
 
 
 def head(server, path="/mcp", *lines):
-    first = [f"POST {path} HTTP/1.1", f"Host: localhost:{server.port}", *lines]
+    first = [f"POST {path} HTTP/1.1", f"Host: localhost:{server.port}", JSON, *lines]
     return "\r\n".join([*first, "", ""]).encode()
 
 

@@ -18,7 +18,8 @@ def hasty(serve):
 
 
 def request(server, path="/mcp", *lines):
-    return "\r\n".join([f"GET {path} HTTP/1.1", f"Host: localhost:{server.port}", *lines, "", ""]).encode()
+    usual = (f"Host: localhost:{server.port}", "Content-Type: application/json")
+    return "\r\n".join([f"GET {path} HTTP/1.1", *usual, *lines, "", ""]).encode()
 
 
 def closed_after(client, most=10):
@@ -369,7 +370,8 @@ def test_clients_at_once_with_one_connection_each(server):
 
 
 def in_chunks(server, *trailers, headers=()):
-    lines = ["POST /mcp HTTP/1.1", *headers, "Transfer-Encoding: chunked", "", "3", "abc", "0", *trailers, "", ""]
+    kind = "Content-Type: application/json"
+    lines = ["POST /mcp HTTP/1.1", *headers, kind, "Transfer-Encoding: chunked", "", "3", "abc", "0", *trailers, "", ""]
     return "\r\n".join(lines).encode()
 
 

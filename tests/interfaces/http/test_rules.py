@@ -6,8 +6,9 @@ import pytest
 
 from onetool.config.model import Http
 from onetool.interfaces.asgi import Refused
+from onetool.interfaces.http.authority import read_authority
 from onetool.interfaces.http.listen import Place
-from onetool.interfaces.http.rules import Rules, read_authority, wanted
+from onetool.interfaces.http.rules import Rules, wanted
 from onetool.services.secrets import Secret
 
 TOKEN = "sesame-token-0123456789"
@@ -99,11 +100,10 @@ def test_reading_a_host(text, name, port):
     [
         (None, "localhost:8765"),
         ("http://localhost:8765", "localhost:8765"),
-        ("http://127.0.0.1:8765", "localhost:8765"),
-        ("http://localhost:3000", "127.0.0.1:8765"),
-        ("https://localhost", "127.0.0.1:8765"),
-        ("http://[::1]:6274", "127.0.0.1:8765"),
-        ("HTTP://LOCALHOST:1", "127.0.0.1:8765"),
+        ("HTTP://LOCALHOST:8765", "LocalHost:8765"),
+        ("http://localhost:8765", "localhost.:8765"),
+        ("http://localhost", "localhost:80"),
+        ("http://[::1]:8765", "[0:0:0:0:0:0:0:1]:8765"),
         ("https://tools.example.com", "tools.example.com"),
         ("https://tools.example.com", "tools.example.com:443"),
         ("http://tools.example.com:80", "tools.example.com"),
@@ -132,6 +132,17 @@ def test_pages_that_may(origin, host):
         ("localhost:8765", "localhost:8765"),
         ("http://localhost:8765/", "localhost:8765"),
         ("http://localhost, http://evil.example", "localhost:8765"),
+        ("http://localhost:3000", "localhost:8765"),
+        ("http://localhost", "localhost:8765"),
+        ("https://localhost", "localhost:8765"),
+        ("http://127.0.0.1:8765", "localhost:8765"),
+        ("http://localhost:8765", "127.0.0.1:8765"),
+        ("http://[::1]:8765", "127.0.0.1:8765"),
+        ("http://[::ffff:127.0.0.1]:8765", "127.0.0.1:8765"),
+        ("http://127.1:8765", "127.0.0.1:8765"),
+        ("http://localhost:99999", "localhost"),
+        ("https://tools.example.com", "tools.example.com:80"),
+        ("http://tools.example.com", "tools.example.com:443"),
         ("http://tools.example.com:3000", "tools.example.com"),
         ("http://other.example.com", "tools.example.com"),
     ],
@@ -145,9 +156,17 @@ def test_pages_that_the_config_allows_may_also_read():
     assert allowing.check_origin(b"https://app.example", b"localhost") == b"https://app.example"
     assert allowing.check_origin(b"vscode-webview://abc", b"localhost") == b"vscode-webview://abc"
     assert allowing.check_origin(b"http://localhost:6274", b"localhost") == b"http://localhost:6274"
-    assert allowing.check_origin(b"http://localhost:3000", b"localhost") is None
+    assert allowing.check_origin(b"http://localhost", b"localhost") is None
+    assert passes(allowing.check_origin, b"http://localhost:3000", b"localhost") == 403
     assert passes(allowing.check_origin, b"http://app.example", b"localhost") == 403
     assert passes(allowing.check_origin, b"https://app.example:8443", b"localhost") == 403
+
+
+def test_an_origin_of_the_config_is_the_same_with_its_usual_port_and_without():
+    allowing = rules(origins=("https://app.example:443", "http://one.example.:80", "http://[::0001]:6274"))
+    for origin in (b"https://app.example", b"https://app.example:443", b"http://one.example", b"http://[::1]:6274"):
+        assert allowing.check_origin(origin, b"localhost:8765") == origin
+    assert passes(allowing.check_origin, b"http://app.example:443", b"localhost:8765") == 403
 
 
 # Token
@@ -201,12 +220,12 @@ def test_bad_host_and_bad_origin_everywhere(server, path, method):
         assert (reply.status, reply.code) == (421, "bad_host"), host
     twice = server.ask(path, method, [("Host", "localhost")])
     assert twice.status == 421
-    for origin in ("http://evil.example", "null"):
+    for origin in ("http://evil.example", "null", "http://localhost:3000", "http://127.0.0.1:3000", "http://localhost"):
         reply = server.ask(path, method, [("Origin", origin)])
         assert (reply.status, reply.code) == (403, "bad_origin"), origin
         assert "access-control-allow-origin" not in reply.headers
     assert server.ask(path, method, [("Origin", "http://localhost"), ("Origin", "http://localhost")]).status == 403
-    assert server.ask(path, method, [("Origin", "http://localhost:3000")]).status in (200, 404, 405)
+    assert server.ask(path, method, [("Origin", f"http://127.0.0.1:{server.port}")]).status in (200, 404, 405, 415)
 
 
 def test_old_http_without_a_host_is_refused(server):
@@ -223,7 +242,8 @@ def test_the_refusal_says_what_to_do(server):
     reply = server.ask(host="tools.example")
     assert "'tools.example' is not a name of this server" in reply.json["error"]["message"]
     assert "http.hosts" in reply.json["error"]["message"]
-    assert "http.origins" in server.ask(headers=[("Origin", "https://x.example")]).json["error"]["message"]
+    page = server.ask(headers=[("Origin", "http://localhost:3000")]).json["error"]["message"]
+    assert 'add "http://localhost:3000" to http.origins' in page
 
 
 def test_with_a_token_every_protected_route_asks_for_it(guarded):
@@ -281,12 +301,12 @@ def test_a_page_that_the_config_names_may_read_the_answers(guarded):
     assert (refused.status, refused.headers["access-control-allow-origin"]) == (401, guarded.origin)
 
 
-def test_pages_of_this_machine_may_ask_but_their_browser_is_not_told_to_show_them_the_answer(server):
-    reply = server.ask("/mcp", headers=[("Origin", "http://localhost:3000")])
+def test_pages_of_this_server_may_ask_and_their_browser_needs_to_be_told_nothing(server):
+    own = ("Origin", f"http://127.0.0.1:{server.port}")
+    reply = server.ask("/mcp", headers=[own, ("Sec-Fetch-Site", "same-origin")])
     assert reply.status == 200
     assert "access-control-allow-origin" not in reply.headers
-    preflight = [("Origin", "http://localhost:3000"), ("Access-Control-Request-Method", "POST")]
-    assert "access-control-allow-origin" not in server.ask("/mcp", "OPTIONS", preflight).headers
+    assert "access-control-allow-origin" not in server.ask("/mcp", headers=[own]).headers
 
 
 # In the config

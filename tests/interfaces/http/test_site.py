@@ -16,6 +16,7 @@ from onetool.interfaces.http.site import READ, Route, Site
 from onetool.interfaces.patient_log import PatientHandler, make_log_patient
 from onetool.services.telemetry import set_up_logging
 
+JSON = (b"content-type", b"application/json")
 RULES = Rules(Http(), Place("127.0.0.1", 8765, ("127.0.0.1",)))
 
 
@@ -186,7 +187,7 @@ def test_every_request_has_one_line(lines):
         await respond(send, 201, b"12345")
 
     one = site(Route("/x", app), Route("/bad", failing))
-    ask(one, "/x", "POST", client=("10.1.2.3", 4567), query_string=b"token=sesame")
+    ask(one, "/x", "POST", [JSON], client=("10.1.2.3", 4567), query_string=b"token=sesame")
     ask(one, "/none", "PUT")
     ask(one, "/bad")
     ask(one, headers=[(b"host", b"evil")])

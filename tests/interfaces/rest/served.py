@@ -53,7 +53,7 @@ class Api:
         assert found, "it did not start"
         self.port = int(found[1])
         self.url = f"http://127.0.0.1:{self.port}"
-        self.client = httpx.Client(base_url=self.url, timeout=PATIENCE)
+        self.client = httpx.Client(base_url=self.url, timeout=PATIENCE, headers={"Content-Type": "application/json"})
         self._last = 0
 
     def ask(self, method, path, json=None, **options):

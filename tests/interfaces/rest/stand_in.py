@@ -26,7 +26,7 @@ def main(options):
     from onetool.interfaces.http.rules import Rules
     from onetool.interfaces.http.server import serve
     from onetool.interfaces.http.site import READ, Route, Site
-    from onetool.interfaces.rest import rest
+    from onetool.interfaces.rest import finds, rest
     from onetool.interfaces.rest.docs import docs
     from onetool.interfaces.rest.openapi import openapi
 
@@ -34,9 +34,9 @@ def main(options):
     place = listen("127.0.0.1", 0, resolve("127.0.0.1"))
     door = rest(app, allowed=options.get("allowed"))
     routes = [
-        Route("/tools", door, below=True, told=door.told, kind=door.kind),
+        Route("/tools", door, below=True, told=door.told, kind=door.kind, finds=finds),
         Route("/openapi.json", openapi(app), methods=READ),
-        Route("/docs", docs(app), methods=READ),
+        Route("/docs", docs(app), methods=READ, is_page=True),
     ]
     site = Site(routes, Rules(app.config.http, place), 1024**2, app.redact)
     serve(site, place, started=lambda: print(place.port, flush=True))

@@ -103,7 +103,8 @@ def test_a_client_that_leaves_cancels_the_call(api, accept):
     body = json.dumps({"args": {"name": name}}).encode()
     with socket.create_connection(("127.0.0.1", api.port), 10) as one:
         head = f"POST {path('slow')} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: {accept}\r\n"
-        one.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        one.sendall(head.encode() + body)
         assert happened(api, f"{name} began")
     assert happened(api, f"{name} cancelled")
 

@@ -1,11 +1,12 @@
-"""How much a request may carry. What is over is answered with 413 while it still arrives, and then cut off.
+"""How much a request may carry, and which have to say what it is.
 
-A declared length is judged before anything is read, and the server below sees to it that no more comes. Only a body in
-chunks, whose length nobody knows, is counted.
+What is over is answered with 413 while it still arrives, and then cut off. A declared length is judged before anything
+is read, and the server below sees to it that no more comes. Only a body in chunks, whose length nobody knows, is
+counted.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from onetool.interfaces.asgi import CLOSE, Message, Receive, Refused, Send, start
 from onetool.interfaces.http.rules import TWICE
@@ -22,6 +23,15 @@ def check_length(length: bytes | None, limit: int) -> None:
         raise Refused(400, "bad_request", "Content-Length must be one whole number.", [CLOSE])
     if len(length) > 18 or int(length) > limit:
         raise TooLarge(limit)
+
+
+def is_json_wanted(method: str, head: Mapping[bytes, bytes]) -> bool:
+    """Whether a request has to say that it is JSON: with a body, and a POST without one too.
+
+    A page can send a POST to another origin unasked, but for those that say they are JSON. Other methods that change
+    something it can't.
+    """
+    return method == "POST" or b"transfer-encoding" in head or int(head.get(b"content-length", b"0")) > 0
 
 
 class TooLarge(Refused):

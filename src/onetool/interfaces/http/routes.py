@@ -15,7 +15,7 @@ from onetool.interfaces.http.page import page
 from onetool.interfaces.http.rules import Rules
 from onetool.interfaces.http.site import READ, Route, Site
 from onetool.interfaces.mcp.exchange import in_json_rpc
-from onetool.interfaces.rest import ask, rest, told
+from onetool.interfaces.rest import ask, finds, rest, told
 from onetool.interfaces.rest.problem import KIND as PROBLEM
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ def site_of(
     """Every route in one place. `mcp` is an ASGI app; it may have `stop()` and `reload()`."""
     routes = [
         Route("/mcp", mcp, told=in_json_rpc),
-        Route("/tools", rest(app, allowed), below=True, told=told, kind=PROBLEM),
+        Route("/tools", rest(app, allowed), below=True, told=told, kind=PROBLEM, finds=finds),
         Route(ask.PATH, _later(lambda: _ask(app, allowed)), methods=ask.METHODS, told=told, kind=PROBLEM),
         Route("/openapi.json", _later(lambda: _openapi(app)), methods=READ),
-        Route("/docs", _later(lambda: _docs(app)), methods=READ),
+        Route("/docs", _later(lambda: _docs(app)), methods=READ, is_page=True),
         Route("/healthz", _health, protected=False, methods=READ),
-        Route("/", page(facts), methods=READ),
+        Route("/", page(facts), methods=READ, is_page=True),
     ]
     http = app.config.http
     return Site(routes, Rules(http, place), http.max_body_mb * 1024**2, app.redact)

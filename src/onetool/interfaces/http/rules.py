@@ -8,30 +8,23 @@ import hmac
 import re
 from collections.abc import Iterable
 from hashlib import sha256
-from ipaddress import ip_address
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from onetool.interfaces.asgi import Headers, Refused
+from onetool.interfaces.http.authority import Authority, read_authority, read_origin
+from onetool.interfaces.http.foreign import LONGEST, foreign
 from onetool.interfaces.http.listen import WILDCARDS, Place
 
 if TYPE_CHECKING:
     from onetool.config.model import Http
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-DEFAULT_PORTS = (80, 443)
-LONGEST = 100  # characters of a header that an answer repeats
 TWICE = b"\0"  # what stands for a header that came twice: no header can have this value
 
-_WANTED = frozenset((b"host", b"origin", b"authorization", b"content-length", b"transfer-encoding"))
-_AUTHORITY = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s\[\]:/@?#\\]+)(?::([0-9]{1,5}))?")
+_WHO = (b"host", b"origin", b"sec-fetch-site", b"authorization")
+_WHAT = (b"content-type", b"content-length", b"transfer-encoding")
+_WANTED = frozenset(_WHO + _WHAT)
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([^\s]+) *")
-
-
-class Authority(NamedTuple):
-    """A host's name or address in its one spelling, and the port where one was given."""
-
-    name: str
-    port: int | None
 
 
 def wanted(headers: Headers) -> dict[bytes, bytes]:
@@ -43,20 +36,6 @@ def wanted(headers: Headers) -> dict[bytes, bytes]:
     return found
 
 
-def read_authority(text: str) -> Authority | None:
-    """`Example.com.:80` -> example.com and 80; None when it is no host."""
-    match = _AUTHORITY.fullmatch(text)
-    if match is None:
-        return None
-    name = match[1].lower().removesuffix(".").strip("[]")
-    try:
-        name = str(ip_address(name))
-    except ValueError:
-        if match[1].startswith("[") or not name:
-            return None
-    return Authority(name, int(match[2]) if match[2] else None)
-
-
 class Rules:
     """The rules of one server. Made when it starts and after a reload, then only asked."""
 
@@ -66,7 +45,7 @@ class Rules:
         self._port = place.port
         self._everywhere = not set(WILDCARDS).isdisjoint(place.addresses)
         self._further = frozenset(filter(None, map(read_authority, http.hosts)))
-        self._origins = frozenset(origin.lower().rstrip("/") for origin in http.origins)
+        self._origins = frozenset(filter(None, (read_origin(origin.rstrip("/")) for origin in http.origins)))
         self._usual = frozenset(_spelt(own, place.port))  # answered without a closer look
         self._token = _digest(http.token) if http.token else None
         self.principal = sha256(b"principal:" + http.token.encode()).hexdigest()[:16] if http.token else ""
@@ -87,15 +66,13 @@ class Rules:
         """May a page from there talk to us? Gives the origin back when the config allows it to read the answer too."""
         if origin is None:
             return None  # no browser, or a page that asks for nothing but a look
-        text = origin.decode("latin-1").lower()
-        if text in self._origins:
+        page = read_origin(origin.decode("latin-1"))
+        if page in self._origins:
             return origin
-        scheme, _, rest = text.partition("://")
-        page = read_authority(rest) if scheme in ("http", "https") else None
-        if page is not None and (page.name in LOOPBACK or _same(page, host)):
-            return None
-        hint = "add it to http.origins in the config of `onetool serve` if they should"
-        raise Refused(403, "bad_origin", f"Pages of {_shown(origin)} may not use this server; {hint}.")
+        asked = read_authority((host or b"").decode("latin-1"))
+        if page is None or asked is None or not page.is_at(asked):
+            raise foreign(origin)
+        return None
 
     def check_token(self, authorization: bytes | None) -> str:
         """Who asks: the principal. Nobody in particular when no token is configured."""
@@ -116,16 +93,6 @@ class Rules:
             return False
         # Listening everywhere: an address that the client has really connected to is no name that could be rebound.
         return named.name in self._own or (self._everywhere and server is not None and named.name == _name(server))
-
-
-def _same(page: Authority, host: bytes | None) -> bool:
-    """Same-origin: the page came from the host that it now talks to. TLS may end in front of us: no word on schemes."""
-    asked = read_authority((host or b"").decode("latin-1"))
-    return asked is not None and page.name == asked.name and _port(page) == _port(asked)
-
-
-def _port(authority: Authority) -> int | None:
-    return None if authority.port in DEFAULT_PORTS else authority.port
 
 
 def _name(host: str) -> str | None:

@@ -1,6 +1,6 @@
 """The site: what every request passes, once and in this order, and the routes behind it.
 
-    access log -> Host -> Origin -> length of the body -> token, unless the route is open -> route
+    access log -> Host -> Origin -> length of the body -> token, unless the route is open -> kind of the body -> route
 
 A route is an ASGI app. It finds in its scope `principal`, whose request this is ("" when no token is configured, else
 a hash of the token), and `log`, a dict whose entries go into the request's log line.
@@ -9,15 +9,17 @@ a hash of the token), and `log`, a dict whose entries go into the request's log 
 import logging
 import traceback
 from asyncio import CancelledError
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from time import perf_counter
 from typing import NamedTuple
 
 from onetool.core.nearest import did_you_mean
 from onetool.interfaces.asgi import CLOSE, JSON, Asgi, Message, Receive, Refused, Scope, Send, respond
+from onetool.interfaces.content_type import check_content_type
 from onetool.interfaces.http.access import GONE, clean, write_line
-from onetool.interfaces.http.body import Counted, TooLarge, check_length, refuse_body
+from onetool.interfaces.http.body import Counted, TooLarge, check_length, is_json_wanted, refuse_body
 from onetool.interfaces.http.cors import is_preflight, preflight, readable_by
+from onetool.interfaces.http.foreign import check_fetch_site
 from onetool.interfaces.http.rules import Rules, wanted
 
 log = logging.getLogger("onetool")
@@ -35,6 +37,8 @@ class Route(NamedTuple):
     below: bool = False
     told: Callable[[Refused], bytes] = Refused.body  # a refusal, as clients of this route read it …
     kind: bytes = JSON  # … and what that is
+    is_page: bool = False  # people may come here by a link on any page
+    finds: Callable[[Scope], object] | None = None  # raises where there is nothing, or not for this method
 
     def is_above(self, path: str) -> bool:
         return self.below and path.startswith(f"{self.path}/")
@@ -89,17 +93,20 @@ class Site:
         server = scope.get("server")
         host = head.get(b"host")
         rules.check_host(host, server[0] if server else None)
-        reader = rules.check_origin(head.get(b"origin"), host)
-        if reader is not None:
-            if is_preflight(scope):
-                await preflight(scope, reader, answer.send)
-                return
+        route = self._route(scope["path"])
+        origin = head.get(b"origin")
+        reader = rules.check_origin(origin, host)
+        if reader is None:
+            check_fetch_site(head.get(b"sec-fetch-site"), origin, scope, route is not None and route.is_page)
+        elif is_preflight(scope):
+            await preflight(scope, reader, answer.send)
+            return
+        else:
             answer.add = readable_by(reader)
         check_length(head.get(b"content-length"), self.max_body)
-        route = self._route(scope["path"])
         is_open = route is not None and not route.protected
         scope["principal"] = "" if is_open else rules.check_token(head.get(b"authorization"))
-        route = self._can_take(scope, route)
+        route = self._can_take(scope, route, head)
         if b"transfer-encoding" in head:
             counted = Counted(receive, answer.send, self.max_body, route.told, route.kind)
             await route.app(scope, counted.receive, counted.send)
@@ -110,7 +117,7 @@ class Site:
         found = self._routes.get(path) or self._routes.get(path.rstrip("/"))
         return found or next((one for one in self._routes.values() if one.is_above(path)), None)
 
-    def _can_take(self, scope: Scope, route: Route | None) -> Route:
+    def _can_take(self, scope: Scope, route: Route | None, head: Mapping[bytes, bytes]) -> Route:
         if route is None:
             path = scope["path"]
             near = did_you_mean(path, self._routes) or f"there are {', '.join(self._routes)}"
@@ -119,6 +126,13 @@ class Site:
             allowed = ", ".join(route.methods)
             message = f"{route.path} takes {allowed}, not {scope['method']}."
             raise Refused(405, "method_not_allowed", message, [(b"allow", allowed.encode())])
+        if is_json_wanted(scope["method"], head):
+            try:
+                check_content_type(head.get(b"content-type"))
+            except Refused:
+                if route.finds is not None:
+                    route.finds(scope)  # that there is nothing to send it to is worth more to know
+                raise
         return route
 
     async def _refuse(self, refused: Refused, receive: Receive, answer: "Answer", path: str) -> None:

@@ -1,6 +1,7 @@
 """One HTTP request and its response: what requests that stand alone and those of a session share."""
 
 from onetool.interfaces.asgi import Receive, Refused
+from onetool.interfaces.content_type import check_content_type
 from onetool.interfaces.encoding import encode
 from onetool.interfaces.mcp.headers import Headers
 from onetool.interfaces.mcp.wire import (
@@ -26,9 +27,7 @@ _ANSWERS = ("application/json", "text/event-stream", "*/*", "application/*")
 
 async def body_of(headers: Headers, receive: Receive) -> bytes:
     """The message. How long it may be is decided before."""
-    kind = headers.get("content-type", "")
-    if kind != "application/json" and kind.partition(";")[0].strip().lower() != "application/json":
-        raise Refused(415, "unsupported_media_type", "a message is application/json: set the header content-type")
+    check_content_type(headers.get("content-type", "").encode("latin-1"))
     accepted = headers.get("accept", "*/*")
     if not any(one in accepted for one in _ANSWERS):
         raise Refused(

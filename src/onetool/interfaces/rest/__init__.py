@@ -11,6 +11,7 @@ openapi/   the API's description of itself                          docs/     th
 """
 
 from onetool.interfaces.rest.door import Rest, rest
+from onetool.interfaces.rest.places import finds
 from onetool.interfaces.rest.problem import told
 
-__all__ = ["Rest", "rest", "told"]
+__all__ = ["Rest", "finds", "rest", "told"]

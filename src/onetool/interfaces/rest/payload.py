@@ -13,11 +13,11 @@ from typing import Any
 
 from onetool.core.json_bounds import TooMuch, check_json
 from onetool.interfaces.asgi import Receive
+from onetool.interfaces.content_type import check_content_type
 from onetool.interfaces.rest.problem import Wrong
 
 EXACT = 2**53  # from here on a float may stand for several integers
 LARGE = 64 * 1024  # bytes from which on reading it would hold up others
-_JSON = (b"application/json", b"application/json; charset=utf-8")
 
 
 async def json_body(headers: Mapping[bytes, bytes], receive: Receive, empty: Any = ..., whole: bool = False) -> Any:
@@ -25,13 +25,10 @@ async def json_body(headers: Mapping[bytes, bytes], receive: Receive, empty: Any
 
     With `whole` a number such as 60.0 is the integer that it is to JSON Schema.
     """
+    check_content_type(headers.get(b"content-type"))
     data = await _all(receive)
     if not data and empty is not ...:
         return empty
-    kind = headers.get(b"content-type", _JSON[0])
-    if kind not in _JSON and not _is_json(kind):
-        shown = kind[:100].decode("latin-1")
-        raise Wrong(415, "unsupported_media_type", f"A body must be application/json in UTF-8, not {shown!r}.")
     return read(data, whole) if len(data) < LARGE else await asyncio.to_thread(read, data, whole)
 
 
@@ -66,12 +63,6 @@ async def _all(receive: Receive) -> bytes:
     if part["type"] == "http.disconnect":
         raise Wrong(400, "incomplete", "The client went away in the middle of its request.")
     return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _is_json(kind: bytes) -> bool:
-    name, *parameters = (part.strip().lower() for part in kind.split(b";"))
-    others = [one for one in parameters if one.startswith(b"charset=")]
-    return name == _JSON[0] and all(one[8:].strip(b'"') in (b"utf-8", b"utf8") for one in others)
 
 
 def _not_json(what: str) -> Wrong:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from onetool.interfaces.asgi import Scope
 from onetool.interfaces.rest import bundles, invoke, tools
 from onetool.interfaces.rest import query as q
 from onetool.interfaces.rest.asking import Answer, Ask
@@ -87,6 +88,11 @@ for _place in PLACES:
 def find(raw: bytes, method: str) -> Found:
     """`raw` is the path as it was sent. Wrong where there is nothing, or not for this method."""
     return _kept(raw, method) if len(raw) <= LONGEST_KEPT else _find(raw, method)
+
+
+def finds(scope: Scope) -> Found:
+    """The same for the site, which asks before it refuses a body."""
+    return find(scope["raw_path"], scope["method"])
 
 
 def _find(raw: bytes, method: str) -> Found:

@@ -152,7 +152,8 @@ def test_a_client_that_leaves_ends_the_turn_and_the_session_stays(server, ask, m
         head = (
             f"POST /ask HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\nAccept: text/event-stream\r\n"
         )
-        one.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        one.sendall(head.encode() + body)
         text = b""
         while b"event: text" not in text:
             text += one.recv(65536)

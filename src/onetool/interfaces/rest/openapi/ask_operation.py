@@ -36,7 +36,6 @@ def ask_operation() -> Part:
         "ask",
         "Ask a model that has these tools",
         {200: answer("It answered.", "Answer")},
-        415,
         says=SAYS,
         takes=body("Question", examples.QUESTION),
     )

@@ -62,7 +62,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
                 200: answer("Replaced.", "Bundle", "ETag", links=_TO_BUNDLE),
                 201: answer("Created.", "Bundle", "ETag", "Location", links=_TO_BUNDLE),
             },
-            *(409, 412, 415),
+            *(409, 412),
             says="Of a bundle that was deleted, and is not removed yet, this is the way back.",
             takes=body("BundleContent", examples.BUNDLE),
             conditions=_CHANGE,
@@ -74,7 +74,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "patchBundle",
             "Switch a bundle on or off",
             {200: answer("The bundle.", "Bundle", "ETag")},
-            *(404, 409, 412, 415),
+            *(404, 409, 412),
             says="The only change that a built-in bundle takes.",
             takes=body("Switch", examples.SWITCH),
             conditions=_CHANGE,
@@ -107,7 +107,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "putTool",
             "Create a tool",
             {201: answer("Created.", "Tool", "ETag", "Location", links=_TO_TOOL)},
-            *(404, 409, 412, 415),
+            *(404, 409, 412),
             says="A version that is there is never replaced (409): put another version, or delete this one first.",
             takes=body("ToolContent", examples.TOOL),
             conditions=_CHANGE,
@@ -119,7 +119,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "patchTool",
             "Switch a tool on or off",
             {200: answer("The tool.", "Tool", "ETag")},
-            *(404, 409, 412, 415),
+            *(404, 409, 412),
             takes=body("Switch", examples.SWITCH),
             conditions=_CHANGE,
         ),
@@ -141,13 +141,13 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "invokeTool",
             "Call a tool",
             {200: answer("It ran.", "Envelope")},
-            *(404, 415, 429),
+            *(404, 429),
             says=(
                 "Arguments that the argSchema does not allow are refused with 400 before anything runs. With `Accept: "
                 "text/event-stream` the answer is a stream of events: `progress` {progress, total, message}, `chunk` "
                 "{data}, and at the end `result`, which is the envelope. A client that leaves cancels the call."
             ),
-            takes=body("Call", examples.CALL, required=False),
+            takes=body("Call", examples.CALL),
         ),
     ),
     ("/tools", "GET"): (

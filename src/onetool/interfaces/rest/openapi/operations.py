@@ -13,19 +13,19 @@ Part = dict[str, Any]
 REFUSALS: dict[int, tuple[str, tuple[str, ...]]] = {
     400: ("Something that was sent can't be used; `in` and `pointer` say where.", ()),
     401: ("This server needs its token.", ("WWW-Authenticate",)),
-    403: ("Not allowed: it is built-in or switched off, or the Origin is none of ours.", ()),
+    403: ("Not allowed: it is built-in or switched off, or a page of another origin asks.", ()),
     404: ("There is no such thing.", ()),
     405: ("This address takes other methods.", ("Allow",)),
     409: ("It is there already, or something is in the way.", ()),
     412: ("It is not what If-Match or If-None-Match says.", ()),
     413: ("The body is larger than this server takes.", ()),
-    415: ("The body must be application/json.", ()),
+    415: ("A POST, and whatever has a body, must say `Content-Type: application/json`.", ()),
     421: ("The Host is no name of this server.", ()),
     429: ("Called more often than its limit allows.", ("Retry-After",)),
     500: ("A bug of ours.", ()),
     503: ("The store can't be used now, or the server is stopping. Nothing has changed.", ("Retry-After",)),
 }
-ALWAYS = (400, 401, 403, 405, 413, 421, 500, 503)
+ALWAYS = (400, 401, 403, 405, 413, 415, 421, 500, 503)
 
 HEADERS: dict[str, Part] = {
     "ETag": {"description": "The state of it, for If-Match and If-None-Match.", "schema": {"type": "string"}},
@@ -143,6 +143,6 @@ def answer(words: str, schema: str | None = None, *headers: str, links: Part | N
     }
 
 
-def body(schema: str, example: Any, required: bool = True) -> Part:
+def body(schema: str, example: Any) -> Part:
     content = {"schema": {"$ref": f"{examples.ADDRESS}{schema}"}, "example": example}
-    return {"required": required, "content": {"application/json": content}}
+    return {"required": True, "content": {"application/json": content}}
