@@ -26,7 +26,7 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
             return {
                 "aliases": {name: to for name, to in view.aliases.items() if allowed is None or to in allowed},
                 "snippets": {name: {"description": one.description} for name, one in view.snippets.items()},
-                "servers": [server["name"] for server in view.servers()],
+                "servers": [server["name"] for server in view.servers(allowed)],
             }
 
     @tool(read_only=True, timeout=HEALTH_SECONDS)
@@ -39,7 +39,7 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
             server_count and the state of each of `servers`, and where there are any, `errors` and `changed` tools.
         """
         with LogSpan("ot.health"):
-            return await view.health()
+            return await view.health(seen_from_here()[1])
 
     @tool(read_only=True)
     def servers() -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
             {name, state, transport, tools} of each; `version`, `error` and `changed` where there are any.
         """
         with LogSpan("ot.servers"):
-            return view.servers()
+            return view.servers(seen_from_here()[1])
 
     @tool(read_only=True)
     def version() -> str:

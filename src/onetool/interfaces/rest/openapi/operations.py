@@ -13,7 +13,7 @@ Part = dict[str, Any]
 REFUSALS: dict[int, tuple[str, tuple[str, ...]]] = {
     400: ("Something that was sent can't be used; `in` and `pointer` say where.", ()),
     401: ("This server needs its token.", ("WWW-Authenticate",)),
-    403: ("Not allowed: it is built-in or switched off, or the Origin is none of ours.", ()),
+    403: ("Not allowed: it is built-in, switched off or not to be changed here, or the Origin is none of ours.", ()),
     404: ("There is no such thing.", ()),
     405: ("This address takes other methods.", ("Allow",)),
     409: ("It is there already, or something is in the way.", ()),
