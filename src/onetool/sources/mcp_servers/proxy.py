@@ -21,6 +21,7 @@ from onetool.sources.mcp_servers.memory import (
     Memory,
     Shelf,
     approval,
+    as_trusted,
     changes,
     difference,
     file_name,
@@ -192,9 +193,13 @@ class Proxy:
         with self._lock:
             if self._shelf.changed_at() == self._read_at:
                 return False
-            was_refused = self.is_refused
+            before = self.is_refused, self._held_back()
             self._read()
-            return was_refused != self.is_refused
+            return before != (self.is_refused, self._held_back())
+
+    def _held_back(self) -> set[str]:
+        """The tools whose hints count as they were before."""
+        return {name for name, parts in self.changes.items() if "behaviour" in parts}
 
     def remember(self) -> None:
         """Write down what values looked like. When there is time: nothing depends on it."""
@@ -248,6 +253,7 @@ class Proxy:
             seen = self._seen.setdefault(name, Seen.load(memory.seen.get(name)))
         else:
             seen = None
+        definition = as_trusted(memory, definition)
         hints = definition.get("annotations") or {}
         handler = _Tool(self, name, hints.get("idempotentHint") is True, seen)
         return spec_of(self.name, self.settings, definition, handler, seen=seen)
