@@ -268,3 +268,12 @@ def test_what_another_process_approves_counts_here(stage, shop):
             call(app, "shop.pay")
             sleep(0.05)
         assert hints(app) == (True, True)
+
+
+def test_tools_of_a_server_that_look_alike_are_told(stage, shop):
+    shop.lists(PAY, {**PAY, "name": "p\u0430y"}, LOOK)
+    with stage.app(shop()) as app:
+        seen(app)
+        (told,) = [one for one in app.mistakes if "look alike" in one.message]
+        assert "'pay', 'p\\u0430y'" in told.message
+        assert (told.key, told.severity) == ("servers.shop", "warning")

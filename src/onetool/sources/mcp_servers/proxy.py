@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from onetool.core.blob import Keep
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.failure import cut
+from onetool.core.lookalike import twins
 from onetool.core.seen import Seen
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
@@ -131,6 +132,9 @@ class Proxy:
             if not any(is_allowed(replace(self.settings, tools=(pattern,)), tool) for tool in known):
                 message = f"no tool of the server is called {pattern}"
                 told.append(Mistake(message=message, key=f"{key}.tools", severity="warning"))
+        for alike in twins(known):
+            message = f"tools of the server look alike: {', '.join(map(ascii, alike[:SHOWN]))}"
+            told.append(Mistake(message=message, key=key, severity="warning"))
         return told
 
     # What it learns
