@@ -19,12 +19,20 @@ if TYPE_CHECKING:
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 DEFAULT_PORTS = (80, 443)
+SHORTEST_TOKEN = 16  # characters
 LONGEST = 100  # characters of a header that an answer repeats
 TWICE = b"\0"  # what stands for a header that came twice: no header can have this value
 
 _WANTED = frozenset((b"host", b"origin", b"authorization", b"content-length", b"transfer-encoding"))
 _AUTHORITY = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s\[\]:/@?#\\]+)(?::([0-9]{1,5}))?")
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([^\s]+) *")
+
+
+def lack_of_token(http: "Http") -> str | None:
+    """What a server lacks that other machines can reach: there, a short token is found by trying."""
+    if http.token is None:
+        return "a token"
+    return None if len(http.token) >= SHORTEST_TOKEN else f"a token of at least {SHORTEST_TOKEN} characters"
 
 
 class Authority(NamedTuple):
