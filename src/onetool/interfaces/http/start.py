@@ -20,7 +20,10 @@ from onetool.interfaces.watchdog import Watchdog
 if TYPE_CHECKING:
     from onetool.app import App
 
-_LONG_RANDOM = "set http: {token: ${ONETOOL_TOKEN}} and keep a long random value: openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN"
+_LONG_RANDOM = (
+    "set http: {token: ${ONETOOL_TOKEN}} and keep a long random value: "
+    "openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN"
+)
 WARM_AFTER_S = 0.2  # those who wait for the address come first
 
 

@@ -27,7 +27,6 @@ def snippets(view: View, pattern: str, info: Info) -> list[str] | str:
         return list(found)
     if info == "min":
         return [f"{name}: {one.description}" for name, one in found.items()]
-    return (
-        "\n---\n".join(view.snippet(name).rstrip("\n") for name in found)
-        or f"No snippet matches {cut(pattern, SHOWN)!r}."
-    )
+    if not found:
+        return f"No snippet matches {cut(pattern, SHOWN)!r}."
+    return "\n---\n".join(view.snippet(name).rstrip("\n") for name in found)
