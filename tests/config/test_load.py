@@ -45,7 +45,7 @@ OneMistake = Callable[..., Mistake]
 
 def test_the_documented_example(load: Load, write: Callable[..., Path], tmp_path: Path) -> None:
     write("aliases: {more: time.now}\n", "more.yaml")
-    write("API_KEY: abcdef\n", "secrets.yaml")
+    write("API_KEY: abcdefgh\n", "secrets.yaml")
     write("", "prompts.yaml")
     config = load(EXAMPLE, {"ONETOOL_TOKEN": "sesame"})
     assert config.warnings == ()
@@ -66,7 +66,7 @@ def test_the_documented_example(load: Load, write: Callable[..., Path], tmp_path
     assert hosts == [("api.example.com", False), ("localhost:9000", True)]
     assert (config.ask.provider, config.ask.model) == ("openai", "gpt-x")
     assert config.http.token == "sesame"
-    assert config.secrets.get("API_KEY") == "abcdef"
+    assert config.secrets.get("API_KEY") == "abcdefgh"
 
 
 def test_the_examples_values_are_the_defaults(load: Load, write: Callable[..., Path]) -> None:

@@ -15,17 +15,17 @@ OneMistake = Callable[..., Mistake]
 
 
 def test_a_file_wins_over_the_environment(load: Load, write: Write) -> None:
-    file = write("A: of-file\n", "sub/secrets.yaml")
+    file = write("A: of-the-file\n", "sub/secrets.yaml")
     config = load("secrets: sub/secrets.yaml\nsettings: {p: {a: '${A}', b: '${B}'}}\n", {"A": "of-env", "B": "b-env"})
-    assert config.settings == {"p": {"a": "of-file", "b": "b-env"}}
+    assert config.settings == {"p": {"a": "of-the-file", "b": "b-env"}}
     assert config.secrets.file == file
     assert config.secrets.names() == ["A"]
     assert config.warnings == ()
 
 
 def test_a_mapping_works_with_a_warning(load: Load) -> None:
-    config = load("menu: run\nsecrets: {A: in-line}\nhttp: {token: ${A}}\n")
-    assert config.http.token == "in-line"
+    config = load("menu: run\nsecrets: {A: in-line-0}\nhttp: {token: ${A}}\n")
+    assert config.http.token == "in-line-0"
     (warning,) = config.warnings
     assert (warning.line, warning.key, warning.severity) == (2, "secrets", "warning")
     assert "secrets: secrets.yaml" in (warning.hint or "")
@@ -99,4 +99,12 @@ def test_a_trap_in_a_secret_is_no_warning(load: Load, write: Write) -> None:
     write("PIN: 0123\nWORD: no\n", "secrets.yaml")
     config = load("secrets: secrets.yaml\nsettings: {p: {a: '${PIN}', b: '${WORD}'}}\n")
     assert config.settings == {"p": {"a": "0123", "b": "no"}}
-    assert config.warnings == ()
+    assert ["shorter than" in one.message for one in config.warnings] == [True, True]
+
+
+def test_a_short_secret_is_warned_about_once_and_not_shown(load: Load, write: Write) -> None:
+    kept = write("SHORT: tea-7\nEMPTY: ''\nLONG: long-enough-8\n", "secrets.yaml")
+    (told,) = load("secrets: secrets.yaml\nsettings: {p: {a: '${SHORT}', b: '${SHORT}'}}\n").warnings
+    assert (told.file, told.line, told.key) == (str(kept), 1, "SHORT")
+    assert "shorter than 8 characters" in told.message
+    assert "tea-7" not in str(told)

@@ -47,11 +47,11 @@ def test_it_shows_every_key() -> None:
 def test_it_loads_with_every_comment_uncommented(load: Callable[..., Config], write: Callable[..., Path]) -> None:
     write("", "more.yaml")
     write("", "prompts.yaml")
-    write("DOCS_TOKEN: abcdef\n", "secrets.yaml")
+    write("DOCS_TOKEN: abcdefgh\n", "secrets.yaml")
     text = re.sub(r"^#(?=[^ ]|  )", "", starter_config(), flags=re.MULTILINE)
     config = load(text, {"ONETOOL_TOKEN": "sesame"})
     assert config.warnings == ()
-    assert (config.servers["docs"].auth, config.http.token) == ("abcdef", "sesame")
+    assert (config.servers["docs"].auth, config.http.token) == ("abcdefgh", "sesame")
     assert config.snippets["research"].params["count"].default == 5
     assert config.aliases == {"now": "time.now"}
 

@@ -1,9 +1,13 @@
 """Secrets: looked up by name, never shown, and taken out of texts."""
 
 import copy
+import json
 import pickle
+from base64 import b64encode, urlsafe_b64encode
 from pathlib import Path
 from threading import Thread
+from time import perf_counter
+from urllib.parse import quote
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -64,6 +68,32 @@ def test_redact_finds_values_that_were_escaped() -> None:
     )
     for text in texts:
         assert secrets.redact(text).strip('"').removeprefix("?k=") == MASK
+
+
+@pytest.mark.parametrize("value", ["hunter2-and-more", "sk-0123456789abcdef/+==", "pässwörd-ist-lang"])
+def test_redact_finds_values_that_were_encoded(value: str) -> None:
+    secrets, raw = Secrets({"A": value}), value.encode()
+    told = Secrets({})
+    told.know(value)
+    encoded = [
+        *(f(b"x" * before + raw + b"y" * after) for f in (b64encode, urlsafe_b64encode) for before in range(4)
+          for after in range(4)),
+        raw.hex().encode(), raw.hex().upper().encode(),
+        "".join(f"%{one:02x}" for one in raw).encode(), quote(value, safe="").lower().encode(),
+        json.dumps(json.dumps(value)).encode(), json.dumps(value).replace("/", "\\/").encode(),
+    ]  # fmt: skip
+    for one in (data.decode() for data in encoded):
+        for masking in (secrets, told):
+            assert MASK in masking.redact(one), one
+            assert masking.redact_data([one]) == [masking.redact(one)]
+
+
+def test_masking_a_large_text_stays_fast() -> None:
+    secrets = Secrets({str(number): f"secret-number-{number:020}" for number in range(5)})
+    text = "".join(f"line {number} of a text, {number * 7919:x}\n" for number in range(40_000))
+    began = perf_counter()
+    assert secrets.redact(text) == text
+    assert perf_counter() - began < 1
 
 
 @patient

@@ -148,8 +148,8 @@ class App:
         found = [(spec, score) for spec, score in found if allowed is None or spec.name in allowed]
         return sorted(found, key=lambda one: one[0].pack == OWN and one[1] < NAMED)[:limit]
 
-    def health(self) -> dict[str, Any]:
-        """Whether everything that should be there is there."""
+    def health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
+        """Whether everything that should be there is there. Under an allow-list nothing else is named."""
         import platform
 
         from onetool import __version__
@@ -161,10 +161,10 @@ class App:
             "cwd": os.getcwd(),
             "registry": {
                 "status": status,
-                "tool_count": len(self.registry),
-                **({"mistakes": [str(m) for m in self.mistakes]} if self.mistakes else {}),
+                "tool_count": len(self.registry) if allowed is None else len(self.tools(allowed)),
+                **({"mistakes": [str(m) for m in self.mistakes]} if self.mistakes and allowed is None else {}),
             },
-            "proxy": NO_SERVERS if self.servers is None else self.servers.health(),
+            "proxy": NO_SERVERS if self.servers is None else self.servers.health(allowed),
             **({"reload": f"failed: {self.redact(str(self.not_reloaded))}"} if self.not_reloaded else {}),
         }
 
@@ -399,11 +399,11 @@ class App:
     async def __aexit__(self, *_: object) -> None:
         self.close()
 
-    async def looked_after(self) -> dict[str, Any]:
+    async def looked_after(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
         """Health. Who has only just come tries every server first: else it would only be known how they were."""
         if self.servers is not None and not self._stays:
             await self.servers.settled()
-        return self.health()
+        return self.health(allowed)
 
     # How it is wired
 

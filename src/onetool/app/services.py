@@ -7,6 +7,8 @@ from onetool.core.context import current_call
 from onetool.core.errors import ToolFailure
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from onetool.app.app import App
     from onetool.core.spec import Handler
     from onetool.services.results import Page
@@ -14,9 +16,11 @@ if TYPE_CHECKING:
 
 def services(app: "App") -> "dict[str, Handler]":
     async def search(query: str, limit: int = 5) -> list[dict[str, Any]]:
-        context = current_call.get()
-        found = app.search(query, limit, None if context is None else context.allowed)
+        found = app.search(query, limit, _allowed())
         return [{"name": spec.name, "description": spec.description, "score": score} for spec, score in found]
+
+    async def health() -> dict[str, Any]:
+        return await app.looked_after(_allowed())
 
     def stats(tool: str | None = None) -> dict[str, Any]:
         return app.stats.facts(tool) if app.stats else {"error": "stats are disabled: stats.enabled is false"}
@@ -31,11 +35,15 @@ def services(app: "App") -> "dict[str, Handler]":
         """With the tools that its caller may call, and of these only such as change nothing: nobody is asked here."""
         from onetool.ask.errors import AskError
 
-        context = current_call.get()
-        allowed = None if context is None else context.allowed
         try:
-            return (await app.ask(prompt, session=session, allowed=allowed)).answer
+            return (await app.ask(prompt, session=session, allowed=_allowed())).answer
         except AskError as error:
             raise ToolFailure(str(error), error.reason, error.hints) from None
 
-    return {"search": search, "health": app.looked_after, "stats": stats, "run": run, "results": results, "ask": ask}
+    return {"search": search, "health": health, "stats": stats, "run": run, "results": results, "ask": ask}
+
+
+def _allowed() -> "Collection[str] | None":
+    """What the caller of the running tool may call."""
+    context = current_call.get()
+    return None if context is None else context.allowed

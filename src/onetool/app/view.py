@@ -47,18 +47,18 @@ class AppView:
 
         return definition(name, self._app.config.snippets[name])
 
-    def servers(self) -> list[dict[str, Any]]:
+    def servers(self, allowed: Collection[str] | None) -> list[dict[str, Any]]:
         if self._app.servers is None:
             return []
-        return [_told(status) for status in self._app.servers.statuses()]
+        return [_told(status) for status in self._app.servers.statuses(allowed)]
 
     def server_packs(self, allowed: Collection[str] | None) -> list[str]:
         from onetool.core.spelling import spelled
 
         return [] if self._app.servers is None else [spelled(pack) for pack in self._app.servers.packs(allowed)]
 
-    async def health(self) -> dict[str, Any]:
-        return await self._app.looked_after()
+    async def health(self, allowed: Collection[str] | None) -> dict[str, Any]:
+        return await self._app.looked_after(allowed)
 
     def page(self, handle: str, offset: int, limit: int, search: str | None, fuzzy: bool) -> "Page":
         return self._app.results.page(handle, owner(), offset, limit, search, fuzzy, self._app.page_bytes)

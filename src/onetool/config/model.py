@@ -131,6 +131,7 @@ class Http(msgspec.Struct, frozen=True, kw_only=True):
     origins: tuple[Name, ...] = ()  # web pages of other origins that may use it
     max_body_mb: Count = 4
     access_log: bool = True
+    admin: bool | None = None  # whether clients may change bundles; None: unless `--tool-allow` says what they may call
 
     def problems(self) -> Iterator[tuple[str, str, str | None]]:
         if self.token and not all("!" <= char <= "~" for char in self.token):

@@ -9,7 +9,7 @@ from onetool.config.placeholders import fill
 from onetool.config.shape import BAD, read
 from onetool.config.source import Refused
 from onetool.config.yaml_nodes import read_yaml
-from onetool.services.secrets import Secrets, too_open
+from onetool.services.secrets import UNMISTAKABLE, Secrets, too_open
 
 DEFAULT = "secrets.yaml"
 
@@ -71,5 +71,8 @@ def _values(node: Node, findings: Findings) -> dict[str, str] | None:
         findings.add(entry.mistakes)
         if not isinstance(entry.value, str) and entry.value is not BROKEN:
             findings.error(entry, "a secret must be a text", "quote it")
+        elif isinstance(entry.value, str) and 0 < len(entry.value) < UNMISTAKABLE:
+            message = f"a secret shorter than {UNMISTAKABLE} characters can't be masked well"
+            findings.warn(entry, message, "choose a longer one: other texts have a short one by chance")
     values = {key: entry.value for key, entry in node.value.items()}
     return values if all(isinstance(value, str) for value in values.values()) else None

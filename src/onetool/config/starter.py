@@ -44,7 +44,7 @@ tools:
 
 # Where `onetool serve` listens. Any host but this machine needs a token.
 #http: {host: 127.0.0.1, port: 8765, token: "${ONETOOL_TOKEN}", hosts: [tools.example.com],
-#       origins: ["https://app.example.com"], max_body_mb: 4, access_log: true}
+#       origins: ["https://app.example.com"], max_body_mb: 4, access_log: true, admin: true}
 
 # MCP servers to borrow tools from: a command to start, or a url. Blocks of other clients can be pasted as they are
 # (`disabled: true` is understood). `tools` picks some, `prefix` is the pack's name where it is not the server's, `pin`

@@ -4,10 +4,12 @@ The roots are `fs.roots` in the config (`fs: {roots: [docs, src]}`), by default 
 `services/confined` keeps to them; here is what a caller sees of it: the limits, and words for each refusal.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 
+from onetool.core.errors import BadArguments
 from onetool.sdk import ToolFailure, get_config, tool
 
 if TYPE_CHECKING:
@@ -133,12 +135,32 @@ def _allowed_roots(path: str) -> Iterator["Roots"]:
     """The roots to open a path below. What they refuse becomes a failure with words."""
     from onetool.services.confined import Refused, Roots  # not needed to list the tools
 
+    if found := re.fullmatch(r"[bB]([\"'])(.*)\1", path, re.DOTALL):
+        raise _bytes(path, found[2])
     roots = None
     try:
         roots = Roots(_configured_folders(), get_config().get("private", ()))
         yield roots
     except Refused as refused:
+        if refused.reason == "not_found" and (meant := _from_bytes(path)):
+            raise _bytes(path, meant) from None
         raise _failure(refused, path, roots) from None
+
+
+def _from_bytes(path: str) -> str | None:
+    """The text in bytes that code gave: they reach tools as Base64, which is nobody's file name."""
+    import base64
+
+    try:
+        text = base64.b64decode(path, validate=True).decode()
+    except ValueError:  # also where it is no UTF-8
+        return None
+    return text if text and text.isprintable() and text.isascii() else None
+
+
+def _bytes(path: str, meant: str) -> BadArguments:
+    """A file that is really called so is found below its folder: ./b'a'."""
+    return BadArguments(f"path: expected a text, but {_quoted(path)} is how bytes are written; write {_quoted(meant)}")
 
 
 def _configured_folders() -> list[str]:

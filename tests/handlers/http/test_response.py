@@ -261,3 +261,20 @@ def test_a_selector_that_is_none_is_told_at_definition(upstream, response):
     with pytest.raises(TemplateError) as caught:
         stage(upstream, response=response)
     assert caught.value.pointer == "/response/selector"
+
+
+SECRETS = {"A": "sesame-open-now"}
+
+
+@pytest.mark.parametrize(
+    ("selector", "found"), [("a", "***"), ("[a][?starts_with(@, 'sesame')] | length(@)", 0), ("reverse(a)", "***")]
+)
+def test_secrets_are_masked_before_a_selector_can_take_them_apart(upstream, selector, found):
+    assert value(upstream, Reply(body=b'{"a": "sesame-open-now"}'), {"selector": selector}, secrets=SECRETS) == found
+
+
+def test_secrets_are_masked_before_an_encoding_hides_them(upstream):
+    upstream.say(Reply(body=b"\x00sesame-open-now\xff"))
+    tool = stage(upstream, response={"encoding": "binary"}, secrets=SECRETS)
+    tool()
+    assert tool.kept[0].endswith(base64.b64encode(b"\x00***\xff").decode())

@@ -169,6 +169,17 @@ def test_localhost_is_both(serve):
             assert client.recv(12) == b"HTTP/1.1 200"
 
 
+def test_with_a_short_token_only_this_machine_is_served(serve, tmp_path):
+    config = {"http": {"token": "only-15-letters"}}
+    code, said = refused("--host", "0.0.0.0", "--port", "0", cwd=tmp_path, config=config)
+    assert code == 2
+    assert "http.token: " in said
+    assert "at least 16 characters" in said
+    assert "openssl rand -hex 32" in said
+    assert "only-15-letters" not in said
+    serve(config=config)
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "0", socket.gethostname()])
 def test_without_a_token_only_this_machine_is_served(host, tmp_path):
     try:

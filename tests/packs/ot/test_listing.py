@@ -173,3 +173,30 @@ def test_ten_thousand_tools_are_listed_in_no_time(app):
     assert tools(app, pattern="tool-777", info="list")[0] == "pack_177.tool_777"
     assert len(tools(app)) > 10_000
     assert perf_counter() - start < 2
+
+
+LONG = ("x y zz " * 430_000, "x" * 3_000_000)
+
+
+@pytest.mark.parametrize("query", LONG)
+@pytest.mark.parametrize(
+    ("name", "argument", "more"),
+    [
+        ("ot.help", "query", {}),
+        ("ot.search", "query", {}),
+        ("ot.tools", "pattern", {}),
+        ("ot.packs", "pattern", {}),
+        ("ot.snippets", "pattern", {"info": "full"}),
+        ("ot.stats", "period", {}),
+        ("ot.stats", "output", {}),
+        ("ot.signature", "name", {}),
+    ],
+)
+def test_a_query_of_megabytes_costs_what_its_beginning_does(name, argument, more, query):
+    with App.open() as app:
+        asyncio.run(app.call(ToolCall("1", name, {argument: "x", **more})))  # what is made once
+        began = perf_counter()
+        result = asyncio.run(app.call(ToolCall("2", name, {argument: query, **more})))
+        took = perf_counter() - began
+    assert len(str(result.data)) + len(str(result.error)) < 5_000
+    assert took < 0.5

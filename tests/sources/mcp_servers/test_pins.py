@@ -199,3 +199,81 @@ def test_a_change_while_it_is_connected(stage):
         assert call(app, "good.echo", text="x").error.reason == "refused"
         app.servers.approve("good")
         assert call(app, "good.grown").data == "grown"
+
+
+def hints(app):
+    """What counts of `pay`: whether it changes nothing, and whether it may be tried again."""
+    spec = app.registry.get("shop.pay")
+    return spec.read_only, spec.idempotent
+
+
+LOOSE = {"readOnlyHint": True, "idempotentHint": True, "destructiveHint": False}
+
+
+@pytest.mark.parametrize("before", [None, {}, {"readOnlyHint": False, "destructiveHint": True}])
+def test_hints_that_loosen_count_as_before_until_somebody_approves(stage, shop, before):
+    shop.lists(PAY if before is None else {**PAY, "annotations": before})
+    first_use(stage, shop())
+    shop.lists({**PAY, "annotations": LOOSE})
+    with stage.app(shop()) as app:
+        assert seen(app) == (("pay (behaviour)",), False)
+        assert hints(app) == (False, False)
+        assert call(app, "shop.pay").data == "pay"
+    with stage.app(shop()) as app:  # known from the file alone
+        assert hints(app) == (False, False)
+        seen(app)
+        app.servers.approve("shop")
+        assert hints(app) == (True, True)
+    with stage.app(shop()) as app:
+        assert hints(app) == (True, True)
+
+
+def test_hints_that_were_there_at_first_sight_count_and_tighter_ones_at_once(stage, shop):
+    shop.lists({**PAY, "annotations": {"readOnlyHint": True}})
+    first_use(stage, shop())
+    shop.lists({**PAY, "annotations": {"readOnlyHint": True, "idempotentHint": True}})
+    with stage.app(shop()) as app:
+        seen(app)
+        assert hints(app) == (True, False)
+    shop.lists(PAY)
+    with stage.app(shop()) as app:
+        seen(app)
+        assert hints(app) == (False, False)
+    shop.lists({**PAY, "annotations": {"readOnlyHint": True}})
+    with stage.app(shop()) as app:  # as it was approved
+        assert seen(app) == ((), False)
+        assert hints(app) == (True, False)
+
+
+def test_a_tool_that_goes_and_comes_back_looser_is_not_new(stage, shop):
+    first_use(stage, shop())
+    for tools in ([LOOK], [LOOK, {**PAY, "annotations": LOOSE}]):
+        shop.lists(*tools)
+        with stage.app(shop()) as app:
+            seen(app)
+    with stage.app(shop()) as app:
+        assert hints(app) == (False, False)
+
+
+def test_what_another_process_approves_counts_here(stage, shop):
+    first_use(stage, shop())
+    shop.lists({**PAY, "annotations": LOOSE})
+    with stage.app(shop()) as app:
+        seen(app)
+        assert hints(app) == (False, False)
+        done = stage.cli("servers", "approve", "shop")
+        assert done.returncode == 0, done.stderr
+        deadline = monotonic() + 20
+        while hints(app) != (True, True) and monotonic() < deadline:
+            call(app, "shop.pay")
+            sleep(0.05)
+        assert hints(app) == (True, True)
+
+
+def test_tools_of_a_server_that_look_alike_are_told(stage, shop):
+    shop.lists(PAY, {**PAY, "name": "p\u0430y"}, LOOK)
+    with stage.app(shop()) as app:
+        seen(app)
+        (told,) = [one for one in app.mistakes if "look alike" in one.message]
+        assert "'pay', 'p\\u0430y'" in told.message
+        assert (told.key, told.severity) == ("servers.shop", "warning")

@@ -51,11 +51,14 @@ class Reader:
             return await _by_size(answer, lambda: self._other(answer, place, redact))
         if self._encoding == "binary":
             kind = _kind(answer, redact).lower()
-            return await _by_size(answer, lambda: stored("blob", b64encode(answer.body).decode(), kind, keep))
+            return await _by_size(answer, lambda: stored("blob", _in_base64(answer, redact), kind, keep))
         if self._encoding == "text":
             return await _by_size(answer, lambda: text_of(answer))
         value = await _by_size(answer, lambda: _json(answer, place, redact))
-        return value if self._selector is None else await self._selector.of(value, len(answer.body), redact)
+        if self._selector is None:
+            return value
+        clean = await _by_size(answer, lambda: redact(value))  # half of a secret would not be known any more
+        return await self._selector.of(clean, len(answer.body), redact)
 
     async def events(self, answer: Answer, place: str, tell: Tell | None, redact: Redact) -> Any:
         """Each event is told as it comes; the value is the list of them all."""
@@ -73,7 +76,9 @@ class Reader:
                 told.take(data)
         finally:
             pieces.close()
-        return told.values if self._selector is None else await self._selector.of(told.values, told.size, redact)
+        if self._selector is None:
+            return told.values
+        return await self._selector.of(redact(told.values), told.size, redact)
 
     def _other(self, answer: Answer, place: str, redact: Redact) -> Any:
         """Of an answer that is no success."""
@@ -116,6 +121,13 @@ class _Told:
 async def _by_size(answer: Answer, work: Callable[[], T]) -> T:
     """Work on a body, which the loop does not wait for where that is large."""
     return work() if len(answer.body) < LARGE else await asyncio.to_thread(work)
+
+
+def _in_base64(answer: Answer, redact: Redact) -> str:
+    """The body without secrets that stand in it as text: in Base64 most forms of them could not be told."""
+    text = answer.body.decode("latin-1")
+    clean = redact(text)
+    return b64encode(answer.body if clean == text else clean.encode("latin-1", "replace")).decode()
 
 
 def text_of(answer: Answer) -> str:

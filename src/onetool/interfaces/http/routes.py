@@ -12,7 +12,7 @@ from onetool.interfaces.http import access
 from onetool.interfaces.http.greeting import Facts, bearer
 from onetool.interfaces.http.listen import Place, is_loopback
 from onetool.interfaces.http.page import page
-from onetool.interfaces.http.rules import Rules
+from onetool.interfaces.http.rules import Rules, lack_of_token
 from onetool.interfaces.http.site import READ, Route, Site
 from onetool.interfaces.mcp.exchange import in_json_rpc
 from onetool.interfaces.rest import ask, finds, rest, told
@@ -65,8 +65,8 @@ def follow_rules(app: "App", place: Place, site: Site) -> Callable[[], None]:
         if app.config is in_force:
             return
         in_force, http = app.config, app.config.http
-        if http.token is None and not is_loopback(place.addresses):
-            log.error("http.token is gone, but others can reach this server: the old rules stay in force")
+        if (lacks := lack_of_token(http)) and not is_loopback(place.addresses):
+            log.error("others can reach this server, which needs %s in http.token: the old rules stay in force", lacks)
             return
         access.switch(http.access_log)
         site.rules, site.max_body = Rules(http, place), http.max_body_mb * 1024**2

@@ -19,12 +19,20 @@ if TYPE_CHECKING:
     from onetool.config.model import Http
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+SHORTEST_TOKEN = 16  # characters
 TWICE = b"\0"  # what stands for a header that came twice: no header can have this value
 
 _WHO = (b"host", b"origin", b"sec-fetch-site", b"authorization")
 _WHAT = (b"content-type", b"content-length", b"transfer-encoding")
 _WANTED = frozenset(_WHO + _WHAT)
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([^\s]+) *")
+
+
+def lack_of_token(http: "Http") -> str | None:
+    """What a server lacks that other machines can reach: there, a short token is found by trying."""
+    if http.token is None:
+        return "a token"
+    return None if len(http.token) >= SHORTEST_TOKEN else f"a token of at least {SHORTEST_TOKEN} characters"
 
 
 def wanted(headers: Headers) -> dict[bytes, bytes]:

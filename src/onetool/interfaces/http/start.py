@@ -11,6 +11,7 @@ from onetool.interfaces.http import access
 from onetool.interfaces.http.greeting import greeting
 from onetool.interfaces.http.listen import Place, is_loopback, listen, resolve
 from onetool.interfaces.http.routes import facts_of, follow_rules, reload_site, site_of
+from onetool.interfaces.http.rules import lack_of_token
 from onetool.interfaces.http.server import serve
 from onetool.interfaces.mcp.http import McpOverHttp
 from onetool.interfaces.patient_log import make_log_patient
@@ -19,6 +20,10 @@ from onetool.interfaces.watchdog import Watchdog
 if TYPE_CHECKING:
     from onetool.app import App
 
+_LONG_RANDOM = (
+    "set http: {token: ${ONETOOL_TOKEN}} and keep a long random value: "
+    "openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN"
+)
 WARM_AFTER_S = 0.2  # those who wait for the address come first
 
 
@@ -61,9 +66,8 @@ def serve_app(
 def place_for(app: "App", host: str, port: int) -> Place:
     """Bound sockets; not where strangers could reach them and no token keeps them out."""
     addresses = resolve(host)
-    if app.config.http.token is None and not is_loopback(address for _, address in addresses):
-        message = f"a server on {host} can be reached from other machines, so it needs a token"
-        hint = "set http: {token: ${ONETOOL_TOKEN}} and keep a long random value: onetool auth set ONETOOL_TOKEN"
+    if not is_loopback(address for _, address in addresses) and (lacks := lack_of_token(app.config.http)):
+        message = f"a server on {host} can be reached from other machines, so it needs {lacks}"
         file = str(app.config.path) if app.config.path else None
-        raise ConfigError([Mistake(message=message, file=file, key="http.token", hint=hint)])
+        raise ConfigError([Mistake(message=message, file=file, key="http.token", hint=_LONG_RANDOM)])
     return listen(host, port, addresses)

@@ -10,13 +10,13 @@ from onetool.sources.bundles.errors import Conflict, Stale
 
 
 async def list_bundles(ask: Ask) -> Answer:
-    query, shelf = ask.query, ask.rest.shelf
+    query, shelf, sight = ask.query, ask.rest.shelf, await ask.rest.sight()
     chosen = (query["bundleIDs"], query["includeDisabled"])
-    return await page(ask, "bundles", query["pageSize"], lambda place, size: shelf.bundles(*chosen, place, size))
+    return await page(ask, "bundles", query["pageSize"], lambda place, size: shelf.bundles(*chosen, place, size, sight))
 
 
 async def get_bundle(ask: Ask) -> Answer:
-    bundle, tag = await asyncio.to_thread(ask.rest.shelf.get_bundle, *ask.path)
+    bundle, tag = await asyncio.to_thread(ask.rest.shelf.get_bundle, *ask.path, sight=await ask.rest.sight())
     return Answer(304, headers=(etag(tag),)) if is_known(ask.headers, tag) else one(bundle, tag)
 
 

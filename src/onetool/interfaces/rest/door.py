@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 from onetool.interfaces.asgi import JSON, Receive, Refused, Scope, Send, respond
 from onetool.interfaces.rest.asking import Answer, Ask
 from onetool.interfaces.rest.places import find
-from onetool.interfaces.rest.problem import KIND, from_store, told
+from onetool.interfaces.rest.problem import KIND, Wrong, from_store, told
 from onetool.interfaces.rest.query import read_query
 from onetool.sources.bundles.errors import BundleError
+from onetool.sources.bundles.sight import EVERYTHING, Sight
 
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.sources.bundles.shelf import Shelf
 
 _WANTED = frozenset((b"content-type", b"accept", b"if-match", b"if-none-match"))
+_CHANGES = frozenset(("PUT", "PATCH", "DELETE"))
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 
@@ -34,6 +36,19 @@ class Rest:
         """The one of the config in force."""
         return self._app.bundles
 
+    @property
+    def may_change(self) -> bool:
+        """Whether clients may change bundles: if the config says nothing, only those who may call everything.
+
+        Who may call one tool could else store a script that its owner runs later, with all tools.
+        """
+        admin = self._app.config.http.admin
+        return self.allowed is None if admin is None else admin
+
+    async def sight(self) -> Sight:
+        """What clients see here: what they may call; all of it, if they are to look after it."""
+        return EVERYTHING if self.allowed is None or self.may_change else await self.shelf.sight(self.allowed)
+
     def clean(self, text: Any) -> Any:
         """Without secrets."""
         return self._app.redact(text)
@@ -52,7 +67,10 @@ class Rest:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> Answer | None:
         found = find(scope["raw_path"], scope["method"])
         if found.way is None:
-            return Answer(204, headers=((b"allow", found.place.takes().encode()),))
+            takes = found.place.takes(() if self.may_change else _CHANGES)
+            return Answer(204, headers=((b"allow", takes.encode()),))
+        if scope["method"] in _CHANGES and not self.may_change:
+            raise Wrong(403, "read_only", _read_only(self.allowed))
         raw, parameters = scope["query_string"], found.way.parameters
         query = read_query(raw, parameters) if raw or parameters else parameters
         return await found.way.answer(Ask(self, found.path, query, _headers(scope), scope, receive, send))
@@ -65,6 +83,12 @@ class Rest:
 
 def rest(app: "App", allowed: Collection[str] | None = None) -> Rest:
     return Rest(app, allowed)
+
+
+def _read_only(allowed: Collection[str] | None) -> str:
+    why = "its config says so" if allowed is None else "it was started with --tool-allow"
+    how = "http.admin, set to true in its config, lets clients change bundles"
+    return f"Nothing can be changed over this server: {why}. {how}."
 
 
 def _headers(scope: Scope) -> dict[bytes, bytes]:

@@ -1,6 +1,6 @@
 """Which addresses there are below /tools, what each takes, and who answers."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -36,9 +36,10 @@ class Place(NamedTuple):
     def segments(self) -> list[str]:
         return self.template.split("/")[1:]
 
-    def takes(self) -> str:
+    def takes(self, without: Collection[str] = ()) -> str:
         """What Allow says."""
-        return ", ".join([*self.ways, *(["HEAD"] if "GET" in self.ways else []), "OPTIONS"])
+        ways = [method for method in self.ways if method not in without]
+        return ", ".join([*ways, *(["HEAD"] if "GET" in self.ways else []), "OPTIONS"])
 
 
 class Found(NamedTuple):

@@ -10,20 +10,20 @@ from onetool.interfaces.rest.tags import conditions, etag, is_known
 
 
 async def list_tools(ask: Ask) -> Answer:
-    query, shelf = ask.query, ask.rest.shelf
+    query, shelf, sight = ask.query, ask.rest.shelf, await ask.rest.sight()
     chosen = (query["tags"], query["bundleIDs"], query["includeDisabled"])
     size = query["recommendedPageSize"]
-    return await page(ask, "tools", size, lambda place, size: shelf.tools(*chosen, place, size))
+    return await page(ask, "tools", size, lambda place, size: shelf.tools(*chosen, place, size, sight))
 
 
 async def search_tools(ask: Ask) -> Answer:
-    query, shelf = ask.query, ask.rest.shelf
+    query, shelf, sight = ask.query, ask.rest.shelf, await ask.rest.sight()
     chosen = (query["q"], query["includeDisabled"])
-    return await page(ask, "tools", query["pageSize"], lambda place, size: shelf.search(*chosen, place, size))
+    return await page(ask, "tools", query["pageSize"], lambda place, size: shelf.search(*chosen, place, size, sight))
 
 
 async def get_tool(ask: Ask) -> Answer:
-    tool, tag = await asyncio.to_thread(ask.rest.shelf.get_tool, *ask.path)
+    tool, tag = await asyncio.to_thread(ask.rest.shelf.get_tool, *ask.path, sight=await ask.rest.sight())
     return Answer(304, headers=(etag(tag),)) if is_known(ask.headers, tag) else one(tool, tag)
 
 

@@ -5,9 +5,12 @@ from typing import Literal
 Info = Literal["list", "min", "full"]
 
 
+LONGEST = 1_000  # characters of a pattern: no name is longer
+
+
 def wanted(pattern: str) -> str:
     """As it is compared."""
-    return pattern.strip().casefold()
+    return pattern.strip()[:LONGEST].casefold()
 
 
 def has(pattern: str, *texts: str) -> bool:

@@ -3,8 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from onetool.core.failure import cut
 from onetool.packs.ot.filtering import Info, has, wanted
 from onetool.packs.ot.view import View
+
+SHOWN = 100  # characters of a pattern
 
 
 def aliases(every: Mapping[str, str], pattern: str, info: Info) -> list[Any]:
@@ -24,4 +27,6 @@ def snippets(view: View, pattern: str, info: Info) -> list[str] | str:
         return list(found)
     if info == "min":
         return [f"{name}: {one.description}" for name, one in found.items()]
-    return "\n---\n".join(view.snippet(name).rstrip("\n") for name in found) or f"No snippet matches {pattern!r}."
+    if not found:
+        return f"No snippet matches {cut(pattern, SHOWN)!r}."
+    return "\n---\n".join(view.snippet(name).rstrip("\n") for name in found)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from onetool.core.errors import ToolFailure
-from onetool.core.failure import text_of
+from onetool.core.failure import cut, text_of
 from onetool.packs.ot.here import seen_from_here
 from onetool.packs.ot.view import View
 from onetool.sdk import LogSpan, tool
@@ -14,6 +14,8 @@ RESULT_SECONDS = 20.0  # a search takes five at the most, and may have to wait a
 HEALTH_SECONDS = 120.0  # servers may take a while to start
 STATS_SECONDS = 60.0  # a million calls take some seconds to sum up
 RELOAD_SECONDS = 60.0  # packs may be slow to import
+SHOWN = 300  # characters of what was asked for, in an error …
+MOST_WORDS = 1_000  # … and of what is wrong with it
 PERIODS = ("day", "week", "month", "all")
 
 
@@ -26,7 +28,7 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
             return {
                 "aliases": {name: to for name, to in view.aliases.items() if allowed is None or to in allowed},
                 "snippets": {name: {"description": one.description} for name, one in view.snippets.items()},
-                "servers": [server["name"] for server in view.servers()],
+                "servers": [server["name"] for server in view.servers(allowed)],
             }
 
     @tool(read_only=True, timeout=HEALTH_SECONDS)
@@ -39,7 +41,7 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
             server_count and the state of each of `servers`, and where there are any, `errors` and `changed` tools.
         """
         with LogSpan("ot.health"):
-            return await view.health()
+            return await view.health(seen_from_here()[1])
 
     @tool(read_only=True)
     def servers() -> list[dict[str, Any]]:
@@ -49,7 +51,7 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
             {name, state, transport, tools} of each; `version`, `error` and `changed` where there are any.
         """
         with LogSpan("ot.servers"):
-            return view.servers()
+            return view.servers(seen_from_here()[1])
 
     @tool(read_only=True)
     def version() -> str:
@@ -95,7 +97,7 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
         with LogSpan("ot.stats", period=period, tool=tool, output=output):
             if period not in PERIODS:
                 known = ", ".join(PERIODS)
-                return f"Error: Invalid period '{period}'. Valid: {known}. Example: ot.stats(period='day')"
+                return f"Error: Invalid period '{cut(period, SHOWN)}'. Valid: {known}. Example: ot.stats(period='day')"
             try:
                 told = view.stats(period, tool, seen_from_here()[1])
             except ToolFailure as failure:
@@ -106,7 +108,7 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
             try:
                 return {**shown, "html_report": view.write_report(output, told)}
             except ToolFailure as failure:
-                return f"Error: Cannot write to '{output}': {text_of(failure)}"
+                return f"Error: Cannot write to '{cut(output, SHOWN)}': {cut(text_of(failure), MOST_WORDS)}"
 
     @tool(examples=['ot.notify(topic="notes", message="Remember to review PR #123")'])
     def notify(topic: str, message: str) -> str:

@@ -10,6 +10,9 @@ from onetool.services.search.query import asked
 FAIR = 5.0  # the lexical score of a fair match: it counts as one half
 
 
+LONGEST = 10_000  # characters of a query: a pasted document must not cost more than a question
+
+
 class SearchIndex:
     """Built once over a list of tools, then only read: any number of threads may share one.
 
@@ -25,7 +28,7 @@ class SearchIndex:
     def search(self, query: str, limit: int = 5) -> list[tuple[ToolSpec, float]]:
         if limit < 1:
             return []
-        scores = self._scores(query)
+        scores = self._scores(query[:LONGEST])
         return [(self._specs[tool], score) for tool, score in _best(scores, limit)]
 
     def _scores(self, query: str) -> dict[int, float]:

@@ -19,6 +19,7 @@ from onetool.sources.bundles.making import Workshop
 from onetool.sources.bundles.model import Bundle, Tool, function_of, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 from onetool.sources.bundles.reading import read_bundle, read_tool
+from onetool.sources.bundles.sight import EVERYTHING, Narrow, Sight
 from onetool.sources.bundles.store import Found, Rank, Store, Tag, tag_of
 
 T = TypeVar("T")
@@ -85,17 +86,25 @@ class Shelf:
     def delete_bundle(self, id: str, match: Tag | None = None) -> None:
         self.changed(self.store.delete_bundle(check_id(id, None), match))
 
-    def get_bundle(self, id: str) -> tuple[Shown, Tag]:
-        bundle = self._bundle(check_id(id, None))
+    def get_bundle(self, id: str, sight: Sight = EVERYTHING) -> tuple[Shown, Tag]:
+        bundle = self._bundle(check_id(id, None), sight)
         return self._shown_bundle(bundle), tag_of(bundle)
 
     def bundles(
-        self, ids: Iterable[str] = (), include_disabled: bool = False, after: str | None = None, limit: int = 100
+        self,
+        ids: Iterable[str] = (),
+        include_disabled: bool = False,
+        after: str | None = None,
+        limit: int = 100,
+        sight: Sight = EVERYTHING,
     ) -> tuple[list[Shown], str | None]:
         wanted = [check_id(id, None) for id in ids]
-        found = self.store.bundles(wanted, include_disabled, after, limit + 1)
-        page = found[:limit]
-        return [self._shown_bundle(one) for one in page], page[-1].id if len(found) > limit else None
+
+        def more(after: str | None, limit: int) -> list[tuple[str, Bundle]]:
+            return [(one.id, one) for one in self.store.bundles(wanted, include_disabled, after, limit)]
+
+        page, last = _page(more, sight.bundle, after, limit)
+        return [self._shown_bundle(one) for one in page], last
 
     # Tools
 
@@ -122,8 +131,8 @@ class Shelf:
         """Raises Invalid for what could never run, as `put_tool` does: for who puts a whole bundle into the store."""
         self._workshop.check(tool)
 
-    def get_tool(self, bundle_id: str, slug: str, version: str) -> tuple[Shown, Tag]:
-        tool = self._tool(bundle_id, slug, version)
+    def get_tool(self, bundle_id: str, slug: str, version: str, sight: Sight = EVERYTHING) -> tuple[Shown, Tag]:
+        tool = self._tool(bundle_id, slug, version, sight)
         return self._with_usage([tool])[0], self._tag(tool)
 
     def tools(
@@ -133,42 +142,39 @@ class Shelf:
         include_disabled: bool = False,
         after: str | None = None,
         limit: int = 100,
+        sight: Sight = EVERYTHING,
     ) -> tuple[list[Shown], str | None]:
         tags, ids = list(tags), [check_id(id, None) for id in bundle_ids]
 
         def more(after: str | None, limit: int) -> list[tuple[str, Tool]]:
             return [(tool.id, tool) for tool in self.store.tools(tags, ids, include_disabled, after, limit)]
 
-        page, last = self._page(more, include_disabled, after, limit)
+        page, last = _page(more, self._listed(include_disabled, sight), after, limit)
         return self._with_usage(page), last
 
     def search(
-        self, query: str, include_disabled: bool = False, after: Iterable[Any] | None = None, limit: int = 100
+        self,
+        query: str,
+        include_disabled: bool = False,
+        after: Iterable[Any] | None = None,
+        limit: int = 100,
+        sight: Sight = EVERYTHING,
     ) -> tuple[list[Shown], list[Any] | None]:
         def more(after: Rank | None, limit: int) -> list[Found]:
             return self.store.search(query, include_disabled, after, limit)
 
-        page, last = self._page(more, include_disabled, None if after is None else Rank(*after), limit)
+        rank = None if after is None else Rank(*after)
+        page, last = _page(more, self._listed(include_disabled, sight), rank, limit)
         return self._with_usage(page), None if last is None else list(last)
 
-    def _page(
-        self, more: Callable[[Any, int], Iterable[tuple[Any, Tool]]], include_disabled: bool, after: Any, limit: int
-    ) -> tuple[list[Tool], Any]:
-        """So many, and where the next ones begin. Tools whose function is gone count as disabled: only we know that."""
-        page: list[Tool] = []
-        last = None
-        while True:
-            wanted = limit + 1 - len(page)
-            found = list(more(after, wanted))
-            for place, tool in found:
-                if include_disabled or self._is_there(tool):
-                    if len(page) == limit:
-                        return page, last
-                    page.append(tool)
-                    last = place
-            if len(found) < wanted:
-                return page, None
-            after = found[-1][0]
+    def _listed(self, include_disabled: bool, sight: Sight) -> Callable[[Tool], bool]:
+        """Tools whose function is gone count as disabled: only we know that."""
+        return lambda tool: sight.tool(tool) and (include_disabled or self._is_there(tool))
+
+    async def sight(self, allowed: Collection[str]) -> Sight:
+        """What is to be seen under this allow-list."""
+        await self._keep_in_step()  # what a tool is called depends on the others
+        return Narrow(self.store, self.loading.name_of, allowed)
 
     # Calls
 
@@ -247,17 +253,17 @@ class Shelf:
 
     # What is behind it
 
-    def _bundle(self, id: str) -> Bundle:
+    def _bundle(self, id: str, sight: Sight = EVERYTHING) -> Bundle:
         bundle = self.store.bundle(id)
-        if bundle is None:
+        if bundle is None or not sight.bundle(bundle):
             raise NotFound(f"there is no bundle {id}")
         return bundle
 
-    def _tool(self, bundle_id: str, slug: str, version: str) -> Tool:
+    def _tool(self, bundle_id: str, slug: str, version: str, sight: Sight = EVERYTHING) -> Tool:
         self._check_place(bundle_id, slug, version)
         tool = self.store.tool(bundle_id, slug, version)
-        if tool is None:
-            self._bundle(bundle_id)  # which is the better thing to say, if it is not there
+        if tool is None or not sight.tool(tool):
+            self._bundle(bundle_id, sight)  # which is the better thing to say, if it is not there
             raise NotFound(f"there is no tool {slug!r} in version {version!r} in the bundle {bundle_id}")
         return tool
 
@@ -311,6 +317,26 @@ class Shelf:
             for tool in tools
             for count, last in [usage.get(tool.id, never)]
         ]
+
+
+def _page(
+    more: Callable[[Any, int], Iterable[tuple[Any, T]]], is_listed: Callable[[T], bool], after: Any, limit: int
+) -> tuple[list[T], Any]:
+    """So many of those that are listed, and where the next ones begin."""
+    page: list[T] = []
+    last = None
+    while True:
+        wanted = limit + 1 - len(page)
+        found = list(more(after, wanted))
+        for place, thing in found:
+            if is_listed(thing):
+                if len(page) == limit:
+                    return page, last
+                page.append(thing)
+                last = place
+        if len(found) < wanted:
+            return page, None
+        after = found[-1][0]
 
 
 def _of_file(match: Tag | None) -> Tag | None:

@@ -26,6 +26,7 @@ PARTS = {  # what is pinned of a definition, and what it is called when it chang
     "output": ("outputSchema",),
     "behaviour": ("annotations",),
 }
+LOOSENING = ("readOnlyHint", "idempotentHint")  # what, once true, lets a tool run unasked, or a second time
 LONGEST_NAME = 100
 
 
@@ -144,6 +145,26 @@ def former(memory: Memory, changed: Mapping[str, Any]) -> dict[str, Definition]:
     before = {str(one["name"]): one for one in pinned(memory.tools or (), memory.offers)}
     kept = {name: memory.former.get(name) or before.get(name) for name in changed}
     return {name: tool for name, tool in kept.items() if tool is not None}
+
+
+def as_trusted(memory: Memory, definition: Definition) -> Definition:
+    """The definition with no looser hints than those that it had when it was approved.
+
+    Else a server could have its tools run without anybody being asked, by calling them harmless one day. How it was
+    is not known of one that went away meanwhile: then it was as strict as can be.
+    """
+    name = str(definition.get("name"))
+    approved = (memory.approved or {}).get(name)
+    if approved is None or approved.get("behaviour") == pin(definition)["behaviour"]:
+        return definition
+    before, now = _hints(memory.former.get(name)), _hints(definition)
+    strict = {hint: False for hint in LOOSENING if before.get(hint) is not True}
+    return {**definition, "annotations": {**now, **strict}}
+
+
+def _hints(definition: Definition | None) -> Mapping[str, Any]:
+    found = (definition or {}).get("annotations")
+    return found if isinstance(found, Mapping) else {}
 
 
 def difference(before: Definition | None, now: Definition) -> list[str]:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from onetool.core.blob import Keep
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.failure import cut
+from onetool.core.lookalike import twins
 from onetool.core.seen import Seen
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
@@ -21,6 +22,7 @@ from onetool.sources.mcp_servers.memory import (
     Memory,
     Shelf,
     approval,
+    as_trusted,
     changes,
     difference,
     file_name,
@@ -130,6 +132,9 @@ class Proxy:
             if not any(is_allowed(replace(self.settings, tools=(pattern,)), tool) for tool in known):
                 message = f"no tool of the server is called {pattern}"
                 told.append(Mistake(message=message, key=f"{key}.tools", severity="warning"))
+        for alike in twins(known):
+            message = f"tools of the server look alike: {', '.join(map(ascii, alike[:SHOWN]))}"
+            told.append(Mistake(message=message, key=key, severity="warning"))
         return told
 
     # What it learns
@@ -192,9 +197,13 @@ class Proxy:
         with self._lock:
             if self._shelf.changed_at() == self._read_at:
                 return False
-            was_refused = self.is_refused
+            before = self.is_refused, self._held_back()
             self._read()
-            return was_refused != self.is_refused
+            return before != (self.is_refused, self._held_back())
+
+    def _held_back(self) -> set[str]:
+        """The tools whose hints count as they were before."""
+        return {name for name, parts in self.changes.items() if "behaviour" in parts}
 
     def remember(self) -> None:
         """Write down what values looked like. When there is time: nothing depends on it."""
@@ -248,6 +257,7 @@ class Proxy:
             seen = self._seen.setdefault(name, Seen.load(memory.seen.get(name)))
         else:
             seen = None
+        definition = as_trusted(memory, definition)
         hints = definition.get("annotations") or {}
         handler = _Tool(self, name, hints.get("idempotentHint") is True, seen)
         return spec_of(self.name, self.settings, definition, handler, seen=seen)

@@ -103,8 +103,10 @@ class Servers(Source):
     def names(self) -> list[str]:
         return list(self._proxies)
 
-    def statuses(self) -> list[ServerStatus]:
-        return [self._status(proxy) for proxy in self._proxies.values()]
+    def statuses(self, allowed: Iterable[str] | None = None) -> list[ServerStatus]:
+        """With an allow-list only those that it names a tool of."""
+        wanted = None if allowed is None else {name.partition(".")[0] for name in allowed}
+        return [self._status(one) for one in self._proxies.values() if wanted is None or one.pack in wanted]
 
     def _status(self, proxy: Proxy) -> ServerStatus:
         upstream = None if self._loop is None else self._loop.upstreams.get(proxy.name)
@@ -123,9 +125,9 @@ class Servers(Source):
             refused=proxy.is_refused,
         )
 
-    def health(self) -> dict[str, Any]:
+    def health(self, allowed: Iterable[str] | None = None) -> dict[str, Any]:
         """In short; `changed` names tools that are not as they were approved."""
-        statuses = self.statuses()
+        statuses = self.statuses(allowed)
         wrong = [status for status in statuses if status.refused or status.state == "disconnected"]
         changed = {status.name: list(status.changed) for status in statuses if status.changed}
         return {

@@ -40,3 +40,27 @@ def test_arguments_with_long_names_or_very_many_of_them():
     assert lines[-1] == "  … and 99,940 further arguments, not shown here"
     assert arguments({}, 80) == (["  (no arguments)"], True)
     assert arguments({"a": "x" * 500}, 1).lines[1] == '    | "' + "x" * 13
+
+
+def test_what_cannot_be_seen_is_written_as_what_it_is():
+    lines, _ = arguments({"a\u202eb": "x\u200by\u2066z\x1b[2J", "n": "one\n\u3164\U000e0041\ufeff\r"}, 80)
+    assert lines == [
+        '  a\\u202eb: "x\\u200by\\u2066z\\u001b[2J"',
+        "  n:",
+        "    | one",
+        "    | \\u3164\\U000e0041\\ufeff\\x0d",
+    ]
+    for text in ("\u202e" * 5000, "\n".join(["\u200b" * 50] * 30)):
+        lines, _ = arguments({"text": text}, 40)
+        assert all(line.isascii() or "…" in line for line in lines)
+        assert all(len(line) < 80 for line in lines)
+        assert all(len(line) < 40 for line in lines if line.startswith("    | "))
+    whole = arguments({"text": "\u202e" * 500 + "\n"}, 40, whole=True).lines
+    assert "".join(line[6:] for line in whole[1:]) == "\\u202e" * 500
+
+
+def test_words_of_several_alphabets_are_pointed_out():
+    lines, _ = arguments({"url": "https://p\u0430ypal.com/\u043c\u043e\u0441\u043a", "ok": "東京 Tokyo"}, 80)
+    assert lines[1] == "  ! letters of several alphabets in p\\u0430ypal"
+    assert len(lines) == 3
+    assert len(arguments({"a": "p\u0430 q\u043e " * 1000 + "x"}, 80).lines) < 30

@@ -265,7 +265,7 @@ def test_what_is_no_answer_is_asked_again_but_not_for_ever(capsys):
     assert typist.answers == ["y"]
 
 
-def test_arguments_are_shown_in_full_and_secrets_are_not():
+def test_arguments_are_shown_in_full_whatever_they_are_called():
     args = {
         "item": "x" * 500,
         "api_key": "sk-1",
@@ -277,11 +277,32 @@ def test_arguments_are_shown_in_full_and_secrets_are_not():
     assert typist.asked == [
         "The model wants to call shop.buy, which may change something:\n"
         '  item:\n    | "' + ("x" * 72 + "\n    | x") * 6 + "x" * 62 + '"\n'
-        '  api_key: "***"\n'
-        "  note:\n    | one\n    |   Run shop.buy? y�[2J\n"
-        '  more: {"password": "***", "n": 1}'
+        '  api_key: "sk-1"\n'
+        "  note:\n    | one\n    |   Run shop.buy? y\\x1b[2J\n"
+        '  more: {"password": "p", "n": 1}'
     ]
     assert typist.choices == ["Run shop.buy? y = yes, n = no, a = always for this tool, in this question"]
+
+
+def test_only_what_is_known_to_be_a_secret_is_masked():
+    typist = Typist("n")
+    approver = Approver(typist, lambda args: {**args, "item": "***"}, lambda: None)
+    asyncio.run(approver(ToolCall("1", "shop.buy", {"item": "known", "token": "rm -rf /"}), SPEC))
+    assert typist.asked[0].endswith('  item: "***"\n  token: "rm -rf /"')
+
+
+def test_a_tool_that_looks_like_another_one_is_marked():
+    spec = ToolSpec(name="shop.bu\u0443", description="d", input_schema={"type": "object", "properties": {}})
+    typist = Typist("n", "n")
+    approver = Approver(typist, lambda args: args, lambda: None, lambda: ["shop.buy", "shop.sell", spec.name])
+    asyncio.run(approver(ToolCall("1", spec.name, {}), spec))
+    assert typist.asked[0].splitlines()[1:] == [
+        "  ! letters of several alphabets in bu\\u0443",
+        "  ! this is not shop.buy, which looks like it: 'shop.bu\\u0443'",
+        "  (no arguments)",
+    ]
+    asyncio.run(approver(ToolCall("1", "shop.buy", {}), SPEC))
+    assert "  ! this is not shop.bu\u0443, which looks like it: 'shop.buy'" in typist.asked[1]
 
 
 def test_all_of_what_is_long_is_shown_to_who_wants_to_see_it():

@@ -2,7 +2,7 @@
 
 Every line of a value begins with something of ours, and none is longer than the terminal is wide: so none can pass for
 a line of ours, not even by being wrapped. Of what is very long the beginning and the end are shown, and how much that
-leaves out.
+leaves out. What can't be seen is written as what it is (`\\u202e`), and words that mix alphabets are pointed out.
 """
 
 import json
@@ -12,13 +12,16 @@ from itertools import islice
 from typing import Any, NamedTuple
 from unicodedata import east_asian_width
 
-from onetool.interfaces.cli.output import counted, printable
+from onetool.core.lookalike import mixed, visible
+from onetool.interfaces.cli.output import counted
 
 BAR = "    | "
 NARROWEST = 20  # columns; below that a terminal may wrap as it likes
 MOST_LINES = 20  # of one value; of a longer one …
 HEAD, TAIL = 12, 6  # … these
 MOST_IN_ALL = 60
+MOST_MIXED = 5  # words of one argument that are pointed out
+MARK = "  ! "
 
 
 class Shown(NamedTuple):
@@ -42,15 +45,22 @@ def arguments(args: Mapping[str, Any], columns: int, *, whole: bool = False) -> 
 
 
 def _argument(name: str, value: Any, width: int, whole: bool) -> Shown:
-    title = printable(name).replace("\n", " ")
+    title = visible(name).replace("\n", " ")
     has_lines = isinstance(value, str) and "\n" in value
-    text = value if has_lines else json.dumps(value, ensure_ascii=False, default=str)
-    if len(text) <= width and not has_lines and _cells(line := printable(f"  {title}: {text}")) <= width:
-        return Shown([line], True)
+    said = value if has_lines else json.dumps(value, ensure_ascii=False, default=str)
+    text, marks = visible(said), marked(f"{name} {said}", width)
+    if len(text) <= width and not has_lines and _cells(line := f"  {title}: {text}") <= width:
+        return Shown([line, *marks], True)
     if _cells(title) > width // 2:
         title, text = "(one with a long name)", f"{title}: {text}"
     lines, is_whole = _value(text, width - len(BAR), whole)
-    return Shown([f"  {title}:", *lines], is_whole)
+    return Shown([f"  {title}:", *lines, *marks], is_whole)
+
+
+def marked(text: str, width: int) -> list[str]:
+    """A line for each word that may pass for another one: letters that look the same, of several alphabets."""
+    words = islice(dict.fromkeys(islice(mixed(text), 100)), MOST_MIXED)
+    return [_fitting(f"{MARK}letters of several alphabets in {word}", width) for word in words]
 
 
 def _value(text: str, width: int, whole: bool) -> Shown:
@@ -70,7 +80,7 @@ def _pieces(text: str, width: int) -> Iterator[tuple[int, str]]:
         ended = line.removesuffix("\n")
         at = 0
         while at < len(ended) or at == 0:
-            piece = _fitting(printable(ended[at : at + width]), width)
+            piece = _fitting(ended[at : at + width], width)
             yield begin + at, piece
             at += len(piece) or 1
         begin += len(line)

@@ -98,7 +98,10 @@ class Errand:
         if word != "ask":
             return word
         return Approver(
-            person if isinstance(person, Person) else at_terminal(), self._app.redact, self._screen.break_line
+            person if isinstance(person, Person) else at_terminal(),
+            self._app.redact,
+            self._screen.break_line,
+            self._app.registry.names,
         )
 
     def _heed_the_end(self) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.failure import cut
+from onetool.core.lookalike import visible
 from onetool.interfaces.cli.output import counted, printable
 
 MOST_ARGUMENTS = 60  # characters
@@ -24,7 +25,7 @@ def readable(text: str) -> str:
 def called(call: ToolCall) -> str:
     """`fs.read_file(path="a.txt")`, with arguments cut short."""
     given = ", ".join(f"{name}={_value(value)}" for name, value in call.args.items())
-    return printable(f"{cut(call.name, MOST_NAME)}({cut(given, MOST_ARGUMENTS)})").replace("\n", " ")
+    return visible(f"{cut(call.name, MOST_NAME)}({cut(given, MOST_ARGUMENTS)})").replace("\n", " ")
 
 
 def outcome(result: ToolResult, is_cached: bool) -> tuple[str, bool]:

@@ -13,7 +13,7 @@ Part = dict[str, Any]
 REFUSALS: dict[int, tuple[str, tuple[str, ...]]] = {
     400: ("Something that was sent can't be used; `in` and `pointer` say where.", ()),
     401: ("This server needs its token.", ("WWW-Authenticate",)),
-    403: ("Not allowed: it is built-in or switched off, or a page of another origin asks.", ()),
+    403: ("Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks.", ()),
     404: ("There is no such thing.", ()),
     405: ("This address takes other methods.", ("Allow",)),
     409: ("It is there already, or something is in the way.", ()),
