@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from onetool.app.absent import explained, missing_server, why_missing, words_in
 from onetool.app.bundling import Bundling
-from onetool.app.files import files_of, pack_paths
+from onetool.app.files import files_of, is_found, pack_paths
 from onetool.app.oversights import oversights
 from onetool.app.parts import NONE, Parts
 from onetool.app.services import services
@@ -102,7 +102,7 @@ class App:
     @classmethod
     def open(cls, config: str | Path | None = None) -> Self:
         """The app for a config file, or for the one that is found from here. Raises ConfigError if it can't be used."""
-        app = cls(load_config(find_config(config)))
+        app = cls(load_config(find_config(config), found=is_found(config)))
         app._finds_config = config is None
         return app
 
@@ -324,7 +324,8 @@ class App:
     def _reload(self) -> None:
         modules, began = imported(), time()
         try:
-            config = load_config(self.config.path or (find_config(None) if self._finds_config else None))
+            path = self.config.path or (find_config(None) if self._finds_config else None)
+            config = load_config(path, found=self._finds_config and is_found(None))
             read = self._read(config, again=True)
             if broken := self._broken(read):
                 raise ConfigError(broken)
