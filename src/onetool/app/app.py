@@ -73,7 +73,8 @@ FACTS = ("calls", "success_rate", "median_ms", "last_called")
 class App:
     """A config in force, the tools that it gives, and the services behind them."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, imports: bool = True) -> None:
+        self._imports = imports
         self.registry = Registry(internals=services(self))
         self._parts = Parts(config, self.registry)
         self.mistakes: tuple[Mistake, ...] = ()
@@ -100,9 +101,12 @@ class App:
         self._put_in_force(config, self._read(config))
 
     @classmethod
-    def open(cls, config: str | Path | None = None) -> Self:
-        """The app for a config file, or for the one that is found from here. Raises ConfigError if it can't be used."""
-        app = cls(load_config(find_config(config), found=is_found(config)))
+    def open(cls, config: str | Path | None = None, *, imports: bool = True) -> Self:
+        """The app for a config file, or for the one that is found from here. Raises ConfigError if it can't be used.
+
+        Without `imports` packs are parsed and not run: the names of their tools are known, and calling one fails.
+        """
+        app = cls(load_config(find_config(config), found=is_found(config)), imports=imports)
         app._finds_config = config is None
         return app
 
@@ -521,7 +525,7 @@ class App:
 
     def _read(self, config: Config, again: bool = False) -> tuple[Catalogue, Catalogue]:
         """The packs and the declared tools of a config. Nothing is changed by that."""
-        packs = PackSource(pack_paths(config), fresh=again).load()
+        packs = PackSource(pack_paths(config), fresh=again, imports=self._imports).load()
         functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
         return packs, DeclaredTools(config.tools, functions, services(self)).load()
 
