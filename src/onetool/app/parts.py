@@ -222,6 +222,7 @@ class Parts:
             keep=lambda text: self.results.put(text, owner()),
             know=self.config.secrets.know,
             secret=self.config.secrets.kept,  # not the whole environment: others may have written the tool
+            bound=self.config.secrets.hosts,
         )
 
     def _new_results(self) -> "Results":

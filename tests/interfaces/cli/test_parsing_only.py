@@ -4,7 +4,7 @@ import json
 import sys
 
 import pytest
-from tests.helpers import cli
+from helpers import cli
 
 from onetool.app import App
 from onetool.core.errors import ToolFailure
