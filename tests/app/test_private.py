@@ -46,8 +46,64 @@ def test_what_was_counted_is_not_read_as_a_file(app):
     assert not asyncio.run(app.run("fs.read_file(path='.onetool/stats.db', encoding='base64')")).ok
 
 
-def test_a_token_in_the_config_is_masked(app):
-    assert "tok-0123456789abcdef" not in value(app, "fs.read_file(path='.onetool/onetool.yaml')")
+def test_the_config_and_what_it_includes_are_closed(app, tmp_path):
+    assert "OneTool's own" in failure(app, "fs.read_file(path='.onetool/onetool.yaml')")
+    assert "OneTool's own" in failure(app, "fs.list_dir(path='.onetool')")
+
+
+def test_also_where_they_lie_in_the_middle_of_a_project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "onetool.yaml").write_text("include: [more.yaml]\nstats: {enabled: false}\n")
+    (tmp_path / "more.yaml").write_text("http: {token: tok-0123456789abcdef}\n")
+    with App.open(tmp_path / "onetool.yaml") as app:
+        for name in ("onetool.yaml", "more.yaml"):
+            assert "OneTool's own" in failure(app, f"fs.read_file(path={name!r})")
+
+
+def project(tmp_path, roots):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_text("data")
+    (tmp_path / "project" / ".onetool").mkdir(parents=True)
+    (tmp_path / "project" / "b.txt").write_text("own")
+    file = tmp_path / "project" / ".onetool" / "onetool.yaml"
+    file.write_text(f"fs: {{roots: [., {roots}]}}\n")
+    return file
+
+
+@pytest.mark.parametrize("roots", ["..", "/", "../data", "out"])
+def test_roots_of_a_project_lie_below_it(tmp_path, monkeypatch, roots):
+    project(tmp_path, roots)
+    (tmp_path / "project" / "out").symlink_to("../data")
+    monkeypatch.chdir(tmp_path / "project")
+    path = str(tmp_path / "data" / "a.txt")
+    with App.open() as app:
+        assert not asyncio.run(app.run(f"fs.read_file(path={path!r})")).ok
+        assert not asyncio.run(app.run("fs.read_file(path='a.txt')")).ok
+        asyncio.run(app.run(f"ot.stats(output='{tmp_path}/data/r.html')"))
+        assert not (tmp_path / "data" / "r.html").exists()
+        assert value(app, "fs.read_file(path='b.txt')") == "own"
+        [told] = [mistake for mistake in app.mistakes if mistake.key == "fs.roots[1]"]
+        assert "~/.onetool/onetool.yaml" in str(told.hint)
+
+
+def test_unless_the_person_says_otherwise(tmp_path, own_home, monkeypatch):
+    file = project(tmp_path, "../data")
+    monkeypatch.chdir(tmp_path / "project")
+    with App.open(file) as app:
+        assert value(app, "fs.read_file(path='a.txt')") == "data"
+    monkeypatch.setenv("ONETOOL_CONFIG", str(file))
+    with App.open() as app:
+        assert value(app, "fs.read_file(path='a.txt')") == "data"
+    monkeypatch.delenv("ONETOOL_CONFIG")
+    (own_home / ".onetool").mkdir()
+    (own_home / ".onetool" / "onetool.yaml").write_text(f"fs: {{roots: [{tmp_path}/data]}}\n")
+    with App.open() as app:
+        assert value(app, "fs.read_file(path='a.txt')") == "data"
+    monkeypatch.chdir(tmp_path)  # nothing is found there but the person's own
+    with App.open() as app:
+        assert value(app, "fs.read_file(path='a.txt')") == "data"
+        app.reload()
+        assert value(app, "fs.read_file(path='a.txt')") == "data"
 
 
 @pytest.mark.parametrize("topic", ["config", "prompts"])

@@ -19,7 +19,7 @@ import pytest
 
 from onetool.packs import fs, shell
 from onetool.sdk import ToolFailure
-from onetool.services.confined import listing, opening
+from onetool.services.confined import listing, opening, private
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -538,7 +538,10 @@ def test_a_link_put_there_behind_the_walks_back(root: Path, monkeypatch: pytest.
 
 @linux_only
 def test_a_size_of_zero_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of procfs are the ones at hand; they are closed otherwise."""
     monkeypatch.setattr(fs, "get_config", lambda: {"roots": [f"/proc/{os.getpid()}"]})
+    monkeypatch.setattr(private, "closed_places", list)
+    monkeypatch.setattr(private, "SYSTEM", ())
     assert os.stat("/proc/self/status").st_size == 0
     assert refusal("status", maxBytes=10).reason == "too_large"
     assert fs.read_file("status").startswith("Name:")
@@ -546,6 +549,8 @@ def test_a_size_of_zero_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None
 
 @linux_only
 def test_magic_links_below_a_root_do_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private, "closed_places", list)  # they would be refused before they are followed
+    monkeypatch.setattr(private, "SYSTEM", ())
     monkeypatch.setattr(fs, "get_config", lambda: {"roots": [f"/proc/{os.getpid()}"]})
     for path in ("root/etc/passwd", "cwd/", "exe", "fd/0"):
         assert refusal(path).reason in ("denied", "link_loop", "not_found")

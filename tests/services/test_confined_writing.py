@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from onetool.services.confined import Refused, Roots, opening, why_not_written, writing
+from onetool.services.confined import Refused, Roots, opening, private, why_not_written, writing
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -225,7 +225,10 @@ def test_folders_that_lead_out(root: Path, write: Write) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs procfs")
-def test_magic_links_do_not_work(root: Path, write: Write) -> None:
+def test_magic_links_do_not_work(root: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refusal(write, Roots([f"/proc/{os.getpid()}"]), "cwd/new") == "closed"
+    monkeypatch.setattr(private, "closed_places", list)  # what holds them off if procfs were open
+    monkeypatch.setattr(private, "SYSTEM", ())
     here = os.open(root.parent / "outside", os.O_RDONLY)
     try:
         allowed = Roots([f"/proc/{os.getpid()}"])
@@ -315,7 +318,7 @@ def test_pipes_sockets_and_devices(root: Path, write: Write, monkeypatch: pytest
         for name in ("pipe", "socket"):
             assert refusal(write, roots(root), name) == "not_a_file"
     assert refusal(write, roots(root), "zero") == "is_a_link"
-    assert refusal(write, Roots(["/dev"]), "zero") == "not_a_file"
+    assert refusal(write, Roots(["/dev"]), "zero") == "closed"
     monkeypatch.setattr(writing, "_status", lambda folder, name: None)  # put there a moment later
     for name in ("pipe", "socket"):
         assert refusal(write, roots(root), name) == "not_a_file"

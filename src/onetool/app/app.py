@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from onetool.app.absent import explained, missing_server, why_missing, words_in
 from onetool.app.bundling import Bundling
-from onetool.app.files import files_of, pack_paths
+from onetool.app.files import files_of, is_found, pack_paths
 from onetool.app.oversights import oversights
 from onetool.app.parts import NONE, Parts
 from onetool.app.services import services
@@ -73,7 +73,8 @@ FACTS = ("calls", "success_rate", "median_ms", "last_called")
 class App:
     """A config in force, the tools that it gives, and the services behind them."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, imports: bool = True) -> None:
+        self._imports = imports
         self.registry = Registry(internals=services(self))
         self._parts = Parts(config, self.registry)
         self.mistakes: tuple[Mistake, ...] = ()
@@ -100,9 +101,12 @@ class App:
         self._put_in_force(config, self._read(config))
 
     @classmethod
-    def open(cls, config: str | Path | None = None) -> Self:
-        """The app for a config file, or for the one that is found from here. Raises ConfigError if it can't be used."""
-        app = cls(load_config(find_config(config)))
+    def open(cls, config: str | Path | None = None, *, imports: bool = True) -> Self:
+        """The app for a config file, or for the one that is found from here. Raises ConfigError if it can't be used.
+
+        Without `imports` packs are parsed and not run: the names of their tools are known, and calling one fails.
+        """
+        app = cls(load_config(find_config(config), found=is_found(config)), imports=imports)
         app._finds_config = config is None
         return app
 
@@ -324,7 +328,8 @@ class App:
     def _reload(self) -> None:
         modules, began = imported(), time()
         try:
-            config = load_config(self.config.path or (find_config(None) if self._finds_config else None))
+            path = self.config.path or (find_config(None) if self._finds_config else None)
+            config = load_config(path, found=self._finds_config and is_found(None))
             read = self._read(config, again=True)
             if broken := self._broken(read):
                 raise ConfigError(broken)
@@ -520,7 +525,7 @@ class App:
 
     def _read(self, config: Config, again: bool = False) -> tuple[Catalogue, Catalogue]:
         """The packs and the declared tools of a config. Nothing is changed by that."""
-        packs = PackSource(pack_paths(config), fresh=again).load()
+        packs = PackSource(pack_paths(config), fresh=again, imports=self._imports).load()
         functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
         return packs, DeclaredTools(config.tools, functions, services(self)).load()
 

@@ -1,9 +1,14 @@
-"""Which files a config is read from: those that there are, and those that would be read if they were there."""
+"""Which files a config is read from: those that there are, and those that would be read if they were there.
 
+And where the folders may lie that it lends to tools: that depends on whose config it is.
+"""
+
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from onetool.config import Config, nearest_folder
+from onetool.config import Config, load_roots, nearest_folder
+from onetool.config.find import FOLDER, NAME, user_home
 from onetool.config.texts import BESIDE as PROMPTS
 
 
@@ -20,6 +25,23 @@ def files_of(config: Config, in_vain: Iterable[Path], finds: bool) -> list[Path]
     named = (place, *config.include, config.prompts or beside / PROMPTS, config.secrets.file)
     files = [*(file for file in named if file), *config.packs, beside / "packs", *in_vain]
     return list(dict.fromkeys(files))
+
+
+def is_found(named: str | Path | None) -> bool:
+    """Whether a config is one that lies where somebody happens to be, and not one that was named by hand."""
+    return named is None and not os.environ.get("ONETOOL_CONFIG")
+
+
+def roots_within(config: Config) -> list[str] | None:
+    """Where the roots of a config may lie: those of a project below it, or where the person's own config has some.
+
+    None is anywhere: for the person's own config, and for one that was named by hand.
+    """
+    own = user_home(os.environ) / FOLDER / NAME
+    if not config.found or config.path is None or config.path.resolve() == own.resolve():
+        return None
+    project = config.path.parent.parent if config.path.parent.name == FOLDER else config.path.parent
+    return [str(project), *(load_roots(own) if own.is_file() else ())]
 
 
 def _beside(config: Config) -> Path:

@@ -3,21 +3,22 @@
 A key is looked for with the config in force, then among the person's own: in the environment, in the keyring, and with
 their own config (in ~/.onetool). These go to the provider itself, to this machine and its network, and wherever their
 own config says. A config found elsewhere that names another address gets only keys that are kept with it: `onetool auth
-set openai` there is the person's word.
+set openai` there is the person's word. A key that is kept for some hosts goes to no other.
 """
 
 import logging
 import os
 from pathlib import Path
 
-from onetool.ask.choosing import Secret, Wanted
+from onetool.ask.choosing import Secret, Wanted, ollama_url
 from onetool.ask.providers import NAMES, adapter
 from onetool.config import Config, load_secrets
 from onetool.config.find import FOLDER, NAME, user_home
 from onetool.core.errors import ConfigError
-from onetool.handlers.http.hosts import is_private
+from onetool.handlers.http.hosts import is_one_of, is_private
 from onetool.handlers.http.refusal import Refusal
 from onetool.handlers.http.url import parse_url
+from onetool.services.secrets import Bound, Fits
 
 log = logging.getLogger("onetool.ask")
 
@@ -27,14 +28,18 @@ def keys_for(config: Config, wanted: Wanted) -> Secret:
     secrets = config.secrets
 
     def own(name: str) -> str | None:
-        return secrets.get(name) or _of_the_person(config, name)
+        try:
+            return secrets.get(name, _fits(wanted, name)) or _of_the_person(config, name, _fits(wanted, name))
+        except Bound as bound:
+            log.warning("%s", bound)
+            return None
 
     if wanted.base_url is None or _is_the_persons_own(config) or not _is_foreign(wanted.base_url):
         return own
 
     def kept(name: str) -> str | None:
         if _is_kept_with(config, name):
-            return secrets.get(name)
+            return own(name)
         if own(name):
             words = (
                 "%s is not sent to %s, which %s names: if that is meant, keep it with that config: onetool auth set %s"
@@ -43,6 +48,21 @@ def keys_for(config: Config, wanted: Wanted) -> Secret:
         return None
 
     return kept
+
+
+def _fits(wanted: Wanted, name: str) -> Fits:
+    """Whether a key goes to one of the hosts that it is for: where somebody said, else to the provider."""
+
+    def fits(hosts: tuple[str, ...]) -> bool:
+        provider = next((one for one in NAMES if adapter(one).key == name), None)
+        own = None if provider is None else adapter(provider).base_url
+        where = wanted.base_url or (ollama_url(os.environ) if provider == "ollama" else own)
+        try:
+            return where is not None and is_one_of(parse_url(where.strip()), hosts)
+        except Refusal:
+            return False
+
+    return fits
 
 
 def _is_kept_with(config: Config, name: str) -> bool:
@@ -61,13 +81,13 @@ def _is_the_persons_own(config: Config) -> bool:
     return config.path is None or config.path == _own()
 
 
-def _of_the_person(config: Config, name: str) -> str | None:
+def _of_the_person(config: Config, name: str, fits: Fits) -> str | None:
     """A key that `onetool auth set` has kept in ~/.onetool, for configs of projects: they have secrets of their own."""
     if _is_the_persons_own(config):
         return None
     try:
         own = _own()
-        found = load_secrets(own if own.exists() else None, env={}).get(name)
+        found = load_secrets(own if own.exists() else None, env={}).get(name, fits)
     except ConfigError:  # it is told where it is used
         return None
     if found:

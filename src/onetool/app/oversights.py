@@ -16,6 +16,7 @@ def oversights(config: "Config", registry: "Registry", waiting: Collection[str])
     """`waiting` are packs of servers, whose tools may not be known yet."""
     return [
         *_settings(config, registry),
+        *_roots(config),
         *_topics(config),
         *_instructions(config, registry, waiting),
         *_aliases(config, registry, waiting),
@@ -32,6 +33,27 @@ def _settings(config: "Config", registry: "Registry") -> list[Mistake]:
     return [
         Mistake(message=message, file=str(config.path), key=f"settings.{name}", severity="warning")
         for name, message in wrong.items()
+    ]
+
+
+def _roots(config: "Config") -> list[Mistake]:
+    """Folders that a project may not lend: what counts is where they are when they are opened."""
+    from onetool.app.files import roots_within
+
+    within = roots_within(config)
+    if within is None:
+        return []
+    allowed = [Path(os.path.realpath(folder)) for folder in within]
+    return [
+        Mistake(
+            message=f"{root} lies outside of the project, so that fs does not open it",
+            file=str(config.path),
+            key=f"fs.roots[{number}]",
+            hint="the person can allow it in fs.roots of ~/.onetool/onetool.yaml, or name this config with --config",
+            severity="warning",
+        )
+        for number, root in enumerate(config.fs.roots)
+        if not any(Path(os.path.realpath(root)).is_relative_to(folder) for folder in allowed)
     ]
 
 

@@ -5,10 +5,12 @@ their packs, the limits of their runs, and where they are counted.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from onetool.app.files import roots_within
 from onetool.config import Config
 from onetool.core.frozen import freeze
 from onetool.core.registry import Snapshot
@@ -115,11 +117,18 @@ class Parts:
         own = self._settings.get(pack, NONE)
         if pack != "fs":
             return own
-        return {**own, "roots": list(self.config.fs.roots), "private": [str(path) for path in self._private()]}
+        private = [str(path) for path in self._private()]
+        return {**own, "roots": list(self.config.fs.roots), "private": private, "within": self.within}
+
+    @cached_property
+    def within(self) -> list[str] | None:
+        """Where roots may lie; None is anywhere."""
+        return roots_within(self.config)
 
     def _private(self) -> list[Path]:
-        """Secrets, what was counted, and what belongs to others: stored results, what is known of servers.
+        """The config, secrets, what was counted, and what belongs to others: stored results, what is known of servers.
 
+        What is in a folder `.onetool` is closed in any case; this is for configs and state that lie elsewhere.
         Of a config in the middle of somebody's project, folders of these names may be that person's own.
         """
         secrets, home = self.config.secrets.file, self.config.home
@@ -127,13 +136,13 @@ class Parts:
         folders = [home / part for part in ("results", "servers", "sessions", "bundles/.state")]
         if mixed:
             folders = [folder for folder in folders if (folder / ".gitignore").exists()]  # which says that it is ours
-        return [*([secrets] if secrets else []), home / "stats.db", *folders]
+        files = (self.config.path, *self.config.include, secrets, home / "stats.db", home / "run_history")
+        return [*(file for file in files if file), *folders]
 
     @property
     def unwritable(self) -> list[str]:
         """What no tool may write to, though it may read it: what a reload reads."""
-        config = self.config
-        read = (config.path, *config.include, config.prompts, config.home / "bundles")
+        read = (self.config.prompts, self.config.home / "bundles")
         return [str(path) for path in (*self._private(), *read) if path]
 
     def snapshot(self) -> Snapshot:
@@ -213,6 +222,7 @@ class Parts:
             keep=lambda text: self.results.put(text, owner()),
             know=self.config.secrets.know,
             secret=self.config.secrets.kept,  # not the whole environment: others may have written the tool
+            bound=self.config.secrets.hosts,
         )
 
     def _new_results(self) -> "Results":
@@ -234,4 +244,5 @@ class Parts:
 
         fs, beside = self.settings("fs"), self.config.path.parent if self.config.path else self.config.home
         topics = [(one.pattern, one.file) for one in self.config.topics]
-        return Topics(topics, [str(beside), *fs["roots"]], self.unwritable)
+        within = None if self.within is None else [str(beside), *self.within]
+        return Topics(topics, [str(beside), *fs["roots"]], self.unwritable, within=within, own=str(beside))

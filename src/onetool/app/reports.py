@@ -22,7 +22,7 @@ def write_report(app: "App", path: str, stats: "Summary") -> str:
 
     if not path.lower().endswith(SUFFIXES):
         raise ToolFailure("the name of a report ends with .html")
-    roots = Roots(app.config.fs.roots, app.unwritable)
+    roots = Roots(app.config.fs.roots, app.unwritable, within=app.settings("fs")["within"])
     try:
         if MARK.encode() not in roots.read_file(path, BEGINNING).data:
             raise ToolFailure("there is a file of that name that is no report; choose another name")

@@ -12,7 +12,7 @@ load        the straight line through all of these
 """
 
 from onetool.config.find import find_config, nearest_folder
-from onetool.config.load import load_config, load_secrets
+from onetool.config.load import load_config, load_roots, load_secrets
 from onetool.config.model import Config, Declared
 
-__all__ = ["Config", "Declared", "find_config", "load_config", "load_secrets", "nearest_folder"]
+__all__ = ["Config", "Declared", "find_config", "load_config", "load_roots", "load_secrets", "nearest_folder"]

@@ -177,6 +177,7 @@ class Config(Keys, frozen=True, kw_only=True):
     """The config in force. `home` is where state lives: stats, results, bundles."""
 
     path: Path | None = None
+    found: bool = False  # it lies where somebody happens to be: nobody named it
     home: Path
     texts: Texts = Texts()  # what the file of prompts says
     warnings: tuple[Mistake, ...] = ()

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from onetool.config.mend import NAME
 from onetool.config.node import BROKEN, Findings, Node
 from onetool.core.nearest import did_you_mean
-from onetool.services.secrets import Secret, Secrets
+from onetool.services.secrets import Bound, Fits, Secret, Secrets
 
 # What misses a secret here can be left out, and the rest of the config works.
 SPARED = {"servers"}
@@ -22,10 +22,16 @@ _OTHER = re.compile(r"\$\{[^{}]{0,100}\}")  # bounded: a text of nothing but `${
 def fill(root: Node, secrets: Secrets | None, findings: Findings) -> Node:
     """The root with secrets filled in. None says that they could not be read, which was told already."""
     values = {
-        key: node if key in UNTOUCHED else _Filler(secrets, findings, key in SPARED).node(node)
-        for key, node in root.value.items()
+        key: node if key in UNTOUCHED else _filled(key, node, secrets, findings) for key, node in root.value.items()
     }
     return replace(root, value=values)
+
+
+def _filled(key: str, node: Node, secrets: Secrets | None, findings: Findings) -> Node:
+    filler = _Filler(secrets, findings, key in SPARED)
+    if key != "servers" or not isinstance(node.value, dict):
+        return filler.node(node)
+    return replace(node, value={name: filler.server(server) for name, server in node.value.items()})
 
 
 class _Filler:
@@ -34,16 +40,46 @@ class _Filler:
         self.findings = findings
         self.spares = spares
 
-    def node(self, node: Node) -> Node:
+    def node(self, node: Node, fits: Fits | None = None) -> Node:
+        """`fits` is for what is sent in requests, and tells of hosts whether it is sent there."""
         if isinstance(node.value, dict):
-            return replace(node, value={key: self.node(item) for key, item in node.value.items()})
+            return replace(node, value={key: self.node(item, fits) for key, item in node.value.items()})
         if isinstance(node.value, list):
-            return replace(node, value=[self.node(item) for item in node.value])
+            return replace(node, value=[self.node(item, fits) for item in node.value])
         if isinstance(node.value, str) and "${" in node.value:
-            return self._text(node, node.value)
+            return self._text(node, node.value, fits)
         return node
 
-    def _text(self, node: Node, text: str) -> Node:
+    def server(self, node: Node) -> Node:
+        """One block of `servers`: what goes to its url may hold secrets that are for its host only."""
+        url = node.value.get("url") if isinstance(node.value, dict) else None
+        if url is None or not isinstance(url.value, str):
+            return self.node(node)
+        fits = self._goes_to(url.value)
+        return replace(
+            node,
+            value={key: self.node(item, fits if _goes_along(key, item) else None) for key, item in node.value.items()},
+        )
+
+    def _goes_to(self, url: str) -> Fits:
+        secrets = self.secrets
+
+        def fits(hosts: tuple[str, ...]) -> bool:
+            from onetool.handlers.http.hosts import is_one_of  # most configs have no secrets for hosts
+            from onetool.handlers.http.refusal import Refusal
+            from onetool.handlers.http.url import parse_url
+
+            def known(match: "re.Match[str]") -> str:
+                return (secrets.get(match[1], lambda _: True) if secrets else None) or match[0]
+
+            try:
+                return is_one_of(parse_url(_PLACEHOLDER.sub(known, url)), hosts)
+            except Refusal:
+                return False
+
+        return fits
+
+    def _text(self, node: Node, text: str, fits: Fits | None) -> Node:
         names = list(dict.fromkeys(_PLACEHOLDER.findall(text)))
         for other in _OTHER.findall(_PLACEHOLDER.sub("", text)):
             self.findings.warn(node, f"{other} stays as it is", "only ${NAME} is replaced, by the secret of that name")
@@ -51,10 +87,15 @@ class _Filler:
             return node
         if self.secrets is None:
             return replace(node, value=BROKEN)
-        values = {name: self.secrets.get(name) for name in names}
+        values: dict[str, str | None] = {}
         for name in names:
-            if values[name] is None:
-                self._missing(node, name, self.secrets)
+            try:
+                values[name] = self.secrets.get(name, fits)
+                if values[name] is None:
+                    self._missing(node, name, self.secrets)
+            except Bound as bound:
+                values[name] = None
+                (self.findings.warn if self.spares else self.findings.error)(node, str(bound), bound.hints[0])
         if None in values.values():
             return node if self.spares else replace(node, value=BROKEN)
         filled = _PLACEHOLDER.sub(lambda match: values[match[1]] or "", text)
@@ -69,3 +110,11 @@ class _Filler:
         near = None if self.spares else did_you_mean(name, secrets.names())
         tell = self.findings.warn if self.spares else self.findings.error
         tell(node, f"the secret {name} is not set", f"{near} Else {hint}" if near else hint)
+
+
+def _goes_along(key: str, node: Node) -> bool:
+    """Whether a key of a server with a url is sent to that url, and nowhere else. Credentials of a login are not."""
+    if key != "auth" or not isinstance(node.value, dict):
+        return key in ("url", "headers", "auth")
+    kind = node.value.get("type")
+    return kind is not None and kind.value == "bearer"

@@ -1,7 +1,9 @@
 """What the key `secrets` says -> Secrets. No message from here repeats a value."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import msgspec
 
 from onetool.config.include import placed
 from onetool.config.node import BROKEN, Findings, Node
@@ -9,9 +11,32 @@ from onetool.config.placeholders import fill
 from onetool.config.shape import BAD, read
 from onetool.config.source import Refused
 from onetool.config.yaml_nodes import read_yaml
-from onetool.services.secrets import UNMISTAKABLE, Secrets, too_open
+from onetool.services.secrets import UNMISTAKABLE, Secret, Secrets, too_open
 
 DEFAULT = "secrets.yaml"
+
+
+class ForHosts(msgspec.Struct, frozen=True, kw_only=True):
+    """A secret that is only for requests to some hosts, written as in `allowedHosts`."""
+
+    value: Secret
+    hosts: tuple[str, ...]
+
+    def problems(self) -> Iterator[tuple[str, str, str | None]]:
+        from onetool.handlers.http.hosts import read_entry  # most secrets have no hosts
+
+        if not self.hosts:
+            yield "hosts", "hosts is empty", "write those that it is for, or the value alone: KEY: value"
+        for host in self.hosts:
+            try:
+                if not read_entry(host).host:
+                    yield "hosts", f"{host!r} is any host", "write those that it is for"
+            except ValueError as error:
+                yield "hosts", str(error).removeprefix("allowedHosts: "), None
+
+
+Values = tuple[dict[str, str], dict[str, tuple[str, ...]]]
+"""The values by name, and the hosts of those that have some."""
 
 
 def read_secrets(
@@ -26,7 +51,7 @@ def read_secrets(
     if isinstance(node.value, dict):
         findings.warn(node, "secrets stand in the config itself", "better keep them in a file: secrets: secrets.yaml")
         values = _values(node, findings)
-        return None if values is None else Secrets(values, env=env)
+        return None if values is None else Secrets(values[0], env=env, hosts=values[1])
     # The file's own name can only come from the environment.
     named = fill(Node(value={"secrets": node}, file=node.file, line=1), Secrets(env=env), findings).value["secrets"]
     path = read(named, Path | dict[str, str], findings)
@@ -58,21 +83,27 @@ def _from_file(path: Path, entry: Node, env: Mapping[str, str], findings: Findin
     if root.value is None:
         return Secrets(env=env, file=path)
     values = _values(root, findings)
-    return None if values is None else Secrets(values, env=env, file=path)
+    return None if values is None else Secrets(values[0], env=env, file=path, hosts=values[1])
 
 
-def _values(node: Node, findings: Findings) -> dict[str, str] | None:
+def _values(node: Node, findings: Findings) -> Values | None:
     findings.add(node.mistakes)
     if not isinstance(node.value, dict):
         if node.value is not BROKEN:
             findings.error(node, "expected a mapping of names to texts", "write NAME: value")
         return None
-    for entry in node.value.values():
+    values: dict[str, str] = {}
+    hosts: dict[str, tuple[str, ...]] = {}
+    for name, entry in node.value.items():
         findings.add(entry.mistakes)
-        if not isinstance(entry.value, str) and entry.value is not BROKEN:
+        found = read(entry, ForHosts, findings) if isinstance(entry.value, dict) else entry.value
+        if isinstance(found, ForHosts):
+            values[name], hosts[name] = str(found.value), found.hosts
+        elif isinstance(found, str):
+            values[name] = found
+        elif entry.value is not BROKEN and not isinstance(entry.value, dict):
             findings.error(entry, "a secret must be a text", "quote it")
-        elif isinstance(entry.value, str) and 0 < len(entry.value) < UNMISTAKABLE:
+        if name in values and 0 < len(values[name]) < UNMISTAKABLE:
             message = f"a secret shorter than {UNMISTAKABLE} characters can't be masked well"
             findings.warn(entry, message, "choose a longer one: other texts have a short one by chance")
-    values = {key: entry.value for key, entry in node.value.items()}
-    return values if all(isinstance(value, str) for value in values.values()) else None
+    return (values, hosts) if len(values) == len(node.value) else None

@@ -139,7 +139,8 @@ def _allowed_roots(path: str) -> Iterator["Roots"]:
         raise _bytes(path, found[2])
     roots = None
     try:
-        roots = Roots(_configured_folders(), get_config().get("private", ()))
+        config = get_config()
+        roots = Roots(_configured_folders(), config.get("private", ()), within=config.get("within"))
         yield roots
     except Refused as refused:
         if refused.reason == "not_found" and (meant := _from_bytes(path)):
@@ -176,12 +177,15 @@ def _failure(refused: "Refused", path: str, roots: "Roots | None") -> ToolFailur
         return _denied(path, roots.paths)
     if refused.reason == "not_found" and roots:
         return _not_found(path, roots)
-    reason = "denied" if refused.reason == "private" else refused.reason
+    reason = "denied" if refused.reason in DENIED else refused.reason
     return ToolFailure(_words(refused.reason, path, refused.detail), reason=reason)
 
 
+DENIED = ("private", "closed", "root_outside")
 WORDS = {
     "bad_path": "{path} can't be a path: {detail}.",
+    "closed": "{path} is closed to tools, whatever fs.roots says: places where people and programs keep keys, "
+    "passwords and profiles of browsers are never opened, nor are /proc, /sys and /dev.",
     "is_a_directory": "{path} is a directory, not a file. Use fs.list_dir to see what is in it.",
     "link_loop": "{path} leads through too many symbolic links, or round in a circle (ELOOP).",
     "name_too_long": "{path} is too long for a path, or has a name that is (ENAMETOOLONG).",
@@ -191,6 +195,8 @@ WORDS = {
     "not_found": "{path} does not exist.",
     "private": "{path} is OneTool's own and can't be read by tools.",
     "root_missing": "The allowed folder {detail!r} can't be opened. The operator can change it in fs.roots.",
+    "root_outside": "The folder {detail!r} lies outside of the project whose config names it in fs.roots. The operator "
+    "can allow it in fs.roots of ~/.onetool/onetool.yaml.",
     "unreadable": "{path} could not be read: {detail}.",
 }
 

@@ -6,7 +6,7 @@ Only the line of the secret that changes is touched: what a person wrote around 
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,9 +17,10 @@ Check = Callable[[Path], None]
 """Looks at the draft before it takes the file's place; raises ValueError if it is not what was meant."""
 
 
-def put_secret(file: Path, name: str, value: str, check: Check) -> None:
-    """Add a secret, or replace it."""
-    line = f"{name}: {json.dumps(value)}\n"  # a JSON string is a YAML string
+def put_secret(file: Path, name: str, value: str, check: Check, hosts: Sequence[str] = ()) -> None:
+    """Add a secret, or replace it; with `hosts`, as one for these only."""
+    entry = {"value": value, "hosts": list(hosts)} if hosts else value
+    line = f"{name}: {json.dumps(entry)}\n"  # what is JSON is YAML
     with _locked(file):
         _keep_from_git(file)
         lines = _lines(file)

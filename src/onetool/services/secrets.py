@@ -7,13 +7,15 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, Self
 
 import msgspec
+
+from onetool.core.errors import ToolFailure
 
 SHORTEST = 4  # shorter values would blot out half of an innocent text
 UNMISTAKABLE = 8  # characters that no other text has by chance
@@ -47,6 +49,21 @@ class Secret(str):
 
     def __repr__(self) -> str:
         return repr(self.shown)
+
+
+Fits = Callable[[tuple[str, ...]], bool]
+"""Whether these hosts are where a secret is about to go."""
+
+
+class Bound(ToolFailure):
+    """A secret that is for some hosts only was wanted for something else."""
+
+    def __init__(self, name: str, hosts: tuple[str, ...]) -> None:
+        super().__init__(
+            f"the secret {name} is only for requests to {', '.join(hosts)}, and is not given to anything else",
+            reason="denied",
+            hints=[f"its `hosts` stand with it, in the secrets file: add one with onetool auth set {name} --host …"],
+        )
 
 
 class _Known:
@@ -122,22 +139,41 @@ class Secrets:
     """
 
     def __init__(
-        self, values: Mapping[str, str] | None = None, *, env: Mapping[str, str] | None = None, file: Path | None = None
+        self,
+        values: Mapping[str, str] | None = None,
+        *,
+        env: Mapping[str, str] | None = None,
+        file: Path | None = None,
+        hosts: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
+        """`hosts` are of those values that are only for requests to them."""
         self.file = file  # where the values came from, for whoever adds one
         self._values = dict(values or {})
+        self._hosts = dict(hosts or {})
         self._env = {} if env is None else env
         self._known = _Known(self._values.values())  # all of the file's, and those of the environment looked up
 
-    def get(self, name: str) -> str | None:
-        """The secret of that name: from the file or mapping, else the environment, else the system's keyring."""
+    def hosts(self, name: str) -> tuple[str, ...]:
+        """The hosts that a secret is for; none where it is for anything."""
+        return self._hosts.get(name, ())
+
+    def get(self, name: str, fits: Fits | None = None) -> str | None:
+        """The secret of that name: from the file or mapping, else the environment, else the system's keyring.
+
+        One that is for some hosts only raises Bound, unless `fits` says that it goes there.
+        """
+        if (hosts := self.hosts(name)) and not (fits is not None and fits(hosts)):
+            raise Bound(name, hosts)
         value = self._values.get(name) or self._env.get(name) or _from_keyring(name) or None
         if value:
             self._known.add(value)
         return value
 
     def kept(self, name: str) -> str | None:
-        """The same without the environment: for tools that others may have written, and that send it away."""
+        """The same without the environment: for tools that others may have written, and that send it away.
+
+        It is given for any host: who sends it looks at `hosts`, when it is known where it goes.
+        """
         value = self._values.get(name) or _from_keyring(name) or None
         if value:
             self._known.add(value)

@@ -33,13 +33,24 @@ _ONLY_QUOTED = re.compile(rf"[\0-\x08\x0b-\x1f]|{_UNPRINTABLE.pattern}")
 class Topics:
     """Patterns, each with the file for the topics it matches. The first that matches counts.
 
-    `roots` are the folders that files may lie in, `private` what is never written to, though it lies there.
+    `roots` are the folders that files may lie in, `private` what is never written to, though it lies there. `own` is
+    the one folder of OneTool's own that a file may lie in: beside the config that names it. `within` is where roots
+    may lie.
     """
 
-    def __init__(self, topics: Iterable[tuple[str, Path]], roots: Sequence[str], private: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        topics: Iterable[tuple[str, Path]],
+        roots: Sequence[str],
+        private: Iterable[str] = (),
+        *,
+        within: Sequence[str] | None = None,
+        own: str | None = None,
+    ) -> None:
         self._topics = tuple(topics)
         self._folders = tuple(roots)
         self._private = tuple(private)
+        self._within, self._own = within, own
 
     def publish(self, topic: str, message: str) -> str:
         """Add the message to its topic's file; says which, or that there is none."""
@@ -53,7 +64,7 @@ class Topics:
     def _append(self, path: str, data: bytes) -> None:
         roots: Roots | None = None
         try:
-            roots = Roots(self._folders, self._private)
+            roots = Roots(self._folders, self._private, within=self._within, own=self._own)
             try:
                 roots.append(path, data, on_new_line=True)
             except Refused as refused:

@@ -216,3 +216,17 @@ def test_a_keyring_that_refuses_is_told(tmp_path):
     env = {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
     done = cli("auth", "set", "openai", "--keyring", cwd=tmp_path, stdin=KEY, env=env)
     assert (done.returncode, "without --keyring" in done.stderr) == (1, True)
+
+
+def test_a_secret_for_some_hosts(tmp_path, own_home):
+    done = cli("auth", "set", "KEY", "--host", "api.example.com", "--host", "*.example.org", cwd=tmp_path, stdin=KEY)
+    assert done.returncode == 0, done.stderr
+    file = own_home / ".onetool" / "secrets.yaml"
+    bound = 'KEY: {"value": "%s", "hosts": ["api.example.com", "*.example.org"]}\n'
+    assert file.read_text() == bound % KEY
+    assert listed(tmp_path)["KEY"] == "file"
+    assert cli("auth", "set", "KEY", cwd=tmp_path, stdin=KEY[::-1]).returncode == 0  # another value for the same hosts
+    assert file.read_text() == bound % KEY[::-1]
+    assert cli("auth", "set", "KEY", "--host", "https://x/", cwd=tmp_path, stdin=KEY).returncode == 2
+    assert cli("auth", "remove", "KEY", cwd=tmp_path).returncode == 0
+    assert file.read_text() == ""

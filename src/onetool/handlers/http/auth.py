@@ -83,6 +83,7 @@ class Helper:
     """Of one tool. `secrets` are the names that it needs from the app."""
 
     secrets: frozenset[str]
+    asks_elsewhere = False  # its secrets go to another place than the request, and it looks after that itself
 
     def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "Outside") -> Signer:
         raise NotImplementedError

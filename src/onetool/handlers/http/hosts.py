@@ -89,6 +89,9 @@ class AllowedHosts:
             raise _needs_private(url, f"{leads} an address that is not public")
         raise Refusal(f"{leads} an address that can't be called: it is no single machine's")
 
+    def has(self, url: Url) -> bool:
+        return self._find(url) is not None
+
     def _find(self, url: Url) -> HostRule | None:
         host, port = url.host, url.port
         rule = self._exact.get((host, port))
@@ -96,6 +99,11 @@ class AllowedHosts:
         if rule is None and is_default:
             rule = self._exact.get((host, None))
         return rule or next((rule for one, rule in self._under if _covers(one, host, port, is_default)), None)
+
+
+def is_one_of(url: Url, hosts: Iterable[str]) -> bool:
+    """Whether a URL leads to one of these entries. Which addresses it may lead to is not asked here."""
+    return AllowedHosts(HostRule(host) for host in hosts).has(url)
 
 
 def read_entry(text: str) -> _Pattern:

@@ -120,6 +120,8 @@ class Tokens:
 
 
 class OAuthHelper(Helper):
+    asks_elsewhere = True
+
     def __init__(self, auth: OAuth2, arguments: Collection[str], arg_schema: Mapping[str, Any]) -> None:
         from onetool.handlers.http.template import Template
 
@@ -134,7 +136,11 @@ class OAuthHelper(Helper):
         self.secrets = self.texts.secrets | self._endpoint.secrets
 
     def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "Outside") -> Signer:
-        return _OAuthSigner(self, self.texts.fill(args, secret), self._endpoint.fill(args, secret), secret, outside)
+        endpoint = self._endpoint.fill(args, secret)
+        only_there = outside.only_to(endpoint.url, secret)
+        for name in self.secrets:
+            only_there(name)
+        return _OAuthSigner(self, self.texts.fill(args, secret), endpoint, secret, outside)
 
 
 class _OAuthSigner(Signer):

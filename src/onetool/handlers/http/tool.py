@@ -9,14 +9,16 @@ from onetool.core.context import current_call
 from onetool.handlers.http.auth import helper_for
 from onetool.handlers.http.client import Client
 from onetool.handlers.http.faults import WireFailure, retold
-from onetool.handlers.http.hosts import AllowedHosts
+from onetool.handlers.http.hosts import AllowedHosts, is_one_of
 from onetool.handlers.http.impl import HttpImpl, Limits
-from onetool.handlers.http.placeholders import argument_names
+from onetool.handlers.http.placeholders import Lookup, argument_names
+from onetool.handlers.http.refusal import Refusal
 from onetool.handlers.http.response import Reader
 from onetool.handlers.http.retry import Retries
 from onetool.handlers.http.sending import Sending
 from onetool.handlers.http.template import Template
 from onetool.handlers.http.timing import sending_seconds, total_seconds
+from onetool.handlers.http.url import Url
 
 SLOW = "timeoutMs in the tool's httpImpl.request sets how long each try may take"
 ACCEPTS = {"json": "application/json, */*;q=0.5", "sse": "text/event-stream"}
@@ -30,7 +32,22 @@ class Outside(NamedTuple):
     keep: Keep
     know: Callable[[str], None] = lambda _: None
     redact: Callable[[Any], Any] = lambda value: value  # the call's own
-    secret: Callable[[str], str | None] | None = None  # by name; those of the call's environment where it is None
+    secret: Lookup | None = None  # by name; those of the call's environment where it is None
+    bound: Callable[[str], tuple[str, ...]] = lambda _: ()  # the hosts that a secret is for, if not for any
+
+    def only_to(self, url: Url, secret: Lookup) -> Lookup:
+        """The same secrets for who sends them to this URL: one that is for other hosts is refused."""
+
+        def find(name: str) -> str | None:
+            if (hosts := self.bound(name)) and not is_one_of(url, hosts):
+                only = ", ".join(hosts)
+                raise Refusal(
+                    f"the secret {name} is only for requests to {only}, and this one goes to {url.authority}",
+                    [f"if that is meant: onetool auth set {name} --host {url.authority}"],
+                )
+            return secret(name)
+
+        return find
 
 
 class HttpTool:
@@ -65,11 +82,16 @@ class HttpTool:
             outside = outside._replace(redact=environment.redact)
         redact = outside.redact
         outgoing = self._template.fill(args, secret)
+        only_there = outside.only_to(outgoing.url, secret)
+        for name in self._template.secrets:
+            only_there(name)
         for name in self._template.secrets_in_host:  # hosts are in lower case, where nobody would recognise it
             outside.know((secret(name) or "").lower())
         if self._accept is not None:
             outgoing.headers.append(self._accept)
-        signer = None if self._auth is None else self._auth.begin(args, secret, outside)
+        signer = None
+        if self._auth is not None:
+            signer = self._auth.begin(args, secret if self._auth.asks_elsewhere else only_there, outside)
         place = outgoing.url.authority
         try:
             answer = await self._sending.send(outgoing, signer, outside, self._total)

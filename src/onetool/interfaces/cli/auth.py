@@ -12,7 +12,7 @@ from onetool.core.nearest import did_you_mean
 from onetool.interfaces.cli.options import config_option, data_options
 from onetool.interfaces.cli.output import print_json, print_table, wants_json
 from onetool.services.secret_file import NAME, drop_secret, put_secret
-from onetool.services.secrets import KEYRING_SERVICE, Secrets, load_keyring
+from onetool.services.secrets import KEYRING_SERVICE, Secret, Secrets, load_keyring
 
 PROVIDERS = {
     "openai": "OPENAI_API_KEY",
@@ -20,6 +20,14 @@ PROVIDERS = {
     "anthropic": "ANTHROPIC_API_KEY",
     "ollama": "OLLAMA_API_KEY",
 }
+
+
+def _hosts(_ctx: click.Context, _param: click.Parameter, hosts: tuple[str, ...]) -> tuple[str, ...]:
+    from onetool.config.secret_values import ForHosts
+
+    for _, message, hint in ForHosts(value=Secret(""), hosts=hosts).problems() if hosts else ():
+        raise click.BadParameter(f"{message}; {hint}" if hint else message)
+    return hosts
 
 
 @click.group(no_args_is_help=True)
@@ -33,18 +41,25 @@ def auth() -> None:
 @auth.command("set")
 @click.argument("name")
 @click.option("--keyring", "in_keyring", is_flag=True, help="Into the system's keyring instead of the secrets file.")
+@click.option("--host", "hosts", metavar="HOST", multiple=True, callback=_hosts, help="Only for requests to this host.")
 @config_option
 @click.pass_context
-def set_secret(ctx: click.Context, name: str, in_keyring: bool) -> None:
-    """Keep a secret: typed without echo, or from standard input."""
+def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str, ...]) -> None:
+    """Keep a secret: typed without echo, or from standard input.
+
+    One that is for some hosts stays so when its value is set again.
+    """
+    if in_keyring and hosts:
+        raise click.UsageError("The keyring keeps no hosts: leave out --keyring or --host.")
     secret, file = _secret_name(name), _file(ctx)
+    hosts = hosts or _secrets(ctx).hosts(secret)
     value = _value(secret)
     if in_keyring:
         _put_into_keyring(secret, value)
         click.echo(f"{secret} is kept in the system's keyring.", err=True)
         return
     try:
-        put_secret(file, secret, value, partial(check, secret, value))
+        put_secret(file, secret, value, partial(check, secret, value), hosts)
     except (OSError, ValueError) as error:
         raise click.ClickException(f"nothing was kept in {file}: {error}") from None
     click.echo(f"{secret} is kept in {file}.", err=True)
@@ -121,6 +136,7 @@ def check(secret: str, value: str | None, draft: Path) -> None:
     try:
         found = read_yaml(draft).value or {}
         kept = found[secret].value if secret in found else None
+        kept = kept["value"].value if isinstance(kept, dict) else kept
     except (Refused, TypeError, AttributeError):
         kept = draft  # whatever it is, it is not what was meant
     if kept != value:

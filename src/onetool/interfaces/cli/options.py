@@ -56,15 +56,18 @@ def ignore_hang_up() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
-def open_app(ctx: click.Context, allowed: list[str] | None = None, packs: Iterable[str] | None = ()) -> "App":
+def open_app(
+    ctx: click.Context, allowed: list[str] | None = None, packs: Iterable[str] | None = (), *, imports: bool = True
+) -> "App":
     """The app for the config that was asked for. Names in the allow-list that match nothing are told.
 
     `packs` are those whose tools have to be known, None is all: servers that have never been connected are, for that.
+    Without `imports` no pack is run: for commands that call none.
     """
     from onetool.app import App
 
     claim_stdout()
-    app = ctx.with_resource(App.open(ctx.find_root().obj))
+    app = ctx.with_resource(App.open(ctx.find_root().obj, imports=imports))
     if app.servers is not None:
         named = {name.partition(".")[0] for name in allowed or ()}
         app.list_now(None if packs is None else {*packs, *named})
@@ -76,13 +79,14 @@ def open_app(ctx: click.Context, allowed: list[str] | None = None, packs: Iterab
 
 
 def complete_tool(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Tool names, for the shell's completion."""
+    """Tool names, for the shell's completion: whoever presses TAB wants nothing to run."""
     from onetool.app import App
     from onetool.core.errors import OneToolError
 
     before, comma, incomplete = incomplete.rpartition(",")  # a list of names goes on after each comma
     try:
-        names = [spec.name for spec in App.open(ctx.find_root().params.get("config")).tools()]
+        with App.open(ctx.find_root().params.get("config"), imports=False) as app:
+            names = [spec.name for spec in app.tools()]
     except OneToolError:
         return []
     # Names that begin so; if there are none, names that have it somewhere (`read` for fs.read_file).

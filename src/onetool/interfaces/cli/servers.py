@@ -34,7 +34,7 @@ for command in (import_servers, add, remove):
 @click.pass_context
 def list_servers(ctx: click.Context, no_connect: bool, as_json: bool) -> None:
     """List the servers: how each is doing, how many tools it has, and what has changed about them."""
-    app = open_app(ctx)
+    app = open_app(ctx, imports=False)
     if app.servers is None:
         _say_none(as_json)
         return
@@ -59,7 +59,7 @@ def list_servers(ctx: click.Context, no_connect: bool, as_json: bool) -> None:
 @click.pass_context
 def test(ctx: click.Context, name: str | None, as_json: bool) -> None:
     """Connect to one server, or to all, and show what it offers. Exit code 1 when one can't be reached."""
-    app = open_app(ctx)
+    app = open_app(ctx, imports=False)
     if app.servers is None:
         if name is not None:
             raise click.ClickException(f"There is no server {printable(name)}. {NONE}")
@@ -82,7 +82,7 @@ def test(ctx: click.Context, name: str | None, as_json: bool) -> None:
 @click.pass_context
 def logs(ctx: click.Context, name: str, lines: int, as_json: bool) -> None:
     """Show what a server said on standard error, and what happened to it."""
-    found = _named(open_app(ctx), name).journal(name, lines)
+    found = _named(open_app(ctx, imports=False), name).journal(name, lines)
     if wants_json(as_json):
         print_json(found)
         return
@@ -135,7 +135,7 @@ def approve(ctx: click.Context, name: str, as_json: bool) -> None:
 @click.pass_context
 def login(ctx: click.Context, name: str) -> None:
     """Log in to a server in the browser. What comes of it is kept for the next time."""
-    known = _named(open_app(ctx), name)
+    known = _named(open_app(ctx, imports=False), name)
     scopes = _run(known.login(name, say=lambda text: click.echo(text, err=True)))
     rights = f", with {scopes}" if scopes else ""
     click.echo(printable(f"Logged in to {name}{rights}. Next: onetool servers test {name}"), err=True)
@@ -147,7 +147,7 @@ def login(ctx: click.Context, name: str) -> None:
 @click.pass_context
 def logout(ctx: click.Context, name: str) -> None:
     """Forget the login to a server."""
-    if not _named(open_app(ctx), name).logout(name):
+    if not _named(open_app(ctx, imports=False), name).logout(name):
         raise click.ClickException(f"there is no login to {name}.")
     click.echo(f"The login to {name} is forgotten.", err=True)
 
@@ -157,7 +157,7 @@ def logout(ctx: click.Context, name: str) -> None:
 
 def _connected_now(ctx: click.Context, name: str) -> "Servers":
     """With its tools as they are now, not as they were when it was last running."""
-    known = _named(open_app(ctx), name)
+    known = _named(open_app(ctx, imports=False), name)
     _run(known.settled([name]))
     status = _status(known, name)
     if status.state not in ("connected", "disabled") and not status.changed:

@@ -32,7 +32,7 @@ NEEDED = 4  # columns that are shown, however narrow the terminal
 @click.pass_context
 def stats(ctx: click.Context, period: str, tool: str | None, file: Path | None, show: bool, as_json: bool) -> None:
     """Show what was called, how it went, and what it saved."""
-    app = open_app(ctx)
+    app = open_app(ctx, imports=False)
     summary = _summary(app, period, tool)
     page = _written(summary, file) if file or show else None
     if wants_json(as_json):

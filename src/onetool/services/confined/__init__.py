@@ -22,8 +22,8 @@ same text literally is shown with its backslash as `\\x5c`. Only backslashes and
 that no escape can stand for a separator, a dot or a NUL.
 
 `refusals` says why not, `words` says it to the caller who wanted to write, `paths` takes text apart, `opening` opens
-what it means, `listing` lists what is open, `writing` writes there, `private` knows what nobody may touch, `roots` is
-what the rest of the program sees of it.
+what it means, `listing` lists what is open, `writing` writes there, `private` knows what nobody may touch, `closed`
+what that is whatever the roots are, `roots` is what the rest of the program sees of it.
 """
 
 from onetool.services.confined.listing import Entry

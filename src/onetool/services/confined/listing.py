@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple
 
 from onetool.services.confined.opening import LIST
 from onetool.services.confined.paths import shown
-from onetool.services.confined.refusals import reason_for
+from onetool.services.confined.private import Private
+from onetool.services.confined.refusals import Refused, reason_for
 
 MOST_SCANNED = 1_000_000  # names looked at in one folder
 
@@ -23,18 +24,20 @@ class Entry(NamedTuple):
     error: str | None = None
 
 
-def list_into(entries: list[Entry], folder: int, prefix: str, depth: int, most: int) -> None:
+def list_into(entries: list[Entry], folder: int, prefix: str, depth: int, most: int, private: Private) -> None:
     for found in sorted_entries(folder, most - len(entries)):
         if len(entries) >= most:
             return
-        entry = _described(found, prefix)
-        if entry is not None and entry.kind == "directory":
-            _list_folder_into(entries, entry, found.name, folder, depth - 1, most)
+        entry = _described(found, prefix, private)
+        if entry is not None and entry.kind == "directory" and entry.error is None:
+            _list_folder_into(entries, entry, found.name, folder, depth - 1, most, private)
         elif entry is not None:
             entries.append(entry)
 
 
-def _list_folder_into(entries: list[Entry], entry: Entry, name: str, parent: int, depth: int, most: int) -> None:
+def _list_folder_into(
+    entries: list[Entry], entry: Entry, name: str, parent: int, depth: int, most: int, private: Private
+) -> None:
     """Add a folder, and what is in it if there is depth left. Opened in any case, to tell whether it can be."""
     at = len(entries)
     try:
@@ -46,8 +49,11 @@ def _list_folder_into(entries: list[Entry], entry: Entry, name: str, parent: int
         return
     try:
         entries.append(entry)
+        private.refuse_entry(name, os.fstat(folder))  # it may be another one than that which was described
         if depth > 0:
-            list_into(entries, folder, f"{entry.path}/", depth, most)
+            list_into(entries, folder, f"{entry.path}/", depth, most, private)
+    except Refused as refused:
+        entries[at] = entry._replace(error=refused.reason)
     except OSError as error:
         entries[at] = entry._replace(error=reason_for(error))
     finally:
@@ -60,12 +66,17 @@ def sorted_entries(folder: int, most: int) -> "list[os.DirEntry[str]]":
         return heapq.nsmallest(most, islice(scan, MOST_SCANNED), key=lambda entry: entry.name)
 
 
-def _described(found: "os.DirEntry[str]", prefix: str) -> Entry | None:
-    """What a folder's entry is; None when it has gone meanwhile."""
+def _described(found: "os.DirEntry[str]", prefix: str, private: Private) -> Entry | None:
+    """What a folder's entry is; None when it has gone meanwhile. Of what is private only the name and the kind."""
     path = prefix + shown(os.fsencode(found.name))
+    kind: Kind = "other"
     try:
         kind = _kind(found)
-        size = found.stat(follow_symlinks=False).st_size if kind == "file" else None
+        status = found.stat(follow_symlinks=False)
+        private.refuse_entry(found.name, status)
+        size = status.st_size if kind == "file" else None
+    except Refused as refused:
+        return Entry(path, kind, error=refused.reason)
     except FileNotFoundError:
         return None
     except OSError as error:

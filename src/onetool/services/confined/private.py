@@ -1,60 +1,159 @@
-"""Files and folders of our own that no tool may touch, by whatever name or link."""
+"""What no tool may touch, by whatever name or link: files and folders of our own, and places that are always closed.
+
+Where something lies is told by the system of what is open, and each folder above it is compared by its number, not by
+its name alone: a folder that is mounted at a second place, or spelled in another case, is the same one.
+"""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import accumulate
 
+from onetool.services.confined.closed import OWN, SYSTEM, closed_places
 from onetool.services.confined.refusals import Refused, refusals
+
+Number = tuple[int, int]  # of a device, and of a file on it
 
 
 class Private:
-    """Paths of files, and of folders with all that is in them. They need not exist: nobody may make them either.
+    """`paths` are files, and folders with all that is in them. They need not exist: nobody may make them either.
 
-    What is read is open already: where the system tells where it lies, what is in those folders is kept back as well.
+    `own` is one folder of ours in which others than these may be written: that of the config in force, for topics.
     """
 
-    def __init__(self, paths: Iterable[str]) -> None:
-        self._paths = tuple(paths)
+    def __init__(self, paths: Iterable[str], own: str | None = None) -> None:
+        self._paths = dict.fromkeys(paths, "private")
+        self._own = own
+
+    @cached_property
+    def _all(self) -> dict[str, str]:
+        """Every path with the reason for which it is refused."""
+        return dict.fromkeys(closed_places(), "closed") | self._paths
+
+    @cached_property
+    def _places(self) -> dict[str, str]:
+        """The same as text, as they are written and with their links resolved."""
+        return {spelled: reason for path, reason in self._all.items() for spelled in (_absolute(path), resolved(path))}
+
+    @cached_property
+    def _beginnings(self) -> tuple[str, ...]:
+        """For one look at all of them: a path of thousands of names is asked about for each of these."""
+        return tuple(f"{place.rstrip(os.sep)}{os.sep}" for place in self._places)
+
+    @cached_property
+    def _numbers(self) -> dict[Number, str]:
+        found = ((_status(path), reason) for path, reason in self._all.items())
+        return {_number(status): reason for status, reason in found if status is not None}
+
+    @cached_property
+    def _devices(self) -> frozenset[int]:
+        """File systems of the system's own, which may be mounted anywhere; not where they are part of another one."""
+        top = os.stat("/").st_dev
+        found = (_status(path) for path in SYSTEM[:3])
+        return frozenset(status.st_dev for status in found if status is not None and status.st_dev != top)
+
+    @cached_property
+    def _own_number(self) -> Number | None:
+        status = _status(self._own) if self._own is not None else None
+        return None if status is None else _number(status)
 
     def refuse(self, status: os.stat_result) -> None:
-        """Refuse a file that is open, or a folder, if it is one of them."""
-        if any(_is_at(status, path) for path in self._paths):
+        """Refuse a file or a folder that is one of them."""
+        reason = "closed" if status.st_dev in self._devices else self._numbers.get(_number(status))
+        if reason:
+            raise Refused(reason)
+
+    def refuse_entry(self, name: str, status: os.stat_result) -> None:
+        """The same for what is in a folder that was looked at already."""
+        self.refuse(status)
+        if name.lower() == OWN and _number(status) != self._own_number:
             raise Refused("private")
 
-    def refuse_open(self, file: int) -> None:
-        """Refuse what is open, if it is one of them, or in one of them."""
+    def refuse_text(self, path: str) -> None:
+        """Refuse a path as it is written: before it is opened, so that nobody learns what is there."""
+        path = _absolute(path)
+        if f"{path}{os.sep}".startswith(self._beginnings):
+            raise Refused(next(reason for place, reason in self._places.items() if is_below(path, place)))
+        if OWN in path.lower():
+            self._refuse_own(path)
+
+    def refuse_open(self, file: int, path: str) -> None:
+        """Refuse what is open, if it is one of them, or in one of them. `path` is for systems that don't tell."""
         self.refuse(os.fstat(file))
-        where = _place_of(file) if self._paths else None
-        if where and any(where.startswith(f"{os.path.realpath(path)}{os.sep}") for path in self._paths):
-            raise Refused("private")
+        where = place_of(file) or resolved(path)
+        self.refuse_text(where)
+        for place in _and_above(os.path.dirname(where)):
+            if (status := _status(place)) is not None and (reason := self._numbers.get(_number(status))):
+                raise Refused(reason)
 
     def refuse_name(self, folder: int, name: bytes) -> None:
         """Refuse to write a name in an open folder, whether there is something or not."""
-        if not self._paths:
-            return
+        if name.lower() == OWN.encode():
+            raise Refused("private")
         with refusals(otherwise="not_writable"):
             for status in _ways_up(folder):
                 self.refuse(status)
-            here = os.stat(".", dir_fd=folder)
-        for path in self._paths:
-            parent, own = os.path.split(os.fsencode(os.path.abspath(path)))
+            here = _number(os.stat(".", dir_fd=folder))
+        for path, reason in self._all.items():
+            parent, own = os.path.split(_absolute(path))
             # Where upper and lower case are one, a file of the other case would be the private one.
-            if own.lower() == name.lower() and _is_at(here, os.fsdecode(parent)):
+            if os.fsencode(own).lower() == name.lower() and (at := _status(parent)) and _number(at) == here:
+                raise Refused(reason)
+
+    def _refuse_own(self, path: str) -> None:
+        for place in _and_above(path):
+            if os.path.basename(place).lower() != OWN:
+                continue
+            status = None if self._own_number is None else _status(place)
+            if status is None or _number(status) != self._own_number:
                 raise Refused("private")
 
 
-def _is_at(status: os.stat_result, path: str) -> bool:
-    try:
-        return os.path.samestat(status, os.stat(path))
-    except OSError:
-        return False
-
-
-def _place_of(file: int) -> str | None:
+def place_of(file: int) -> str | None:
     """Where it lies, as the system says; None where it does not."""
     try:
         return os.readlink(f"/proc/self/fd/{file}")
     except OSError:
+        pass
+    try:
+        import fcntl
+
+        told = fcntl.fcntl(file, fcntl.F_GETPATH, bytes(1024))  # pyright: ignore[reportAttributeAccessIssue] - macOS
+        return os.fsdecode(told.rstrip(b"\0")) or None
+    except (ImportError, AttributeError, OSError):
         return None
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether it is that folder, or in it."""
+    return path == folder or path.startswith(folder if folder.endswith(os.sep) else folder + os.sep)
+
+
+def _and_above(path: str) -> Iterator[str]:
+    """The folders on the way to a path, and itself: /a, /a/b, /a/b/c."""
+    return accumulate(filter(None, path.split(os.sep)), lambda above, name: f"{above}{os.sep}{name}", initial="")
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(path)
+
+
+def resolved(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return _absolute(path)
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except (OSError, ValueError):
+        return None
+
+
+def _number(status: os.stat_result) -> Number:
+    return status.st_dev, status.st_ino
 
 
 def _ways_up(folder: int) -> Iterable[os.stat_result]:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 
 class Refused(Exception):  # noqa: N818  it is an answer more than an error
-    """Why a path was not opened. `reason` is one of REASONS, or denied, private, is_a_directory, bad_path, unreadable,
-    root_missing; of a path to be written also is_a_link, busy, not_writable.
+    """Why a path was not opened. `reason` is one of REASONS, or denied, private, closed, is_a_directory, bad_path,
+    unreadable, root_missing, root_outside; of a path to be written also is_a_link, busy, not_writable.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:

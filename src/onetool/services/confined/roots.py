@@ -2,14 +2,14 @@
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from onetool.services.confined.listing import Entry, list_into, sorted_entries
 from onetool.services.confined.opening import ENTER, LIST, READ, open_beneath
 from onetool.services.confined.paths import Parts, encoded, meant, names_of, shown, split, stays_inside
-from onetool.services.confined.private import Private
+from onetool.services.confined.private import Private, is_below, place_of, resolved
 from onetool.services.confined.refusals import Refused, refusals
 from onetool.services.confined.writing import append, is_there, make_folder, replace
 
@@ -32,12 +32,13 @@ class Place(NamedTuple):
 
 
 class Root:
-    """One allowed folder."""
+    """One allowed folder. What is private in it is refused whenever something is opened."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, private: Private, within: Sequence[str] | None) -> None:
         with refusals("root_missing", about=folder):
             self.path = os.path.abspath(folder)
             real = os.path.realpath(self.path)
+        self._private, self._within = private, within
         self._spellings = [names_of(os.fsencode(self.path)), names_of(os.fsencode(real))]
 
     def rest(self, absolute: bytes) -> Parts | None:
@@ -49,13 +50,34 @@ class Root:
         return None
 
     def open(self, parts: Parts, flags: int) -> int:
+        path = self.text(parts)
+        self._private.refuse_text(path)
         with refusals("root_missing", about=self.path):
             top = os.open(self.path, ENTER)
         try:
             with refusals():
-                return open_beneath(self.rest, top, parts, flags)
+                self._refuse_outside(top)
+                file = open_beneath(self.rest, top, parts, flags)
         finally:
             os.close(top)
+        try:
+            with refusals():
+                self._private.refuse_open(file, path)
+        except BaseException:
+            os.close(file)
+            raise
+        return file
+
+    def text(self, parts: Parts) -> str:
+        return os.path.join(self.path, os.fsdecode(b"/".join(parts)))
+
+    def _refuse_outside(self, top: int) -> None:
+        """A folder that is a link may lead elsewhere tomorrow, so it is looked at whenever it is opened."""
+        if self._within is None:
+            return
+        here = place_of(top) or os.path.realpath(self.path)
+        if not any(is_below(here, os.path.realpath(folder)) for folder in self._within):
+            raise Refused("root_outside", self.path)
 
     @contextmanager
     def folder(self, parts: Parts) -> Iterator[int]:
@@ -78,9 +100,17 @@ class Root:
 class Roots:
     """The allowed folders, and all that can be done below them."""
 
-    def __init__(self, folders: Iterable[str], private: Iterable[str] = ()) -> None:
-        self._roots = [Root(folder) for folder in folders]
-        self._private = Private(private)
+    def __init__(
+        self,
+        folders: Iterable[str],
+        private: Iterable[str] = (),
+        *,
+        within: Sequence[str] | None = None,
+        own: str | None = None,
+    ) -> None:
+        """`within` is where the folders may lie, if not anywhere; `own` a folder of ours that may be written to."""
+        self._private = Private(private, own)
+        self._roots = [Root(folder, self._private, within) for folder in folders]
 
     @property
     def paths(self) -> list[str]:
@@ -94,7 +124,6 @@ class Roots:
                 status = os.fstat(file)
                 if not stat.S_ISREG(status.st_mode):
                     raise Refused("is_a_directory" if stat.S_ISDIR(status.st_mode) else "not_a_file")
-                self._private.refuse_open(file)
                 return Content(_read_at_most(file, most), status.st_size)
         finally:
             os.close(file)
@@ -132,7 +161,7 @@ class Roots:
         folder = self._open(path, LIST)
         try:
             with refusals():
-                list_into(entries, folder, "", depth, most)
+                list_into(entries, folder, "", depth, most, self._private)
         finally:
             os.close(folder)
         return entries
@@ -157,7 +186,14 @@ class Roots:
             except Refused as refused:
                 _raise_unless_missing(refused)
                 missing = missing or refused
+        if missing:
+            self._refuse_on_the_way(path)
         raise missing or Refused("denied")
+
+    def _refuse_on_the_way(self, path: str) -> None:
+        """Of what is closed nobody learns whether it is there: also not by a link that leads into it."""
+        for root, parts in self._candidates(path):
+            self._private.refuse_text(resolved(root.text(parts)))
 
     @contextmanager
     def _folder_of(self, path: str) -> Iterator[tuple[int, bytes]]:
@@ -196,7 +232,7 @@ class Roots:
 
 def _raise_unless_missing(refused: Refused) -> None:
     """Another root may have what this one has not. Whatever else was refused stays refused."""
-    if refused.reason not in ("not_found", "root_missing"):
+    if refused.reason not in ("not_found", "root_missing", "root_outside"):
         raise refused
 
 

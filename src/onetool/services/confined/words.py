@@ -7,6 +7,7 @@ from onetool.services.confined.refusals import Refused
 WORDS = {
     "bad_path": "{path} can't be a path: {detail}.",
     "busy": "{path} is being written by others, who did not let go of it in time. Try again.",
+    "closed": "{path} is closed to tools, whatever the allowed folders are: keys and the system's own are kept there.",
     "denied": "{path} is outside of the folders that may be written to ({allowed}).",
     "is_a_directory": "{path} is a directory, not a file.",
     "is_a_link": "{path} is a symbolic link, and those are not written through. Use the path of the file itself.",
@@ -18,6 +19,7 @@ WORDS = {
     "not_found": "{path} can't be made, as its folder does not exist.",
     "private": "{path} is OneTool's own and can't be written by tools.",
     "root_missing": "The allowed folder {detail!r} can't be opened.",
+    "root_outside": "The folder {detail!r} lies outside of the project whose config allows it.",
 }
 OTHERWISE = "{path} could not be written: {detail}."
 

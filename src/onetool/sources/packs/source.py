@@ -9,6 +9,7 @@ from onetool.sdk.pack import pack_name, tools_of
 from onetool.sources.packs.builtin import BUILTIN, builtin_tools
 from onetool.sources.packs.candidates import Candidate, in_paths, installed
 from onetool.sources.packs.importing import Import, import_mistake
+from onetool.sources.packs.parsing import parsed
 from onetool.sources.packs.reading import imports_are_there, is_heavy, read_tools
 
 LONGEST_IMPORT = 10.0  # seconds that we wait for a pack whose source does not tell its tools
@@ -20,18 +21,19 @@ class PackSource(Source):
 
     name = "packs"
 
-    def __init__(self, paths: Iterable[Path] = (), fresh: bool = False) -> None:
+    def __init__(self, paths: Iterable[Path] = (), fresh: bool = False, imports: bool = True) -> None:
         self._paths = tuple(paths)
         self._fresh = fresh  # the files may have been edited since they were last imported
+        self._imports = imports  # else they are parsed, and no line of them is run
 
     def load(self) -> Catalogue:
-        """Import or read every pack. One that fails is reported with file, line and cause; the others work."""
+        """Import, read or parse every pack. One that fails is reported with file, line and cause; the others work."""
         packs = [Catalogue(tools=builtin_tools(pack)) for pack in BUILTIN]
         taken: dict[str, str] = dict.fromkeys(BUILTIN, "built in")
         mistakes = [_no_such(path) for path in self._paths if not path.exists()]
         for candidate in self._candidates():
             try:
-                name, found = _load(candidate, self._fresh)
+                name, found = _load(candidate, self._fresh) if self._imports else parsed(candidate)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001 - a pack may raise anything, SystemExit included

@@ -27,7 +27,7 @@ SHORT = ("slug", "version", "displayName", "description", "type", "isEnabled", "
 @click.pass_context
 def list_bundles(ctx: click.Context, everything: bool, as_json: bool) -> None:
     """List the bundles, and how many tools each has."""
-    shelf = open_app(ctx).bundles
+    shelf = open_app(ctx, imports=False).bundles
     counts = Counter(tool["bundleID"] for tool in all_tools(shelf))
     chosen = [bundle for bundle in all_bundles(shelf) if everything or is_live(bundle)]
     chosen.sort(key=lambda bundle: bundle["isBuiltIn"])  # people's own first

@@ -43,7 +43,7 @@ class Vault:
         self.new: dict[str, Secret] = {}
 
     def has(self, name: str) -> bool:
-        return name in self.new or self._secrets.get(name) is not None
+        return name in self.new or self._secrets.where(name) is not None
 
     def is_borrowed(self, name: str) -> bool:
         """Whether it is there only as long as this environment is."""
@@ -61,6 +61,8 @@ class Vault:
 
     def put(self, name: str, value: str) -> bool:
         """Whether this name can stand for this value from now on."""
+        if self._secrets.hosts(name):  # kept for others than whoever this is for, as far as anybody knows
+            return False
         there = self.new.get(name) or self._secrets.get(name)
         if there is not None and there != value:
             return False
