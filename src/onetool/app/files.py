@@ -1,16 +1,30 @@
 """Which files a config is read from: those that there are, and those that would be read if they were there."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from onetool.config import Config, nearest_folder
+from onetool.config.find import trust_store, user_home
+from onetool.config.owners import must_be_ours
 from onetool.config.texts import BESIDE as PROMPTS
 
 
 def pack_paths(config: Config) -> list[Path]:
     """The packs that the config names, and the folder `packs` beside it, or in the nearest `.onetool`."""
     beside = _beside(config) / "packs"
-    return [*config.packs, *([beside] if beside.is_dir() and beside not in config.packs else [])]
+    paths = [*config.packs, *([beside] if beside.is_dir() and beside not in config.packs else [])]
+    owned = (part for path in paths for part in (path, *_inside(path)))
+    must_be_ours(owned, user_home(os.environ), trust_store().owners)
+    return paths
+
+
+def _inside(path: Path) -> list[Path]:
+    """What may be imported: every file and folder in there has an owner of its own."""
+    try:
+        return [Path(entry.path) for entry in os.scandir(path) if entry.name.endswith(".py") or entry.is_dir()]
+    except OSError:  # it is a file, or not there
+        return []
 
 
 def files_of(config: Config, in_vain: Iterable[Path], finds: bool) -> list[Path]:
@@ -24,4 +38,6 @@ def files_of(config: Config, in_vain: Iterable[Path], finds: bool) -> list[Path]
 
 def _beside(config: Config) -> Path:
     """The folder of the config, or the one that it would be in."""
+    if config.folder is not None:
+        return config.folder
     return config.path.parent if config.path else nearest_folder()

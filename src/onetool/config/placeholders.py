@@ -1,6 +1,7 @@
 """`${NAME}` in the values of a config -> the secret of that name. One pass: a secret that contains `${…}` is data."""
 
 import re
+from collections.abc import Collection
 
 from msgspec.structs import replace
 
@@ -19,20 +20,28 @@ _PLACEHOLDER = re.compile(r"\$\{(" + NAME + r")\}")
 _OTHER = re.compile(r"\$\{[^{}]{0,100}\}")  # bounded: a text of nothing but `${` would take a square of time
 
 
-def fill(root: Node, secrets: Secrets | None, findings: Findings) -> Node:
-    """The root with secrets filled in. None says that they could not be read, which was told already."""
+def fill(
+    root: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str] = frozenset()
+) -> Node:
+    """The root with secrets filled in. None says that they could not be read, which was told already.
+
+    The names in `kept_here` are filled in only if they are kept with the config.
+    """
     values = {
-        key: node if key in UNTOUCHED else _Filler(secrets, findings, key in SPARED).node(node)
+        key: node if key in UNTOUCHED else _Filler(secrets, findings, key in SPARED, kept_here).node(node)
         for key, node in root.value.items()
     }
     return replace(root, value=values)
 
 
 class _Filler:
-    def __init__(self, secrets: Secrets | None, findings: Findings, spares: bool) -> None:
+    def __init__(
+        self, secrets: Secrets | None, findings: Findings, spares: bool, kept_here: Collection[str]
+    ) -> None:
         self.secrets = secrets
         self.findings = findings
         self.spares = spares
+        self.kept_here = kept_here
 
     def node(self, node: Node) -> Node:
         if isinstance(node.value, dict):
@@ -51,7 +60,7 @@ class _Filler:
             return node
         if self.secrets is None:
             return replace(node, value=BROKEN)
-        values = {name: self.secrets.get(name) for name in names}
+        values = {name: self._value(self.secrets, name) for name in names}
         for name in names:
             if values[name] is None:
                 self._missing(node, name, self.secrets)
@@ -59,6 +68,10 @@ class _Filler:
             return node if self.spares else replace(node, value=BROKEN)
         filled = _PLACEHOLDER.sub(lambda match: values[match[1]] or "", text)
         return replace(node, value=Secret(filled, shown=text), written=text)
+
+    def _value(self, secrets: Secrets, name: str) -> str | None:
+        elsewhere = name in self.kept_here and secrets.where(name) not in ("file", "config")
+        return None if elsewhere else secrets.get(name)
 
     def _missing(self, node: Node, name: str, secrets: Secrets) -> None:
         file = (

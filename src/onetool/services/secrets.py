@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -117,18 +117,19 @@ class Secrets:
         self.file = file  # where the values came from, for whoever adds one
         self._values = dict(values or {})
         self._env = {} if env is None else env
+        self.only: Collection[str] | None = None  # those that the keyring is asked for; None is any
         self._known = _Known(self._values.values())  # all of the file's, and those of the environment looked up
 
     def get(self, name: str) -> str | None:
         """The secret of that name: from the file or mapping, else the environment, else the system's keyring."""
-        value = self._values.get(name) or self._env.get(name) or _from_keyring(name) or None
+        value = self._values.get(name) or self._env.get(name) or self._from_keyring(name) or None
         if value:
             self._known.add(value)
         return value
 
     def kept(self, name: str) -> str | None:
         """The same without the environment: for tools that others may have written, and that send it away."""
-        value = self._values.get(name) or _from_keyring(name) or None
+        value = self._values.get(name) or self._from_keyring(name) or None
         if value:
             self._known.add(value)
         return value
@@ -154,7 +155,10 @@ class Secrets:
             return "file" if self.file else "config"
         if environment and self._env.get(name):
             return "environment"
-        return "keyring" if _from_keyring(name) else None
+        return "keyring" if self._from_keyring(name) else None
+
+    def _from_keyring(self, name: str) -> str | None:
+        return _from_keyring(name) if self.only is None or name in self.only else None
 
     def names(self) -> list[str]:
         """Those of the file or mapping. The environment's are not listed: most of it is no secret."""
