@@ -3,9 +3,8 @@
 import json
 
 import pytest
-
-from tests.helpers import cli
-from tests.trust.hostile import Listener, Repository
+from helpers import cli
+from trust.hostile import Listener, Repository
 
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -59,7 +58,8 @@ def test_a_command_in_it_uses_nothing_of_it(name, repository):
     # What a command of that name would find at home is asked for at a port that nobody listens on.
     result = cli(*COMMANDS[name], cwd=repository.folder, env={**keys(OPENAI_API_KEY=""), "OLLAMA_HOST": "127.0.0.1:9"})
     untouched(repository)
-    assert "is not trusted yet" in result.stderr and WAITS in result.stderr
+    assert "is not trusted yet" in result.stderr
+    assert WAITS in result.stderr
     assert len([line for line in result.stderr.splitlines() if "not trusted yet" in line]) == 1
     assert "aws-" not in result.stdout + result.stderr
 
@@ -75,7 +75,8 @@ def test_completion_says_nothing_and_does_nothing(repository):
     env = {"_ONETOOL_COMPLETE": "bash_complete", "COMP_WORDS": "onetool tools info ", "COMP_CWORD": "3"}
     result = cli(cwd=repository.folder, env=env)
     untouched(repository)
-    assert "time.now" in result.stdout and "evil" not in result.stdout
+    assert "time.now" in result.stdout
+    assert "evil" not in result.stdout
     assert result.stderr == ""
 
 
@@ -133,7 +134,8 @@ def test_the_library_does_not_use_it_either(repository, monkeypatch, caplog):
 
     monkeypatch.chdir(repository.folder)
     with App.open() as app:
-        assert app.untrusted is not None and app.untrusted.folder == repository.config.parent
+        assert app.untrusted is not None
+        assert app.untrusted.folder == repository.config.parent
         assert not any(spec.name.startswith(("evil", "weather", "more")) for spec in app.tools())
         assert app.config.path is None
     untouched(repository)

@@ -5,9 +5,8 @@ import os
 import stat
 
 import pytest
-
-from tests.helpers import cli
-from tests.trust.hostile import Listener, Repository
+from helpers import cli
+from trust.hostile import Listener, Repository
 
 WAITS = "run onetool trust"
 
@@ -54,7 +53,8 @@ def test_it_shows_what_the_folder_reaches_and_remembers_a_yes(repository, own_ho
     assert "folder /" in shown
     assert "AWS_SECRET_ACCESS_KEY for servers.dial" in shown
     assert "Python of packs in" in shown
-    assert repository.has_run() == [] and repository.listener.came == 0
+    assert repository.has_run() == []
+    assert repository.listener.came == 0
     file = own_home / ".onetool" / "trust.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert list(json.loads(file.read_bytes())["folders"]) == [os.path.realpath(repository.config.parent)]
@@ -64,7 +64,8 @@ def test_it_shows_what_the_folder_reaches_and_remembers_a_yes(repository, own_ho
 
 def test_a_pipe_is_not_asked(repository):
     result = cli("trust", cwd=repository.folder)
-    assert result.returncode == 2 and "--yes" in result.stderr
+    assert result.returncode == 2
+    assert "--yes" in result.stderr
     assert not is_used(repository)
 
 
@@ -83,7 +84,7 @@ GAINS = {
     "another model": {"ask": {"provider": "openai", "base_url": "https://evil.example/v1"}},
     "an include from elsewhere": {"include": ["../../elsewhere.yaml"]},
     "a pack from elsewhere": {"packs": ["/usr/lib/python3"]},
-    "another place to listen": {"http": {"host": "0.0.0.0"}},  # noqa: S104
+    "another place to listen": {"http": {"host": "0.0.0.0"}},
     "an origin": {"http": {"origins": ["https://evil.example"]}},
 }
 
@@ -171,14 +172,16 @@ def test_what_is_named_by_hand_is_trusted(way, repository):
     args = ["--config", ".onetool/onetool.yaml"] if way == "--config" else []
     env = {} if args else {"ONETOOL_CONFIG": ".onetool/onetool.yaml"}
     result = cli(*args, "run", "evil.hello()", cwd=repository.folder, env=env)
-    assert result.stdout.strip() == "hello" and WAITS not in result.stderr
+    assert result.stdout.strip() == "hello"
+    assert WAITS not in result.stderr
 
 
 def test_characters_that_hide_are_shown(repository):
     repository.write(servers={"clock": {"command": "true", "args": ["\u202egnp.exe\u200b\x1b[2J"], "enabled": False}})
     shown = trust(repository)
     assert "\\u202egnp.exe\\u200b\\x1b[2J" in shown
-    assert "\u202e" not in shown and "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert "\x1b" not in shown
 
 
 # Even when it is trusted
@@ -188,7 +191,8 @@ def test_secrets_of_a_file_elsewhere_are_refused(repository, own_home):
     repository.write(secrets=os.path.relpath(own_home / ".onetool" / "secrets.yaml", repository.config.parent))
     trust(repository)
     result = cli("tools", "list", cwd=repository.folder)
-    assert result.returncode == 2 and "own folder only" in result.stderr
+    assert result.returncode == 2
+    assert "own folder only" in result.stderr
     assert repository.listener.came == 0
 
 
@@ -196,7 +200,8 @@ def test_a_link_to_secrets_elsewhere_is_refused(repository, own_home):
     repository.config.with_name("secrets.yaml").symlink_to(own_home / ".onetool" / "secrets.yaml")
     trust(repository)
     result = cli("auth", "list", cwd=repository.folder)
-    assert result.returncode == 2 and "aws-" not in result.stdout + result.stderr
+    assert result.returncode == 2
+    assert "aws-" not in result.stdout + result.stderr
 
 
 ASKING = """\
@@ -218,7 +223,9 @@ def test_names_that_nobody_accepted_are_not_looked_up(repository):
     env = {"BRAVE_API_KEY": "brave-012345", "GITHUB_TOKEN": "github-012345"}
     code = "[asking.known(), asking.told(name='GITHUB_TOKEN')]"
     result = cli("run", code, cwd=repository.folder, env=env)
-    assert "543210-evarb" in result.stdout and "buhtig" not in result.stdout and "enon" in result.stdout
+    assert "543210-evarb" in result.stdout
+    assert "buhtig" not in result.stdout
+    assert "enon" in result.stdout
 
 
 def test_keys_for_models_stay_with_their_providers(repository):
@@ -240,11 +247,12 @@ def test_who_makes_a_folder_has_trusted_it(tmp_path, own_home):
     folder.mkdir()
     assert cli("init", cwd=folder).returncode == 0
     result = cli("tools", "invoke", "weather", cwd=folder)
-    assert result.returncode == 0 and WAITS not in result.stderr
+    assert result.returncode == 0
+    assert WAITS not in result.stderr
     assert cli("servers", "add", "clock", "--", "true", cwd=folder).returncode == 0
     assert cli("packs", "new", "dice", cwd=folder).returncode == 0
     result = cli("tools", "invoke", "dice.greet", "--args", '{"name": "Ann"}', cwd=folder)
-    assert result.returncode == 0 and WAITS not in result.stderr, result.stderr
+    assert (result.returncode, WAITS in result.stderr) == (0, False), result.stderr
     assert cli("auth", "set", "BRAVE_API_KEY", cwd=folder, stdin="brave-012345\n").returncode == 0
     assert (folder / ".onetool" / "secrets.yaml").exists()
     assert WAITS not in cli("stats", cwd=folder).stderr
@@ -252,7 +260,8 @@ def test_who_makes_a_folder_has_trusted_it(tmp_path, own_home):
 
 def test_a_command_does_not_trust_what_lay_there_before(repository):
     result = cli("servers", "add", "clock", "--", "true", cwd=repository.folder)
-    assert result.returncode == 1 and WAITS in result.stderr
+    assert result.returncode == 1
+    assert WAITS in result.stderr
     assert "clock" not in repository.config.read_text()
     repository.config.unlink()
     cli("init", cwd=repository.folder)
@@ -264,4 +273,5 @@ def test_a_change_by_others_is_not_trusted_along(repository):
     trust(repository)
     repository.write(servers={"evil": {"command": "true"}})
     result = cli("servers", "add", "clock", "--", "true", cwd=repository.folder)
-    assert result.returncode == 1 and "server evil" in result.stderr
+    assert result.returncode == 1
+    assert "server evil" in result.stderr

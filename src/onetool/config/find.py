@@ -94,7 +94,7 @@ def own_folder(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def _persons_home(env: Mapping[str, str]) -> Path:
-    """Where trust is kept. A user without a home has none: the working folder, which has the state, may be anybody's."""
+    """Where trust is kept. Who has no home has none: the working folder, where state goes then, may be anybody's."""
     try:
         return user_home(env) if env.get("HOME") or env.get("USERPROFILE") else Path.home()
     except RuntimeError:

@@ -100,7 +100,9 @@ def _secrets(
         findings.error(named, told, "keep them with the project: onetool auth set NAME; or use --config FILE")
         return None
     names = found.names or frozenset()
-    secrets = read_secrets(node, found.folder, {name: env[name] for name in names & env.keys()}, findings, may_be_missing)
+    secrets = read_secrets(
+        node, found.folder, {name: env[name] for name in names & env.keys()}, findings, may_be_missing
+    )
     if secrets is not None:
         secrets.only = names
     return secrets

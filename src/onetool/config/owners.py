@@ -30,11 +30,13 @@ def must_be_ours(paths: Iterable[Path], home: Path, accepted: Accepted) -> None:
 
 
 def must_be_no_links(state: Path) -> None:
-    """Where state is kept nothing is followed elsewhere: a link would make us write, or read, where somebody else says."""
+    """Where state is kept nothing is followed elsewhere: a link would make us write where somebody else says."""
     links = [state / part for part in STATE if os.path.islink(state / part)]
     if links:
         hint = "remove the link; ONETOOL_HOME moves all state elsewhere"
-        raise ConfigError([Mistake(message="it is a link, which state is not", file=str(it), hint=hint) for it in links])
+        raise ConfigError(
+            [Mistake(message="it is a link, which state is not", file=str(it), hint=hint) for it in links]
+        )
 
 
 def foreign(path: Path, home: Path, accepted: Accepted) -> Mistake | None:

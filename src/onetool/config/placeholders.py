@@ -20,9 +20,7 @@ _PLACEHOLDER = re.compile(r"\$\{(" + NAME + r")\}")
 _OTHER = re.compile(r"\$\{[^{}]{0,100}\}")  # bounded: a text of nothing but `${` would take a square of time
 
 
-def fill(
-    root: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str] = frozenset()
-) -> Node:
+def fill(root: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str] = frozenset()) -> Node:
     """The root with secrets filled in. None says that they could not be read, which was told already.
 
     The names in `kept_here` are filled in only if they are kept with the config.
@@ -35,9 +33,7 @@ def fill(
 
 
 class _Filler:
-    def __init__(
-        self, secrets: Secrets | None, findings: Findings, spares: bool, kept_here: Collection[str]
-    ) -> None:
+    def __init__(self, secrets: Secrets | None, findings: Findings, spares: bool, kept_here: Collection[str]) -> None:
         self.secrets = secrets
         self.findings = findings
         self.spares = spares

@@ -17,8 +17,8 @@ import msgspec
 
 from onetool.config.digests import LARGEST, digest_of
 from onetool.config.mend import NAME
-from onetool.config.owners import is_inside
 from onetool.config.node import Findings, Node
+from onetool.config.owners import is_inside
 from onetool.config.placeholders import UNTOUCHED
 from onetool.core.errors import ConfigError
 from onetool.core.secrecy import sounds_secret
@@ -111,7 +111,11 @@ def _servers(data: dict[str, Any], kind: str) -> dict[str, str]:
     for name, block in servers.items():
         is_url = isinstance(block, dict) and "url" in block and "command" not in block
         if is_url == (kind == "url"):
-            kept = {key: value for key, value in block.items() if key not in HARMLESS} if isinstance(block, dict) else block
+            kept = (
+                {key: value for key, value in block.items() if key not in HARMLESS}
+                if isinstance(block, dict)
+                else block
+            )
             found[f"server {name}: {_shown(kept)}"] = _digest(kept)
     return found
 

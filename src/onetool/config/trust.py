@@ -39,7 +39,8 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
             return f"{self.folder} is not trusted yet, so that nothing of it is used: run onetool trust"
         told = "; ".join(self.new[:MOST_TOLD])
         more = f" and {len(self.new) - MOST_TOLD} more" if len(self.new) > MOST_TOLD else ""
-        return f"{self.folder} reaches what it did not when it was trusted ({told}{more}), so that nothing of it is used: run onetool trust"
+        reaches = f"{self.folder} reaches what it did not when it was trusted ({told}{more})"
+        return f"{reaches}, so that nothing of it is used: run onetool trust"
 
     @property
     def short(self) -> str:
@@ -89,7 +90,9 @@ def beyond(pin: Mapping[str, Any], reach: Any, strict: bool) -> list[str]:
     return new
 
 
-def trust_folder(folder: Path, config: Path | None, store: Store, *, packs: bool = False, names: tuple[str, ...] = ()) -> None:
+def trust_folder(
+    folder: Path, config: Path | None, store: Store, *, packs: bool = False, names: tuple[str, ...] = ()
+) -> None:
     """Pin what it reaches now. `packs`: those that come later, too; `names`: further secrets that it may have."""
     from datetime import UTC, datetime
 
@@ -117,7 +120,9 @@ def has_anything(folder: Path) -> bool:
 
 
 @contextmanager
-def renewing(file: Path, store: Store, env: Mapping[str, str], own: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
+def renewing(
+    file: Path, store: Store, env: Mapping[str, str], own: Path, names: tuple[str, ...] = ()
+) -> Iterator[None]:
     """Around what a person does to a config by a command of ours: the pin is renewed if nothing untrusted lay there."""
     folder = file.parent
     if folder.name != ".onetool" or _is_same(folder, own):
@@ -125,13 +130,20 @@ def renewing(file: Path, store: Store, env: Mapping[str, str], own: Path, names:
         return
     config = file if file.is_file() else None
     was_there = has_anything(folder)
-    fine = not was_there or (store.folder(folder) and not isinstance(accepted_names(folder, config, store, env, own), Untrusted))
+    fine = not was_there or _is_trusted(folder, config, store, env, own)
     before = (store.folder(folder) or {}).get("reaches") or {}
     yield
     if fine and foreign(folder, own.parent, store.owners) is None:
         with suppress(OSError, ConfigError):  # then it waits for `onetool trust`
             packs = not was_there or any(line.startswith("runs: Python of packs") for line in before)
             trust_folder(folder, file if file.is_file() else None, store, packs=packs, names=names)
+
+
+def _is_trusted(folder: Path, config: Path | None, store: Store, env: Mapping[str, str], own: Path) -> bool:
+    """By a pin: a variable trusts for a moment, which is no reason to remember."""
+    if store.folder(folder) is None:
+        return False
+    return not isinstance(accepted_names(folder, config, store, env, own), Untrusted)
 
 
 def _is_same(one: Path, other: Path) -> bool:

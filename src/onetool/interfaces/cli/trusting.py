@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from onetool.config.reach import Reach
     from onetool.config.trust import Untrusted
 
-HEADS = {"runs": "It would run", "dials": "It would dial", "reads": "It would read", "secrets": "It names these secrets"}
+HEADS = {
+    "runs": "It would run",
+    "dials": "It would dial",
+    "reads": "It would read",
+    "secrets": "It names these secrets",
+}
 
 
 def offer_trust(waits: "Untrusted") -> bool:
@@ -22,7 +27,9 @@ def offer_trust(waits: "Untrusted") -> bool:
     if waits.mistake is not None or not is_anybody_there():
         return False
     while True:
-        answer = click.prompt("Trust this folder? [y/N/v]iew", default="n", show_default=False, err=True).strip().lower()
+        answer = (
+            click.prompt("Trust this folder? [y/N/v]iew", default="n", show_default=False, err=True).strip().lower()
+        )
         if answer in ("v", "view"):
             _show(waits)
         elif answer in ("y", "yes"):
