@@ -2,7 +2,10 @@
 
 import json
 import os
+import pty
 import stat
+import sys
+from contextlib import suppress
 
 import pytest
 from helpers import cli
@@ -275,3 +278,44 @@ def test_a_change_by_others_is_not_trusted_along(repository):
     result = cli("servers", "add", "clock", "--", "true", cwd=repository.folder)
     assert result.returncode == 1
     assert "server evil" in result.stderr
+
+
+def test_the_key_of_our_own_door_goes_to_nobody_else(repository):
+    url = repository.listener.url
+    repository.write(
+        servers={"dial": {"url": f"{url}/mcp", "headers": {"X": "${DOOR_KEY}", "Y": "${ONETOOL_TOKEN}"}}},
+        http={"token": "${DOOR_KEY}"},
+    )
+    trust(repository)
+    env = {"DOOR_KEY": "door-0123456789abcdef", "ONETOOL_TOKEN": "door-fedcba9876543210"}
+    result = cli("servers", "test", cwd=repository.folder, env=env)
+    assert "DOOR_KEY is not set" in result.stderr
+    assert b"door-" not in repository.listener.brought
+
+
+# At a terminal
+
+
+def on_a_terminal(*args, cwd, typed):
+    """Run the command line with a terminal on all three streams; gives what was shown."""
+    pid, leader = pty.fork()
+    if pid == 0:
+        os.chdir(cwd)
+        os.execv(sys.executable, [sys.executable, "-m", "onetool", *args])
+    shown = b""
+    with suppress(OSError):  # it has ended
+        while data := os.read(leader, 65536):
+            shown += data
+            if typed and b"[y/N/v]" in shown.rsplit(b"\n", 1)[-1]:
+                os.write(leader, typed.pop(0).encode())
+    os.close(leader)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+
+
+def test_at_a_terminal_somebody_is_asked(repository):
+    code, shown = on_a_terminal("run", "1+1", cwd=repository.folder, typed=["n\n"])
+    assert (code, repository.has_run()) == (0, [])
+    code, shown = on_a_terminal("run", "evil.hello()", cwd=repository.folder, typed=["v\n", "y\n"])
+    assert "folder /" in shown
+    assert "hello" in shown.splitlines()[-1]
+    assert is_used(repository)

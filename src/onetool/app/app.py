@@ -104,13 +104,13 @@ class App:
         self._put_in_force(config, self._read(config))
 
     @classmethod
-    def open(cls, config: str | Path | None = None) -> Self:
+    def open(cls, config: str | Path | Found | None = None) -> Self:
         """The app for a config file, or for the one that is found from here. Raises ConfigError if it can't be used.
 
         A file that is named is trusted by that. A project's folder that is found and not trusted is not used, and
         nobody is asked: `untrusted` tells.
         """
-        found = find(config)
+        found = config if isinstance(config, Found) else find(config)
         app = cls(load_config(found))
         app._finds_config = found.whose != "named"
         app._leave_aside(found)

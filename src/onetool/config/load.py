@@ -4,16 +4,17 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from onetool.config.find import NAME, Found, own_folder, state_home, trust_store, user_home
+from onetool.config.find import FOLDER, NAME, Found, own_folder, state_home, trust_store, user_home
 from onetool.config.model import Config, Keys
 from onetool.config.node import Findings, Node, in_order
-from onetool.config.owners import is_inside, must_be_no_links, must_be_ours
+from onetool.config.owners import STATE, is_inside, must_be_no_links, must_be_ours
 from onetool.config.texts import read_texts
 from onetool.core.errors import ConfigError
 from onetool.services.secrets import Secrets
 
 # Those of `onetool auth`: they pay for models, and go to the providers of these.
 PROVIDER_KEYS = frozenset({"OPENAI_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY"})
+DOOR = "ONETOOL_TOKEN"  # what http.token is usually called
 
 
 def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ) -> Config:
@@ -24,7 +25,7 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
     found = at if isinstance(at, Found) else _by_hand(at, env)
     path = found.config and found.config.absolute()
     home = state_home(path, env)
-    must_be_no_links(home)
+    _check_state(home, env)
     if path is None:
         return Config(home=home, secrets=load_secrets(found, env=env), whose=found.whose, folder=found.folder)
 
@@ -34,12 +35,13 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
 
     findings = Findings()
     root, included = read_files(path, findings)
-    must_be_ours([*included, home], user_home(env), trust_store(env).owners)
     secrets = _secrets(root.value.pop("secrets", None), found, home, env, findings)
-    values = read_fields(fill(root, secrets, findings, _never(found)), Keys, findings)
+    values = read_fields(fill(root, secrets, findings, _kept_here(found, root)), Keys, findings)
     values["prompts"], texts = read_texts(values.get("prompts"), path.parent, findings)
     if findings.errors or secrets is None:
         raise ConfigError(in_order(findings.errors))
+    read = (*included, secrets.file, values["prompts"])
+    must_be_ours([file for file in read if file], user_home(env), trust_store(env).owners)
     return Config(
         **values,
         include=included,
@@ -108,6 +110,22 @@ def _secrets(
     return secrets
 
 
-def _never(found: Found) -> frozenset[str]:
-    """The names of keys that no server of a project gets, unless they are kept with the project."""
-    return PROVIDER_KEYS if found.whose == "project" else frozenset()
+def _check_state(home: Path, env: Mapping[str, str]) -> None:
+    """State is ours, too. A config may lie in the middle of a project, whose folder is then not ours alone."""
+    must_be_no_links(home)
+    parts = [home / part for part in STATE]
+    if home.name == FOLDER or env.get("ONETOOL_HOME"):
+        parts.append(home)
+    must_be_ours(parts, user_home(env), trust_store(env).owners)
+
+
+def _kept_here(found: Found, root: Node) -> frozenset[str]:
+    """The names of keys that no server of a project gets, unless they are kept with it: for models, and our own door."""
+    if found.whose != "project":
+        return frozenset()
+    from onetool.config.placeholders import names_in
+
+    http = root.value.get("http")
+    token = http.value.get("token") if http is not None and isinstance(http.value, dict) else None
+    of_the_door = names_in(token.value) if token is not None else ()
+    return PROVIDER_KEYS | {DOOR, *of_the_door}

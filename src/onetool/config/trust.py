@@ -77,7 +77,21 @@ def accepted_names(
         return _names_of(pin)
     if new := beyond(pin, reach, strict):
         return Untrusted(folder=folder, config=config, new=tuple(new))
+    if pin.get("files") != reach.files:
+        _know_files(folder, store, reach.files)
     return _names_of(pin)
+
+
+def _know_files(folder: Path, store: Store, files: Mapping[str, str]) -> None:
+    """The files as they are now reach nothing new: the next start need not read them twice."""
+    real = os.path.realpath(folder)
+
+    def change(content: dict[str, Any]) -> None:
+        if real in content["folders"]:
+            content["folders"][real]["files"] = files
+
+    with suppress(OSError):  # it is only faster
+        store.change(change)
 
 
 def beyond(pin: Mapping[str, Any], reach: Any, strict: bool) -> list[str]:

@@ -66,10 +66,10 @@ def open_app(ctx: click.Context, allowed: list[str] | None = None, packs: Iterab
     from onetool.app import App
     from onetool.app.app import trust_log
 
-    find_here(ctx)
+    found = find_here(ctx)
     claim_stdout()
     trust_log.disabled = True  # it has been told, in words for a person
-    app = ctx.with_resource(App.open(ctx.find_root().obj))
+    app = ctx.with_resource(App.open(found))
     trust_log.disabled = False
     if app.servers is not None:
         named = {name.partition(".")[0] for name in allowed or ()}
