@@ -259,6 +259,7 @@ def test_who_makes_a_folder_has_trusted_it(tmp_path, own_home):
     assert cli("auth", "set", "BRAVE_API_KEY", cwd=folder, stdin="brave-012345\n").returncode == 0
     assert (folder / ".onetool" / "secrets.yaml").exists()
     assert WAITS not in cli("stats", cwd=folder).stderr
+    assert "clock" in cli("servers", "list", cwd=folder).stdout
 
 
 def test_a_command_does_not_trust_what_lay_there_before(repository):

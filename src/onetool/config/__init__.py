@@ -2,7 +2,7 @@
 
 find        which file is in force, and whose it is
 owners      whose files count
-trust       whether a project's folder may be used (reach: what it reaches; trust_store, digests: what is remembered)
+trust       whether a project's folder may be used (reach: what it reaches; trust_store, stamps: what is remembered)
 source      its text
 syntax      text -> YAML's nodes, within bounds (mend: two things people write that the parser stumbles over)
 yaml_nodes  YAML's nodes -> ours, every value with its line (scalars: what an unquoted word means)

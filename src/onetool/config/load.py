@@ -120,7 +120,7 @@ def _check_state(home: Path, env: Mapping[str, str]) -> None:
 
 
 def _kept_here(found: Found, root: Node) -> frozenset[str]:
-    """The names of keys that no server of a project gets, unless they are kept with it: for models, and our own door."""
+    """Keys that no server of a project gets, unless they are kept with it: those for models, and of our own door."""
     if found.whose != "project":
         return frozenset()
     from onetool.config.placeholders import names_in

@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
-from onetool.config.digests import LARGEST, digest_of
 from onetool.config.mend import NAME
 from onetool.config.node import Findings, Node
 from onetool.config.owners import is_inside
 from onetool.config.placeholders import UNTOUCHED
+from onetool.config.stamps import LARGEST, digest_of, stamp_of
 from onetool.core.errors import ConfigError
 from onetool.core.secrecy import sounds_secret
 
@@ -67,7 +67,7 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
         secrets={**_names(data), **_values(data, secrets)},
         packs={str(file): digest_of(file) for file in packs},
         wants=tuple(sorted({name for file in packs for name in _asked_for(file)})),
-        files={str(file): digest_of(file) for file in (*files, *([secrets] if secrets else []))},
+        files={str(file): stamp_of(file) for file in (*files, *([secrets] if secrets else []))},
     )
 
 

@@ -18,6 +18,7 @@ from onetool.config.trust_store import Store
 from onetool.core.errors import ConfigError, Mistake
 
 VARIABLE = "ONETOOL_TRUST"
+NAME = "onetool.yaml"  # here again: find asks us
 STRICT = b"strict"
 WAITS = "not trusted yet: run onetool trust"
 MOST_TOLD = 3
@@ -129,8 +130,11 @@ def trust_folder(
 
 
 def has_anything(folder: Path) -> bool:
-    """Whether there is something in it that would be used."""
-    return any(os.path.lexists(folder / part) for part in ("onetool.yaml", "packs", "bundles", "secrets.yaml"))
+    """Whether somebody has put something there: what is hidden is ours, or nobody reads it."""
+    try:
+        return any(not entry.name.startswith(".") for entry in os.scandir(folder))
+    except OSError:
+        return False
 
 
 @contextmanager
@@ -139,18 +143,18 @@ def renewing(
 ) -> Iterator[None]:
     """Around what a person does to a config by a command of ours: the pin is renewed if nothing untrusted lay there."""
     folder = file.parent
-    if folder.name != ".onetool" or _is_same(folder, own):
+    if folder.name != own.name or _is_same(folder, own):
         yield
         return
-    config = file if file.is_file() else None
+    config = folder / NAME
     was_there = has_anything(folder)
-    fine = not was_there or _is_trusted(folder, config, store, env, own)
+    fine = not was_there or _is_trusted(folder, config if config.is_file() else None, store, env, own)
     before = (store.folder(folder) or {}).get("reaches") or {}
     yield
     if fine and foreign(folder, own.parent, store.owners) is None:
         with suppress(OSError, ConfigError):  # then it waits for `onetool trust`
             packs = not was_there or any(line.startswith("runs: Python of packs") for line in before)
-            trust_folder(folder, file if file.is_file() else None, store, packs=packs, names=names)
+            trust_folder(folder, config if config.is_file() else None, store, packs=packs, names=names)
 
 
 def _is_trusted(folder: Path, config: Path | None, store: Store, env: Mapping[str, str], own: Path) -> bool:
@@ -166,7 +170,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 def _is_unchanged(pin: Mapping[str, Any], folder: Path, config: Path | None) -> bool:
     """Whether all files are as they were that its reach was read from; then it needs no parsing."""
-    from onetool.config.digests import is_unchanged
+    from onetool.config.stamps import is_unchanged
 
     files = pin.get("files") or {}
     if config is None or str(config) not in files or not is_unchanged(files):
@@ -182,7 +186,7 @@ def _names_of(pin: Mapping[str, Any]) -> frozenset[str]:
 
 def _is_strict(own: Path) -> bool:
     """What the person's own config says. It is parsed only if it can say so at all."""
-    file = own / "onetool.yaml"
+    file = own / NAME
     try:
         if STRICT not in file.read_bytes():
             return False
