@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import cli
+from helpers import cli, trusted
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -113,6 +113,7 @@ def test_the_tool_in_six_lines_works(tmp_path):
     (tmp_path / ".onetool").mkdir()
     (tmp_path / "packs" / "dice.py").write_text(blocks("README.md", "python")[0])
     (tmp_path / ".onetool" / "onetool.yaml").write_text(blocks("README.md", "yaml")[0])
+    trusted(tmp_path)
     assert cli("tools", "invoke", "dice.roll", "--args", '{"times": 3}', cwd=tmp_path).returncode == 0
     wrong = cli("tools", "invoke", "dice.roll", "--args", '{"tmies": 3}', cwd=tmp_path)
     assert "tmies: unknown argument (did you mean times?)" in wrong.stdout

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from helpers import trusted
 
 from onetool.app import App
 
@@ -16,6 +17,7 @@ def app(tmp_path, monkeypatch):
         "http: {token: tok-0123456789abcdef}\naliases: {now: time.now, list: fs.list_dir}\n"
     )
     (tmp_path / ".onetool" / "prompts.yaml").write_text("run: Go.\n")
+    trusted(tmp_path)
     with App.open() as app:
         yield app
 

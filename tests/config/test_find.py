@@ -51,10 +51,11 @@ def test_a_tilde_is_the_home_folder(project: Path, home: Path) -> None:
 
 def test_the_nearest_folder_wins(project: Path, home: Path) -> None:
     make(home)
+    env = {"ONETOOL_TRUST": "1"}
     of_parent = make(project.parent)
-    assert find_config(None, env={}, cwd=project, home=home) == of_parent
+    assert find_config(None, env=env, cwd=project, home=home) == of_parent
     of_project = make(project)
-    assert find_config(None, env={}, cwd=project, home=home) == of_project
+    assert find_config(None, env=env, cwd=project, home=home) == of_project
 
 
 def test_the_users_own_comes_last(project: Path, home: Path) -> None:

@@ -27,14 +27,26 @@ def why_missing(app: "App", name: str) -> ToolFailure | None:
         of_its_pack = mistake.key == "packs" and Path(mistake.file or "").stem == pack
         if of_its_pack or mistake.key == name or (mistake.key or "").endswith(f" ({name})"):
             return ToolFailure(f"it was refused: {app.redact(str(mistake))}", reason="refused")
-    return None
+    return _untrusted(app, name)
+
+
+def _untrusted(app: "App", name: str) -> ToolFailure | None:
+    """A tool of the folder that we are in, and that nobody has trusted yet."""
+    waits = app.untrusted
+    if waits is None or name.partition(".")[0] in app.registry.packs() or not waits.defines(name):
+        return None
+    return ToolFailure(f"{waits.folder} is {waits.short}", reason="refused")
 
 
 def missing_server(app: "App", words: Iterable[str], message: str) -> ToolFailure | None:
-    """Why a server is not there that code speaks of, and its error, too."""
+    """Why a server is not there that code speaks of, and its error, too; or the folder that it would come from."""
+    told = set(WORD.findall(message))
+    if app.untrusted is not None:
+        whys = (_untrusted(app, word) for word in words if word in told)
+        if why := next((why for why in whys if why), None):
+            return why
     if app.servers is None:
         return None
-    told = set(WORD.findall(message))
     whys = (app.servers.missing(word) for word in words if word in told and word not in app.registry.packs())
     return next((why for why in whys if why), None)
 

@@ -20,12 +20,13 @@ from msgspec.structs import replace
 
 from onetool.app.absent import explained, missing_server, why_missing, words_in
 from onetool.app.bundling import Bundling
-from onetool.app.files import files_of, is_found, pack_paths
+from onetool.app.files import files_of, pack_paths
 from onetool.app.oversights import oversights
 from onetool.app.parts import NONE, Parts
 from onetool.app.services import services
 from onetool.app.view import AppView
-from onetool.config import Config, find_config, load_config
+from onetool.config import Config, Found, find, load_config
+from onetool.config.find import trust_store
 from onetool.core.caller import owner
 from onetool.core.errors import ConfigError, Mistake, ToolFailure
 from onetool.core.frozen import freeze
@@ -44,6 +45,7 @@ from onetool.sources.united import first, united
 if TYPE_CHECKING:
     from onetool.app.asking import Asking, Asks
     from onetool.ask.sessions import Sessions
+    from onetool.config.trust import Untrusted
     from onetool.core.background import Background
     from onetool.core.call import ToolCall, ToolResult
     from onetool.core.context import Gate, Progress
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool")
 watch_log = logging.getLogger("onetool.watch")
+trust_log = logging.getLogger("onetool.trust")
 
 NO_SERVERS = freeze({"status": "ok", "server_count": 0, "servers": {}})
 OWN, NAMED = "ot", 3.0  # a pack that is about all others; the score of who is asked for by its name
@@ -90,7 +93,8 @@ class App:
         self._asked = self._begun = 0  # reloads
         self._reloader: int | None = None  # the thread that is at it
         self._is_closed = False
-        self._finds_config = False  # and so looks for it again, as long as there is none
+        self._finds_config = False  # and so looks for it again
+        self.untrusted: Untrusted | None = None  # the project's folder that was found here and is not used
         self.not_reloaded: ConfigError | None = None  # why the last reload changed nothing …
         self._named_in_vain: tuple[Path, ...] = ()  # … and which files are to be mended
         self._stays = False
@@ -101,13 +105,17 @@ class App:
         self._put_in_force(config, self._read(config))
 
     @classmethod
-    def open(cls, config: str | Path | None = None, *, imports: bool = True) -> Self:
+    def open(cls, config: str | Path | Found | None = None, *, imports: bool = True) -> Self:
         """The app for a config file, or for the one that is found from here. Raises ConfigError if it can't be used.
 
-        Without `imports` packs are parsed and not run: the names of their tools are known, and calling one fails.
+        A file that is named is trusted by that. A project's folder that is found and not trusted is not used, and
+        nobody is asked: `untrusted` tells. Without `imports` packs are parsed and not run: the names of their tools
+        are known, and calling one fails.
         """
-        app = cls(load_config(find_config(config), found=is_found(config)), imports=imports)
-        app._finds_config = config is None
+        found = config if isinstance(config, Found) else find(config)
+        app = cls(load_config(found), imports=imports)
+        app._finds_config = found.whose != "named"
+        app._leave_aside(found)
         return app
 
     # What there is
@@ -215,7 +223,7 @@ class App:
         `live` is told what it prints, as it prints it; what it calls has to pass the `gate`.
         """
         await self.come_in_step()
-        words = () if self.servers is None else words_in(self, code)
+        words = () if self.servers is None and self.untrusted is None else words_in(self, code)
         if words:
             looks_around = "ot" in words and not self._stays  # who stays will see them come
             await self.listed(None if looks_around else words)
@@ -328,8 +336,8 @@ class App:
     def _reload(self) -> None:
         modules, began = imported(), time()
         try:
-            path = self.config.path or (find_config(None) if self._finds_config else None)
-            config = load_config(path, found=self._finds_config and is_found(None))
+            found = self._found_again()
+            config = load_config(self.config.path if found is None else found)
             read = self._read(config, again=True)
             if broken := self._broken(read):
                 raise ConfigError(broken)
@@ -345,6 +353,7 @@ class App:
             return
         self.not_reloaded, self._named_in_vain, self._read_at = None, (), began
         self._put_in_force(config, read)
+        self._leave_aside(found)
         if self._stays:
             self.connect()
 
@@ -493,12 +502,30 @@ class App:
 
         return Background()
 
+    def _found_again(self) -> Found | None:
+        """What is in force here now. A project that was trusted and waits for another look stays as it was."""
+        if not self._finds_config:
+            return None
+        found, config = find(), self.config
+        if config.whose == "project" and (found.untrusted is not None or found.whose != "project"):
+            waits = found.untrusted
+            told = "it is gone, or another one" if waits is None else str(waits)
+            raise ConfigError([Mistake(message=told, file=str(config.path or config.folder))])
+        return found
+
+    def _leave_aside(self, found: Found | None) -> None:
+        self.untrusted = None if found is None else found.untrusted
+        if self.untrusted is not None:
+            trust_log.warning("%s", self.untrusted)
+
     def _refused(self, error: ConfigError) -> None:
         self.not_reloaded = error
         self._named_in_vain = tuple({Path(mistake.file) for mistake in error.mistakes if mistake.file})
 
     def _files(self) -> list[Path]:
-        return files_of(self.config, self._named_in_vain, self._finds_config)
+        waiting = () if self.untrusted is None else (self.untrusted.config, trust_store().file)
+        in_vain = (*self._named_in_vain, *(file for file in waiting if file))
+        return files_of(self.config, in_vain, self._finds_config)
 
     def _reload_by_itself(self) -> None:
         try:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from onetool.config.model import Menu
+from onetool.config.trust import Untrusted
 
 MOST_TOKENS = 500
 FIXED_TOKENS = 330  # of `run` without names, with its title, as JSON with spaces
@@ -92,6 +93,13 @@ def instructions(menu: Menu, tools: int, text: str | None = None) -> str:
         return f"{there}, each named after its pack."
     door = "`run`" if menu == "run" else "`search` and `call`"
     return f"{there} through {door}. Turn to it when a task needs data or actions that your other tools don't offer."
+
+
+def untrusted(waits: Untrusted) -> str:
+    """That something is missing here, and who can mend it. Nothing of the folder's own words: it is a stranger's."""
+    mend = "onetool trust" if waits.mistake is None else "onetool check"
+    told = "Tools of this project's own folder are not in use, since nobody has trusted it yet"
+    return f"{told}: tell the user to run `{mend}` there."
 
 
 def most_tokens(text: str) -> int:

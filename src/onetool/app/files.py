@@ -8,14 +8,26 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from onetool.config import Config, load_roots, nearest_folder
-from onetool.config.find import FOLDER, NAME, user_home
+from onetool.config.find import FOLDER, NAME, trust_store, user_home
+from onetool.config.owners import must_be_ours
 from onetool.config.texts import BESIDE as PROMPTS
 
 
 def pack_paths(config: Config) -> list[Path]:
     """The packs that the config names, and the folder `packs` beside it, or in the nearest `.onetool`."""
     beside = _beside(config) / "packs"
-    return [*config.packs, *([beside] if beside.is_dir() and beside not in config.packs else [])]
+    paths = [*config.packs, *([beside] if beside.is_dir() and beside not in config.packs else [])]
+    owned = (part for path in paths for part in (path, *_inside(path)))
+    must_be_ours(owned, user_home(os.environ), trust_store().owners)
+    return paths
+
+
+def _inside(path: Path) -> list[Path]:
+    """What may be imported: every file and folder in there has an owner of its own."""
+    try:
+        return [Path(entry.path) for entry in os.scandir(path) if entry.name.endswith(".py") or entry.is_dir()]
+    except OSError:  # it is a file, or not there
+        return []
 
 
 def files_of(config: Config, in_vain: Iterable[Path], finds: bool) -> list[Path]:
@@ -27,23 +39,20 @@ def files_of(config: Config, in_vain: Iterable[Path], finds: bool) -> list[Path]
     return list(dict.fromkeys(files))
 
 
-def is_found(named: str | Path | None) -> bool:
-    """Whether a config is one that lies where somebody happens to be, and not one that was named by hand."""
-    return named is None and not os.environ.get("ONETOOL_CONFIG")
-
-
 def roots_within(config: Config) -> list[str] | None:
     """Where the roots of a config may lie: those of a project below it, or where the person's own config has some.
 
     None is anywhere: for the person's own config, and for one that was named by hand.
     """
-    own = user_home(os.environ) / FOLDER / NAME
-    if not config.found or config.path is None or config.path.resolve() == own.resolve():
+    if config.whose != "project" or config.path is None:
         return None
+    own = user_home(os.environ) / FOLDER / NAME
     project = config.path.parent.parent if config.path.parent.name == FOLDER else config.path.parent
     return [str(project), *(load_roots(own) if own.is_file() else ())]
 
 
 def _beside(config: Config) -> Path:
     """The folder of the config, or the one that it would be in."""
+    if config.folder is not None:
+        return config.folder
     return config.path.parent if config.path else nearest_folder()

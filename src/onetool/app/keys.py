@@ -1,9 +1,10 @@
 """Which key goes where. A config that lies in somebody's project may name an address, but not whose key goes there.
 
 A key is looked for with the config in force, then among the person's own: in the environment, in the keyring, and with
-their own config (in ~/.onetool). These go to the provider itself, to this machine and its network, and wherever their
-own config says. A config found elsewhere that names another address gets only keys that are kept with it: `onetool auth
-set openai` there is the person's word. A key that is kept for some hosts goes to no other.
+their own config (in ~/.onetool). These go to the provider itself, and wherever their own config says; a config that
+was named by hand may also name this machine and its network. A config found elsewhere that names another address gets
+only keys that are kept with it: `onetool auth set openai` there is the person's word. A key that is kept for some hosts
+goes to no other.
 """
 
 import logging
@@ -34,7 +35,7 @@ def keys_for(config: Config, wanted: Wanted) -> Secret:
             log.warning("%s", bound)
             return None
 
-    if wanted.base_url is None or _is_the_persons_own(config) or not _is_foreign(wanted.base_url):
+    if wanted.base_url is None or _is_the_persons_own(config) or not _is_foreign(config, wanted):
         return own
 
     def kept(name: str) -> str | None:
@@ -78,7 +79,7 @@ def _own() -> Path:
 
 
 def _is_the_persons_own(config: Config) -> bool:
-    return config.path is None or config.path == _own()
+    return config.whose == "own" or config.path is None or config.path == _own()
 
 
 def _of_the_person(config: Config, name: str, fits: Fits) -> str | None:
@@ -87,7 +88,7 @@ def _of_the_person(config: Config, name: str, fits: Fits) -> str | None:
         return None
     try:
         own = _own()
-        found = load_secrets(own if own.exists() else None, env={}).get(name, fits)
+        found = load_secrets(own if own.exists() else None, env=os.environ).get(name, fits)
     except ConfigError:  # it is told where it is used
         return None
     if found:
@@ -95,9 +96,13 @@ def _of_the_person(config: Config, name: str, fits: Fits) -> str | None:
     return found
 
 
-def _is_foreign(base_url: str) -> bool:
+def _is_foreign(config: Config, wanted: Wanted) -> bool:
+    """Whether it is neither the provider's own place nor, for a config that somebody named, one of this network."""
     try:
-        host = parse_url(base_url.strip()).host
+        url = parse_url((wanted.base_url or "").strip())
     except Refusal:
         return True  # it will be told
-    return not is_private(host) and host not in {parse_url(adapter(name).base_url).host for name in NAMES}
+    if config.whose != "project" and is_private(url.host):
+        return False
+    provider = (wanted.provider or "openai").strip().lower()  # as it is chosen where only an address is named
+    return provider not in NAMES or url[:3] != parse_url(adapter(provider).base_url)[:3]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from onetool.app.files import roots_within
 from onetool.config import Config
+from onetool.config.load import PROVIDER_KEYS
 from onetool.core.frozen import freeze
 from onetool.core.registry import Snapshot
 from onetool.library import Registry
@@ -221,9 +222,16 @@ class Parts:
             hosts=hosts,
             keep=lambda text: self.results.put(text, owner()),
             know=self.config.secrets.know,
-            secret=self.config.secrets.kept,  # not the whole environment: others may have written the tool
+            secret=self._kept_secret,
             bound=self.config.secrets.hosts,
         )
+
+    def _kept_secret(self, name: str) -> str | None:
+        """Not the whole environment: others may have written the tool. Nor a key for models that is not kept here."""
+        secrets, is_project = self.config.secrets, self.config.whose == "project"
+        if is_project and name in PROVIDER_KEYS and secrets.where(name, environment=False) == "keyring":
+            return None
+        return secrets.kept(name)
 
     def _new_results(self) -> "Results":
         from onetool.services.results import Results

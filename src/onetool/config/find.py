@@ -1,13 +1,58 @@
-"""Which config file is in force, and where state lives."""
+"""Which config file is in force, whose it is, and where state lives."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
+import msgspec
+
+from onetool.config.owners import accepts, everybody_can_write, foreign, must_be_ours
+from onetool.config.trust import Untrusted, accepted_names
+from onetool.config.trust_store import Store
 from onetool.core.errors import ConfigError, Mistake
 
 FOLDER = ".onetool"
 NAME = "onetool.yaml"
+NOWHERE = Path(os.devnull)  # a folder in which there is nothing, and can be nothing
+
+Whose = Literal["named", "own", "project"]
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in force here.
+
+    `named` by hand (--config, ONETOOL_CONFIG, `App.open(config=…)`) and the person's `own` (in ~/.onetool) are used as
+    they are. A `project`'s was found, and is trusted; else it is `untrusted` and the person's own is in force.
+    """
+
+    config: Path | None
+    folder: Path  # where packs lie: beside the config, or where it would be
+    whose: Whose
+    names: frozenset[str] | None = None  # of secrets that a project may have from the environment; None is any
+    untrusted: Untrusted | None = None
+
+
+def find(
+    explicit: str | Path | None = None,
+    *,
+    env: Mapping[str, str] = os.environ,
+    cwd: Path | None = None,
+    home: Path | None = None,
+) -> Found:
+    """The file that somebody named, else the nearest of this folder and its parents, else the user's own, else none."""
+    home = home or _persons_home(env)
+    cwd = cwd or Path.cwd()
+    store = Store(home / FOLDER)
+    named, by = (explicit, "--config") if explicit is not None else (env.get("ONETOOL_CONFIG"), "ONETOOL_CONFIG")
+    if explicit is not None or named:
+        path = _named(named or "", by, cwd, home)
+        must_be_ours([path], home, store.owners)
+        return Found(config=path, folder=path.parent, whose="named")
+    folder = _of_a_project(cwd, home, store)
+    if folder is None:
+        return _own(home, store)
+    return _trusted(folder, home, store, env)
 
 
 def find_config(
@@ -17,21 +62,13 @@ def find_config(
     cwd: Path | None = None,
     home: Path | None = None,
 ) -> Path | None:
-    """The file that somebody named, else the nearest of this folder and its parents, else the user's own, else none."""
-    home = home or user_home(env)
-    cwd = cwd or Path.cwd()
-    if explicit is not None:
-        return _named(explicit, "--config", cwd, home)
-    if env.get("ONETOOL_CONFIG"):
-        return _named(env["ONETOOL_CONFIG"], "ONETOOL_CONFIG", cwd, home)
-    return _first_file(folder / FOLDER / NAME for folder in (cwd, *cwd.parents, home))
+    """The config in force. One of a folder that is not trusted is none."""
+    return find(explicit, env=env, cwd=cwd, home=home).config
 
 
 def nearest_folder(env: Mapping[str, str] = os.environ) -> Path:
-    """The `.onetool` of this folder or a parent, else the user's own; it need not exist."""
-    home, cwd = user_home(env), Path.cwd()
-    candidates = (folder / FOLDER for folder in (cwd, *cwd.parents))
-    return next((folder for folder in candidates if folder.is_dir()), home / FOLDER)
+    """The `.onetool` that counts here, where no config is named; it need not exist."""
+    return find(env={**env, "ONETOOL_CONFIG": ""}).folder
 
 
 def state_home(config: Path | None, env: Mapping[str, str]) -> Path:
@@ -51,6 +88,88 @@ def user_home(env: Mapping[str, str]) -> Path:
         return Path.cwd()
 
 
+def own_folder(env: Mapping[str, str] = os.environ) -> Path:
+    """The person's own `.onetool`."""
+    return _persons_home(env) / FOLDER
+
+
+def _persons_home(env: Mapping[str, str]) -> Path:
+    """Where trust is kept. Who has no home has none: the working folder, where state goes then, may be anybody's."""
+    try:
+        return user_home(env) if env.get("HOME") or env.get("USERPROFILE") else Path.home()
+    except RuntimeError:
+        return NOWHERE
+
+
+def trust_store(env: Mapping[str, str] = os.environ) -> Store:
+    return Store(own_folder(env))
+
+
+def project_here(cwd: Path | None = None, env: Mapping[str, str] = os.environ) -> Path | None:
+    """The `.onetool` of the project that we are in, trusted or not."""
+    home = _persons_home(env)
+    return _of_a_project(cwd or Path.cwd(), home, Store(home / FOLDER))
+
+
+def _of_a_project(cwd: Path, home: Path, store: Store) -> Path | None:
+    """The nearest `.onetool` with a config; where there is none at all, not even an own one, the nearest with packs."""
+    seen = list(_upwards(cwd, home, store))
+    found = next((folder for folder in seen if os.path.isfile(folder / NAME)), None)
+    if found is None and not os.path.isfile(home / FOLDER / NAME):
+        found = next((folder for folder in seen if os.path.isdir(folder / "packs")), None)
+    return found
+
+
+def _upwards(cwd: Path, home: Path, store: Store) -> Iterator[Path]:
+    """Every `.onetool` from here upwards that may be a project's.
+
+    We don't look above the person's home, which has his own, above a mount, or above a folder that everybody can
+    write: there anybody could have put one.
+    """
+    try:
+        end = os.stat(home)
+    except OSError:
+        end = None
+    last = None
+    for folder in (cwd, *cwd.parents):
+        try:
+            here = os.stat(folder)
+        except OSError:
+            return
+        if (last and here.st_dev != last.st_dev) or (end and os.path.samestat(here, end)):
+            return
+        yield folder / FOLDER
+        if everybody_can_write(here) and not accepts(folder, store.owners):
+            return
+        last = here
+
+
+def _trusted(folder: Path, home: Path, store: Store, env: Mapping[str, str]) -> Found:
+    """A project's folder if it counts; else the person's own, and what was left aside."""
+    config = folder / NAME if os.path.isfile(folder / NAME) else None
+    names = _why_not(folder, config, home, store) or accepted_names(folder, config, store, env, home / FOLDER)
+    if isinstance(names, Untrusted):
+        return msgspec.structs.replace(_own(home, store), untrusted=names)
+    return Found(config=config, folder=folder, whose="project", names=names)
+
+
+def _why_not(folder: Path, config: Path | None, home: Path, store: Store) -> Untrusted | None:
+    """Because of who owns it, or could have put it there."""
+    wrong = next((wrong for path in (folder, config) if path and (wrong := foreign(path, home, store.owners))), None)
+    if wrong is None and everybody_can_write(os.stat(folder.parent)) and not accepts(folder, store.owners):
+        message = "it lies in a folder that everybody can write, so that nothing of it is used"
+        hint = f"move it, or run: onetool trust --owner {folder}"
+        wrong = Mistake(message=message, file=str(folder), hint=hint)
+    return wrong and Untrusted(folder=folder, config=config, mistake=wrong)
+
+
+def _own(home: Path, store: Store) -> Found:
+    folder = home / FOLDER
+    config = folder / NAME if os.path.isfile(folder / NAME) else None
+    must_be_ours([folder, *([config] if config else [])], home, store.owners)
+    return Found(config=config, folder=folder, whose="own")
+
+
 def _named(named: str | Path, by: str, cwd: Path, home: Path) -> Path:
     path = cwd / _expanded(named, home)
     try:
@@ -68,7 +187,3 @@ def _named(named: str | Path, by: str, cwd: Path, home: Path) -> Path:
 def _expanded(named: str | Path, home: Path) -> Path:
     path = Path(named)
     return home.joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path
-
-
-def _first_file(candidates: Iterable[Path]) -> Path | None:
-    return next((path for path in candidates if os.path.isfile(path)), None)

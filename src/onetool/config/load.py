@@ -6,58 +6,71 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from onetool.config.find import state_home
+from onetool.config.find import FOLDER, NAME, Found, own_folder, state_home, trust_store, user_home
 from onetool.config.model import Config, Fs, Keys
-from onetool.config.node import Findings, in_order
+from onetool.config.node import Findings, Node, in_order
+from onetool.config.owners import STATE, is_inside, must_be_no_links, must_be_ours
 from onetool.config.texts import read_texts
 from onetool.core.errors import ConfigError
 from onetool.services.secrets import Secrets
 
+# Those of `onetool auth`: they pay for models, and go to the providers of these.
+PROVIDER_KEYS = frozenset({"OPENAI_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY"})
+DOOR = "ONETOOL_TOKEN"  # what http.token is usually called
 
-def load_config(path: Path | None, *, env: Mapping[str, str] = os.environ, found: bool = False) -> Config:
-    """The config of this file and those it includes; without a file, the defaults. `found`: nobody named the file."""
-    home = state_home(path and Path(path).absolute(), env)
+
+def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ) -> Config:
+    """The config of this file and those it includes; without a file, the defaults.
+
+    A path is somebody's word, and used as it is; what was found may be a project's, which has less of the person's.
+    """
+    found = at if isinstance(at, Found) else _by_hand(at, env)
+    path = found.config and found.config.absolute()
+    home = state_home(path, env)
+    _check_state(home, env)
     if path is None:
-        return Config(home=home, secrets=load_secrets(None, env=env))
+        return Config(home=home, secrets=load_secrets(found, env=env), whose=found.whose, folder=found.folder)
 
     from onetool.config.include import read_files  # here, because a start without a file need not load the YAML parser
     from onetool.config.placeholders import fill
-    from onetool.config.secret_values import read_secrets
     from onetool.config.shape import read_fields
 
-    path = Path(path).absolute()
     findings = Findings()
     root, included = read_files(path, findings)
-    secrets = read_secrets(root.value.pop("secrets", None), home, env, findings)
-    values = read_fields(fill(root, secrets, findings), Keys, findings)
+    secrets = _secrets(root.value.pop("secrets", None), found, home, env, findings)
+    values = read_fields(fill(root, secrets, findings, _kept_here(found, root)), Keys, findings)
     values["prompts"], texts = read_texts(values.get("prompts"), path.parent, findings)
     if findings.errors or secrets is None:
         raise ConfigError(in_order(findings.errors))
+    read = (*included, secrets.file, values["prompts"])
+    must_be_ours([file for file in read if file], user_home(env), trust_store(env).owners)
     return Config(
         **values,
         include=included,
         texts=texts,
         secrets=secrets,
         path=path,
-        found=found,
         home=home,
+        whose=found.whose,
+        folder=found.folder,
         warnings=in_order(findings.warnings),
     )
 
 
-def load_secrets(path: Path | None, *, env: Mapping[str, str] = os.environ) -> Secrets:
+def load_secrets(at: Found | Path | None, *, env: Mapping[str, str] = os.environ) -> Secrets:
     """The secrets alone: also of a config that can't be used yet, because one of them is missing."""
-    home = state_home(path and Path(path).absolute(), env)
+    found = at if isinstance(at, Found) else _by_hand(at, env)
+    path = found.config and found.config.absolute()
+    home = state_home(path, env)
     file = home / "secrets.yaml"
     if path is None and not file.exists():
         return Secrets(env=env, file=file)
 
     from onetool.config.include import read_files
-    from onetool.config.secret_values import read_secrets
 
     findings = Findings()
-    node = None if path is None else read_files(Path(path).absolute(), findings)[0].value.get("secrets")
-    secrets = read_secrets(node, home, env, findings, may_be_missing=True)
+    node = None if path is None else read_files(path, findings)[0].value.get("secrets")
+    secrets = _secrets(node, found, home, env, findings, may_be_missing=True)
     if secrets is None:
         raise ConfigError(in_order(findings.errors))
     return secrets
@@ -79,3 +92,60 @@ def load_roots(path: Path, *, env: Mapping[str, str] = os.environ) -> tuple[str,
     filled = fill(replace(root, value={"fs": root.value["fs"]}), Secrets(env=env), findings)
     fs = read(filled.value["fs"], Fs, findings)
     return fs.roots if isinstance(fs, Fs) and not findings.errors else ()
+
+
+def _by_hand(path: Path | None, env: Mapping[str, str]) -> Found:
+    """What a caller hands over: a file, which is then named by hand, or none."""
+    if path is None:
+        return Found(config=None, folder=own_folder(env), whose="own")
+    is_own = path.absolute() == own_folder(env) / NAME
+    return Found(config=path, folder=path.absolute().parent, whose="own" if is_own else "named")
+
+
+def _secrets(
+    node: Node | None,
+    found: Found,
+    home: Path,
+    env: Mapping[str, str],
+    findings: Findings,
+    may_be_missing: bool = False,
+) -> Secrets | None:
+    """A project has secrets of its own, and of the environment and the keyring only those that were accepted."""
+    from onetool.config.secret_values import DEFAULT, read_secrets
+
+    if found.whose != "project":
+        return read_secrets(node, home, env, findings, may_be_missing)
+    named = node or Node(value=None, file=str(found.folder / NAME), line=1)
+    file = named.value if isinstance(named.value, str) else DEFAULT
+    if not is_inside(Path(named.file).parent / os.path.expanduser(file), found.folder.parent):
+        told = "a project has secrets from its own folder only, and this file lies elsewhere"
+        findings.error(named, told, "keep them with the project: onetool auth set NAME; or use --config FILE")
+        return None
+    names = found.names or frozenset()
+    secrets = read_secrets(
+        node, found.folder, {name: env[name] for name in names & env.keys()}, findings, may_be_missing
+    )
+    if secrets is not None:
+        secrets.only = names
+    return secrets
+
+
+def _check_state(home: Path, env: Mapping[str, str]) -> None:
+    """State is ours, too. A config may lie in the middle of a project, whose folder is then not ours alone."""
+    must_be_no_links(home)
+    parts = [home / part for part in STATE]
+    if home.name == FOLDER or env.get("ONETOOL_HOME"):
+        parts.append(home)
+    must_be_ours(parts, user_home(env), trust_store(env).owners)
+
+
+def _kept_here(found: Found, root: Node) -> frozenset[str]:
+    """Keys that no server of a project gets, unless they are kept with it: those for models, and of our own door."""
+    if found.whose != "project":
+        return frozenset()
+    from onetool.config.placeholders import names_in
+
+    http = root.value.get("http")
+    token = http.value.get("token") if http is not None and isinstance(http.value, dict) else None
+    of_the_door = names_in(token.value) if token is not None else ()
+    return PROVIDER_KEYS | {DOOR, *of_the_door}

@@ -171,13 +171,15 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
     stats: Stats = Stats()
     ask: Ask = Ask()
     http: Http = Http()
+    trust: Literal["usual", "strict"] = "usual"  # of projects; counts in the person's own config
 
 
 class Config(Keys, frozen=True, kw_only=True):
     """The config in force. `home` is where state lives: stats, results, bundles."""
 
     path: Path | None = None
-    found: bool = False  # it lies where somebody happens to be: nobody named it
+    whose: Literal["named", "own", "project"] = "named"
+    folder: Path | None = None  # where packs lie without being named; None: beside the config
     home: Path
     texts: Texts = Texts()  # what the file of prompts says
     warnings: tuple[Mistake, ...] = ()

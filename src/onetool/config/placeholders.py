@@ -1,6 +1,7 @@
 """`${NAME}` in the values of a config -> the secret of that name. One pass: a secret that contains `${…}` is data."""
 
 import re
+from collections.abc import Collection
 
 from msgspec.structs import replace
 
@@ -19,26 +20,41 @@ _PLACEHOLDER = re.compile(r"\$\{(" + NAME + r")\}")
 _OTHER = re.compile(r"\$\{[^{}]{0,100}\}")  # bounded: a text of nothing but `${` would take a square of time
 
 
-def fill(root: Node, secrets: Secrets | None, findings: Findings) -> Node:
-    """The root with secrets filled in. None says that they could not be read, which was told already."""
+def fill(root: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str] = frozenset()) -> Node:
+    """The root with secrets filled in. None says that they could not be read, which was told already.
+
+    The names in `kept_here` are filled in only if they are kept with the config.
+    """
     values = {
-        key: node if key in UNTOUCHED else _filled(key, node, secrets, findings) for key, node in root.value.items()
+        key: node if key in UNTOUCHED else _filled(key, node, secrets, findings, kept_here)
+        for key, node in root.value.items()
     }
     return replace(root, value=values)
 
 
-def _filled(key: str, node: Node, secrets: Secrets | None, findings: Findings) -> Node:
-    filler = _Filler(secrets, findings, key in SPARED)
+def names_in(text: object) -> list[str]:
+    """The names of secrets that a text asks for."""
+    return _PLACEHOLDER.findall(text) if isinstance(text, str) else []
+
+
+def _filled(key: str, node: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str]) -> Node:
+    filler = _Filler(secrets, findings, key in SPARED, _where(key, kept_here))
     if key != "servers" or not isinstance(node.value, dict):
         return filler.node(node)
     return replace(node, value={name: filler.server(server) for name, server in node.value.items()})
 
 
+def _where(key: str, kept_here: Collection[str]) -> Collection[str]:
+    """Our own door may have its own key from anywhere."""
+    return () if key == "http" else kept_here
+
+
 class _Filler:
-    def __init__(self, secrets: Secrets | None, findings: Findings, spares: bool) -> None:
+    def __init__(self, secrets: Secrets | None, findings: Findings, spares: bool, kept_here: Collection[str]) -> None:
         self.secrets = secrets
         self.findings = findings
         self.spares = spares
+        self.kept_here = kept_here
 
     def node(self, node: Node, fits: Fits | None = None) -> Node:
         """`fits` is for what is sent in requests, and tells of hosts whether it is sent there."""
@@ -90,7 +106,7 @@ class _Filler:
         values: dict[str, str | None] = {}
         for name in names:
             try:
-                values[name] = self.secrets.get(name, fits)
+                values[name] = self._value(self.secrets, name, fits)
                 if values[name] is None:
                     self._missing(node, name, self.secrets)
             except Bound as bound:
@@ -100,6 +116,10 @@ class _Filler:
             return node if self.spares else replace(node, value=BROKEN)
         filled = _PLACEHOLDER.sub(lambda match: values[match[1]] or "", text)
         return replace(node, value=Secret(filled, shown=text), written=text)
+
+    def _value(self, secrets: Secrets, name: str, fits: Fits | None) -> str | None:
+        elsewhere = name in self.kept_here and secrets.where(name) not in ("file", "config")
+        return None if elsewhere else secrets.get(name, fits)
 
     def _missing(self, node: Node, name: str, secrets: Secrets) -> None:
         file = (

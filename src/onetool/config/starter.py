@@ -23,6 +23,8 @@ tools:
 
 # A file of secrets beside this one (chmod 600), for ${NAME} above and below. The environment is asked after it.
 #secrets: secrets.yaml
+# In ~/.onetool alone: strict lets `onetool trust` pin the code of packs, too.
+#trust: strict
 
 # Counts of calls, kept on this machine.
 #stats: {enabled: true, retention_days: 90}

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -151,6 +151,7 @@ class Secrets:
         self._values = dict(values or {})
         self._hosts = dict(hosts or {})
         self._env = {} if env is None else env
+        self.only: Collection[str] | None = None  # those that the keyring is asked for; None is any
         self._known = _Known(self._values.values())  # all of the file's, and those of the environment looked up
 
     def hosts(self, name: str) -> tuple[str, ...]:
@@ -164,7 +165,7 @@ class Secrets:
         """
         if (hosts := self.hosts(name)) and not (fits is not None and fits(hosts)):
             raise Bound(name, hosts)
-        value = self._values.get(name) or self._env.get(name) or _from_keyring(name) or None
+        value = self._values.get(name) or self._env.get(name) or self._from_keyring(name) or None
         if value:
             self._known.add(value)
         return value
@@ -174,7 +175,7 @@ class Secrets:
 
         It is given for any host: who sends it looks at `hosts`, when it is known where it goes.
         """
-        value = self._values.get(name) or _from_keyring(name) or None
+        value = self._values.get(name) or self._from_keyring(name) or None
         if value:
             self._known.add(value)
         return value
@@ -200,7 +201,10 @@ class Secrets:
             return "file" if self.file else "config"
         if environment and self._env.get(name):
             return "environment"
-        return "keyring" if _from_keyring(name) else None
+        return "keyring" if self._from_keyring(name) else None
+
+    def _from_keyring(self, name: str) -> str | None:
+        return _from_keyring(name) if self.only is None or name in self.only else None
 
     def names(self) -> list[str]:
         """Those of the file or mapping. The environment's are not listed: most of it is no secret."""

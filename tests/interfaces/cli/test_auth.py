@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import cli
+from helpers import cli, trusted
 
 KEY = "sk-live-0123456789"
 
@@ -80,6 +80,7 @@ def test_what_a_person_wrote_in_the_file_stays(tmp_path, own_home):
 def test_it_goes_beside_the_config_in_force(tmp_path):
     (tmp_path / ".onetool").mkdir()
     (tmp_path / ".onetool" / "onetool.yaml").write_text("http: {token: '${MY_TOKEN}'}\n")
+    trusted(tmp_path)
     assert cli("tools", "list", cwd=tmp_path).returncode == 2  # the secret is missing
     done = cli("auth", "set", "MY_TOKEN", cwd=tmp_path, stdin=KEY)
     assert done.returncode == 0, done.stderr

@@ -4,7 +4,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from helpers import cli
+from helpers import cli, trusted
 from interfaces.cli.bundling import ECHO, FORECAST, Screen, did, refused, run, seen
 from interfaces.cli.bundling import here as here  # a fixture
 
@@ -56,6 +56,7 @@ def test_one_tool_is_shown_with_what_it_needs(weather, here):
     (here / ".onetool" / "onetool.yaml").write_text(
         'allowedHosts: ["*.example.com"]\nsecrets: {WEATHER_TOKEN: not-shown}\n'
     )
+    trusted(here)
     did("add", "weather/forecast", "forecast.json", "--create")  # another config has other bundles
     needs = did("show", "weather/forecast")["needs"]
     assert needs["secrets"] == [{"name": "WEATHER_TOKEN", "source": "config"}]
@@ -162,6 +163,7 @@ def test_a_bundle_named_like_a_pack_is_warned_of(here):
     (here / ".onetool" / "packs").mkdir(parents=True)
     (here / ".onetool" / "onetool.yaml").write_text("")
     (here / ".onetool" / "packs" / "dice.py").write_text('def roll() -> int:\n    """Roll."""\n    return 4\n')
+    trusted(here)
     done = run("create", "dice")
     assert done.exit_code == 0
     assert "dice is a pack already" in done.stderr
@@ -174,6 +176,7 @@ def test_and_one_named_like_a_tool_of_the_config_too_whichever_way_it_is_made(he
         "tools: [{name: weather, description: It rains., type: function, handler: w, parameters: {type: object},"
         " implementation: {type: mock, mock_response: rain}}]\n"
     )
+    trusted(here)
     for command in (["create", "weather"], ["add", "weather/x", "forecast.json", "--create"]):
         done = run(*command)
         assert done.exit_code == 0

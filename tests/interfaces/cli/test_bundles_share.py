@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from helpers import cli
+from helpers import cli, trusted
 from interfaces.cli.bundling import ECHO, did, refused, run, seen
 from interfaces.cli.bundling import here as here  # a fixture
 
@@ -221,6 +221,7 @@ def test_a_url_is_read_from_an_allowed_host_alone(here, site):
     assert "allowedHosts" in refusal
     (here / ".onetool").mkdir()
     (here / ".onetool" / "onetool.yaml").write_text(f'allowedHosts: [{{host: "{site}", allowPrivate: true}}]\n')
+    trusted(here)
     assert "leads elsewhere: import /api.json" in refused("import", f"http://{site}/moved")
     assert "status 404" in refused("import", f"http://{site}/nothing")
     came = run("import", f"http://{site}/api.json")
@@ -236,6 +237,7 @@ def test_a_url_is_read_from_an_allowed_host_alone(here, site):
 def test_from_an_api_to_a_call_by_the_real_command_line(here, site):
     (here / ".onetool").mkdir()
     (here / ".onetool" / "onetool.yaml").write_text(f'allowedHosts: [{{host: "{site}", allowPrivate: true}}]\n')
+    trusted(here)
     paths = {"/api.json": {"get": {"operationId": "itself", "responses": {}}}}
     text = document(servers=[{"url": f"http://{site}"}], security=[], paths=paths)
     came = cli("bundles", "import", "-", "--as", "me", cwd=here, stdin=text)

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from helpers import cli, definition
+from helpers import cli, definition, trusted
 
 
 def on_a_terminal(*args, cwd, rows=40, columns=100):
@@ -46,7 +46,7 @@ def configured(tmp_path):
         definition("login", parameters={"type": "object", "properties": {"api_key": {"type": "string"}}}),
     ]
     (folder / ".onetool" / "onetool.yaml").write_text(json.dumps({"tools": tools}))
-    return folder
+    return trusted(folder)
 
 
 # Asking for little costs little
@@ -480,6 +480,7 @@ def test_packs_are_found_without_a_config(tmp_path):
     (tmp_path / ".onetool" / "packs").mkdir(parents=True)
     (tmp_path / ".onetool" / "packs" / "dice.py").write_text('def roll() -> int:\n    """Roll."""\n    return 4\n')
     (tmp_path / "below").mkdir()
+    trusted(tmp_path)
     assert json.loads(cli("tools", "invoke", "dice.roll", cwd=tmp_path / "below").stdout)["result"]["data"] == 4
 
 
@@ -488,6 +489,7 @@ def test_the_secrets_file_is_out_of_reach_of_tools(tmp_path):
     (tmp_path / ".onetool" / "onetool.yaml").write_text("secrets: secrets.yaml\n")
     (tmp_path / ".onetool" / "secrets.yaml").write_text("KEY: hunter2-hunter2\n")
     (tmp_path / ".onetool" / "secrets.yaml").chmod(0o600)
+    trusted(tmp_path)
     (tmp_path / "link").symlink_to(".onetool/secrets.yaml")
     os.link(tmp_path / ".onetool" / "secrets.yaml", tmp_path / "hard")
     for path in (".onetool/secrets.yaml", "link", "hard"):

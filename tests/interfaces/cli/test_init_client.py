@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from helpers import cli
+from helpers import cli, trusted
 
 from onetool.config import load_config
 from onetool.interfaces.cli.clients import server as server_module
@@ -48,7 +48,7 @@ def project(tmp_path):
 def configured(folder, text=""):
     (folder / ".onetool").mkdir(parents=True, exist_ok=True)
     (folder / ".onetool" / "onetool.yaml").write_text(text)
-    return folder / ".onetool" / "onetool.yaml"
+    return trusted(folder) / ".onetool" / "onetool.yaml"
 
 
 def parsed(client, text):

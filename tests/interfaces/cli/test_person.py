@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from helpers import cli
+from helpers import cli, trusted
 
 PACK = '''
 from onetool.sdk import ask_model, ask_person, client_roots, log_message, tool
@@ -37,7 +37,7 @@ async def where() -> list:
 def folder(tmp_path):
     (tmp_path / ".onetool" / "packs").mkdir(parents=True)
     (tmp_path / ".onetool" / "packs" / "files.py").write_text(PACK)
-    return tmp_path
+    return trusted(tmp_path)
 
 
 def at_a_terminal(folder, *args, types, before=b""):

@@ -12,7 +12,7 @@ import termios
 import time
 
 import pytest
-from helpers import cli
+from helpers import cli, trusted
 
 PACK = '''
 def price(name: str, count: int = 1) -> dict:
@@ -26,7 +26,7 @@ def folder(tmp_path):
     (tmp_path / ".onetool" / "packs").mkdir(parents=True)
     (tmp_path / ".onetool" / "packs" / "shop.py").write_text(PACK)
     (tmp_path / ".onetool" / "onetool.yaml").write_text("{}")
-    return tmp_path
+    return trusted(tmp_path)
 
 
 def test_code_from_an_argument(folder):

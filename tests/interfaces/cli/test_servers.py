@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import cli
+from helpers import cli, trusted
 from sources.mcp_servers.authority import Authority, browser
 
 SERVER = """
@@ -43,6 +43,7 @@ def configure(folder, **more):
     clock = {"command": sys.executable, "args": [str(folder / "clock.py")]}
     servers = {"clock": {**clock, **more.pop("clock", {})}, **more}
     (folder / ".onetool" / "onetool.yaml").write_text(json.dumps({"servers": servers}))
+    trusted(folder)
 
 
 def on_a_terminal(*args, cwd):

@@ -8,14 +8,16 @@ import stat
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from select import select
 from time import monotonic
 
 import pytest
-from helpers import cli
+from helpers import cli, trusted
 
 from onetool.config import load_config
+from onetool.core.errors import ConfigError
 from onetool.interfaces.cli.clients.json_text import Unreadable
 from onetool.interfaces.cli.importing.hiding import is_secret
 from onetool.interfaces.cli.importing.places import PLACES, files_of
@@ -44,6 +46,9 @@ def project(tmp_path, monkeypatch):
 def put(file, content):
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(content if isinstance(content, str) else json.dumps(content))
+    if file.parts[-2:] == (".onetool", "onetool.yaml"):
+        with suppress(ConfigError):  # one that can't be read is nobody's to trust
+            trusted(file.parents[1])
     return file
 
 

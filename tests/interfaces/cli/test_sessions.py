@@ -8,6 +8,7 @@ import time
 
 import pytest
 from click.testing import CliRunner
+from helpers import trusted
 
 from onetool.ask.messages import Assistant, Call, File, Result, Usage, User
 from onetool.ask.sessions import Sessions
@@ -227,7 +228,7 @@ def test_one_in_use_stays(kept):
 def test_no_config_is_read_for_it(tmp_path, monkeypatch):
     (tmp_path / ".onetool").mkdir()
     (tmp_path / ".onetool" / "onetool.yaml").write_text("packs: [not-there]\nask: {model: ${NOT_SET}}\n")
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(trusted(tmp_path))
     says(Sessions(tmp_path / ".onetool" / "sessions"), "here")
     assert [one["id"] for one in json.loads(run("list").output)] == ["here"]
     monkeypatch.setenv("ONETOOL_HOME", str(tmp_path / "elsewhere"))

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from helpers import cli, definition
+from helpers import cli, definition, trusted
 
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.event import CallEvent
@@ -28,7 +28,7 @@ def project(tmp_path):
     folder = tmp_path / "project"
     (folder / ".onetool").mkdir(parents=True)
     (folder / ".onetool" / "onetool.yaml").write_text(json.dumps({"tools": [definition("weather")]}))
-    return folder
+    return trusted(folder)
 
 
 @pytest.fixture

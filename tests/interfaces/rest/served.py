@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import httpx
+from helpers import trusted
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 PATIENCE = 20
@@ -126,6 +127,7 @@ def with_model(folder, model, **config):
     (folder / ".onetool").mkdir()
     ask = {"provider": "openai", "base_url": model.urls["openai"], "model": "stand-in"}
     (folder / ".onetool" / "onetool.yaml").write_text(json.dumps({"ask": ask, **config}))
+    trusted(folder)
     return {**dict.fromkeys(KEYS, ""), "OLLAMA_HOST": model.urls["ollama"]}
 
 

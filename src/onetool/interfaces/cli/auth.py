@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
-from onetool.config import find_config, load_secrets
+from onetool.config import load_secrets
 from onetool.core.nearest import did_you_mean
-from onetool.interfaces.cli.options import config_option, data_options
+from onetool.interfaces.cli.options import config_option, data_options, find_here
 from onetool.interfaces.cli.output import print_json, print_table, wants_json
+from onetool.interfaces.cli.trusting import renewed
 from onetool.services.secret_file import NAME, drop_secret, put_secret
 from onetool.services.secrets import KEYRING_SERVICE, Secret, Secrets, load_keyring
 
@@ -55,11 +56,13 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
     hosts = hosts or _secrets(ctx).hosts(secret)
     value = _value(secret)
     if in_keyring:
-        _put_into_keyring(secret, value)
+        with renewed(file, (secret,)):
+            _put_into_keyring(secret, value)
         click.echo(f"{secret} is kept in the system's keyring.", err=True)
         return
     try:
-        put_secret(file, secret, value, partial(check, secret, value), hosts)
+        with renewed(file, (secret,)):
+            put_secret(file, secret, value, partial(check, secret, value), hosts)
     except (OSError, ValueError) as error:
         raise click.ClickException(f"nothing was kept in {file}: {error}") from None
     click.echo(f"{secret} is kept in {file}.", err=True)
@@ -110,7 +113,7 @@ def _secret_name(name: str) -> str:
 
 def _secrets(ctx: click.Context) -> Secrets:
     """Not by opening the app: its config may be waiting for the very secret that is about to be kept."""
-    return load_secrets(find_config(ctx.find_root().obj))
+    return load_secrets(find_here(ctx))
 
 
 def _file(ctx: click.Context) -> Path:

@@ -27,6 +27,7 @@ class LazyGroup(click.Group):
         "auth": "onetool.interfaces.cli.auth:auth",
         "stats": "onetool.interfaces.cli.stats:stats",
         "check": "onetool.interfaces.cli.check:check",
+        "trust": "onetool.interfaces.cli.trust:trust",
         "init": "onetool.interfaces.cli.init:init",
         "completion": "onetool.interfaces.cli.completion:completion",
     }
@@ -65,6 +66,10 @@ def cli(ctx: click.Context, config: str | None, verbose: int) -> None:
 def run() -> NoReturn:
     """Run the command line and leave: 0 it went well, 1 something failed, 2 wrong usage or config, 130 interrupted."""
     _open_what_is_closed()
+    if "_ONETOOL_COMPLETE" in os.environ:
+        import logging
+
+        logging.disable()  # the shell is completing a line: nothing may be written beside it
     try:
         # Not click's standalone mode: it would call an interrupted command a failed one.
         sys.exit(cli.main(prog_name="onetool", standalone_mode=False))

@@ -10,7 +10,9 @@ from onetool.interfaces.cli.output import claim_stdout
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.config import Found
 
+TOLD = "onetool.untrusted"  # in the context of a command line: that somebody has heard of it
 MENUS = ("run", "search", "direct")  # a test holds them against the config's own
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -65,9 +67,13 @@ def open_app(
     Without `imports` no pack is run: for commands that call none.
     """
     from onetool.app import App
+    from onetool.app.app import trust_log
 
+    found = find_here(ctx)
     claim_stdout()
-    app = ctx.with_resource(App.open(ctx.find_root().obj, imports=imports))
+    trust_log.disabled = True  # it has been told, in words for a person
+    app = ctx.with_resource(App.open(found, imports=imports))
+    trust_log.disabled = False
     if app.servers is not None:
         named = {name.partition(".")[0] for name in allowed or ()}
         app.list_now(None if packs is None else {*packs, *named})
@@ -76,6 +82,20 @@ def open_app(
 
         click.echo(f"warning: --tool-allow names no tool: {name}{or_rather(name, app.registry.names())}", err=True)
     return app
+
+
+def find_here(ctx: click.Context) -> "Found":
+    """What is in force here. Of a folder that is not trusted it is told, once; at a terminal somebody is asked."""
+    from onetool.config import find
+
+    root = ctx.find_root()
+    found = find(root.obj)
+    if found.untrusted is None or TOLD in root.meta:
+        return found
+    root.meta[TOLD] = True
+    from onetool.interfaces.cli.trusting import offer_trust
+
+    return find(root.obj) if offer_trust(found.untrusted) else found
 
 
 def complete_tool(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

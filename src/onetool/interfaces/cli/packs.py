@@ -1,5 +1,6 @@
 """`onetool packs …`: begin a pack, and check one before anybody runs it."""
 
+from contextlib import nullcontext
 from keyword import iskeyword
 from pathlib import Path
 
@@ -24,6 +25,7 @@ def packs() -> None:
 def new(name: str, folder: Path | None) -> None:
     """Write a pack with one tool, and a test for it."""
     from onetool.interfaces.cli.pack_template import pack_files
+    from onetool.interfaces.cli.trusting import renewed
 
     if not name.isidentifier() or iskeyword(name) or name.startswith(("_", "test_")):
         raise click.BadParameter(f"{name!r} can't be a pack's name; take a word like weather.")
@@ -36,9 +38,10 @@ def new(name: str, folder: Path | None) -> None:
         if file.exists():
             raise click.ClickException(f"{file} is there already; nothing was written.")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for file, text in files.items():
-            file.write_text(text, encoding="utf-8")
+        with nullcontext() if elsewhere else renewed(folder.absolute().with_name("onetool.yaml")):
+            folder.mkdir(parents=True, exist_ok=True)
+            for file, text in files.items():
+                file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise click.ClickException(f"can't write into {folder}: {error.strerror}.") from None
     pack, test = files

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from onetool.interfaces.cli.options import config_option, data_options
+from onetool.interfaces.cli.options import config_option, data_options, find_here
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, stdout, styled, wants_json
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def sessions() -> None:
 @click.pass_context
 def list_sessions(ctx: click.Context, limit: int | None, as_json: bool) -> None:
     """List them, the newest first."""
+    find_here(ctx)
     found = _sessions(ctx.find_root().obj).list()
     if wants_json(as_json):
         print_json([_info(one) for one in found[:limit]])
@@ -154,6 +155,7 @@ def delete(ctx: click.Context, ids: tuple[str, ...], days: int | None, everythin
     if ways != 1:
         which = "Say which: ID, --older-than DAYS, or --all" if not ways else "Say one of ID, --older-than and --all"
         raise click.UsageError(f"{which}{', not several' if ways else ''}.")
+    find_here(ctx)
     kept = _sessions(ctx.find_root().obj)
     chosen = list(dict.fromkeys(ids)) or [one.id for one in kept.list() if everything or _is_older(one, days or 0)]
     if not chosen:
@@ -208,6 +210,7 @@ def _sessions(config: str | None) -> "Sessions":
 def _read(ctx: click.Context, id: str) -> "Transcript":
     from onetool.ask.errors import SessionError
 
+    find_here(ctx)
     try:
         return _sessions(ctx.find_root().obj).read(id)
     except SessionError as error:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from onetool.app.describe import instructions
+from onetool.app.describe import instructions, untrusted
 from onetool.interfaces.mcp import completion, news, prompts, resources, tools
 from onetool.interfaces.mcp.client import in_short, name_in
 from onetool.interfaces.mcp.request import Request
@@ -71,7 +71,9 @@ async def discover(service: Service, request: Request) -> dict[str, Any]:
 
 def _instructions(service: Service, request: Request) -> str:
     kind: Any = service.menu_kind(request.client)
-    return instructions(kind, len(service.app.tools(service.allowed)), service.app.config.texts.instructions)
+    app = service.app
+    told = instructions(kind, len(app.tools(service.allowed)), app.config.texts.instructions)
+    return told if app.untrusted is None else f"{told}\n\n{untrusted(app.untrusted)}"
 
 
 async def ping(service: Service, request: Request) -> dict[str, Any]:

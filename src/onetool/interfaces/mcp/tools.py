@@ -44,6 +44,8 @@ async def call_tool(service: Service, request: Request) -> dict[str, Any]:
 
 
 async def _called(service: Service, request: Request) -> dict[str, Any]:
+    if request.entry is None and (waits := _untrusted(service, request)):
+        return readable({"content": [text_block(waits)], "isError": True}, request.client.revision)
     entry = request.entry or wanted(service, request.client, request.param("name"))
     args = request.param("arguments", dict, None) or {}
     # Clients from before there were tasks have only one way to have it: to wait.
@@ -61,6 +63,14 @@ async def _called(service: Service, request: Request) -> dict[str, Any]:
         return readable(result, request.client.revision)
 
     return await carried_out(request, work, service.errands, entry.task_after)
+
+
+def _untrusted(service: Service, request: Request) -> str | None:
+    """Why a tool is not there that a folder would give which nobody has trusted yet."""
+    waits, name = service.app.untrusted, request.param("name")
+    if waits is None or name in service.menu(request.client).entries or not waits.defines(name):
+        return None
+    return f"{name:.100}: {waits.folder} is {waits.short}"
 
 
 def wanted(service: Service, client: Client, name: str) -> Entry:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def secrets_of(ctx: click.Context) -> "Secrets":
-    from onetool.config import find_config, load_secrets
+    from onetool.config import find, load_secrets
 
-    return load_secrets(find_config(ctx.find_root().obj))
+    return load_secrets(find(ctx.find_root().obj))
 
 
 def apart(tool: Any, found: Mapping[str, str], known: "Secrets") -> tuple[Any, dict[str, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from onetool.config import find_config, load_config
+from onetool.config import Found, find, load_config
 from onetool.config.find import FOLDER, NAME, user_home
 from onetool.interfaces.cli.clients.known import CLIENTS, Client
 from onetool.interfaces.cli.clients.put_file import put_file
@@ -44,7 +44,7 @@ def set_up_client(wish: Wish) -> None:
 
 def _called(wish: Wish) -> Server:
     try:
-        return served(wish.url, load_config(_config(wish)))
+        return served(wish.url, load_config(_found(wish)))
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--http") from None
 
@@ -61,9 +61,13 @@ def _started(wish: Wish, client: Client, folder: Path) -> Server:
 
 def _config(wish: Wish) -> Path | None:
     """The config in force for FOLDER. One that was named is named from where we are, not from there."""
-    named = wish.config is not None or os.environ.get("ONETOOL_CONFIG")
-    config = find_config(wish.config, cwd=None if named else _absolute(wish.folder))
+    config = _found(wish).config
     return config and _absolute(config)
+
+
+def _found(wish: Wish) -> Found:
+    named = wish.config is not None or os.environ.get("ONETOOL_CONFIG")
+    return find(wish.config, cwd=None if named else _absolute(wish.folder))
 
 
 def _absolute(path: Path) -> Path:
@@ -73,7 +77,7 @@ def _absolute(path: Path) -> Path:
 def _named_config(wish: Wish, client: Client, folder: Path, config: Path) -> list[str]:
     """A project's file travels to others, and so names nothing but what is in the project; the user's own does not."""
     own = user_home(os.environ) / FOLDER / NAME
-    found = find_config(None, env={**os.environ, "ONETOOL_CONFIG": ""}, cwd=folder)
+    found = find(env={**os.environ, "ONETOOL_CONFIG": ""}, cwd=folder).config
     if config == found and (config == own or (client.starts_in_project and not wish.user)):
         return []
     if wish.user:

@@ -25,11 +25,11 @@ def complete_client(_ctx: click.Context, _param: click.Parameter, incomplete: st
 
 def complete_server(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Names of servers, for the shell's completion."""
-    from onetool.config import find_config, load_config
+    from onetool.config import find, load_config
     from onetool.core.errors import OneToolError
 
     try:
-        names = load_config(find_config(ctx.find_root().params.get("config"))).servers
+        names = load_config(find(ctx.find_root().params.get("config"))).servers
     except OneToolError:
         return []
     return [name for name in names if name.startswith(incomplete)]

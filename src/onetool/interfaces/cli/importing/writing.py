@@ -13,7 +13,7 @@ from secrets import token_hex
 
 import click
 
-from onetool.config import Config, find_config, load_config, load_secrets
+from onetool.config import Config, Found, find, load_config, load_secrets
 from onetool.config.find import FOLDER, NAME
 from onetool.config.include import read_files
 from onetool.config.node import Findings, Node
@@ -24,6 +24,8 @@ from onetool.interfaces.cli.auth import check as holds
 from onetool.interfaces.cli.clients.put_file import put_file
 from onetool.interfaces.cli.clients.refused import Refused
 from onetool.interfaces.cli.init import IGNORED
+from onetool.interfaces.cli.output import printable
+from onetool.interfaces.cli.trusting import renewed
 from onetool.services.secret_file import drop_secret, put_secret
 
 Change = Callable[[str], str]
@@ -33,11 +35,19 @@ class Target:
     """The config that is to be changed: the one in force, or the one that `onetool init` would write here."""
 
     def __init__(self, named: str | None) -> None:
-        found = find_config(named)
-        self.file = found or Path.cwd() / FOLDER / NAME
-        self.config: Config = load_config(found)  # one that can't be used is not touched
-        self.secrets = load_secrets(self.file)
-        self.servers = _servers_in(found) if found else {}
+        self.found = find(named)
+        if self.found.untrusted is not None:  # what is written would be used together with what lies there
+            raise click.ClickException(printable(f"nothing was changed: {self.found.untrusted}."))
+        self.file = self.found.config or Path.cwd() / FOLDER / NAME
+        self.config: Config = load_config(self.found)  # one that can't be used is not touched
+        self.secrets = load_secrets(self._after())
+        self.servers = _servers_in(self.file) if self.found.config else {}
+
+    def _after(self) -> Found:
+        """As it will be found once it is written."""
+        if self.found.config is not None:
+            return self.found
+        return Found(config=self.file, folder=self.file.parent, whose="project", names=frozenset())
 
     def elsewhere(self, name: str) -> str | None:
         """The included file that this server stands in."""
@@ -48,7 +58,11 @@ class Target:
         """Change the text, and keep the secrets. ClickException says why nothing was done."""
         change = partial(self._changed, change, secrets or {})
         try:
-            with _folder_for(self.file), _undone_if_it_fails(self.secrets.file, secrets or {}):
+            with (
+                renewed(self.file, tuple(secrets or ())),
+                _folder_for(self.file),
+                _undone_if_it_fails(self.secrets.file, secrets or {}),
+            ):
                 put_file(self.file, change, private=False)
         except OSError as error:
             raise click.ClickException(f"can't write {self.file}: {error.strerror}; nothing was changed.") from None

@@ -1,0 +1,126 @@
+"""Whose files they are. What belongs to neither us nor root, or what others can write, does not count.
+
+A config and a pack are code, so whoever can write one can do everything that we can. The group that a system gives to
+a single user is no other: many systems let that group write whatever its user makes. A person can accept a place as it
+is (`onetool trust --owner PATH`), as git does with safe.directory: bind mounts, WSL and mapped users need that.
+
+Windows says nothing of this in a file's mode, so nothing is asked there.
+"""
+
+import os
+import shlex
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from onetool.core.errors import ConfigError, Mistake
+
+STATE = ("results", "sessions", "servers", "bundles", "stats.db")  # what we make ourselves, and so never a link
+ROOT = 0
+
+Accepted = Mapping[str, Mapping[str, Any]]  # places by their real path, and how they were when they were accepted
+
+
+def must_be_ours(paths: Iterable[Path], home: Path, accepted: Accepted) -> None:
+    """ConfigError with what mends it, for all of these that are there and don't count."""
+    mistakes = [mistake for path in paths if (mistake := foreign(path, home, accepted))]
+    if mistakes:
+        raise ConfigError(mistakes)
+
+
+def must_be_no_links(state: Path) -> None:
+    """Where state is kept nothing is followed elsewhere: a link would make us write where somebody else says."""
+    links = [state / part for part in STATE if os.path.islink(state / part)]
+    if links:
+        hint = "remove the link; ONETOOL_HOME moves all state elsewhere"
+        raise ConfigError(
+            [Mistake(message="it is a link, which state is not", file=str(it), hint=hint) for it in links]
+        )
+
+
+def foreign(path: Path, home: Path, accepted: Accepted) -> Mistake | None:
+    """What is wrong with the owner or the mode of this, and what mends it; None if it is ours, or not there."""
+    if os.name == "nt":
+        return None
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None  # who reads it will say so
+    strange, writable = _is_strange(status), is_writable_by_others(status)
+    if not (strange or writable) or _is_accepted(path, status, writable, accepted):
+        return None
+    quoted = shlex.quote(str(path))
+    accept = f"onetool trust --owner {quoted}"
+    if strange:
+        mend = f"chown {os.geteuid()} {quoted}; or: " if _is_below(path, home) else ""
+        message = f"it belongs to somebody else (user {status.st_uid}), so that nothing of it is used"
+        return Mistake(message=message, file=str(path), hint=f"run: {mend}{accept}")
+    message = "others than its owner can write it, so that nothing of it is used"
+    return Mistake(message=message, file=str(path), hint=f"run: chmod go-w {quoted}; or: {accept}")
+
+
+def how_it_is(path: Path) -> dict[str, Any]:
+    """What is accepted with a place: its owner, and whether others can write it. Raises OSError."""
+    status = os.stat(path)
+    return {"uid": status.st_uid, "writable": is_writable_by_others(status)}
+
+
+def everybody_can_write(status: os.stat_result) -> bool:
+    return os.name != "nt" and bool(status.st_mode & stat.S_IWOTH)
+
+
+def is_writable_by_others(status: os.stat_result) -> bool:
+    if everybody_can_write(status):
+        return True
+    return bool(status.st_mode & stat.S_IWGRP) and not _is_private_group(status.st_uid, status.st_gid)
+
+
+def accepts(place: Path, accepted: Accepted) -> bool:
+    """Whether somebody has accepted this place, or one above it."""
+    return bool(accepted) and any(one in accepted for one in _upwards(place))
+
+
+def is_inside(path: Path, project: Path) -> bool:
+    """Whether it really lies there: a link leads elsewhere, and so may a secret that is part of a path."""
+    return "${" not in str(path) and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(project))
+
+
+def _is_strange(status: os.stat_result) -> bool:
+    return status.st_uid not in (os.geteuid(), ROOT)
+
+
+def _is_private_group(owner: int, group: int) -> bool:
+    """Whether nobody but the owner is in it: it is called like the owner and has no other members; root's is, too."""
+    if group == ROOT:
+        return True
+    import grp
+    import pwd
+
+    try:
+        name = pwd.getpwuid(owner).pw_name
+    except KeyError:  # a user without a name, as in a container: the numbers have to do
+        name = None
+    try:
+        found = grp.getgrgid(group)
+    except KeyError:
+        return owner == group
+    return found.gr_name == name and not {*found.gr_mem} - {name}
+
+
+def _is_accepted(path: Path, status: os.stat_result, writable: bool, accepted: Accepted) -> bool:
+    """By a place at or above it: with the owner that it had, and modes as open as it was."""
+    for place in _upwards(path) if accepted else ():
+        how = accepted.get(place)
+        if how is not None and status.st_uid in (how.get("uid"), os.geteuid(), ROOT):
+            return bool(how.get("writable")) or not writable
+    return False
+
+
+def _upwards(path: Path) -> list[str]:
+    real = Path(os.path.realpath(path))
+    return [str(real), *map(str, real.parents)]
+
+
+def _is_below(path: Path, home: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(home))

@@ -1,0 +1,276 @@
+"""What a project's config reaches: what it would run, dial and read, and which secrets it names. From its text alone.
+
+Nothing is looked up, filled in or imported. Each thing is a line that a person can read, with a digest of all that
+belongs to it: a server whose header changes is another one, though its line is the same. What is not shaped as it
+should be is taken as a whole, so that nothing is left out by being written in another way.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from onetool.config.mend import NAME
+from onetool.config.node import Findings, Node
+from onetool.config.owners import is_inside
+from onetool.config.placeholders import UNTOUCHED
+from onetool.config.stamps import LARGEST, digest_of, stamp_of
+from onetool.core.errors import ConfigError
+from onetool.core.secrecy import sounds_secret
+
+HARMLESS = {"timeout", "connect_timeout", "enabled", "disabled", "tools", "prefix", "pin", "type"}  # of a server
+LISTENS = ("host", "hosts", "origins", "admin")  # of http
+DEFAULT_SECRETS = "secrets.yaml"
+MOST_FILES = 2_000  # of packs that are looked at for names of secrets, and pinned if wanted
+
+PLACEHOLDER = re.compile(r"\$\{(" + NAME + r")\}")
+_ASKED_FOR = re.compile(r"(?:secret\w*|api_headers)\s*[(=]\s*[\"']([A-Za-z_][A-Za-z0-9_]*)[\"']")
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines by what they are of, each with its digest."""
+
+    runs: dict[str, str] = {}
+    dials: dict[str, str] = {}
+    reads: dict[str, str] = {}
+    secrets: dict[str, str] = {}  # `NAME for servers.docs`
+    packs: dict[str, str] = {}  # files of packs: they may be edited, unless the person is strict
+    wants: tuple[str, ...] = ()  # names of secrets that packs ask for
+    files: dict[str, str] = {}  # what all of this was read from
+
+    def pinned(self) -> dict[str, str]:
+        """All that waits for another look when it is new."""
+        parts = (("runs", self.runs), ("dials", self.dials), ("reads", self.reads), ("secrets", self.secrets))
+        return {f"{part}: {line}": digest for part, lines in parts for line, digest in lines.items()}
+
+    def names(self) -> set[str]:
+        """Of the secrets that it may take from the environment, once this is accepted."""
+        return {*(line.partition(" ")[0] for line in self.secrets), *self.wants}
+
+
+def reach_of(folder: Path, config: Path | None) -> Reach:
+    """Of a project's `.onetool`, with its config if it has one. ConfigError for a file that can't be read."""
+    project = project_of(folder)
+    data, named, files = _read(config)
+    secrets = None if isinstance(data.get("secrets"), dict) else named.get("secrets", [folder / DEFAULT_SECRETS])[0]
+    paths = list(dict.fromkeys([folder / "packs", *named.get("packs", [])]))
+    packs = list(_pack_files(paths))
+    return Reach(
+        runs={**_servers(data, "command"), **({f"Python of packs in {project}": ""} if packs else {})},
+        dials={**_servers(data, "url"), **_hosts(data), **_addresses(data)},
+        reads={**_outside({**named, "include": files, "packs": paths}, project), **_roots(data)},
+        secrets={**_names(data), **_values(data, secrets)},
+        packs={str(file): digest_of(file) for file in packs},
+        wants=tuple(sorted({name for file in packs for name in _asked_for(file)})),
+        files={str(file): stamp_of(file) for file in (*files, *([secrets] if secrets else []))},
+    )
+
+
+def project_of(folder: Path) -> Path:
+    """The folder that a `.onetool` is of."""
+    return folder.parent
+
+
+# Its parts
+
+
+def _read(config: Path | None) -> tuple[dict[str, Any], dict[str, list[Path]], list[Path]]:
+    """The data of all files together as it was written, the paths that it names, and which files these are."""
+    if config is None:
+        return {}, {}, []
+    from onetool.config.include import read_files
+    from onetool.config.shape import plain
+
+    findings = Findings()
+    root, included = read_files(config, findings)
+    if findings.errors:
+        raise ConfigError(findings.errors)
+    data = plain(root, Findings())  # who loads it will say what is wrong with it
+    named = {key: list(_paths(root.value[key])) for key in ("packs", "prompts", "secrets") if key in root.value}
+    return data, {key: paths for key, paths in named.items() if paths}, [config, *included]
+
+
+def _paths(node: Node) -> Iterator[Path]:
+    """Each is relative to the file that names it."""
+    for one in node.value if isinstance(node.value, list) else [node]:
+        if isinstance(one.value, str):
+            yield Path(os.path.normpath(Path(one.file).parent / os.path.expanduser(one.value)))
+
+
+def _servers(data: dict[str, Any], kind: str) -> dict[str, str]:
+    """Those that are started, or those that are dialled; what is neither is taken for the first."""
+    servers = data.get("servers") or {}
+    if not isinstance(servers, dict):
+        return _whole("servers", servers) if kind == "command" else {}
+    found: dict[str, str] = {}
+    for name, block in servers.items():
+        is_url = isinstance(block, dict) and "url" in block and "command" not in block
+        if is_url == (kind == "url"):
+            kept = (
+                {key: value for key, value in block.items() if key not in HARMLESS}
+                if isinstance(block, dict)
+                else block
+            )
+            found[f"server {name}: {_shown(kept)}"] = _digest(kept)
+    return found
+
+
+def _shown(block: Any) -> str:
+    """A server in a line: the command or the url, and the names of what goes with it."""
+    if not isinstance(block, dict):
+        return _text(block)
+    args = block.get("args")
+    words = [block.get("url") or block.get("command"), *(args if isinstance(args, list) else [args] if args else [])]
+    line = " ".join(_text(word) for word in words if word is not None)
+    more = [f"in {_text(block['cwd'])}"] if block.get("cwd") else []
+    more += [
+        f"{key} {', '.join(map(str, block[key]))}"
+        for key in ("env", "headers")
+        if isinstance(block.get(key), dict) and block[key]
+    ]
+    return f"{line} ({'; '.join(more)})" if more else line
+
+
+def _hosts(data: dict[str, Any]) -> dict[str, str]:
+    hosts = data.get("allowedHosts") or []
+    if not isinstance(hosts, list):
+        return _whole("allowedHosts", hosts)
+    return {f"host {_host(one)}": _digest(one if isinstance(one, dict) else {"host": one}) for one in hosts}
+
+
+def _host(entry: Any) -> str:
+    if not isinstance(entry, dict):
+        return _text(entry)
+    return f"{_text(entry.get('host'))}{' (also in private networks)' if entry.get('allowPrivate') else ''}"
+
+
+def _addresses(data: dict[str, Any]) -> dict[str, str]:
+    """Where questions to a model go, and where we listen."""
+    ask, http = data.get("ask") or {}, data.get("http") or {}
+    found = {} if isinstance(ask, dict) else _whole("ask", ask)
+    if isinstance(ask, dict) and ask.get("base_url") is not None:
+        found[f"model at {_text(ask['base_url'])}"] = _digest(ask["base_url"])
+    if not isinstance(http, dict):
+        return {**found, **_whole("http", http)}
+    return {**found, **{f"http.{key}: {_text(http[key])}": _digest(http[key]) for key in LISTENS if http.get(key)}}
+
+
+def _roots(data: dict[str, Any]) -> dict[str, str]:
+    fs = data.get("fs") or {}
+    roots = fs.get("roots") if isinstance(fs, dict) else fs
+    if roots is None:
+        return {}
+    return {f"folder {_text(root)}": "" for root in (roots if isinstance(roots, list) else [roots]) if root != "."}
+
+
+def _outside(named: dict[str, list[Path]], project: Path) -> dict[str, str]:
+    """Files and packs that are not the project's own, but that its config names."""
+    outside = ((key, path) for key, paths in named.items() for path in paths if not is_inside(path, project))
+    return {f"{key} {path}": "" for key, path in outside}
+
+
+def _names(data: dict[str, Any]) -> dict[str, str]:
+    """Each name of a secret, with the place where it goes."""
+    found: dict[str, str] = {}
+    for key, value in data.items():
+        if key not in UNTOUCHED:
+            parts = value.items() if key == "servers" and isinstance(value, dict) else [("", value)]
+            for part, content in parts:
+                place = f"{key}.{part}" if part else key
+                found |= {f"{name} for {place}": "" for text in _texts(content) for name in PLACEHOLDER.findall(text)}
+    return found
+
+
+def _values(data: dict[str, Any], file: Path | None) -> dict[str, str]:
+    """Digests of those secrets of the project that stand where a command or an address does: they decide about it."""
+    own = data.get("secrets")
+    values = own if isinstance(own, dict) else None
+    found: dict[str, str] = {}
+    for name in {name for text in _deciding(data) for name in PLACEHOLDER.findall(text)}:
+        values = values if values is not None else _read_values(file)
+        if name in values:
+            found[f"{name} as this project sets it"] = _digest(values[name])
+    return found
+
+
+def _deciding(data: dict[str, Any]) -> Iterator[str]:
+    """Texts that say what is run, dialled or read; not those that are only handed over."""
+    servers = data.get("servers")
+    for block in servers.values() if isinstance(servers, dict) else ():
+        if isinstance(block, dict):
+            yield from _texts([block.get(key) for key in ("command", "args", "cwd", "url")])
+            env = block.get("env")
+            if isinstance(env, dict):
+                yield from _texts([value for name, value in env.items() if not sounds_secret(str(name))])
+    for key in ("packs", "include", "prompts", "secrets", "fs", "topics"):
+        yield from _texts(data.get(key) if not (key == "secrets" and isinstance(data.get(key), dict)) else None)
+    ask, http = data.get("ask"), data.get("http")
+    yield from _texts(ask.get("base_url") if isinstance(ask, dict) else ask)
+    yield from _texts([http.get(key) for key in LISTENS] if isinstance(http, dict) else http)
+
+
+def _read_values(file: Path | None) -> dict[str, Any]:
+    if file is None or not file.is_file():
+        return {}
+    from onetool.config.shape import plain
+    from onetool.config.source import Refused
+    from onetool.config.yaml_nodes import read_yaml
+
+    try:
+        found = plain(read_yaml(file), Findings())
+    except Refused:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+# Packs
+
+
+def _pack_files(paths: Iterable[Path]) -> Iterator[Path]:
+    """The files of packs, in order; not more of them than a person could have written."""
+    left = MOST_FILES
+    for path in paths:
+        found = [path] if path.is_file() else sorted(path.rglob("*")) if path.is_dir() else []
+        for file in found:
+            if left and file.is_file() and "__pycache__" not in file.parts and file.name != ".gitkeep":
+                left -= 1
+                yield file
+
+
+def _asked_for(file: Path) -> set[str]:
+    try:
+        return set(_ASKED_FOR.findall(file.read_text("utf-8", "replace"))) if file.stat().st_size <= LARGEST else set()
+    except OSError:
+        return set()
+
+
+# Texts and digests
+
+
+def _whole(key: str, value: Any) -> dict[str, str]:
+    return {f"{key}: {_text(value)}": _digest(value)}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _texts(key)
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()

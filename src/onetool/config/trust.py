@@ -1,0 +1,232 @@
+"""Whether a project's folder may be used, and what it may reach then.
+
+A folder is not trusted because somebody stands in it. A person says so once (`onetool trust`), and what the folder
+reaches is pinned at that moment: what is new waits for another look. Code of its packs may change, unless the person's
+own config says `trust: strict`.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from onetool.config.owners import foreign
+from onetool.config.trust_store import Store
+from onetool.core.errors import ConfigError, Mistake
+
+VARIABLE = "ONETOOL_TRUST"
+NAME = "onetool.yaml"  # here again: find asks us
+STRICT = b"strict"
+WAITS = "not trusted yet: run onetool trust"
+MOST_TOLD = 3
+
+
+class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder that was found and is not used, and why."""
+
+    folder: Path
+    config: Path | None = None
+    new: tuple[str, ...] = ()  # what it reaches now, and did not when it was trusted
+    mistake: Mistake | None = None  # about its owner: nothing that could be trusted
+
+    def __str__(self) -> str:
+        """One line that says so, and what to do."""
+        if self.mistake is not None:
+            return str(self.mistake)
+        if not self.new:
+            return f"{self.folder} is not trusted yet, so that nothing of it is used: run onetool trust"
+        told = "; ".join(self.new[:MOST_TOLD])
+        more = f" and {len(self.new) - MOST_TOLD} more" if len(self.new) > MOST_TOLD else ""
+        reaches = f"{self.folder} reaches what it did not when it was trusted ({told}{more})"
+        return f"{reaches}, so that nothing of it is used: run onetool trust"
+
+    @property
+    def short(self) -> str:
+        """For who calls a tool of it."""
+        return WAITS if self.mistake is None else str(self.mistake)
+
+    def defines(self, name: str) -> bool:
+        """Whether a tool or a pack of this name would come from there, as far as its text tells."""
+        defined = _packs_in(self.folder) | _named_in(self.config)
+        return any(name == one or name.startswith((f"{one}.", f"{one}_", f"{one}-")) for one in defined)
+
+
+def accepted_names(
+    folder: Path, config: Path | None, store: Store, env: Mapping[str, str], own: Path
+) -> frozenset[str] | Untrusted:
+    """The names of secrets that a project may have from the environment; or why nothing of it is used."""
+    pin = store.folder(folder)
+    if env.get(VARIABLE) == "1":
+        from onetool.config.reach import reach_of
+
+        with suppress(ConfigError):  # who loads it tells what is wrong
+            return frozenset({*reach_of(folder, config).names(), *_names_of(pin or {})})
+        return frozenset()
+    if pin is None:
+        return Untrusted(folder=folder, config=config)
+    strict = _is_strict(own)
+    if not strict and _is_unchanged(pin, folder, config):
+        return _names_of(pin)
+    from onetool.config.reach import reach_of
+
+    try:
+        reach = reach_of(folder, config)
+    except ConfigError:  # who loads it tells what is wrong
+        return _names_of(pin)
+    if new := beyond(pin, reach, strict):
+        return Untrusted(folder=folder, config=config, new=tuple(new))
+    if pin.get("files") != reach.files:
+        _know_files(folder, store, reach.files)
+    return _names_of(pin)
+
+
+def _know_files(folder: Path, store: Store, files: Mapping[str, str]) -> None:
+    """The files as they are now reach nothing new: the next start need not read them twice."""
+    real = os.path.realpath(folder)
+
+    def change(content: dict[str, Any]) -> None:
+        if real in content["folders"]:
+            content["folders"][real]["files"] = files
+
+    with suppress(OSError):  # it is only faster
+        store.change(change)
+
+
+def beyond(pin: Mapping[str, Any], reach: Any, strict: bool) -> list[str]:
+    """What was not there, or was another, when the folder was trusted."""
+    before = pin.get("reaches") or {}
+    new = [line for line, digest in reach.pinned().items() if before.get(line) != digest]
+    if strict:
+        packs = pin.get("packs") or {}
+        new += [f"runs: {file}, edited or new" for file, digest in reach.packs.items() if packs.get(file) != digest]
+    return new
+
+
+def trust_folder(
+    folder: Path, config: Path | None, store: Store, *, packs: bool = False, names: tuple[str, ...] = ()
+) -> None:
+    """Pin what it reaches now. `packs`: those that come later, too; `names`: further secrets that it may have."""
+    from datetime import UTC, datetime
+
+    from onetool.config.reach import project_of, reach_of
+
+    reach = reach_of(folder, config)
+    pinned = reach.pinned()
+    if packs:
+        pinned.setdefault(f"runs: Python of packs in {project_of(folder)}", "")
+    before = store.folder(folder) or {}
+    entry = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "reaches": pinned,
+        "wants": list(reach.wants),
+        "accepted": sorted({*(before.get("accepted") or ()), *names}),
+        "packs": reach.packs,
+        "files": reach.files,
+    }
+    store.change(lambda content: content["folders"].__setitem__(os.path.realpath(folder), entry))
+
+
+def has_anything(folder: Path) -> bool:
+    """Whether somebody has put something there: what is hidden is ours, or nobody reads it."""
+    try:
+        return any(not entry.name.startswith(".") for entry in os.scandir(folder))
+    except OSError:
+        return False
+
+
+@contextmanager
+def renewing(
+    file: Path, store: Store, env: Mapping[str, str], own: Path, names: tuple[str, ...] = ()
+) -> Iterator[None]:
+    """Around what a person does to a config by a command of ours: the pin is renewed if nothing untrusted lay there."""
+    folder = file.parent
+    if folder.name != own.name or _is_same(folder, own):
+        yield
+        return
+    config = folder / NAME
+    was_there = has_anything(folder)
+    fine = not was_there or _is_trusted(folder, config if config.is_file() else None, store, env, own)
+    before = (store.folder(folder) or {}).get("reaches") or {}
+    yield
+    if fine and foreign(folder, own.parent, store.owners) is None:
+        with suppress(OSError, ConfigError):  # then it waits for `onetool trust`
+            packs = not was_there or any(line.startswith("runs: Python of packs") for line in before)
+            trust_folder(folder, config if config.is_file() else None, store, packs=packs, names=names)
+
+
+def _is_trusted(folder: Path, config: Path | None, store: Store, env: Mapping[str, str], own: Path) -> bool:
+    """By a pin: a variable trusts for a moment, which is no reason to remember."""
+    if store.folder(folder) is None:
+        return False
+    return not isinstance(accepted_names(folder, config, store, env, own), Untrusted)
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _is_unchanged(pin: Mapping[str, Any], folder: Path, config: Path | None) -> bool:
+    """Whether all files are as they were that its reach was read from; then it needs no parsing."""
+    from onetool.config.stamps import is_unchanged
+
+    files = pin.get("files") or {}
+    if config is None or str(config) not in files or not is_unchanged(files):
+        return False
+    has_packs = any(line.startswith("runs: Python of packs") for line in pin.get("reaches") or ())
+    return has_packs or not (folder / "packs").is_dir()
+
+
+def _names_of(pin: Mapping[str, Any]) -> frozenset[str]:
+    lines = (line.removeprefix("secrets: ") for line in pin.get("reaches") or () if line.startswith("secrets: "))
+    return frozenset({*(line.partition(" ")[0] for line in lines), *pin.get("wants", ()), *pin.get("accepted", ())})
+
+
+def _is_strict(own: Path) -> bool:
+    """What the person's own config says. It is parsed only if it can say so at all."""
+    file = own / NAME
+    try:
+        if STRICT not in file.read_bytes():
+            return False
+    except OSError:
+        return False
+    from onetool.config.source import Refused
+    from onetool.config.yaml_nodes import read_yaml
+
+    try:
+        root = read_yaml(file).value
+    except Refused:
+        return True  # it can't be used, and who loads it says so
+    said = root.get("trust") if isinstance(root, dict) else None
+    return said is not None and said.value == STRICT.decode()
+
+
+# What it defines, from its text and the names of its files
+
+
+def _packs_in(folder: Path) -> set[str]:
+    found: set[str] = set()
+    for part in ("packs", "bundles"):
+        with suppress(OSError):
+            found |= {entry.name.removesuffix(".py") for entry in os.scandir(folder / part)}
+    return found
+
+
+def _named_in(config: Path | None) -> set[str]:
+    if config is None:
+        return set()
+    from onetool.config.include import read_files
+    from onetool.config.node import Findings
+    from onetool.config.shape import plain
+
+    root, _ = read_files(config, Findings())
+    data = plain(root, Findings())
+    servers, tools, packs = (data.get(key) or () for key in ("servers", "tools", "packs"))
+    found = {str(name) for name in servers} if isinstance(servers, dict) else set()
+    for block in servers.values() if isinstance(servers, dict) else ():
+        if isinstance(block, dict) and isinstance(block.get("prefix"), str):
+            found.add(block["prefix"])
+    found |= {str(tool.get("name")) for tool in tools if isinstance(tool, dict)}
+    return found | {Path(path).stem for path in packs if isinstance(path, str)}
