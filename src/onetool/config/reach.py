@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -125,8 +126,9 @@ def _shown(block: Any) -> str:
     if not isinstance(block, dict):
         return _text(block)
     args = block.get("args")
-    words = [block.get("url") or block.get("command"), *(args if isinstance(args, list) else [args] if args else [])]
-    line = " ".join(_text(word) for word in words if word is not None)
+    words = [block.get("command"), *(args if isinstance(args, list) else [args] if args else [])]
+    started = shlex.join(_text(word) for word in words if word is not None)  # where one ends and the next begins
+    line = " ".join(part for part in (_text(block["url"]) if block.get("url") else "", started) if part)
     more = [f"in {_text(block['cwd'])}"] if block.get("cwd") else []
     more += [
         f"{key} {', '.join(map(str, block[key]))}"
