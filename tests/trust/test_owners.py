@@ -123,17 +123,15 @@ def test_the_owners_private_group_is_nobody_else(tmp_path, monkeypatch):
         gr_name = pw_name = "ann"
         gr_mem: tuple[str, ...] = ()
 
-    class Status:
-        st_mode, st_uid, st_gid = 0o100664, 1000, 1000
-
+    status = os.stat_result((0o100664, 1, 1, 1, 1000, 1000, 0, 0, 0, 0))
     monkeypatch.setattr(pwd, "getpwuid", lambda _: Named)
     monkeypatch.setattr(grp, "getgrgid", lambda _: Named)
-    assert not is_writable_by_others(Status)
+    assert not is_writable_by_others(status)
     monkeypatch.setattr(Named, "gr_mem", ("ann", "bob"))
-    assert is_writable_by_others(Status)
+    assert is_writable_by_others(status)
     monkeypatch.setattr(Named, "gr_mem", ())
     monkeypatch.setattr(Named, "gr_name", "users")
-    assert is_writable_by_others(Status)
+    assert is_writable_by_others(status)
 
 
 # Where we stop looking

@@ -88,6 +88,7 @@ GAINS = {
     "an include from elsewhere": {"include": ["../../elsewhere.yaml"]},
     "a pack from elsewhere": {"packs": ["/usr/lib/python3"]},
     "another place to listen": {"http": {"host": "0.0.0.0"}},
+    "an address for a pack": {"settings": {"evil": {"url": "https://evil.example"}}},
     "an origin": {"http": {"origins": ["https://evil.example"]}},
 }
 

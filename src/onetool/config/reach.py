@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
     packs = list(_pack_files(paths))
     return Reach(
         runs={**_servers(data, "command"), **({f"Python of packs in {project}": ""} if packs else {})},
-        dials={**_servers(data, "url"), **_hosts(data), **_addresses(data)},
+        dials={**_servers(data, "url"), **_hosts(data), **_addresses(data), **_of_settings(data)},
         reads={**_outside({**named, "include": files, "packs": paths}, project), **_roots(data)},
         secrets={**_names(data), **_values(data, secrets)},
         packs={str(file): digest_of(file) for file in packs},
@@ -125,14 +126,18 @@ def _shown(block: Any) -> str:
     if not isinstance(block, dict):
         return _text(block)
     args = block.get("args")
-    words = [block.get("url") or block.get("command"), *(args if isinstance(args, list) else [args] if args else [])]
-    line = " ".join(_text(word) for word in words if word is not None)
+    words = [block.get("command"), *(args if isinstance(args, list) else [args] if args else [])]
+    started = shlex.join(_text(word) for word in words if word is not None)  # where one ends and the next begins
+    line = " ".join(part for part in (_text(block["url"]) if block.get("url") else "", started) if part)
     more = [f"in {_text(block['cwd'])}"] if block.get("cwd") else []
     more += [
         f"{key} {', '.join(map(str, block[key]))}"
         for key in ("env", "headers")
         if isinstance(block.get(key), dict) and block[key]
     ]
+    if block.get("auth") is not None:
+        urls = [text for text in _texts(block["auth"]) if "://" in text]
+        more.append(f"auth {', '.join(urls)}".rstrip())
     return f"{line} ({'; '.join(more)})" if more else line
 
 
@@ -158,6 +163,11 @@ def _addresses(data: dict[str, Any]) -> dict[str, str]:
     if not isinstance(http, dict):
         return {**found, **_whole("http", http)}
     return {**found, **{f"http.{key}: {_text(http[key])}": _digest(http[key]) for key in LISTENS if http.get(key)}}
+
+
+def _of_settings(data: dict[str, Any]) -> dict[str, str]:
+    """Addresses that packs are told: the packs may be the person's own, and have keys for another place."""
+    return {f"settings: {text}": "" for text in _texts(data.get("settings")) if "://" in text}
 
 
 def _roots(data: dict[str, Any]) -> dict[str, str]:

@@ -407,6 +407,7 @@ def test_the_rest_of_the_config_stays_byte_for_byte(project):
     put(config, "")
     config.write_bytes(b"\xef\xbb\xbf" + before.encode())
     config.chmod(0o640)
+    trusted(project)
     put(project / "mcp.json", {"mcpServers": {"a": {"command": "other"}, "b": {"command": "y", "args": ["é"]}}})
     done = cli("servers", "import", "mcp.json", cwd=project)
     assert done.returncode == 0, done.stderr
@@ -443,6 +444,7 @@ def test_a_link_stays_a_link(project):
     real = put(project / "real.yaml", "menu: run\n")
     (project / ".onetool").mkdir()
     (project / ".onetool" / "onetool.yaml").symlink_to(real)
+    trusted(project)
     put(project / "mcp.json", FORMS["mcp.json"])
     (project / "link.json").symlink_to("mcp.json")
     assert cli("servers", "import", "link.json", cwd=project).returncode == 0
@@ -451,8 +453,8 @@ def test_a_link_stays_a_link(project):
 
 
 def test_what_another_file_has_is_left_to_it(project):
-    put(project / ".onetool" / "onetool.yaml", "include: [more.yaml]\n")
     more = put(project / ".onetool" / "more.yaml", "servers: {a: {command: x}}\n")
+    put(project / ".onetool" / "onetool.yaml", "include: [more.yaml]\n")
     put(project / "mcp.json", FORMS["mcp.json"])
     done = cli("servers", "import", "mcp.json", "--replace", cwd=project)
     assert f"Left out a: it stands in {more}, which the config includes" in done.stdout
@@ -462,6 +464,7 @@ def test_what_another_file_has_is_left_to_it(project):
 
 
 def test_a_config_that_can_not_be_used_is_not_touched(project):
+    put(project / ".onetool" / "onetool.yaml", "")
     config = put(project / ".onetool" / "onetool.yaml", "menu: [\n")
     put(project / "mcp.json", FORMS["mcp.json"])
     done = cli("servers", "import", "mcp.json", cwd=project)

@@ -13,7 +13,7 @@ from secrets import token_hex
 
 import click
 
-from onetool.config import Config, Found, find, load_config, load_secrets
+from onetool.config import Config, find, load_config, load_secrets
 from onetool.config.find import FOLDER, NAME
 from onetool.config.include import read_files
 from onetool.config.node import Findings, Node
@@ -40,14 +40,8 @@ class Target:
             raise click.ClickException(printable(f"nothing was changed: {self.found.untrusted}."))
         self.file = self.found.config or Path.cwd() / FOLDER / NAME
         self.config: Config = load_config(self.found)  # one that can't be used is not touched
-        self.secrets = load_secrets(self._after())
+        self.secrets = load_secrets(self.file)  # with the whole environment: what is written here will be accepted
         self.servers = _servers_in(self.file) if self.found.config else {}
-
-    def _after(self) -> Found:
-        """As it will be found once it is written."""
-        if self.found.config is not None:
-            return self.found
-        return Found(config=self.file, folder=self.file.parent, whose="project", names=frozenset())
 
     def elsewhere(self, name: str) -> str | None:
         """The included file that this server stands in."""
