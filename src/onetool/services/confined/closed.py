@@ -7,6 +7,7 @@ folders, not a replacement for them: what else is secret in a folder that was al
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 OWN = ".onetool"  # closed wherever such a folder is: secrets, sessions, results, servers, the config
 
@@ -59,9 +60,20 @@ MOVED = (
 BASES = {".config/": "XDG_CONFIG_HOME", ".local/share/": "XDG_DATA_HOME"}
 
 
-def closed_places(env: Mapping[str, str] = os.environ) -> list[str]:
+VARIABLES = ("HOME", "USERPROFILE", *MOVED, *BASES.values())
+
+
+def closed_places(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """All of them as absolute paths; most of them are not there."""
-    return list(dict.fromkeys(path for path in (*SYSTEM, *_at_home(env), *_moved(env)) if os.path.isabs(path)))
+    return _closed(tuple((name, value) for name in VARIABLES if (value := env.get(name))))
+
+
+@lru_cache(maxsize=8)
+def _closed(variables: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """Made once: every call that reads a file asks."""
+    env = dict(variables)
+    paths = (*SYSTEM, *_at_home(env), *_moved(env))
+    return tuple(dict.fromkeys(os.path.normpath(path) for path in paths if os.path.isabs(path)))
 
 
 def _at_home(env: Mapping[str, str]) -> Iterator[str]:

@@ -22,18 +22,22 @@ class Private:
     """
 
     def __init__(self, paths: Iterable[str], own: str | None = None) -> None:
-        self._paths = dict.fromkeys(paths, "private")
+        self._paths = {_absolute(path): "private" for path in paths}
         self._own = own
 
     @cached_property
     def _all(self) -> dict[str, str]:
-        """Every path with the reason for which it is refused."""
+        """Every path, as it is written but absolute, with the reason for which it is refused."""
         return dict.fromkeys(closed_places(), "closed") | self._paths
 
     @cached_property
+    def _there(self) -> dict[str, os.stat_result]:
+        return {path: status for path in self._all if (status := _status(path)) is not None}
+
+    @cached_property
     def _places(self) -> dict[str, str]:
-        """The same as text, as they are written and with their links resolved."""
-        return {spelled: reason for path, reason in self._all.items() for spelled in (_absolute(path), resolved(path))}
+        """The same as text, as they are written; of those that are there, which are few, also with links resolved."""
+        return self._all | {resolved(path): self._all[path] for path in self._there}
 
     @cached_property
     def _beginnings(self) -> tuple[str, ...]:
@@ -42,8 +46,7 @@ class Private:
 
     @cached_property
     def _numbers(self) -> dict[Number, str]:
-        found = ((_status(path), reason) for path, reason in self._all.items())
-        return {_number(status): reason for status, reason in found if status is not None}
+        return {_number(status): self._all[path] for path, status in self._there.items()}
 
     @cached_property
     def _devices(self) -> frozenset[int]:
@@ -95,7 +98,7 @@ class Private:
                 self.refuse(status)
             here = _number(os.stat(".", dir_fd=folder))
         for path, reason in self._all.items():
-            parent, own = os.path.split(_absolute(path))
+            parent, own = os.path.split(path)
             # Where upper and lower case are one, a file of the other case would be the private one.
             if os.fsencode(own).lower() == name.lower() and (at := _status(parent)) and _number(at) == here:
                 raise Refused(reason)

@@ -68,6 +68,17 @@ class Root:
             raise
         return file
 
+    def reach(self, parts: Parts) -> int:
+        """How many of the names, short of the last, may be folders that are there: of thousands not each is tried."""
+        if b".." in parts:  # which leads back to where something is
+            return len(parts) - 1
+        for end in range(1, len(parts)):
+            try:
+                os.close(self.open(parts[:end], ENTER))
+            except Refused:
+                return end - 1
+        return len(parts) - 1
+
     def text(self, parts: Parts) -> str:
         return os.path.join(self.path, os.fsdecode(b"/".join(parts)))
 
@@ -170,7 +181,7 @@ class Roots:
         """Where a path that was not found ends to exist, as seen from the first root it could be in."""
         root, parts = next(self._candidates(path))
         start = [os.fsencode(root.path)] if path.startswith("/") else []
-        for end in range(len(parts) - 1, -1, -1):
+        for end in range(root.reach(parts), -1, -1):
             try:
                 names = root.names(parts[:end] or [b"."], most)
             except Refused:
