@@ -16,7 +16,6 @@ async def block() -> str:
     while True:
         pass
 '''
-COLLIDING = "{i * (2**61 - 1): 0 for i in range(60_000)}"
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 
 
@@ -75,11 +74,10 @@ def waited(true, seconds=15):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
-@pytest.mark.parametrize("code", ["bad.block()", COLLIDING], ids=["an async tool that blocks", "keys that collide"])
-def test_a_server_that_is_stuck_is_ended(pipe, code):
+def test_a_server_that_is_stuck_is_ended(pipe):
     stuck = pipe()
     assert waited(stuck.has_a_dog)
-    stuck.run(code)
+    stuck.run("bad.block()")
     assert stuck.process.wait(20) == -signal.SIGKILL
     told = stuck.process.stderr.read().decode()
     assert f"onetool (process {stuck.process.pid}) answered nobody for 1 s and was ended" in told

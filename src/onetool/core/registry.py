@@ -140,4 +140,5 @@ def duplicate(first: ToolSpec, second: ToolSpec, what: str | None = None) -> str
 
 def _shown(spec: ToolSpec) -> str:
     origin = f"{spec.defined_in or spec.source}: " if spec.defined_in or spec.source != "local" else ""
-    return f"{origin}“{spec.description.strip().splitlines()[0][:60]}”"
+    described = spec.description.strip().partition("\n")[0]
+    return f"{origin}“{described[:60]}”"

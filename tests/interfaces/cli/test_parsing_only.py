@@ -4,7 +4,7 @@ import json
 import sys
 
 import pytest
-from helpers import cli
+from helpers import cli, trusted
 
 from onetool.app import App
 from onetool.core.errors import ToolFailure
@@ -77,7 +77,7 @@ def folder(tmp_path):
     (tmp_path / ".onetool" / "onetool.yaml").write_text(
         f"servers: {{remote: {server}}}\ntools: [{json.dumps(declared)}]\n"
     )
-    return tmp_path
+    return trusted(tmp_path)
 
 
 def completed(folder, words):
