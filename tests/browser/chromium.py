@@ -170,6 +170,13 @@ class Page:
         self._browser.wait_for("Page.loadEventFired", self._session)
         self.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
+    def reload(self):
+        """Load it again, and wait until that is done: the event of the first time does not count."""
+        events = self._browser.events
+        events[:] = [event for event in events if event["method"] != "Page.loadEventFired"]
+        self.ask("Page.reload")
+        self._browser.wait_for("Page.loadEventFired", self._session)
+
     def title_at(self, url):
         """The page's title, once it has come to this address."""
         deadline = time.monotonic() + WITHIN

@@ -162,7 +162,7 @@ def test_tables_behind_charts_open(opened):
 def test_it_works_without_its_script(opened):
     with opened(usual(tools=20)) as page:
         page.ask("Emulation.setScriptExecutionDisabled", value=True)
-        page.ask("Page.reload")
+        page.reload()
         page.look(1200, 900, "light")
         assert page.value("document.querySelectorAll('svg title').length") > 30  # what the browser shows by itself
         assert page.value("document.querySelectorAll('button, input').length") == 0

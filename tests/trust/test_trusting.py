@@ -97,12 +97,19 @@ GAINS = {
 def test_what_is_new_waits_for_another_look(gain, repository):
     (repository.folder.parent / "elsewhere.yaml").write_text("aliases: {now: time.now}\n")
     trust(repository)
-    assert is_used(repository)
     repository.write(**{"servers": None, **GAINS[gain]})
     assert not is_used(repository)
-    shown = trust(repository)
-    assert "(new)" in shown
-    assert is_used(repository, env={"GITHUB_TOKEN": "github-012345"})
+    assert "(new)" in trust(repository)
+
+
+def test_what_was_looked_at_again_is_used_again(repository):
+    trust(repository)
+    assert is_used(repository)
+    for gain in ("a server's command", "an origin"):
+        repository.write(**{"servers": None, **GAINS[gain]})
+        assert not is_used(repository)
+        trust(repository)
+        assert is_used(repository)
 
 
 def test_a_server_that_changes_is_another_one(repository):
