@@ -50,11 +50,13 @@ class Arena:
         ] = {}  # small ones only: Python's hash of a number can be chosen, so that all collide
         self._singles: dict[bool | None, int] = {}
 
-    def encoded(self) -> bytes:
-        nodes = b"".join(self._nodes)
-        if len(nodes) > MOST_BYTES:
+    def field(self, tag: int, *before: bytes) -> bytes:
+        """All of it as a field of a message, behind the fields that stand before it."""
+        count = wire.number(1, len(self._nodes))
+        size = len(count) + sum(map(len, self._nodes))
+        if size > MOST_BYTES:
             raise TooLargeError("larger than what one message may hold")
-        return wire.number(1, len(self._nodes)) + nodes
+        return b"".join((*before, wire.header(tag, size), count, *self._nodes))
 
     def add(self, value: Any, depth: int = 0) -> int:
         """The index of the value's node. TooLargeError where it is nested too deep, TypeError where it is not plain."""
@@ -92,9 +94,11 @@ class Arena:
         index = self._texts[value] = len(self._nodes)
         raw = value.encode(errors="replace")
         size = len(raw)
-        self._nodes.append(
-            b"\x12%c\x42%c%b" % (size + 2, size, raw) if size < 126 else wire.message(2, wire.message(8, raw))
-        )
+        if size < 126:
+            self._nodes.append(b"\x12%c\x42%c%b" % (size + 2, size, raw))
+        else:
+            inner = wire.header(8, size)
+            self._nodes.append(b"".join((wire.header(2, len(inner) + size), inner, raw)))
         return index
 
     def _dict(self, value: dict[Any, Any], depth: int) -> None:

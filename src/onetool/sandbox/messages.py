@@ -61,7 +61,7 @@ def feed(code: str, inputs: Mapping[str, Any], check_types: bool = True) -> byte
         arena = Arena()
         for name, value in inputs.items():
             body += wire.message(2, wire.text(1, name) + wire.number(2, arena.add(value)))
-        body += wire.message(3, arena.encoded())
+        body = arena.field(3, body)
     return wire.message(3, body + wire.number(4, not check_types) + wire.text(5, "/"))
 
 
@@ -73,7 +73,7 @@ def resume_name(value: Any) -> bytes:
     """A name stands for this value."""
     arena = Arena()
     index = arena.add(value)
-    return wire.message(5, wire.message(1, arena.encoded()) + wire.number(2, index))
+    return wire.message(5, arena.field(1) + wire.number(2, index))
 
 
 class Returned(NamedTuple):
@@ -103,11 +103,10 @@ Answer = Returned | Raised | Pending | NotHandled
 def resume_call(call_id: int, answer: Answer) -> bytes:
     arena = Arena()
     try:
-        result = _result(call_id, answer, arena)
-        values = wire.message(3, arena.encoded()) if isinstance(answer, Returned) else b""
+        body = wire.number(1, call_id) + wire.message(2, _result(call_id, answer, arena))
+        return wire.message(4, arena.field(3, body) if isinstance(answer, Returned) else body)
     except TooLargeError as error:
         return resume_call(call_id, _too_large(error))
-    return wire.message(4, wire.number(1, call_id) + wire.message(2, result) + values)
 
 
 def resume_futures(answers: Mapping[int, Answer]) -> bytes:
@@ -117,7 +116,7 @@ def resume_futures(answers: Mapping[int, Answer]) -> bytes:
             wire.message(1, wire.number(1, call_id) + wire.message(2, _result(call_id, answer, arena)))
             for call_id, answer in answers.items()
         ]
-        return wire.message(6, b"".join(results) + wire.message(2, arena.encoded()))
+        return wire.message(6, arena.field(2, *results))
     except TooLargeError as error:
         return resume_futures(dict.fromkeys(answers, _too_large(error)))
 

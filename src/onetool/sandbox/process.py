@@ -76,12 +76,15 @@ class WorkerProcess:
 
     def receive(self) -> bytes:
         """The next message. Waits for it."""
-        while (size := self._missing()) > 0:
-            parts = [self._buffer]
-            while size > 0:
-                parts.append(self._read(min(max(size, 65_536), CHUNK)))
-                size -= len(parts[-1])
-            self._buffer = b"".join(parts)
+        while (missing := self._missing()) > 0:
+            if len(self._buffer) <= HEADER:
+                self._buffer += self._read(65_536)
+                continue
+            parts, self._buffer = [self._buffer[HEADER:]], b""
+            while missing > 0:
+                parts.append(self._read(min(missing, CHUNK)))
+                missing -= len(parts[-1])
+            return b"".join(parts)
         return self._next_frame()
 
     def acknowledged(self, seconds: float | None = None) -> bool:

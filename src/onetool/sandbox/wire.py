@@ -22,6 +22,11 @@ def varint(number: int) -> bytes:
     return bytes(out)
 
 
+def header(tag: int, size: int) -> bytes:
+    """What stands before a content of this size. Large contents are joined with it only once: a copy takes its time."""
+    return varint(tag << 3 | LENGTH) + varint(size)
+
+
 def message(tag: int, content: bytes) -> bytes:
     """A field that holds bytes, a text or a message."""
     size = len(content)
