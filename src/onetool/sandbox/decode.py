@@ -26,6 +26,7 @@ PER_PART = 2  # bytes that every part costs at least: a digit and a comma
 MOST_PARTS = 1_000_000  # whatever the budget: a list of nothing takes memory and time, too
 SPARE_NODES = 10_000  # beside the parts of a value: the classes of its objects
 FEW = 32  # bytes of indexes
+LARGE = 65_536  # bytes of a text, which are not copied before they are read
 LARGEST_KEY = 65_536  # bytes of a tuple or an object that is a key
 LONGEST_INDEX = 5  # bytes
 CHECK_BYTES = 65_536  # how far to read before asking again whether to go on
@@ -94,7 +95,7 @@ class Values:
                 body = start + 2 if size < 130 else read_varint(data, start + 1)[1]
                 if pos - body > budget:
                     raise TooLargeError
-                add(data[body:pos].decode())
+                add(data[body:pos].decode() if size < LARGE else str(memoryview(data)[body:pos], "utf-8"))
                 weigh(part + pos - body)
             elif kind == INT:
                 number = data[start + 1]

@@ -14,6 +14,7 @@ _double = Struct("<d").pack
 
 # Numbers of nodes below this are written in three bytes, whether they need them or not: one format for all pairs.
 THREE_BYTES = 1 << 21
+LONG = 1000  # characters of a text
 SMALL = 8192  # whole numbers below are sent once
 
 
@@ -50,19 +51,23 @@ class Arena:
         ] = {}  # small ones only: Python's hash of a number can be chosen, so that all collide
         self._singles: dict[bool | None, int] = {}
 
-    def field(self, tag: int, *before: bytes) -> bytes:
-        """All of it as a field of a message, behind the fields that stand before it."""
+    def field(self, tag: int, *before: bytes, within: int = 0) -> bytes:
+        """All of it as a field of a message, behind the fields that stand before it; `within` is that message's tag."""
         count = wire.number(1, len(self._nodes))
         size = len(count) + sum(map(len, self._nodes))
         if size > MOST_BYTES:
             raise TooLargeError("larger than what one message may hold")
-        return b"".join((*before, wire.header(tag, size), count, *self._nodes))
+        head = (*before, wire.header(tag, size), count)
+        outer = wire.header(within, sum(map(len, head)) - len(count) + size) if within else b""
+        return b"".join((outer, *head, *self._nodes))
 
     def add(self, value: Any, depth: int = 0) -> int:
         """The index of the value's node. TooLargeError where it is nested too deep, TypeError where it is not plain."""
         kind, nodes = type(value), self._nodes
         if kind is str:
-            known = self._texts.get(value)
+            known = (
+                self._texts.get(value) if len(value) < LONG else None
+            )  # hashing a long one takes longer than sending it
             return self._text(value) if known is None else known
         if kind is int:
             if 0 <= value < SMALL:
@@ -91,7 +96,9 @@ class Arena:
 
     def _text(self, value: str) -> int:
         """The node of a text that is not there yet."""
-        index = self._texts[value] = len(self._nodes)
+        index = len(self._nodes)
+        if len(value) < LONG:
+            self._texts[value] = index
         raw = value.encode(errors="replace")
         size = len(raw)
         if size < 126:
@@ -107,7 +114,7 @@ class Arena:
         add, texts, pairs = self.add, self._texts, list[bytes]()
         for key, part in value.items():
             # Most keys are texts that were seen before, as in the rows of a table.
-            name = texts.get(key) if type(key) is str else None
+            name = texts.get(key) if type(key) is str else None  # hashed already: it is a key
             if name is None:
                 name = add(key, depth + 1)
             held = add(part, depth + 1)

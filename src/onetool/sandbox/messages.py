@@ -104,7 +104,7 @@ def resume_call(call_id: int, answer: Answer) -> bytes:
     arena = Arena()
     try:
         body = wire.number(1, call_id) + wire.message(2, _result(call_id, answer, arena))
-        return wire.message(4, arena.field(3, body) if isinstance(answer, Returned) else body)
+        return arena.field(3, body, within=4) if isinstance(answer, Returned) else wire.message(4, body)
     except TooLargeError as error:
         return resume_call(call_id, _too_large(error))
 
@@ -116,7 +116,7 @@ def resume_futures(answers: Mapping[int, Answer]) -> bytes:
             wire.message(1, wire.number(1, call_id) + wire.message(2, _result(call_id, answer, arena)))
             for call_id, answer in answers.items()
         ]
-        return wire.message(6, arena.field(2, *results))
+        return arena.field(2, *results, within=6)
     except TooLargeError as error:
         return resume_futures(dict.fromkeys(answers, _too_large(error)))
 

@@ -15,7 +15,7 @@ from onetool.sandbox.errors import MessageTooLargeError, OutOfMemoryError, Proto
 from onetool.sandbox.messages import Ok, read_event
 
 OUT_OF_MEMORY = 65  # exit status of a worker that was refused memory
-CHUNK = 1024 * 1024
+LARGE = 64 * 1024  # bytes of a message
 PIPE_BYTES = 1024 * 1024
 HEADER = 4  # bytes before a message that say how long it is
 END_SECONDS = 1.0  # that a worker gets to end by itself, once its pipes are closed or it was killed
@@ -61,13 +61,21 @@ class WorkerProcess:
         self.unacknowledged = 0  # requests that were sent ahead
 
     def send(self, *requests: bytes) -> None:
-        data = b"".join([len(request).to_bytes(HEADER, "little") + request for request in requests])
         try:
-            sent = os.write(self._stdin, data)
-            while sent < len(data):
-                sent += os.write(self._stdin, memoryview(data)[sent:])
+            for request in requests:
+                size = len(request).to_bytes(HEADER, "little")
+                if len(request) < LARGE:
+                    self._write(size + request)
+                else:  # not copied once more
+                    self._write(size)
+                    self._write(request)
         except OSError:  # it has ended
             raise self._why_it_ended() from None
+
+    def _write(self, data: bytes) -> None:
+        sent = os.write(self._stdin, data)
+        while sent < len(data):
+            sent += os.write(self._stdin, memoryview(data)[sent:])
 
     def send_ahead(self, *requests: bytes) -> None:
         """Send requests that are answered with Ok, and do not wait for that."""
@@ -80,11 +88,8 @@ class WorkerProcess:
             if len(self._buffer) <= HEADER:
                 self._buffer += self._read(65_536)
                 continue
-            parts, self._buffer = [self._buffer[HEADER:]], b""
-            while missing > 0:
-                parts.append(self._read(min(missing, CHUNK)))
-                missing -= len(parts[-1])
-            return b"".join(parts)
+            begun, self._buffer = self._buffer[HEADER:], b""
+            return self._read_rest(begun, missing)
         return self._next_frame()
 
     def acknowledged(self, seconds: float | None = None) -> bool:
@@ -155,6 +160,21 @@ class WorkerProcess:
         if not data:
             raise self._why_it_ended()
         return data
+
+    def _read_rest(self, begun: bytes, missing: int) -> bytes:
+        """A message, into one buffer: making one for each piece takes longer than reading it."""
+        data = bytearray(len(begun) + missing)
+        data[: len(begun)] = begun
+        view, read = memoryview(data), len(begun)
+        while read < len(data):
+            try:
+                count = self._pipes[1].readinto(view[read:])
+            except (OSError, ValueError):  # it was closed
+                count = 0
+            if not count:
+                raise self._why_it_ended()
+            read += count
+        return bytes(data)
 
     def _has_output(self, seconds: float) -> bool:
         """Whether there is something to read, after so long at most. Windows can't tell: there it never seems so."""
