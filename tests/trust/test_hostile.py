@@ -4,7 +4,7 @@ import json
 
 import pytest
 from helpers import cli
-from trust.hostile import Listener, Repository
+from trust.hostile import Repository
 
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -29,13 +29,6 @@ COMMANDS = {
     "run": ["run", "1+1"],
     "ask": ["ask", "Who am I?"],
 }
-
-
-@pytest.fixture
-def listener():
-    listener = Listener()
-    yield listener
-    listener.close()
 
 
 @pytest.fixture

@@ -9,16 +9,9 @@ from contextlib import suppress
 
 import pytest
 from helpers import cli
-from trust.hostile import Listener, Repository
+from trust.hostile import Repository
 
 WAITS = "run onetool trust"
-
-
-@pytest.fixture
-def listener():
-    listener = Listener()
-    yield listener
-    listener.close()
 
 
 @pytest.fixture
