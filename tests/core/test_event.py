@@ -52,7 +52,7 @@ def test_the_value_and_the_error_are_told():
 
 def test_the_value_is_told_without_secrets():
     events = []
-    masking = executor_for(lambda: "key", recorders=[events.append], redact=lambda value: value and "***")
+    masking = executor_for(lambda: "key", recorders=[events.append], redact=lambda value, sent=None: value and "***")
     run(masking)
     assert events[0].value == "***"
 

@@ -309,7 +309,17 @@ def test_secrets_are_taken_out_of_every_part_of_a_result():
 
     assert "s3cr3t" not in repr(run(Executor(_registry(fails), redact=redact)))
     assert run(Executor(_registry(lambda: {"deep": ["s3cr3t"]}), redact=redact)).data == {"deep": ["***"]}
-    assert "s3cr3t" not in repr(run(executor_for(lambda n: n, NUMBER, redact=redact), n="s3cr3t"))
+
+
+def test_a_value_that_the_caller_sent_is_masked_in_records_and_not_in_its_result():
+    from onetool.services.secrets import Secrets
+
+    events = []
+    redact = Secrets({"KEY": "s3cr3t-0123"}).redact_data
+    executor = executor_for(lambda n: n, NUMBER, redact=redact, recorders=[events.append])
+    assert "s3cr3t-0123" in run(executor, n="s3cr3t-0123").error.message
+    assert "***" in events[0].error.message
+    assert "s3cr3t-0123" not in repr(events[0].error)
 
 
 NESTED = {

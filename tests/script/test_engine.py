@@ -155,31 +155,38 @@ def with_secret(tmp_path):
         yield app
 
 
+def leak():
+    return "my key is hush-hush-hush"
+
+
 @pytest.mark.parametrize(
     "code",
-    [
-        "print('hush-hush' + '-hush')\ntools.echo(message='hush' + '-hush-hush')",
-        "raise ValueError('hush-hush' + '-hush')",
-        "x = 'hush-hush-hush'; 1 / 0",
-        "tools.echo(mesage='hush-hush-hush')",
-        "'hush-hush-hush' +",
-    ],
+    ["leak()", "print(leak())", "raise ValueError(leak())", "''.join(list(leak()))", "print(leak()[-8:])"],
 )
-def test_secrets_are_nowhere_in_what_comes_of_a_run(with_secret, code):
+def test_a_secret_that_a_tool_gives_is_nowhere_in_what_comes_of_a_run(with_secret, code):
+    from onetool import ToolSpec
+
+    with_secret.registry.register(ToolSpec(name="leak", description="d", handler=leak))
     heard = []
     result = asyncio.run(with_secret.run(code, live=heard.append))
-    assert "hush-hush-hush" not in f"{result} {heard} {with_secret.reply(result).text}"
+    told = f"{result} {heard} {with_secret.reply(result).text}"
+    assert "***" in told
+    assert "sh-hush" not in told
 
 
 def test_a_run_under_way_masks_what_it_masked_when_it_began(with_secret):
+    from onetool import ToolSpec
+
+    with_secret.registry.register(ToolSpec(name="leak", description="d", handler=leak))
+
     async def reloaded():
-        running = asyncio.create_task(with_secret.run("import time\ntime.sleep(0.4)\nprint('hush' + '-hush-hush')"))
+        running = asyncio.create_task(with_secret.run("import time\ntime.sleep(0.4)\nprint(leak())"))
         await asyncio.sleep(0.15)
         with_secret.config.secrets.file.write_text("KEY: another-one\n")
         with_secret.reload()
         return await running
 
-    assert "hush-hush-hush" not in asyncio.run(reloaded()).printed
+    assert asyncio.run(reloaded()).printed == "my key is ***\n"
 
 
 def test_an_allow_list_is_never_widened(app):

@@ -272,7 +272,7 @@ class App:
 
     def keep(self, text: str) -> "Stored":
         """Store a result for whoever made the call that is running."""
-        return self.results.put(text, owner())
+        return self.results.put(self.redact(text), owner())
 
     def kept(self, handle: str) -> str:
         """What is stored behind a handle, for whoever made the call that is running."""
@@ -481,9 +481,9 @@ class App:
     def unwritable(self) -> list[str]:
         return self._parts.unwritable
 
-    def redact(self, value: Any) -> Any:
-        """The same data without the config's secrets."""
-        return self._parts.redact(value)
+    def redact(self, value: Any, sent: Any = None) -> Any:
+        """The same data without the config's secrets, except those that its reader `sent` itself."""
+        return self._parts.redact(value, sent)
 
     @property
     def page_bytes(self) -> int:

@@ -156,9 +156,9 @@ class Parts:
     def secret(self, name: str) -> str | None:
         return self.config.secrets.get(name)
 
-    def redact(self, value: Any) -> Any:
-        """The same data without the config's secrets."""
-        return self.config.secrets.redact_data(value)
+    def redact(self, value: Any, sent: Any = None) -> Any:
+        """The same data without the config's secrets, except those that its reader `sent` itself."""
+        return self.config.secrets.redact_data(value, sent)
 
     # How they are made
 
@@ -205,7 +205,6 @@ class Parts:
             environment=self,
             aliases=self.config.aliases,
             snippets=self.config.snippets,
-            redact=self.redact,
             typecheck=self.config.run.typecheck,
             recorders=[self.stats.ran] if self.stats else [],
             room=room,
@@ -220,7 +219,7 @@ class Parts:
         return Outside(
             client=self.client,
             hosts=hosts,
-            keep=lambda text: self.results.put(text, owner()),
+            keep=lambda text: self.results.put(self.redact(text), owner()),
             know=self.config.secrets.know,
             secret=self._kept_secret,
             bound=self.config.secrets.hosts,

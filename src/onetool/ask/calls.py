@@ -151,7 +151,8 @@ async def _given(call: Call, spec: ToolSpec | None, hands: Hands, session: Sessi
     elif value is not UNSET:
         result = ToolResult(ok=True, data=value, meta={**meta, "cached": True})
     else:
-        result = await hands.call(ToolCall(call.id, call.name, call.args, SOURCE))
+        called = await hands.call(ToolCall(call.id, call.name, call.args, SOURCE))
+        result = called.cleaned(hands.clean)  # it stands in the session, where also what the model sent is masked
     return Given(result, marked(await hands.content(result)), "cached" in result.meta)
 
 

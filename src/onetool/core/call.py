@@ -1,7 +1,7 @@
 """ToolCall and ToolResult: what goes into the executor and what comes out, through every door."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -63,6 +63,10 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     data: Any = None
     error: ToolError | None = None
     meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+    def cleaned(self, clean: Callable[[Any], Any]) -> Self:
+        """The same without secrets: for whoever keeps it."""
+        return msgspec.structs.replace(self, data=clean(self.data), error=self.error and self.error.cleaned(clean))
 
     def value(self) -> Any:
         """The data; ToolFailure where there is none."""

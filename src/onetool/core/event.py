@@ -18,7 +18,7 @@ class CallEvent(msgspec.Struct, frozen=True, kw_only=True):
     spec: ToolSpec | None = None
     duration_ms: float
     error: ToolError | None = None
-    value: Any = None  # without secrets, as its caller gets it; for who measures it, and not to be kept
+    value: Any = None  # as its caller gets it, who may have sent secrets itself: to be measured, and never to be kept
     client: str = ""  # the program that called, where it has said its name
     run: str | None = None  # the run whose code called; none for what tools call in their turn
 
@@ -52,7 +52,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: float
     code_bytes: int  # of the code, as it was sent
     calls: int = 0
-    error: ToolError | None = None
+    error: ToolError | None = None  # as its caller gets it: only its code is to be kept
 
 
 Recorder = Callable[[CallEvent], None]

@@ -50,6 +50,12 @@ class Tools(Protocol):
     def names(self) -> Collection[str]: ...
 
 
+class Redact(Protocol):
+    """Masks the secrets in some data, except those that its reader sent itself."""
+
+    def __call__(self, value: Any, sent: Any = None) -> Any: ...
+
+
 class Executor:
     """Runs calls against a registry."""
 
@@ -61,7 +67,7 @@ class Executor:
         timeout: float = DEFAULT_TIMEOUT,
         environment: Environment | None = None,
         recorders: Iterable[Recorder] = (),
-        redact: Callable[[Any], Any] | None = None,
+        redact: Redact | None = None,
     ) -> None:
         if not is_seconds(timeout):
             raise ValueError(f"timeout: expected a number of seconds above 0, got {timeout!r}")
@@ -219,7 +225,7 @@ class Executor:
         if raised is None:
             try:
                 self._validate_output(context.spec, value)
-                return value if self._redact is None else self._redact(value)
+                return value if self._redact is None else self._redact(value, context.call.args)
             except Exception as failure:  # noqa: BLE001 - whoever waits for a result gets one
                 raised = failure
         raise self._failure(context.call, context.spec, raised)
@@ -231,7 +237,7 @@ class Executor:
 
     def _failure(self, call: ToolCall, spec: ToolSpec, error: BaseException) -> Fails:
         if log.isEnabledFor(logging.DEBUG):
-            log.debug("%s failed\n%s", spec.name, self._clean("".join(format_exception(error)), call, spec))
+            log.debug("%s failed\n%s", spec.name, self._recorded("".join(format_exception(error)), call, spec))
         if isinstance(error, BadArguments):
             message = f"Invalid arguments for {spec.name}: {text_of(error)}"
             return Fails(
@@ -243,10 +249,15 @@ class Executor:
         installs = tuple(need.install for need in spec.requires if need.install and isinstance(error, MISSING))
         return Fails("execution_error", words_for(error), hints=(*installs, *place_of(error)))
 
-    def _clean(self, value: Any, call: ToolCall, spec: ToolSpec | None) -> Any:
-        """Text or data without secrets: neither the app's nor those that were passed as arguments."""
+    def _recorded(self, value: Any, call: ToolCall, spec: ToolSpec | None) -> Any:
+        """Text or data for a record: it has neither the app's secrets nor those that were passed as arguments."""
         value = without(value, secret_values(call.args, spec.secrets if spec else frozenset()))
         return value if self._redact is None else self._redact(value)
+
+    def _returned(self, value: Any, call: ToolCall, spec: ToolSpec | None) -> Any:
+        """The same for the caller, who sent some of it: a mask there would tell it that a guess is right."""
+        value = without(value, secret_values(call.args, spec.secrets if spec else frozenset()))
+        return value if self._redact is None else self._redact(value, call.args)
 
     def _finish(
         self,
@@ -258,13 +269,14 @@ class Executor:
         error: ToolError | None,
     ) -> ToolResult:
         elapsed = round((perf_counter() - started) * 1000, 3)
-        if error is not None:
-            error = error.cleaned(lambda texts: self._clean(texts, call, spec))
         if self._recorders:
+            told = error and error.cleaned(lambda texts: self._recorded(texts, call, spec))
             client, run = origin
             self._record(
-                CallEvent(call=call, spec=spec, duration_ms=elapsed, error=error, value=data, client=client, run=run)
+                CallEvent(call=call, spec=spec, duration_ms=elapsed, error=told, value=data, client=client, run=run)
             )
+        if error is not None:
+            error = error.cleaned(lambda texts: self._returned(texts, call, spec))
         meta = {"tool": call.name, "source": call.source, "duration_ms": elapsed}
         return ToolResult(ok=error is None, data=data, error=error, meta=meta)
 

@@ -48,7 +48,6 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     executor: Executor
     threads: Threads
     snippets: "Mapping[str, SnippetLike]"
-    redact: Callable[[Any], Any]
 
 
 class Course:
@@ -119,7 +118,7 @@ class Course:
         """Drive the code in a thread, until it ends, or its time does."""
         setting = self._setting
         drive = Drive(self._tools, setting.executor, context, setting.limits, self._variables)
-        printed = Printed(setting.limits, live, setting.redact, drive.stop)
+        printed = Printed(setting.limits, live, drive.stop)
         job = {"sessions": sessions, "drive": drive, "prepared": prepared, "printed": printed, "context": context}
         try:
             async with in_time(context, GRACE):
@@ -202,11 +201,12 @@ class Course:
         value: Any = None,
         error: ToolError | None = None,
     ) -> RunResult:
+        """What the caller gets. No secret is masked here: one that a tool gave to the code was masked on its way in.
+
+        All the rest is made of what the caller itself sent, and a mask would tell it that a guess is right.
+        """
         meta = {"run": self.run, "calls": self._calls, "duration_ms": self._elapsed_ms()}
-        text = printed.text if printed else ""
-        if error is not None:
-            return RunResult(ok=False, error=error.cleaned(self._setting.redact), meta=meta, printed=text)
-        return RunResult(ok=True, data=self._setting.redact(value), meta=meta, printed=text)
+        return RunResult(ok=error is None, data=value, error=error, meta=meta, printed=printed.text if printed else "")
 
     def _elapsed_ms(self) -> float:
         return round((perf_counter() - self._started) * 1000, 3)

@@ -71,7 +71,6 @@ class Engine:
         environment: Environment | None = None,
         aliases: Mapping[str, str] | None = None,
         snippets: "Mapping[str, SnippetLike] | None" = None,
-        redact: Callable[[Any], Any] | None = None,
         typecheck: bool = False,
         recorders: Iterable[RunRecorder] = (),
         room: Room | None = None,
@@ -89,7 +88,6 @@ class Engine:
             executor=executor,
             threads=self._room.threads,
             snippets=snippets or {},
-            redact=redact or (lambda value: value),
         )
 
     async def run(

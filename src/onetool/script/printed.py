@@ -1,7 +1,6 @@
 """What code prints: kept up to a limit, and shown to whoever listens. When it goes over, the run is stopped."""
 
 from collections.abc import Callable
-from typing import Any
 
 from onetool.script.limits import LimitHit, Limits, too_much_printed
 
@@ -12,12 +11,9 @@ Live = Callable[[str], None]
 class Printed:
     """Called by the sandbox with each piece of text."""
 
-    def __init__(
-        self, limits: Limits, live: Live | None, redact: Callable[[Any], Any], stop: Callable[[LimitHit], None]
-    ) -> None:
+    def __init__(self, limits: Limits, live: Live | None, stop: Callable[[LimitHit], None]) -> None:
         self._limits = limits
         self._live = live
-        self._redact = redact
         self._stop = stop
         self._parts: list[str] = []
         self._left = limits.output_bytes
@@ -36,13 +32,13 @@ class Printed:
 
     @property
     def text(self) -> str:
-        return self._redact("".join(self._parts))
+        return "".join(self._parts)
 
     def _show(self, text: str) -> None:
         if self._live is None:
             return
         try:
-            self._live(self._redact(text))
+            self._live(text)
         except Exception as error:  # noqa: BLE001 - not the code's fault: it is told to whoever listens, not to the code
             self._live, self.broken = None, error
             self._stop(LimitHit("cancelled", "nobody listens any more", ""))

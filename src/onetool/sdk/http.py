@@ -89,7 +89,9 @@ async def _later(send: Callable[[], Awaitable[Any]]) -> Reply:
 def _reply(response: Any) -> Reply:
     status = response.status_code
     if status >= 400:
-        body = redacted(response.text)[:LONGEST_BODY]  # in this order: half a secret would not be recognised
+        body = redacted(response.text, for_caller=True)[
+            :LONGEST_BODY
+        ]  # in this order: half a secret would not be recognised
         return False, f"HTTP error ({status}): {body or getattr(response, 'reason_phrase', '')}"
     location = response.headers.get("location")
     if 300 <= status < 400 and location:  # the client was told not to follow, and there is nothing else to give

@@ -102,11 +102,15 @@ class LogSpan:
         return redacted(event | {f"{name}_" if name in taken else name: value for name, value in fields.items()})
 
 
-def redacted(data: Any) -> Any:
-    """The same without the secrets of the app, if there is one that can tell them."""
+def redacted(data: Any, for_caller: bool = False) -> Any:
+    """The same without the secrets of the app, if there is one that can tell them.
+
+    What goes `for_caller` into the call's result keeps what the caller sent itself.
+    """
     context = current_call.get()
-    environment = context.environment if context else None
-    return data if environment is None else environment.redact(data)
+    if context is None or context.environment is None:
+        return data
+    return context.environment.redact(data, context.call.args if for_caller else None)
 
 
 def _plain(value: Any) -> Any:

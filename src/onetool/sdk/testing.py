@@ -21,6 +21,7 @@ from onetool.core.errors import DefinitionError, ToolFailure
 from onetool.core.executor import Executor
 from onetool.core.frozen import freeze
 from onetool.core.registry import Registry, Snapshot
+from onetool.core.secrecy import without
 from onetool.core.spec import ToolSpec
 from onetool.sdk.pack import pack_name, tools_of
 
@@ -72,15 +73,9 @@ class Tools:
     def secret(self, name: str) -> str | None:
         return self._secrets.get(name)
 
-    def redact(self, value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {key: self.redact(one) for key, one in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.redact(one) for one in value]
-        if isinstance(value, str):
-            for secret in self._secrets.values():
-                value = value.replace(secret, "***")
-        return value
+    def redact(self, value: Any, sent: Any = None) -> Any:
+        there = str(sent)
+        return without(value, [secret for secret in self._secrets.values() if secret not in there])
 
     def snapshot(self) -> Snapshot:
         return self._registry.snapshot()

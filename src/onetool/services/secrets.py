@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -109,13 +109,25 @@ class _Known:
             return True
         return any(form in text for forms in self._told.values() for form in forms)
 
-    def mask(self, text: str) -> str:
+    def mask(self, text: str, spared: Collection[str] = ()) -> str:
+        """The text with every known value masked, except the `spared` forms."""
         forms, short = self._compiled()
         for group in (*self._told.values(), forms):
             for form in group:
-                if form in text:
+                if form in text and form not in spared:
                     text = text.replace(form, MASK)
-        return text if short is None else short.sub(MASK, text)
+        if short is None:
+            return text
+        return short.sub(lambda found: found[0] if found[0] in spared else MASK, text)
+
+    def forms_of_those_in(self, text: str) -> set[str]:
+        """All forms of every value that stands in this text, in whatever form it does."""
+        found: set[str] = set()
+        for value in (*self.lasting, *self._told):
+            forms = _forms(value) if len(value) >= UNMISTAKABLE else _written(value)
+            if any(form in text for form in forms):
+                found |= forms
+        return found
 
     def __bool__(self) -> bool:
         return bool(self.lasting or self._told)
@@ -214,21 +226,27 @@ class Secrets:
         """The text with every known secret value masked, the longest first, also where it stands escaped."""
         return self._known.mask(text)
 
-    def redact_data(self, value: Any) -> Any:
-        """The same for data: every text in it, however deep. Most have none in them, which one look at all can tell."""
+    def redact_data(self, value: Any, sent: Any = None) -> Any:
+        """The same for data: every text in it, however deep. Most have none in them, which one look at all can tell.
+
+        `sent` is what the caller, who gets this data, sent itself. It has the values that stand in there, so they are
+        not masked for it: else a mask would tell it that a guess is right.
+        """
         known = self._known
-        if not known:
+        if not known or not self._may_be_in(value):
             return value
+        return _masked(value, known, known.forms_of_those_in("\n".join(_texts_in(sent))) if sent else ())
+
+    def _may_be_in(self, value: Any) -> bool:
+        known = self._known
         if isinstance(value, str):
-            return known.mask(value)
+            return known.is_in(value)
         try:
             text = msgspec.json.encode(value).decode()
-            # What stands escaped in a text is escaped once more in there.
-            if not known.is_in(text) and not ("\\\\" in text and known.is_in(text.replace("\\\\", "\\"))):
-                return value
         except ODD:  # it is walked through, as far as it can be
-            pass
-        return _masked(value, known)
+            return True
+        # What stands escaped in a text is escaped once more in there.
+        return known.is_in(text) or ("\\\\" in text and known.is_in(text.replace("\\\\", "\\")))
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.where(name) is not None
@@ -237,16 +255,33 @@ class Secrets:
         return f"Secrets({', '.join(self.names())})"
 
 
-def _masked(value: Any, known: _Known) -> Any:
+def _masked(value: Any, known: _Known, spared: Collection[str]) -> Any:
     if isinstance(value, str):
-        return known.mask(value)
+        return known.mask(value, spared)
     if isinstance(value, dict):
-        return {known.mask(key) if isinstance(key, str) else key: _masked(item, known) for key, item in value.items()}
+        return {
+            known.mask(key, spared) if isinstance(key, str) else key: _masked(item, known, spared)
+            for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [_masked(item, known) for item in value]
-    if isinstance(value, int) and UNMISTAKABLE_NUMBER <= abs(value) < LARGEST_NUMBER and known.is_in(str(value)):
-        return MASK  # a secret of digits, which somebody took for a number
+        return [_masked(item, known, spared) for item in value]
+    if isinstance(value, int) and UNMISTAKABLE_NUMBER <= abs(value) < LARGEST_NUMBER:
+        digits = str(value)  # a secret of digits, which somebody took for a number
+        return value if known.mask(digits, spared) == digits else MASK
     return value
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Every text in some data, names too, and numbers as they are written."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield str(name)
+            yield from _texts_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts_in(item)
+    elif isinstance(value, str) or (isinstance(value, int) and abs(value) < LARGEST_NUMBER):
+        yield str(value)
 
 
 def too_open(file: Path) -> str | None:

@@ -54,8 +54,8 @@ class Environment:
     def secret(self, name):
         return self.secrets.get(name)
 
-    def redact(self, value):
-        return self.secrets.redact_data(value)
+    def redact(self, value, sent=None):
+        return self.secrets.redact_data(value, sent)
 
 
 class Stage:

@@ -187,6 +187,7 @@ def test_secrets_are_masked_before_the_text_is_cut(upstream):
 
 
 KEY = "sk-LIVE-0123456789abcdefghijklmnopqrstuvwxyz"
+OTHER_KEY = "sk-LIVE-9876543210"
 TYPE = "Content-Type"
 
 
@@ -278,3 +279,15 @@ def test_secrets_are_masked_before_an_encoding_hides_them(upstream):
     tool = stage(upstream, response={"encoding": "binary"}, secrets=SECRETS)
     tool()
     assert tool.kept[0].endswith(base64.b64encode(b"\x00***\xff").decode())
+
+
+def test_what_the_caller_sent_is_not_masked(upstream):
+    """A server that sends an argument back would else tell the caller that it is a secret of ours."""
+    schema = {"type": "object", "properties": {"q": {"type": "string"}}}
+    answer = Reply(body=msgspec.json.encode({"q": KEY, "more": OTHER_KEY}))
+    upstream.say(answer, answer)
+    tool = stage(
+        upstream, {"query": {"q": "${q}"}}, {"selector": "@"}, schema=schema, secrets={"KEY": KEY, "OTHER": OTHER_KEY}
+    )
+    assert tool(q=KEY) == {"q": KEY, "more": "***"}
+    assert tool(q="x") == {"q": "***", "more": "***"}

@@ -88,7 +88,7 @@ async def call(case: dict[str, Any], world: World, **more: Any) -> Any:
     server = await asyncio.start_server(world.serve, "127.0.0.1", 0)
     world.port = server.sockets[0].getsockname()[1]
     client = Client(resolve=world.resolve, connect=world.connect, tls=lambda: object())
-    environment = SimpleNamespace(secret={"SECRET": SECRET}.get, redact=lambda value: value)
+    environment = SimpleNamespace(secret={"SECRET": SECRET}.get, redact=lambda value, sent=None: value)
     token = current_call.set(SimpleNamespace(environment=environment, progress=None))  # pyright: ignore
     try:
         tool = HttpTool(impl, schema, Limits(), lambda: Outside(client, hosts, keep=lambda *_: None))  # pyright: ignore

@@ -247,7 +247,7 @@ def shown(thing):
     return found
 
 
-def hush(value):
+def hush(value, sent=None):
     if isinstance(value, str):
         return value.replace("hush-hush", "***")
     if isinstance(value, dict):

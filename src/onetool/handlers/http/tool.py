@@ -79,7 +79,7 @@ class HttpTool:
         outside = self._outside()
         secret = outside.secret or (_no_secret if environment is None else environment.secret)
         if environment is not None:
-            outside = outside._replace(redact=environment.redact)
+            outside = outside._replace(redact=lambda value: environment.redact(value, args))
         redact = outside.redact
         outgoing = self._template.fill(args, secret)
         only_there = outside.only_to(outgoing.url, secret)

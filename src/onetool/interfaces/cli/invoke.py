@@ -30,7 +30,7 @@ def invoke_tool(
     result = asyncio.run(app.call(call, allowed, show_progress if sys.stderr.isatty() else None))
     spec = app.registry.get(name)
     shown = {"id": call.id, "name": name, "args": masked(args, spec.secrets) if spec else args, "source": call.source}
-    return app.redact(msgspec.to_builtins(shown)), result.to_dict()
+    return app.redact(msgspec.to_builtins(shown), args), result.to_dict()
 
 
 def read_args(text: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from onetool.interfaces.asgi import JSON, Receive, Refused, Scope, Send, respond
 from onetool.interfaces.rest.asking import Answer, Ask
+from onetool.interfaces.rest.payload import Sent
 from onetool.interfaces.rest.places import find
 from onetool.interfaces.rest.problem import KIND, Wrong, from_store, told
 from onetool.interfaces.rest.query import read_query
@@ -49,17 +50,18 @@ class Rest:
         """What clients see here: what they may call; all of it, if they are to look after it."""
         return EVERYTHING if self.allowed is None or self.may_change else await self.shelf.sight(self.allowed)
 
-    def clean(self, text: Any) -> Any:
-        """Without secrets."""
-        return self._app.redact(text)
+    def clean(self, text: Any, sent: Any) -> Any:
+        """Without secrets, except those that the client sent."""
+        return self._app.redact(text, sent)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sent = Sent(scope, receive)
         try:
-            answer = await self._answer(scope, receive, send)
+            answer = await self._answer(scope, sent.receive, send)
         except BundleError as error:
-            await self._refuse(scope, from_store(error), send)
+            await self._refuse(scope, from_store(error), send, sent)
         except Refused as refused:
-            await self._refuse(scope, refused, send)
+            await self._refuse(scope, refused, send, sent)
         else:
             if answer is not None:
                 await _say(answer, send)
@@ -75,10 +77,11 @@ class Rest:
         query = read_query(raw, parameters) if raw or parameters else parameters
         return await found.way.answer(Ask(self, found.path, query, _headers(scope), scope, receive, send))
 
-    async def _refuse(self, scope: Scope, refused: Refused, send: Send) -> None:
+    async def _refuse(self, scope: Scope, refused: Refused, send: Send, sent: Sent) -> None:
         if (log := scope.get("log")) is not None:
             log["error"] = refused.code
-        await respond(send, refused.status, told(refused, self.clean), KIND, refused.headers)
+        body = told(refused, lambda text: self.clean(text, sent.texts()))
+        await respond(send, refused.status, body, KIND, refused.headers)
 
 
 def rest(app: "App", allowed: Collection[str] | None = None) -> Rest:

@@ -52,7 +52,7 @@ async def _result(ask: Ask, args: Mapping[str, Any], outlet: Outlet) -> bytes:
         if not outlet.is_stream:
             raise
         refused = from_store(error) if isinstance(error, BundleError) else error
-        message = ask.rest.clean(str(refused))
+        message = ask.rest.clean(str(refused), args)
         return encode({"ok": False, "error": {"code": refused.code, "message": message}})
 
 

@@ -10,14 +10,33 @@ from codecs import BOM_UTF8
 from collections.abc import Mapping
 from math import isfinite
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from onetool.core.json_bounds import TooMuch, check_json
-from onetool.interfaces.asgi import Receive
+from onetool.interfaces.asgi import Message, Receive, Scope
 from onetool.interfaces.content_type import check_content_type
 from onetool.interfaces.rest.problem import Wrong
 
 EXACT = 2**53  # from here on a float may stand for several integers
 LARGE = 64 * 1024  # bytes from which on reading it would hold up others
+
+
+class Sent:
+    """What a client sends in a request. It is not masked in what the client gets back: it has it already."""
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._body: list[bytes] = []
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._body.append(message.get("body", b""))
+        return message
+
+    def texts(self) -> list[str]:
+        address = self._scope["raw_path"] + b"?" + self._scope["query_string"]
+        return [unquote_to_bytes(address).decode(errors="replace"), b"".join(self._body).decode(errors="replace")]
 
 
 async def json_body(headers: Mapping[bytes, bytes], receive: Receive, empty: Any = ..., whole: bool = False) -> Any:

@@ -65,7 +65,7 @@ class App:
         self.asking = Asking(self.script)
         return self.asking
 
-    def redact(self, value):
+    def redact(self, value, sent=None):
         return json.loads(json.dumps(value).replace(SECRET, "***"))
 
 
@@ -102,7 +102,14 @@ async def post(door, body, accept="*/*", *, kind="application/json", query=b"", 
         client.body += message.get("body", b"")
 
     headers = [(b"content-type", kind.encode()), (b"accept", accept.encode())]
-    scope = {"method": "POST", "query_string": query, "headers": headers, "log": client.log, "principal": "p1"}
+    scope = {
+        "method": "POST",
+        "raw_path": b"/ask",
+        "query_string": query,
+        "headers": headers,
+        "log": client.log,
+        "principal": "p1",
+    }
     async with asyncio.timeout(10):
         await door(scope, receive, send)
     return client

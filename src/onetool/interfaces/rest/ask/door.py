@@ -19,7 +19,7 @@ from onetool.interfaces.rest.ask.stream import stream
 from onetool.interfaces.rest.ask.turn import Turn
 from onetool.interfaces.rest.caller import set_caller
 from onetool.interfaces.rest.invoke import wants_events
-from onetool.interfaces.rest.payload import json_body
+from onetool.interfaces.rest.payload import Sent, json_body
 from onetool.interfaces.rest.problem import KIND, Wrong
 from onetool.interfaces.rest.query import read_query
 
@@ -45,12 +45,14 @@ class AskDoor:
             await send({"type": "http.response.start", "status": 204, "headers": [_ALLOW]})
             await send({"type": "http.response.body", "body": b""})
             return
+        sent = Sent(scope, receive)
         try:
-            await self._answer(scope, receive, send)
+            await self._answer(scope, sent.receive, send)
         except Refused as refused:
             if (log := scope.get("log")) is not None:
                 log["error"] = refused.code
-            await respond(send, refused.status, told_of(refused, self._app.redact), KIND, refused.headers)
+            body = told_of(refused, lambda value: self._app.redact(value, sent.texts()))
+            await respond(send, refused.status, body, KIND, refused.headers)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         read_query(scope["query_string"], {})
