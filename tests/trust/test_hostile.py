@@ -131,8 +131,10 @@ def test_the_library_does_not_use_it_either(repository, monkeypatch, caplog):
         assert app.untrusted.folder == repository.config.parent
         assert not any(spec.name.startswith(("evil", "weather", "more")) for spec in app.tools())
         assert app.config.path is None
+        assert app.health()["trust"].endswith("run onetool trust")
     untouched(repository)
     repository.write()
     with App.open(config=repository.config) as app:
         assert app.untrusted is None
+        assert "trust" not in app.health()
         assert "evil.hello" in app.registry.names()

@@ -177,6 +177,7 @@ class App:
                 **({"mistakes": [str(m) for m in self.mistakes]} if self.mistakes and allowed is None else {}),
             },
             "proxy": NO_SERVERS if self.servers is None else self.servers.health(allowed),
+            **({"trust": str(self.untrusted)} if self.untrusted else {}),
             **({"reload": f"failed: {self.redact(str(self.not_reloaded))}"} if self.not_reloaded else {}),
         }
 

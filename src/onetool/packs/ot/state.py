@@ -38,7 +38,8 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
 
         Returns:
             `version`, `python`, `cwd`; `registry` with status, tool_count and mistakes; `proxy` with status,
-            server_count and the state of each of `servers`, and where there are any, `errors` and `changed` tools.
+            server_count and the state of each of `servers`, and where there are any, `errors` and `changed` tools;
+            `trust` where the project's folder is not trusted and therefore not used.
         """
         with LogSpan("ot.health"):
             return await view.health(seen_from_here()[1])
