@@ -30,6 +30,11 @@ def fails(text: str) -> str:
     raise ValueError("not " + text)
 
 @tool()
+def gives_up(token: str) -> str:
+    """Fails with a secret."""
+    raise ValueError("no entry with {KEY} here")
+
+@tool()
 def leak(text: str = "") -> dict:
     """Gives both secrets away."""
     return {{"one": "{KEY}", "other": "{OTHER}", "again": text}}
@@ -147,3 +152,18 @@ def test_over_rest(app):
     for told in asyncio.run(asked()):
         assert KEY in told
         assert "***" not in told
+
+
+def test_a_part_of_a_secret_as_an_argument_does_not_break_its_mask(app, caplog):
+    """Not where the part is in an argument whose name says that it is secret, and that is therefore masked itself."""
+    with caplog.at_level(logging.DEBUG, "onetool"):
+        error = called(app, "p.gives_up", token=KEY[:4]).error
+    assert error.message.endswith("no entry with *** here")
+    assert not [record for record in caplog.records if KEY[4:] in str(vars(record))]
+
+
+def test_names_in_stats_are_masked(app, folder):
+    called(app, KEY)
+    app.stats.flush()
+    assert KEY.encode() not in (folder / ".onetool" / "stats.db").read_bytes()
+    assert b"***" in (folder / ".onetool" / "stats.db").read_bytes()

@@ -192,3 +192,17 @@ def test_they_may_be_told_from_many_threads():
 )
 def test_odd_data(data, shown):
     assert Secrets({"A": "topsecret99", "B": "1234567890123"}).redact_data(data) == shown
+
+
+def test_no_part_of_a_secret_is_left_over_where_two_overlap():
+    secrets = Secrets({"A": "sk-live-0123456789", "B": "6789-and-more-of-it"})
+    secrets.know("sk-live-0123")
+    assert secrets.redact("x sk-live-0123456789 y") == "x *** y"
+    assert secrets.redact("x sk-live-0123456789-and-more-of-it y") == "x *** y"
+    assert secrets.redact("sk-live-0123456789sk-live-0123456789") == "******"
+
+
+def test_numbers_and_pages():
+    secrets = Secrets({"PIN": "4820195712", "HTML": "a<b>&c'd-0123"})
+    assert secrets.redact_data([4820195712, 4820195712.0, 4820195713.0]) == ["***", "***", 4820195713.0]
+    assert secrets.redact('{"x": "a\\u003cb\\u003e\\u0026c\\u0027d-0123"}') == '{"x": "***"}'

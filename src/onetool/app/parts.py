@@ -243,8 +243,13 @@ class Parts:
             return None
         from onetool.services.stats import Stats
 
-        sent = self.config.results.inline_bytes
-        return Stats(self.config.home / "stats.db", self.config.stats.retention_days, inline_bytes=sent)
+        config = self.config
+        return Stats(
+            config.home / "stats.db",
+            config.stats.retention_days,
+            inline_bytes=config.results.inline_bytes,
+            redact=config.secrets.redact_data,
+        )
 
     def _new_topics(self) -> "Topics":
         from onetool.services.topics import Topics

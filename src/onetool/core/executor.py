@@ -251,13 +251,19 @@ class Executor:
 
     def _recorded(self, value: Any, call: ToolCall, spec: ToolSpec | None) -> Any:
         """Text or data for a record: it has neither the app's secrets nor those that were passed as arguments."""
-        value = without(value, secret_values(call.args, spec.secrets if spec else frozenset()))
-        return value if self._redact is None else self._redact(value)
+        return self._without_secrets(value, call, spec, None)
 
     def _returned(self, value: Any, call: ToolCall, spec: ToolSpec | None) -> Any:
         """The same for the caller, who sent some of it: a mask there would tell it that a guess is right."""
-        value = without(value, secret_values(call.args, spec.secrets if spec else frozenset()))
-        return value if self._redact is None else self._redact(value, call.args)
+        return self._without_secrets(value, call, spec, call.args)
+
+    def _without_secrets(self, value: Any, call: ToolCall, spec: ToolSpec | None, sent: Any) -> Any:
+        passed = list(secret_values(call.args, spec.secrets if spec else frozenset()))
+        if self._redact is not None:
+            # The app's come first: a part of one that was passed as an argument must not break it up.
+            value = self._redact(value, sent)
+            passed += [self._redact(secret, sent) for secret in passed]
+        return without(value, passed)
 
     def _finish(
         self,

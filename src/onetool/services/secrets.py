@@ -29,6 +29,7 @@ ODD = (TypeError, ValueError, OverflowError, RecursionError)  # what is no JSON
 
 
 _PERCENT = re.compile("%[0-9A-F]{2}")
+_IN_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "'": "\\u0027"})  # JSON for a page
 
 KEYRING_SERVICE = "onetool"
 
@@ -112,13 +113,14 @@ class _Known:
     def mask(self, text: str, spared: Collection[str] = ()) -> str:
         """The text with every known value masked, except the `spared` forms."""
         forms, short = self._compiled()
+        spans: list[tuple[int, int]] = []
         for group in (*self._told.values(), forms):
             for form in group:
                 if form in text and form not in spared:
-                    text = text.replace(form, MASK)
-        if short is None:
-            return text
-        return short.sub(lambda found: found[0] if found[0] in spared else MASK, text)
+                    spans += (found.span() for found in re.finditer(re.escape(form), text))
+        if short is not None:
+            spans += (found.span() for found in short.finditer(text) if found[0] not in spared)
+        return _covered(text, spans) if spans else text
 
     def forms_of_those_in(self, text: str) -> set[str]:
         """All forms of every value that stands in this text, in whatever form it does."""
@@ -255,6 +257,18 @@ class Secrets:
         return f"Secrets({', '.join(self.names())})"
 
 
+def _covered(text: str, spans: list[tuple[int, int]]) -> str:
+    """The text with a mask over each span. Those that overlap get one: a part of a secret must not be left over."""
+    spans.sort()
+    parts: list[str] = []
+    end = 0  # of what is told or masked so far
+    for start, stop in spans:
+        if start >= end:
+            parts += (text[end:start], MASK)
+        end = max(end, stop)
+    return "".join((*parts, text[end:]))
+
+
 def _masked(value: Any, known: _Known, spared: Collection[str]) -> Any:
     if isinstance(value, str):
         return known.mask(value, spared)
@@ -265,8 +279,8 @@ def _masked(value: Any, known: _Known, spared: Collection[str]) -> Any:
         }
     if isinstance(value, list | tuple):
         return [_masked(item, known, spared) for item in value]
-    if isinstance(value, int) and UNMISTAKABLE_NUMBER <= abs(value) < LARGEST_NUMBER:
-        digits = str(value)  # a secret of digits, which somebody took for a number
+    if isinstance(value, int | float) and UNMISTAKABLE_NUMBER <= abs(value) < LARGEST_NUMBER and value == int(value):
+        digits = str(int(value))  # a secret of digits, which somebody took for a number
         return value if known.mask(digits, spared) == digits else MASK
     return value
 
@@ -345,6 +359,7 @@ def _written(value: str) -> set[str]:
 
     in_json = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     in_json |= {json.dumps(one)[1:-1] for one in in_json} | {one.replace("/", "\\/") for one in in_json}
+    in_json |= {one.translate(_IN_HTML) for one in in_json}
     in_url = {
         quote(value, safe="", errors="replace"),
         quote(value, errors="replace"),

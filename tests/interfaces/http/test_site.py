@@ -271,7 +271,7 @@ def test_a_line_is_cheap(tmp_path):
     with (tmp_path / "log").open("w") as stream:
         set_up_logging("info", stream)
         make_log_patient(access.AccessHandler)
-        best = min(timed(lambda: access.write_line(scope, 200, 0.001, 345), 500) for _ in range(10))
+        best = min(timed(lambda: access.write_line(scope, 200, 0.001, 345, str), 500) for _ in range(10))
     assert best < 60e-6
     assert (tmp_path / "log").read_text().count("\n") == 5000
 

@@ -5,7 +5,7 @@ It is written for every call, so it is made cheaply. Strangers choose what stand
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import gmtime, strftime, time
 from typing import Any
 
@@ -50,12 +50,14 @@ def switch(on: bool) -> None:
     log.setLevel(logging.INFO if on else logging.CRITICAL)
 
 
-def write_line(scope: Scope, status: int, seconds: float, size: int) -> None:
+def write_line(scope: Scope, status: int, seconds: float, size: int, redact: Callable[[str], str]) -> None:
     """Tell of one request. `scope["log"]` holds what its route has to add."""
+    if not log.isEnabledFor(logging.INFO):
+        return
     client = scope.get("client")
     path = scope.get("raw_path")
     path = scope["path"] if path is None else path.decode("latin-1")
-    write(scope["method"], path, status, seconds, size, client[0] if client else None, scope["log"])
+    write(scope["method"], redact(path), status, seconds, size, client[0] if client else None, scope["log"])
 
 
 def write(

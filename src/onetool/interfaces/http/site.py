@@ -80,7 +80,7 @@ class Site:
             message = "Something went wrong in the server; its log says what. This is a bug in OneTool."
             await self._refuse(Refused(500, "internal", message), receive, answer, scope["path"])
         finally:
-            write_line(scope, answer.status or GONE, perf_counter() - began, answer.bytes)
+            write_line(scope, answer.status or GONE, perf_counter() - began, answer.bytes, self._redact)
 
     async def stop(self) -> None:
         """Ask the routes to end what would go on for ever."""

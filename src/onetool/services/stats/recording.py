@@ -55,13 +55,18 @@ class Stats:
     """
 
     def __init__(
-        self, file: Path, retention_days: int = 90, now: Callable[[], float] = time, inline_bytes: int = 16_384
+        self,
+        file: Path,
+        retention_days: int = 90,
+        now: Callable[[], float] = time,
+        inline_bytes: int = 16_384,
+        redact: Callable[[Any], Any] = lambda rows: rows,
     ) -> None:
         """`inline_bytes` are sent of a value at the most: what is larger goes behind a handle."""
         self._file = file
         self._inline = inline_bytes
         self._now = now
-        self._writer = Writer(file, retention_days * 86_400, now)
+        self._writer = Writer(file, retention_days * 86_400, now, redact)
         self._at_the_end = finalize(self, self._writer.flush_at_the_end)
 
     # What happens

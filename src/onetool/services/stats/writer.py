@@ -24,8 +24,12 @@ Row = tuple[Any, ...]
 class Writer:
     """Adding only appends to a list. A file that can't be written is told once, and never fails a call."""
 
-    def __init__(self, file: Path, retention_seconds: float, now: Callable[[], float]) -> None:
+    def __init__(
+        self, file: Path, retention_seconds: float, now: Callable[[], float], redact: Callable[[Any], Any]
+    ) -> None:
+        """`redact` masks secrets in rows: names of tools, clients and reasons come from anywhere."""
         self._file = file
+        self._redact = redact
         self._retention = retention_seconds
         self._now = now
         self._waiting: dict[str, deque[Row]] = {table: deque() for table in COLUMNS}
@@ -85,7 +89,7 @@ class Writer:
     def _write(self, rows: dict[str, list[Row]], patience: float) -> None:
         with opened(self._file, patience) as database, transaction(database):
             for table, some in rows.items():
-                insert(database, table, some)
+                insert(database, table, self._redact(some))
             if self._now() >= self._next_sweep:
                 self._next_sweep = self._now() + _SWEEP_SECONDS
                 sweep(database, self._now() - self._retention)
