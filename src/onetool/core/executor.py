@@ -8,11 +8,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import nullcontext, suppress
+from functools import partial
 from time import monotonic, perf_counter
 from traceback import format_exception
 from typing import Any, Protocol, cast
 
 from onetool.core.allowed import both
+from onetool.core.answer import Answer, Sent
 from onetool.core.call import ToolCall, ToolError, ToolResult, is_seconds
 from onetool.core.caller import Pauses, client_name
 from onetool.core.context import CallContext, Environment, Gate, Progress, current_call, pauses_inside
@@ -144,17 +146,19 @@ class Executor:
             _prepare(spec)
         started = perf_counter()
         origin = _origin()
-        data, error = None, None
+        data, error, sent = None, None, None
         try:
             context = self._context(call, spec, tools, allowed, progress, loop, is_gated)
             self._validate(call, context.spec)
             value, raised = yield context
             if context.pauses is not None:
                 started += context.pauses.waited()  # for somebody's answer: that is not the tool's time
+            if type(value) is Answer:
+                value, sent = value.value, partial(self._sent, value.sent)
             data = self._accepted(context, value, raised)
         except Fails as failed:
             error = failed.error
-        return self._finish(call, spec, started, origin, data, error)
+        return self._finish(call, spec, started, origin, data, error, sent)
 
     def _context(
         self,
@@ -224,6 +228,10 @@ class Executor:
                 raised = failure
         raise self._failure(context.call, context.spec, raised)
 
+    def _sent(self, sent: Sent) -> Sent:
+        """An answer as it was sent, without secrets. Made for those who ask for it: most doors want the value alone."""
+        return sent if self._redact is None else Sent(*self._redact([*sent]))
+
     def _validate_output(self, spec: ToolSpec, value: Any) -> None:
         if spec.output is not None and (problems := spec.output.check(value)):
             listed = "; ".join(map(str, problems))
@@ -256,6 +264,7 @@ class Executor:
         origin: "_Origin",
         data: Any,
         error: ToolError | None,
+        sent: Callable[[], Sent] | None,
     ) -> ToolResult:
         elapsed = round((perf_counter() - started) * 1000, 3)
         if error is not None:
@@ -266,7 +275,7 @@ class Executor:
                 CallEvent(call=call, spec=spec, duration_ms=elapsed, error=error, value=data, client=client, run=run)
             )
         meta = {"tool": call.name, "source": call.source, "duration_ms": elapsed}
-        return ToolResult(ok=error is None, data=data, error=error, meta=meta)
+        return ToolResult(ok=error is None, data=data, error=error, meta=meta, sent=None if error else sent)
 
     def _record(self, event: CallEvent) -> None:
         for record in self._recorders:

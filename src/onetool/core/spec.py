@@ -36,6 +36,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     description: str
     input_schema: Mapping[str, Any] = NO_PARAMETERS
     output_schema: Mapping[str, Any] | None = None
+    structured_schema: Mapping[str, Any] | None = None  # of its structured content in MCP, where that is another value
     handler: Handler | None = None
     source: str = "local"  # "local", or "proxy:<server>"
     settings_of: str | None = None  # the pack whose settings it runs with, where that is not its own
@@ -58,6 +59,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         # A frozen struct with a dict inside is not frozen; this one is, all the way down.
         msgspec.structs.force_setattr(self, "input_schema", freeze(self.input_schema))
         msgspec.structs.force_setattr(self, "output_schema", freeze(self.output_schema))
+        msgspec.structs.force_setattr(self, "structured_schema", freeze(self.structured_schema))
         for name in ("tags", "examples", "requires"):
             msgspec.structs.force_setattr(self, name, tuple(getattr(self, name)))
 

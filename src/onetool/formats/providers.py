@@ -68,8 +68,9 @@ def _with_good_keys(schema: dict[str, Any]) -> dict[str, Any]:
 def _mcp(spec: ToolSpec, name: str) -> Tool:
     tool: Tool = {"name": name, "description": spec.description, "inputSchema": _mcp_schema(spec.input_schema)}
     # Structured results are objects in MCP: clients drop the whole list of tools for an output schema of another type.
-    if isinstance(spec.output_schema, dict) and spec.output_schema.get("type") == "object":
-        tool["outputSchema"] = thaw(spec.output_schema)
+    output = spec.structured_schema or spec.output_schema
+    if isinstance(output, dict) and output.get("type") == "object":
+        tool["outputSchema"] = thaw(output)
     hints = {"readOnlyHint": spec.read_only or spec.pure, "idempotentHint": spec.idempotent or spec.pure}
     if any(hints.values()):
         tool["annotations"] = {hint: True for hint, is_set in hints.items() if is_set}

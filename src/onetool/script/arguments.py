@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from onetool.core.arguments import meant
 from onetool.core.call import Problem
 from onetool.core.nearest import did_you_mean
+from onetool.core.schema_parts import stands_alone
 from onetool.core.spec import ToolSpec
 
 # Keywords beside `properties` that make one argument's fate depend on others: then it is the whole call or nothing.
@@ -17,8 +18,6 @@ ENTANGLED = frozenset(
      "enum", "const"}
 )  # fmt: skip
 DEFINITIONS = frozenset({"$defs", "definitions"})
-SHARED = ("#/$defs/", "#/definitions/")
-ANCHORED = frozenset({"$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef"})
 
 
 class _Unknown:
@@ -116,13 +115,4 @@ def _can_stand_alone(spec: ToolSpec) -> bool:
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
     if any(isinstance(one, Mapping) and not DEFINITIONS.isdisjoint(one) for one in properties.values()):
         return False
-    waiting: list[Any] = [spec.input_schema]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, Mapping):
-            if not str(part.get("$ref", SHARED[0])).startswith(SHARED) or not ANCHORED.isdisjoint(part):
-                return False
-            waiting += part.values()
-        elif isinstance(part, list | tuple):
-            waiting += part
-    return True
+    return stands_alone(spec.input_schema)

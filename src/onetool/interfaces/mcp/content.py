@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from onetool.core.answer import Block, Sent
 from onetool.core.call import ToolError, ToolResult
 from onetool.core.errors import ToolFailure
 from onetool.interfaces.encoding import encode
@@ -28,7 +29,6 @@ _BLOCKS: Mapping[str, tuple[Mapping[str, type], Mapping[str, type]]] = {
 _ALWAYS = {"type": str, "annotations": dict, "_meta": dict}
 _EMBEDDED = ({"uri": str, "text": str}, {"uri": str, "blob": str})
 
-Block = dict[str, Any]
 Result = dict[str, Any]
 Store = Callable[[str], "Stored"]
 ReadOn = Callable[[str, int], str]
@@ -75,6 +75,8 @@ async def from_result(
     """What came of one tool. `structured` is for tools that promise what their value looks like."""
     if result.error is not None:
         return failed(result.error)
+    if result.sent is not None:
+        return await _as_sent(result.sent(), result.data, inline_bytes, store, read_on, structured)
     if (media := await restored(result.data, read, as_json)) is not None:
         return {"content": media}
     if (blocks := blocks_of(result.data)) is not None:
@@ -84,12 +86,47 @@ async def from_result(
         return {"content": [text_block(text)], "structuredContent": result.data}
     if len(text.encode(errors="replace")) <= inline_bytes:
         return {"content": [text_block(text)]}
+    return await _stored(text, store, read_on)
+
+
+async def _as_sent(sent: Sent, value: Any, inline_bytes: int, store: Store, read_on: ReadOn, promised: bool) -> Result:
+    """An answer of somebody else's server, as it came. What is too large is stored, unless its tool promises it."""
+    content, structured = sent
+    if promised:
+        return {"content": content, "structuredContent": value if structured is None else structured}
+    texts = [block["text"] for block in content if block["type"] == "text"]
+    others = [block for block in content if block["type"] != "text"]
+    result: Result = {"content": content}
+    if sum(len(text.encode(errors="replace")) for text in texts) > inline_bytes:
+        result = await _stored("\n".join(texts), store, read_on)
+        result["content"] += others
+    if structured is None:
+        return result
+    data = as_json(structured)
+    if len(data.encode(errors="replace")) <= inline_bytes:
+        return {**result, "structuredContent": structured}
+    return result if result["content"] is not content else await _with_data(content, data, store)
+
+
+async def _with_data(content: list[Block], data: str, store: Store) -> Result:
+    """The content, and a link to the structured content that is too large to stand beside it."""
+    try:
+        return {"content": [*content, stored_link(await asyncio.to_thread(store, data))]}
+    except ToolFailure as failure:
+        return _too_large(failure)
+
+
+async def _stored(text: str, store: Store, read_on: ReadOn) -> Result:
     from onetool.script.reply import kept
 
     try:
         return from_reply(kept(text, await asyncio.to_thread(store, text), read_on))
     except ToolFailure as failure:
-        return {"content": [text_block(f"Error: the result is too large to be sent, and {failure}")], "isError": True}
+        return _too_large(failure)
+
+
+def _too_large(failure: ToolFailure) -> Result:
+    return {"content": [text_block(f"Error: the result is too large to be sent, and {failure}")], "isError": True}
 
 
 def failed(error: ToolError) -> Result:

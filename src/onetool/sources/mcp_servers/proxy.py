@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from onetool.core.answer import Answer
 from onetool.core.blob import Keep
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.failure import cut
@@ -33,7 +34,8 @@ from onetool.sources.mcp_servers.memory import (
 from onetool.sources.mcp_servers.offers import prompts_of, resources_of
 from onetool.sources.mcp_servers.settings import Server, pack_name
 from onetool.sources.mcp_servers.specs import is_allowed, spec_of, unusable
-from onetool.sources.mcp_servers.values import is_light, value_of
+from onetool.sources.mcp_servers.values import answer_of, is_light
+from onetool.sources.mcp_servers.wrappers import is_wrapper
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.upstream import Told, Work
@@ -259,20 +261,23 @@ class Proxy:
             seen = None
         definition = as_trusted(memory, definition)
         hints = definition.get("annotations") or {}
-        handler = _Tool(self, name, hints.get("idempotentHint") is True, seen)
+        wraps = is_wrapper(definition.get("outputSchema"))
+        handler = _Tool(self, name, hints.get("idempotentHint") is True, wraps, seen)
         return spec_of(self.name, self.settings, definition, handler, seen=seen)
 
-    async def call(self, tool: str, args: Mapping[str, Any], idempotent: bool, seen: Seen | None) -> Any:
+    async def call(
+        self, tool: str, args: Mapping[str, Any], idempotent: bool, wraps: bool, seen: Seen | None
+    ) -> Answer:
         result = await self._calls.do(self.name, tool, lambda link, flight: link.call(tool, args, flight), idempotent)
         if is_light(result):
-            value = value_of(result, self._keep)
+            answer = answer_of(result, self._keep, wraps)
         else:
             import asyncio  # not for those who only list tools
 
-            value = await asyncio.to_thread(value_of, result, self._keep)
-        if seen is not None and seen.note(value):
+            answer = await asyncio.to_thread(answer_of, result, self._keep, wraps)
+        if seen is not None and seen.note(answer.value):
             self._has_seen = True
-        return value
+        return answer
 
     async def prompt(self, name: str, args: Mapping[str, str]) -> list[Any]:
         return await self._calls.do(self.name, name, lambda link, flight: link.prompt(name, args, flight), True)
@@ -289,11 +294,12 @@ def _shown(name: str) -> str:
 class _Tool:
     """The handler of one tool."""
 
-    def __init__(self, proxy: Proxy, name: str, idempotent: bool, seen: Seen | None) -> None:
+    def __init__(self, proxy: Proxy, name: str, idempotent: bool, wraps: bool, seen: Seen | None) -> None:
         self._proxy = proxy
         self._name = name
         self._idempotent = idempotent
+        self._wraps = wraps
         self._seen = seen
 
     async def __call__(self, /, **args: Any) -> Any:
-        return await self._proxy.call(self._name, args, self._idempotent, self._seen)
+        return await self._proxy.call(self._name, args, self._idempotent, self._wraps, self._seen)

@@ -12,6 +12,7 @@ from onetool.core.schema_upgrade import upgrade
 from onetool.core.spec import Handler, ToolSpec
 from onetool.sources.mcp_servers.memory import Definition
 from onetool.sources.mcp_servers.settings import Server, pack_name
+from onetool.sources.mcp_servers.wrappers import inner_schema, is_wrapper
 
 LONGEST_NAME = 200
 LONGEST_CHECK = 10.0  # seconds for all definitions of one server
@@ -39,11 +40,14 @@ def spec_of(name: str, settings: Server, definition: Definition, handler: Handle
     if not isinstance(own, str) or not own.strip() or len(own) > LONGEST_NAME:
         raise DefinitionError(f"its name is not usable: {own!r:.100}")
     hints: Mapping[str, Any] = definition.get("annotations") or {}
+    declared: Any = upgrade(definition.get("outputSchema"))
+    wraps = is_wrapper(declared)
     return ToolSpec(
         name=f"{pack_name(name, settings)}.{own}",
         description=_description(definition, own),
         input_schema=_input(definition.get("inputSchema")),
-        output_schema=upgrade(definition.get("outputSchema")),
+        output_schema=inner_schema(declared) if wraps else declared,
+        structured_schema=declared if wraps else None,
         handler=handler,
         source=f"proxy:{name}",
         timeout=settings.timeout + settings.connect_timeout,  # a call may have to wait for its server first
