@@ -13,6 +13,8 @@ from time import monotonic, perf_counter
 from traceback import format_exception
 from typing import Any, Protocol, cast
 
+from msgspec.structs import replace
+
 from onetool.core.allowed import both
 from onetool.core.answer import Answer, Sent
 from onetool.core.call import ToolCall, ToolError, ToolResult, is_seconds
@@ -21,6 +23,7 @@ from onetool.core.context import CallContext, Environment, Gate, Progress, curre
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure
 from onetool.core.event import CallEvent, Recorder
 from onetool.core.failure import place_of, text_of, words_for
+from onetool.core.lenient import Taken, taken
 from onetool.core.refusals import Fails, not_found, permit
 from onetool.core.registry import Snapshot
 from onetool.core.running import Outcome, Runner
@@ -146,10 +149,13 @@ class Executor:
             _prepare(spec)
         started = perf_counter()
         origin = _origin()
-        data, error, sent = None, None, None
+        data, error, sent, warnings = None, None, None, ()
         try:
             context = self._context(call, spec, tools, allowed, progress, loop, is_gated)
-            self._validate(call, context.spec)
+            if (given := self._validated(call, context.spec)).args is not call.args:
+                call = replace(call, args=given.args)
+                context = replace(context, call=call)
+            warnings = given.warnings
             value, raised = yield context
             if context.pauses is not None:
                 started += context.pauses.waited()  # for somebody's answer: that is not the tool's time
@@ -158,7 +164,7 @@ class Executor:
             data = self._accepted(context, value, raised)
         except Fails as failed:
             error = failed.error
-        return self._finish(call, spec, started, origin, data, error, sent)
+        return self._finish(call, spec, started, origin, data, error, sent, warnings)
 
     def _context(
         self,
@@ -207,16 +213,17 @@ class Executor:
             loop=loop,
         )
 
-    def _validate(self, call: ToolCall, spec: ToolSpec) -> None:
+    def _validated(self, call: ToolCall, spec: ToolSpec) -> Taken:
         try:
             _ = spec.output  # so that a bad one is told before anything has run
-            problems = spec.arguments.check(call.args)
+            given = taken(spec, call.args)
         except SchemaError as error:
             raise Fails("execution_error", f"{spec.name} has an unusable schema: {error}") from None
-        if problems:
-            listed = "; ".join(map(str, problems)) + ("; and more" if len(problems) == MOST_PROBLEMS else "")
+        if problems := given.problems:
+            listed = "; ".join(map(str, problems)) + ("; and more" if len(problems) >= MOST_PROBLEMS else "")
             message = f"Invalid arguments for {spec.name}: {listed}"
             raise Fails("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
+        return given
 
     def _accepted(self, context: CallContext, value: Any, raised: BaseException | None) -> Any:
         """The handler's value, if it fits its output schema; or a failure in words."""
@@ -265,6 +272,7 @@ class Executor:
         data: Any,
         error: ToolError | None,
         sent: Callable[[], Sent] | None,
+        warnings: tuple[str, ...],
     ) -> ToolResult:
         elapsed = round((perf_counter() - started) * 1000, 3)
         if error is not None:
@@ -274,7 +282,9 @@ class Executor:
             self._record(
                 CallEvent(call=call, spec=spec, duration_ms=elapsed, error=error, value=data, client=client, run=run)
             )
-        meta = {"tool": call.name, "source": call.source, "duration_ms": elapsed}
+        meta: dict[str, Any] = {"tool": call.name, "source": call.source, "duration_ms": elapsed}
+        if warnings:
+            meta["warnings"] = [*warnings]
         return ToolResult(ok=error is None, data=data, error=error, meta=meta, sent=None if error else sent)
 
     def _record(self, event: CallEvent) -> None:

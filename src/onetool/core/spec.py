@@ -53,6 +53,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     examples: tuple[str, ...] = ()
     requires: tuple[Requirement, ...] = ()
     kept_as: str | None = None  # its id, where it is kept in a store
+    lenient: bool = False  # somebody else's server checks its arguments: it may take more than its schema says
     seen: "Seen | None" = None  # what its values looked like, where it does not say: for help, never for checks
 
     def __post_init__(self) -> None:

@@ -76,6 +76,7 @@ class Course:
         self._sent = text
         self._started = perf_counter()
         self._calls = 0  # made by the code, once it has ended
+        self._warnings: list[str] = []  # of these calls
         self.run = run
         self.code = text
         self.scan: Scan | None = None
@@ -126,7 +127,7 @@ class Course:
                 try:
                     value = await setting.threads.run(_feed, job)
                 finally:
-                    self._calls = drive.calls
+                    self._calls, self._warnings = drive.calls, [*dict.fromkeys(drive.warnings)]
         except TimeoutError:
             drive.stop(too_slow(setting.limits))
             error: BaseException = too_slow(setting.limits)
@@ -202,7 +203,9 @@ class Course:
         value: Any = None,
         error: ToolError | None = None,
     ) -> RunResult:
-        meta = {"run": self.run, "calls": self._calls, "duration_ms": self._elapsed_ms()}
+        meta: dict[str, Any] = {"run": self.run, "calls": self._calls, "duration_ms": self._elapsed_ms()}
+        if self._warnings:
+            meta["warnings"] = self._setting.redact(self._warnings)
         text = printed.text if printed else ""
         if error is not None:
             return RunResult(ok=False, error=error.cleaned(self._setting.redact), meta=meta, printed=text)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from onetool.services.results import Stored
 
 RESULTS = "ot://results/"
+WARNINGS = "onetool/warnings"
 LINKS_SINCE = "2025-06-18"  # the first revision that knows links
 
 # What a block of each type must have, and may have. A value of this shape is meant to be shown as what it is.
@@ -73,6 +74,14 @@ async def from_result(
     result: ToolResult, inline_bytes: int, store: Store, read: Read, read_on: ReadOn, structured: bool = False
 ) -> Result:
     """What came of one tool. `structured` is for tools that promise what their value looks like."""
+    answer = await _from_result(result, inline_bytes, store, read, read_on, structured)
+    warnings = result.meta.get("warnings")
+    return {**answer, "_meta": {WARNINGS: warnings}} if warnings else answer
+
+
+async def _from_result(
+    result: ToolResult, inline_bytes: int, store: Store, read: Read, read_on: ReadOn, structured: bool
+) -> Result:
     if result.error is not None:
         return failed(result.error)
     if result.sent is not None:

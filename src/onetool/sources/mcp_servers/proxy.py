@@ -33,7 +33,7 @@ from onetool.sources.mcp_servers.memory import (
 )
 from onetool.sources.mcp_servers.offers import prompts_of, resources_of
 from onetool.sources.mcp_servers.settings import Server, pack_name
-from onetool.sources.mcp_servers.specs import is_allowed, spec_of, unusable
+from onetool.sources.mcp_servers.specs import defaults_of, is_allowed, spec_of, unusable
 from onetool.sources.mcp_servers.values import answer_of, is_light
 from onetool.sources.mcp_servers.wrappers import is_wrapper
 
@@ -261,8 +261,14 @@ class Proxy:
             seen = None
         definition = as_trusted(memory, definition)
         hints = definition.get("annotations") or {}
-        wraps = is_wrapper(definition.get("outputSchema"))
-        handler = _Tool(self, name, hints.get("idempotentHint") is True, wraps, seen)
+        handler = _Tool(
+            self,
+            name,
+            idempotent=hints.get("idempotentHint") is True,
+            wraps=is_wrapper(definition.get("outputSchema")),
+            defaults=defaults_of(definition.get("inputSchema")),
+            seen=seen,
+        )
         return spec_of(self.name, self.settings, definition, handler, seen=seen)
 
     async def call(
@@ -294,12 +300,23 @@ def _shown(name: str) -> str:
 class _Tool:
     """The handler of one tool."""
 
-    def __init__(self, proxy: Proxy, name: str, idempotent: bool, wraps: bool, seen: Seen | None) -> None:
+    def __init__(
+        self,
+        proxy: Proxy,
+        name: str,
+        *,
+        idempotent: bool,
+        wraps: bool,
+        defaults: Mapping[str, Any],
+        seen: Seen | None,
+    ) -> None:
         self._proxy = proxy
         self._name = name
         self._idempotent = idempotent
         self._wraps = wraps
+        self._defaults = defaults
         self._seen = seen
 
     async def __call__(self, /, **args: Any) -> Any:
+        args = {**self._defaults, **args}
         return await self._proxy.call(self._name, args, self._idempotent, self._wraps, self._seen)

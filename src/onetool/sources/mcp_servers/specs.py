@@ -53,6 +53,7 @@ def spec_of(name: str, settings: Server, definition: Definition, handler: Handle
         timeout=settings.timeout + settings.connect_timeout,  # a call may have to wait for its server first
         read_only=hints.get("readOnlyHint") is True,
         idempotent=hints.get("idempotentHint") is True,
+        lenient=True,
         **more,
     )
 
@@ -68,9 +69,21 @@ def _description(definition: Definition, own: str) -> str:
     raise AssertionError("a name is never empty")
 
 
+def defaults_of(schema: Any) -> dict[str, Any]:
+    """Of arguments that a schema calls required though it has a default for them: what they are if nobody says."""
+    properties: Any = schema.get("properties") if isinstance(schema, Mapping) else None
+    required: Any = schema.get("required") if isinstance(schema, Mapping) else None
+    if not isinstance(properties, Mapping) or not isinstance(required, list | tuple):
+        return {}
+    known = {name: part for name, part in properties.items() if name in required and isinstance(part, Mapping)}
+    return {name: part["default"] for name, part in known.items() if part.get("default") is not None}
+
+
 def _input(schema: Any) -> Mapping[str, Any]:
-    """Some servers leave out what goes without saying: arguments are an object."""
+    """Some servers leave out what goes without saying: arguments are an object. What has a default is not required."""
     upgraded: Mapping[str, Any] = upgrade(schema) or {}
+    if defaults := defaults_of(upgraded):
+        upgraded = {**upgraded, "required": [name for name in upgraded["required"] if name not in defaults]}
     return upgraded if "type" in upgraded else {"type": "object", **upgraded}
 
 

@@ -12,7 +12,7 @@ import msgspec
 from onetool.core.answer import Answer, Block, Sent
 from onetool.core.blob import Keep, stored
 from onetool.core.errors import ToolFailure
-from onetool.core.json_bounds import TooMuch, check_json
+from onetool.core.json_bounds import data_in
 from onetool.sources.mcp_servers.wrappers import RESULT
 
 if TYPE_CHECKING:
@@ -75,14 +75,3 @@ def _block(block: Mapping[str, Any], keep: Keep) -> Any:
             return {**block, "handle": kept.handle}
         case _:
             return block
-
-
-def data_in(text: str) -> Any:
-    """What a text says in JSON, if it is an object or a list. A number stays text: it may as well be a zip code."""
-    if text.lstrip()[:1] not in ("{", "["):
-        return text
-    try:
-        check_json(data := text.encode())
-        return msgspec.json.decode(data)
-    except (msgspec.MsgspecError, TooMuch, RecursionError, UnicodeError):
-        return text
