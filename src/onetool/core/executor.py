@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import nullcontext, suppress
-from functools import partial
 from time import monotonic, perf_counter
 from traceback import format_exception
 from typing import Any, Protocol, cast
@@ -160,7 +159,7 @@ class Executor:
             if context.pauses is not None:
                 started += context.pauses.waited()  # for somebody's answer: that is not the tool's time
             if type(value) is Answer:
-                value, sent = value.value, partial(self._sent, value.sent)
+                value, sent = value.value, self._masked(value.sent)
             data = self._accepted(context, value, raised)
         except Fails as failed:
             error = failed.error
@@ -235,9 +234,9 @@ class Executor:
                 raised = failure
         raise self._failure(context.call, context.spec, raised)
 
-    def _sent(self, sent: Sent) -> Sent:
+    def _masked(self, sent: Sent) -> Callable[[], Sent]:
         """An answer as it was sent, without secrets. Made for those who ask for it: most doors want the value alone."""
-        return sent if self._redact is None else Sent(*self._redact([*sent]))
+        return lambda: sent if self._redact is None else Sent(*self._redact([*sent]))
 
     def _validate_output(self, spec: ToolSpec, value: Any) -> None:
         if spec.output is not None and (problems := spec.output.check(value)):

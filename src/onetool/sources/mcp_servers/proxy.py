@@ -128,7 +128,9 @@ class Proxy:
 
     def _warnings(self) -> list[Mistake]:
         key = f"servers.{self.name}"
-        told = [Mistake(message=self.why_refused(), key=key)] if self.is_refused else []
+        told = [*self.settings.mistakes]
+        if self.is_refused:
+            told.append(Mistake(message=self.why_refused(), key=key))
         known = [str(tool.get("name")) for tool in self.memory.tools or ()]
         for pattern in self.settings.tools or () if known else ():
             if not any(is_allowed(replace(self.settings, tools=(pattern,)), tool) for tool in known):
@@ -171,7 +173,7 @@ class Proxy:
     def failed(self) -> None:
         """It could not be connected, and so it is not known what it has: who only lists need not wait for it again."""
         with self._lock:
-            if not self.is_listed:
+            if not self.is_listed and not self.settings.mistakes:  # of such a one nothing is learnt
                 self._keep_in_mind(replace(self.memory, failed=time()))
 
     @property
@@ -264,17 +266,15 @@ class Proxy:
         handler = _Tool(
             self,
             name,
-            idempotent=hints.get("idempotentHint") is True,
+            again=hints.get("idempotentHint") is True or hints.get("readOnlyHint") is True,
             wraps=is_wrapper(definition.get("outputSchema")),
             defaults=defaults_of(definition.get("inputSchema")),
             seen=seen,
         )
         return spec_of(self.name, self.settings, definition, handler, seen=seen)
 
-    async def call(
-        self, tool: str, args: Mapping[str, Any], idempotent: bool, wraps: bool, seen: Seen | None
-    ) -> Answer:
-        result = await self._calls.do(self.name, tool, lambda link, flight: link.call(tool, args, flight), idempotent)
+    async def call(self, tool: str, args: Mapping[str, Any], again: bool, wraps: bool, seen: Seen | None) -> Answer:
+        result = await self._calls.do(self.name, tool, lambda link, flight: link.call(tool, args, flight), again)
         if is_light(result):
             answer = answer_of(result, self._keep, wraps)
         else:
@@ -305,18 +305,18 @@ class _Tool:
         proxy: Proxy,
         name: str,
         *,
-        idempotent: bool,
+        again: bool,
         wraps: bool,
         defaults: Mapping[str, Any],
         seen: Seen | None,
     ) -> None:
         self._proxy = proxy
         self._name = name
-        self._idempotent = idempotent
+        self._again = again  # it does no harm twice
         self._wraps = wraps
         self._defaults = defaults
         self._seen = seen
 
     async def __call__(self, /, **args: Any) -> Any:
         args = {**self._defaults, **args}
-        return await self._proxy.call(self._name, args, self._idempotent, self._wraps, self._seen)
+        return await self._proxy.call(self._name, args, self._again, self._wraps, self._seen)

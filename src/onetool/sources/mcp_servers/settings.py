@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from onetool.core.errors import Mistake
 from onetool.core.secrecy import sounds_secret
 from onetool.services.secrets import MASK, Secret
 
@@ -41,6 +42,13 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     prefix: Name | None = None  # the pack's name, where it is not the server's
     pin: bool = False  # refuse its tools when a definition has changed, until somebody approves
 
+    mistakes: ClassVar[tuple[Mistake, ...]] = ()
+
+    @staticmethod
+    def broken(mistakes: tuple[Mistake, ...]) -> "BrokenServer":
+        """A block that can't be used: its server is there, and says why it does not work."""
+        return BrokenServer(mistakes=mistakes)
+
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "enabled", self.enabled and not self.disabled)
 
@@ -68,6 +76,12 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             from onetool.sources.mcp_servers.oauth_settings import problems
 
             yield from problems(self.auth)
+
+
+class BrokenServer(Server, frozen=True, kw_only=True):
+    """Stands for a server whose block has mistakes."""
+
+    mistakes: tuple[Mistake, ...] = ()  # pyright: ignore[reportIncompatibleVariableOverride] - of one, not of all
 
 
 def missing_secret(settings: Server) -> str | None:
