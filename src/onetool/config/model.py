@@ -88,6 +88,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     max_output_bytes: Count = 1024 * 1024
     workers: Count = 8  # runs at the same time
     typecheck: bool = False
+    structured: bool = False  # MCP clients get its value as data, too: {"result": …}
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from onetool.core.json_bounds import data_in
 from onetool.core.schema import properties_of
 from onetool.core.schema_words import UNKNOWN
 from onetool.core.spec import ToolSpec
-from onetool.core.type_names import resolved
+from onetool.core.type_names import kinds_of, resolved
 
 LEVELS = 8  # of a schema that are followed
 LONGEST_NUMBER = 300  # characters
@@ -86,7 +86,7 @@ def _coerced(value: Any, schema: Any, root: Schema, levels: int) -> Any:
     if levels == 0 or not isinstance(part, Mapping):
         return value
     if isinstance(value, str):
-        return _read(value, set(_kinds(part, root, levels)))
+        return _read(value, kinds_of(part, root))
     if isinstance(value, list):
         return [_coerced(item, part.get("items"), root, levels - 1) for item in cast(list[Any], value)]
     if isinstance(value, dict):
@@ -95,19 +95,6 @@ def _coerced(value: Any, schema: Any, root: Schema, levels: int) -> Any:
         fields = cast(dict[str, Any], value).items()
         return {name: _coerced(item, known.get(name), root, levels - 1) for name, item in fields}
     return value
-
-
-def _kinds(schema: Any, root: Schema, levels: int) -> Iterable[str]:
-    """The types that a schema takes; nothing for one that does not say."""
-    part: Any = resolved(schema, root)
-    if levels == 0 or not isinstance(part, Mapping):
-        return
-    kinds: Any = cast(Schema, part).get("type")
-    yield from cast(list[str], kinds) if isinstance(kinds, list) else [kinds] if isinstance(kinds, str) else []
-    for word in ("anyOf", "oneOf"):
-        if isinstance(arms := part.get(word), list):
-            for arm in cast(list[Any], arms):
-                yield from _kinds(arm, root, levels - 1)
 
 
 def _read(text: str, kinds: set[str]) -> Any:

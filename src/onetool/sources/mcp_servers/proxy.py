@@ -17,6 +17,7 @@ from onetool.core.lookalike import twins
 from onetool.core.seen import Seen
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
+from onetool.core.wrapper import is_wrapper
 from onetool.sources.mcp_servers.journal import Journal, Redact
 from onetool.sources.mcp_servers.memory import (
     Definition,
@@ -35,7 +36,6 @@ from onetool.sources.mcp_servers.offers import prompts_of, resources_of
 from onetool.sources.mcp_servers.settings import Server, pack_name
 from onetool.sources.mcp_servers.specs import defaults_of, is_allowed, spec_of, unusable
 from onetool.sources.mcp_servers.values import answer_of, is_light
-from onetool.sources.mcp_servers.wrappers import is_wrapper
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.upstream import Told, Work

@@ -10,9 +10,9 @@ from onetool.core.errors import DefinitionError
 from onetool.core.schema_guard import check_size
 from onetool.core.schema_upgrade import upgrade
 from onetool.core.spec import Handler, ToolSpec
+from onetool.core.wrapper import inner_schema, is_wrapper
 from onetool.sources.mcp_servers.memory import Definition
 from onetool.sources.mcp_servers.settings import Server, pack_name
-from onetool.sources.mcp_servers.wrappers import inner_schema, is_wrapper
 
 LONGEST_NAME = 200
 LONGEST_CHECK = 10.0  # seconds for all definitions of one server

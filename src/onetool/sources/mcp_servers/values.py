@@ -13,7 +13,7 @@ from onetool.core.answer import Answer, Block, Sent
 from onetool.core.blob import Keep, stored
 from onetool.core.errors import ToolFailure
 from onetool.core.json_bounds import data_in
-from onetool.sources.mcp_servers.wrappers import RESULT
+from onetool.core.wrapper import RESULT
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
