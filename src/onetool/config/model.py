@@ -172,6 +172,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
     stats: Stats = Stats()
     ask: Ask = Ask()
     http: Http = Http()
+    docs_url: bool = True  # whether help has an address of the documents for packs that have none of their own
     trust: Literal["usual", "strict"] = "usual"  # of projects; counts in the person's own config
 
 

@@ -26,8 +26,7 @@ tools:
 # In ~/.onetool alone: strict lets `onetool trust` pin the code of packs, too.
 #trust: strict
 
-# Counts of calls, kept on this machine.
-#stats: {enabled: true, retention_days: 90}
+#stats: {enabled: true, retention_days: 90}  # counts of calls, kept on this machine
 
 # Short names for tools, and templates of code ($research topic=tea).
 #aliases: {now: time.now}
@@ -55,10 +54,11 @@ tools:
 #servers:
 #  clock: {type: stdio, command: mcp-server-time, args: [], env: {TZ: UTC}, cwd: ., timeout: 10, enabled: true}
 #  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: "${DOCS_TOKEN}", connect_timeout: 30,
-#         tools: [find], prefix: docs, pin: true}
+#         tools: [find], prefix: docs, pin: true, docs_url: "https://example.com/docs"}
 
 # Servers (onetool serve, onetool mcp) read everything again when files change.
 #watch: false
+#docs_url: true  # help names OneTool's documents for packs that have no docs_url of their own
 
 # Texts of your own for models: of the server, of `run`, of packs. And the files that ot.notify writes to.
 #prompts: prompts.yaml

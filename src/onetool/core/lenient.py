@@ -85,15 +85,16 @@ def _coerced(value: Any, schema: Any, root: Schema, levels: int) -> Any:
     part: Any = resolved(schema, root)
     if levels == 0 or not isinstance(part, Mapping):
         return value
+    known = cast(Schema, part)
     if isinstance(value, str):
         return _read(value, kinds_of(part, root))
     if isinstance(value, list):
-        return [_coerced(item, part.get("items"), root, levels - 1) for item in cast(list[Any], value)]
+        return [_coerced(item, known.get("items"), root, levels - 1) for item in cast(list[Any], value)]
     if isinstance(value, dict):
-        inner: Any = part.get("properties")
-        known = cast(Schema, inner if isinstance(inner, Mapping) else {})
+        inner: Any = known.get("properties")
+        named = cast(Schema, inner if isinstance(inner, Mapping) else {})
         fields = cast(dict[str, Any], value).items()
-        return {name: _coerced(item, known.get(name), root, levels - 1) for name, item in fields}
+        return {name: _coerced(item, named.get(name), root, levels - 1) for name, item in fields}
     return value
 
 
@@ -108,6 +109,6 @@ def _read(text: str, kinds: set[str]) -> Any:
             return number if isfinite(number := float(text)) and Decimal(repr(number)) == Decimal(text) else text
     if "boolean" in kinds and text in _BOOLEANS:
         return _BOOLEANS[text]
-    data = data_in(text)
+    data: Any = data_in(text)
     is_wanted = ("array" if isinstance(data, list) else "object" if isinstance(data, dict) else "") in kinds
-    return data if is_wanted else text
+    return cast(Any, data) if is_wanted else text

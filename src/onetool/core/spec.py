@@ -1,5 +1,6 @@
 """ToolSpec: one shape for everything callable. Nobody past `sources/` asks where a tool came from."""
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +18,11 @@ Handler = Callable[..., Any]
 """Takes the validated arguments by name; returns the value, or an awaitable of it."""
 
 NO_PARAMETERS: Mapping[str, Any] = freeze({"type": "object", "properties": {}})
+
+
+def is_address(url: Any) -> bool:
+    """Whether it can be shown as the address of a page: on one line, and nothing else."""
+    return isinstance(url, str) and re.fullmatch(r"https?://[^\s/][^\s]*", url) is not None and url.isprintable()
 
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +58,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     tags: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
     requires: tuple[Requirement, ...] = ()
+    docs_url: str | None = None  # where its pack is documented, where the pack says so itself
     kept_as: str | None = None  # its id, where it is kept in a store
     lenient: bool = False  # somebody else's server checks its arguments: it may take more than its schema says
     seen: "Seen | None" = None  # what its values looked like, where it does not say: for help, never for checks

@@ -1,4 +1,4 @@
-"""Values in a wrapper: structured content in MCP has to be an object, so that any other value goes as {"result": value}.
+"""Values in a wrapper: structured content in MCP has to be an object, so any other value goes as {"result": value}.
 
 In both directions. Of somebody else's server, code gets the value itself, and its schema; a text in the wrapper that is
 JSON is the data that it says. What our own tools give that is no object is wrapped in the way of the common SDKs.

@@ -77,7 +77,7 @@ def _mcp(spec: ToolSpec, name: str) -> Tool:
 
 
 def structured(spec: ToolSpec) -> Any:
-    """Structured results are objects in MCP: clients drop the whole list of tools for an output schema of another type."""
+    """Structured results are objects in MCP: clients drop the whole list for an output schema of another type."""
     is_object = isinstance(spec.output_schema, dict) and spec.output_schema.get("type") == "object"
     return spec.output_schema if is_object else wrapped_schema(spec.output_schema)
 

@@ -54,6 +54,7 @@ def spec_of(name: str, settings: Server, definition: Definition, handler: Handle
         read_only=hints.get("readOnlyHint") is True,
         idempotent=hints.get("idempotentHint") is True,
         lenient=True,
+        docs_url=settings.docs_url,
         **more,
     )
 
