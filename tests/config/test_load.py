@@ -147,10 +147,6 @@ def test_a_tools_mistakes_stay_with_the_tool(load: Load) -> None:
         ("allowedHosts: [{hots: x, host: y}]\n", 1, "allowedHosts[0].hots", "is not known", "did you mean host?"),
         ("allowedHosts: ['']\n", 1, "allowedHosts[0].host", "must not be empty", None),
         ("servers: {a: {command: x}}\nmcpServers: {a: {command: y}}\n", 2, "mcpServers.a", "two places", None),
-        ("servers: {a: {}}\n", 1, "servers.a", "a server needs a command or a url", "add command: … or url: …"),
-        ("servers:\n  a: {command: x, url: y}\n", 2, "servers.a.url", "not both", "remove one of them"),
-        ("servers: {a: {command: x, env: {N: 5}}}\n", 1, "servers.a.env.N", "a text, got a number", "quote it"),
-        ("servers: {a: {command: x, timeout: 0}}\n", 1, "servers.a.timeout", "must be more than 0", None),
         ("settings: {a: {1: x}}\n", 1, "settings.a", "a key must be text, and 1 is not", 'quote it: "1"'),
         ("prompts: [a]\n", 1, "prompts", "expected a path, got a list", None),
     ],
@@ -162,6 +158,26 @@ def test_mistakes(
     assert (found.file, found.line, found.key) == (str(tmp_path / "onetool.yaml"), line, key)
     assert message in found.message
     assert hint is None or found.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key", "message", "hint"),
+    [
+        ("servers: {a: {}}\n", 1, "servers.a", "a server needs a command or a url", "add command: … or url: …"),
+        ("servers:\n  a: {command: x, url: y}\n", 2, "servers.a.url", "not both", "remove one of them"),
+        ("servers: {a: {command: x, env: {N: 5}}}\n", 1, "servers.a.env.N", "a text, got a number", "quote it"),
+        ("servers: {a: {command: x, timeout: 0}}\n", 1, "servers.a.timeout", "must be more than 0", None),
+    ],
+)  # fmt: skip
+def test_mistakes_of_a_server_are_its_own(
+    text: str, line: int, key: str, message: str, hint: str | None, load: Load, tmp_path: Path
+) -> None:
+    config = load(f"{text}menu: direct\n")
+    [found] = config.servers["a"].mistakes
+    assert (found.file, found.line, found.key) == (str(tmp_path / "onetool.yaml"), line, key)
+    assert message in found.message
+    assert hint is None or found.hint == hint
+    assert config.menu == "direct"
 
 
 def test_all_mistakes_are_told_at_once(mistakes: Callable[..., tuple[Mistake, ...]]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from onetool.core.errors import UnknownProviderError
+from onetool.core.schema import CompiledSchema
 from onetool.core.spec import ToolSpec
 from onetool.formats import PROVIDERS, ProviderNames, provider_tools
 
@@ -52,6 +53,30 @@ def test_mcp_tells_the_output_and_how_the_tool_behaves() -> None:
     assert only("mcp", spec)["annotations"] == {"readOnlyHint": True, "idempotentHint": True}
     assert only("mcp", ToolSpec(name="t", description="", idempotent=True))["annotations"] == {"idempotentHint": True}
     assert only("mcp", ToolSpec(name="t", description="", pure=True))["annotations"]["readOnlyHint"]
+
+
+ROWS = {"type": "array", "items": {"$ref": "#/$defs/Row"}, "$defs": {"Row": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "right", "wrong"),
+    [
+        (ROWS, [1], ["x"]),
+        ({"type": ["integer", "null"]}, None, 0.5),
+        ({"anyOf": [{"type": "object"}, {"type": "string"}]}, "x", 0.5),
+    ],
+)
+def test_mcp_wraps_an_output_that_is_no_object(schema: dict[str, Any], right: Any, wrong: Any) -> None:
+    output = only("mcp", ToolSpec(name="t", description="", output_schema=schema))["outputSchema"]
+    assert output["type"] == "object"
+    check = CompiledSchema(output).check
+    assert check({"result": right}) == []
+    assert check({"result": wrong}) != []
+
+
+@pytest.mark.parametrize("schema", [{}, {"description": "anything"}, {"type": ["string", "null"]}, {"enum": ["a"]}])
+def test_mcp_leaves_out_an_output_that_is_text_or_not_known(schema: dict[str, Any]) -> None:
+    assert "outputSchema" not in only("mcp", ToolSpec(name="t", description="", output_schema=schema))
 
 
 def test_mcp_leaves_out_an_output_that_is_no_object() -> None:

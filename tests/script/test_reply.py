@@ -80,3 +80,9 @@ def test_what_was_printed_before_an_error_is_stored_too(app):
     assert len(told.text) < 2500
     assert told.text.endswith("Error: ZeroDivisionError: division by zero\n  line 2: 1 / 0")
     assert "ot.result(handle=" in told.text
+
+
+@pytest.mark.parametrize("message", ["Error executing tool add: no", "Error: no such file", "error: no"])
+def test_that_it_is_an_error_is_said_once(message):
+    assert answer(error=ToolError(code="execution_error", message=message)).text == message
+    assert answer(error=ToolError(code="execution_error", message="errors.txt: no")).text == "Error: errors.txt: no"

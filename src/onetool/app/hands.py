@@ -92,7 +92,7 @@ class EachTool:
             return await self._app.call(call, self._allowed, gate=self._approval.gate)
 
     async def content(self, result: ToolResult) -> str:
-        ran = RunResult(ok=result.ok, data=result.data, error=result.error, meta=result.meta)
+        ran = RunResult(ok=result.ok, data=_for_model(result), error=result.error, meta=result.meta)
         return (await asyncio.to_thread(self._app.reply, ran, read_on=self._read_on)).text
 
     def _read_on(self, handle: str, offset: int) -> str:
@@ -138,6 +138,14 @@ class ByCode:
         reply = await asyncio.to_thread(self._app.reply, ran)
         self._app.replied(ran, [reply.text])
         return reply.text or "(nothing was printed, and the last line has no value)"
+
+
+def _for_model(result: ToolResult) -> Any:
+    """The value; of somebody else's server the text that it sent for models, where that is all that it sent."""
+    content = [] if result.sent is None else result.sent().content
+    if not content or any(block["type"] != "text" for block in content):
+        return result.data
+    return "\n".join(block["text"] for block in content)
 
 
 def _named(spec: ToolSpec, args: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:

@@ -34,6 +34,10 @@ class AppView:
     def instructions(self) -> Mapping[str, str]:
         return {name: of.instructions for name, of in self._app.config.texts.packs.items()}
 
+    @property
+    def has_documents(self) -> bool:
+        return self._app.config.docs_url
+
     def words(self, catalogue: "Snapshot") -> Mapping[str, str]:
         from onetool.script.names import Names
 

@@ -88,6 +88,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     max_output_bytes: Count = 1024 * 1024
     workers: Count = 8  # runs at the same time
     typecheck: bool = False
+    structured: bool = False  # MCP clients get its value as data, too: {"result": …}
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,6 +172,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
     stats: Stats = Stats()
     ask: Ask = Ask()
     http: Http = Http()
+    docs_url: bool = True  # whether help has an address of the documents for packs that have none of their own
     trust: Literal["usual", "strict"] = "usual"  # of projects; counts in the person's own config
 
 

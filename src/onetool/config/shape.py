@@ -7,6 +7,7 @@ the limits of `Annotated[int, Meta(ge=1)]`. A struct may say more about itself:
 - `shorthand = "host"`: a text alone stands for a struct with that one field
 - `problems()`: yields (field, message, hint) for what only shows when all fields are known
 - `from_node(node, findings)`: reads itself
+- `broken(mistakes)`: stands for one that has mistakes, which are its own then: the rest of the config is used
 """
 
 import math
@@ -20,7 +21,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 from msgspec.structs import FieldInfo, replace
 
-from onetool.config.node import BROKEN, Findings, Node
+from onetool.config.node import BROKEN, Findings, Node, in_order
 from onetool.config.scalars import plain_value
 from onetool.config.wanted import Choice, broken_limit, choices_of, empty_for, expected, got, kind_of, takes
 from onetool.core.nearest import did_you_mean
@@ -167,6 +168,15 @@ def _dict(node: Node, wanted: Any, findings: Findings) -> Any:
 
 
 def _struct(node: Node, struct: Any, findings: Findings) -> Any:
+    if not hasattr(struct, "broken"):
+        return _made(node, struct, findings)
+    own = Findings()
+    made = _made(node, struct, own)
+    findings.add(own.warnings)
+    return struct.broken(in_order(own.errors)) if own.errors else made
+
+
+def _made(node: Node, struct: Any, findings: Findings) -> Any:
     if isinstance(node.value, str):
         node = replace(node, value={struct.shorthand: replace(node, path=(*node.path, struct.shorthand))})
     values = read_fields(node, struct, findings)

@@ -26,8 +26,7 @@ tools:
 # In ~/.onetool alone: strict lets `onetool trust` pin the code of packs, too.
 #trust: strict
 
-# Counts of calls, kept on this machine.
-#stats: {enabled: true, retention_days: 90}
+#stats: {enabled: true, retention_days: 90}  # counts of calls, kept on this machine
 
 # Short names for tools, and templates of code ($research topic=tea).
 #aliases: {now: time.now}
@@ -38,7 +37,8 @@ tools:
 #    body: "[tools.echo(message='{{ topic }}') for _ in range({{ count }})]"
 
 # Limits of the code in `run`, and of the results that are kept behind a handle.
-#run: {timeout_s: 30, memory_mb: 256, max_calls: 1000, max_output_bytes: 1048576, workers: 8, typecheck: false}
+#run: {timeout_s: 30, memory_mb: 256, max_calls: 1000, max_output_bytes: 1048576, workers: 8, typecheck: false,
+#  structured: false}
 #results: {inline_bytes: 16384, ttl_s: 3600, max_total_mb: 512}
 
 # What MCP clients see: run (one tool that runs code), search (find and call), or direct (every tool by itself).
@@ -54,10 +54,11 @@ tools:
 #servers:
 #  clock: {type: stdio, command: mcp-server-time, args: [], env: {TZ: UTC}, cwd: ., timeout: 10, enabled: true}
 #  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: "${DOCS_TOKEN}", connect_timeout: 30,
-#         tools: [find], prefix: docs, pin: true}
+#         tools: [find], prefix: docs, pin: true, docs_url: "https://example.com/docs"}
 
 # Servers (onetool serve, onetool mcp) read everything again when files change.
 #watch: false
+#docs_url: true  # help names OneTool's documents for packs that have no docs_url of their own
 
 # Texts of your own for models: of the server, of `run`, of packs. And the files that ot.notify writes to.
 #prompts: prompts.yaml

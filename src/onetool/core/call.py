@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
+from onetool.core.answer import Sent
 from onetool.core.errors import ToolFailure
 
 Code = Literal["tool_not_found", "invalid_args", "execution_error"]
@@ -57,16 +58,26 @@ class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of one call: `data` when ok, `error` when not. `meta` has tool, source and duration_ms."""
+    """The outcome of one call: `data` when ok, `error` when not. `meta` has tool, source and duration_ms.
+
+    `sent` gives the answer as somebody else's server sent it, where one did; secrets are masked in it, too.
+    """
 
     ok: bool
     data: Any = None
     error: ToolError | None = None
     meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    sent: Callable[[], Sent] | None = None
 
     def cleaned(self, clean: Callable[[Any], Any]) -> Self:
         """The same without secrets: for whoever keeps it."""
-        return msgspec.structs.replace(self, data=clean(self.data), error=self.error and self.error.cleaned(clean))
+        sent, error = self.sent, self.error
+        return msgspec.structs.replace(
+            self,
+            data=clean(self.data),
+            error=None if error is None else error.cleaned(clean),
+            sent=None if sent is None else lambda: Sent(*clean([*sent()])),
+        )
 
     def value(self) -> Any:
         """The data; ToolFailure where there is none."""
@@ -76,4 +87,6 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON types, for printing and for the wire."""
-        return msgspec.to_builtins(self)
+        fields = msgspec.to_builtins(msgspec.structs.replace(self, sent=None))
+        del fields["sent"]  # the same once more, for those who speak its protocol
+        return fields

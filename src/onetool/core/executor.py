@@ -12,13 +12,17 @@ from time import monotonic, perf_counter
 from traceback import format_exception
 from typing import Any, Protocol, cast
 
+from msgspec.structs import replace
+
 from onetool.core.allowed import both
+from onetool.core.answer import Answer, Sent
 from onetool.core.call import ToolCall, ToolError, ToolResult, is_seconds
 from onetool.core.caller import Pauses, client_name
 from onetool.core.context import CallContext, Environment, Gate, Progress, current_call, pauses_inside
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure
 from onetool.core.event import CallEvent, Recorder
 from onetool.core.failure import place_of, text_of, words_for
+from onetool.core.lenient import Taken, taken
 from onetool.core.refusals import Fails, not_found, permit
 from onetool.core.registry import Snapshot
 from onetool.core.running import Outcome, Runner
@@ -150,17 +154,22 @@ class Executor:
             _prepare(spec)
         started = perf_counter()
         origin = _origin()
-        data, error = None, None
+        data, error, sent, warnings = None, None, None, ()
         try:
             context = self._context(call, spec, tools, allowed, progress, loop, is_gated)
-            self._validate(call, context.spec)
+            if (given := self._validated(call, context.spec)).args is not call.args:
+                call = replace(call, args=given.args)
+                context = replace(context, call=call)
+            warnings = given.warnings
             value, raised = yield context
             if context.pauses is not None:
                 started += context.pauses.waited()  # for somebody's answer: that is not the tool's time
+            if type(value) is Answer:
+                value, sent = value.value, self._masked(value.sent, call)
             data = self._accepted(context, value, raised)
         except Fails as failed:
             error = failed.error
-        return self._finish(call, spec, started, origin, data, error)
+        return self._finish(call, spec, started, origin, data, error, sent, warnings)
 
     def _context(
         self,
@@ -209,16 +218,17 @@ class Executor:
             loop=loop,
         )
 
-    def _validate(self, call: ToolCall, spec: ToolSpec) -> None:
+    def _validated(self, call: ToolCall, spec: ToolSpec) -> Taken:
         try:
             _ = spec.output  # so that a bad one is told before anything has run
-            problems = spec.arguments.check(call.args)
+            given = taken(spec, call.args)
         except SchemaError as error:
             raise Fails("execution_error", f"{spec.name} has an unusable schema: {error}") from None
-        if problems:
-            listed = "; ".join(map(str, problems)) + ("; and more" if len(problems) == MOST_PROBLEMS else "")
+        if problems := given.problems:
+            listed = "; ".join(map(str, problems)) + ("; and more" if len(problems) >= MOST_PROBLEMS else "")
             message = f"Invalid arguments for {spec.name}: {listed}"
             raise Fails("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
+        return given
 
     def _accepted(self, context: CallContext, value: Any, raised: BaseException | None) -> Any:
         """The handler's value, if it fits its output schema; or a failure in words."""
@@ -229,6 +239,10 @@ class Executor:
             except Exception as failure:  # noqa: BLE001 - whoever waits for a result gets one
                 raised = failure
         raise self._failure(context.call, context.spec, raised)
+
+    def _masked(self, sent: Sent, call: ToolCall) -> Callable[[], Sent]:
+        """An answer as it was sent, without secrets. Made for those who ask for it: most doors want the value alone."""
+        return lambda: sent if self._redact is None else Sent(*self._redact([*sent], call.args))
 
     def _validate_output(self, spec: ToolSpec, value: Any) -> None:
         if spec.output is not None and (problems := spec.output.check(value)):
@@ -273,6 +287,8 @@ class Executor:
         origin: "_Origin",
         data: Any,
         error: ToolError | None,
+        sent: Callable[[], Sent] | None,
+        warnings: tuple[str, ...],
     ) -> ToolResult:
         elapsed = round((perf_counter() - started) * 1000, 3)
         if self._recorders:
@@ -283,8 +299,10 @@ class Executor:
             )
         if error is not None:
             error = error.cleaned(lambda texts: self._returned(texts, call, spec))
-        meta = {"tool": call.name, "source": call.source, "duration_ms": elapsed}
-        return ToolResult(ok=error is None, data=data, error=error, meta=meta)
+        meta: dict[str, Any] = {"tool": call.name, "source": call.source, "duration_ms": elapsed}
+        if warnings:
+            meta["warnings"] = [*warnings]
+        return ToolResult(ok=error is None, data=data, error=error, meta=meta, sent=None if error else sent)
 
     def _record(self, event: CallEvent) -> None:
         for record in self._recorders:

@@ -7,6 +7,9 @@ the data later. Every door that reads somebody else's JSON calls `check_json` fi
 
 import re
 from collections.abc import Iterator
+from typing import Any
+
+import msgspec
 
 MOST_PARTS = 500_000  # of one text: items of lists, and members of objects
 MOST_DIGITS = 1_000  # of one number
@@ -36,6 +39,17 @@ def check_json(data: bytes) -> None:
         raise TooMuch(f"has more than {MOST_PARTS:,} parts")
     if _long_number(bare):
         raise TooMuch(f"has a number of more than {MOST_DIGITS:,} digits")
+
+
+def data_in(text: str) -> Any:
+    """What a text says in JSON, if it is an object or a list. A number stays text: it may as well be a zip code."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    try:
+        check_json(data := text.encode())
+        return msgspec.json.decode(data)
+    except (msgspec.MsgspecError, TooMuch, RecursionError, UnicodeError):
+        return text
 
 
 def _parts(data: bytes) -> int:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
+from onetool.core.answer import Answer
 from onetool.core.errors import ToolFailure
 from onetool.core.failure import words_for
 
@@ -21,7 +22,9 @@ _PLAIN: tuple[Any, ...] = (str, int, float, list, dict)
 
 
 def plain(value: Any) -> Any:
-    """The value as plain data; ToolFailure when it is none."""
+    """The value as plain data; ToolFailure when it is none. Of an answer that was sent to us, the value in it."""
+    if type(value) is Answer:
+        return Answer(plain(value.value), value.sent)
     if type(value) in _HOLDERS and _is_endless(value):
         raise ToolFailure(f"returned more than {MOST_PARTS:,} parts", reason="output_invalid")
     try:

@@ -16,6 +16,8 @@ _PARTS = {
 }
 KINDS = tuple(_PARTS)
 _DEFINITIONS = ("$defs", "definitions")
+_SHARED = tuple(f"#/{word}/" for word in _DEFINITIONS)
+_ANCHORED = frozenset({"$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef"})
 
 
 def here(schema: Schema) -> Iterator[Any]:
@@ -53,6 +55,21 @@ def inside(schema: Schema) -> Iterator[Any]:
     yield from here(schema)
     yield from definitions(schema)
     yield from (part for kind in KINDS for _, part in parts(schema, kind))
+
+
+def stands_alone(schema: Any) -> bool:
+    """Whether a part of it means the same elsewhere, where the definitions are: it refers to nothing but these."""
+    waiting: list[Any] = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Mapping):
+            known = cast(Schema, part)
+            if not str(known.get("$ref", _SHARED[0])).startswith(_SHARED) or not _ANCHORED.isdisjoint(known):
+                return False
+            waiting += known.values()
+        elif isinstance(part, list | tuple):
+            waiting += cast(list[Any], part)
+    return True
 
 
 def changed(schema: Schema, change: Callable[[Any], Any]) -> dict[str, Any]:

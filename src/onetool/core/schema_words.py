@@ -10,6 +10,7 @@ from onetool.core.call import Problem
 from onetool.core.nearest import did_you_mean
 from onetool.core.secrecy import MASK, sounds_secret
 
+UNKNOWN = "unknown argument"
 _SHOWN = 60  # characters of a wrong value that are worth showing
 _LONGEST_PATH = 200
 _ALTERNATIVES = 12  # enum members that are worth listing
@@ -92,9 +93,7 @@ def _unknown(path: Path, name: str, known: Iterable[str]) -> Problem:
     if not path:
         names = sorted(known)
         hint = did_you_mean(name, names) or (f"known: {', '.join(names)}" if names else "it takes no arguments")
-    return Problem(
-        path=_dotted((*path, name)), pointer=_pointer((*path, name)), expected="", got="unknown argument", hint=hint
-    )
+    return Problem(path=_dotted((*path, name)), pointer=_pointer((*path, name)), expected="", got=UNKNOWN, hint=hint)
 
 
 def _problem(path: Path, expected: str, got: str) -> Problem:

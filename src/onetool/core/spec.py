@@ -1,5 +1,6 @@
 """ToolSpec: one shape for everything callable. Nobody past `sources/` asks where a tool came from."""
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,6 +20,11 @@ Handler = Callable[..., Any]
 NO_PARAMETERS: Mapping[str, Any] = freeze({"type": "object", "properties": {}})
 
 
+def is_address(url: Any) -> bool:
+    """Whether it can be shown as the address of a page: on one line, and nothing else."""
+    return isinstance(url, str) and re.fullmatch(r"https?://[^\s/][^\s]*", url) is not None and url.isprintable()
+
+
 class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     """Something outside of Python's own that a tool can't work without: a command, or a library."""
 
@@ -36,6 +42,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     description: str
     input_schema: Mapping[str, Any] = NO_PARAMETERS
     output_schema: Mapping[str, Any] | None = None
+    structured_schema: Mapping[str, Any] | None = None  # of its structured content in MCP, where that is another value
     handler: Handler | None = None
     source: str = "local"  # "local", or "proxy:<server>"
     settings_of: str | None = None  # the pack whose settings it runs with, where that is not its own
@@ -51,13 +58,16 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     tags: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
     requires: tuple[Requirement, ...] = ()
+    docs_url: str | None = None  # where its pack is documented, where the pack says so itself
     kept_as: str | None = None  # its id, where it is kept in a store
+    lenient: bool = False  # somebody else's server checks its arguments: it may take more than its schema says
     seen: "Seen | None" = None  # what its values looked like, where it does not say: for help, never for checks
 
     def __post_init__(self) -> None:
         # A frozen struct with a dict inside is not frozen; this one is, all the way down.
         msgspec.structs.force_setattr(self, "input_schema", freeze(self.input_schema))
         msgspec.structs.force_setattr(self, "output_schema", freeze(self.output_schema))
+        msgspec.structs.force_setattr(self, "structured_schema", freeze(self.structured_schema))
         for name in ("tags", "examples", "requires"):
             msgspec.structs.force_setattr(self, name, tuple(getattr(self, name)))
 

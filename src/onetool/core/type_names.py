@@ -54,6 +54,22 @@ def resolved(schema: Any, root: Mapping[str, Any]) -> Any:
     return cast(Any, schema)
 
 
+def kinds_of(schema: Any, root: Mapping[str, Any], levels: int = LEVELS) -> set[str]:
+    """The types that a schema takes, alternatives included; none for one that does not say."""
+    part = resolved(schema, root)
+    if levels == 0 or not isinstance(part, Mapping):
+        return set()
+    known = cast(Mapping[str, Any], part)
+    kinds = known.get("type")
+    found = (
+        set(cast(list[str], kinds)) if isinstance(kinds, list) else {kinds} if isinstance(kinds, str) else set[str]()
+    )
+    for word in ("anyOf", "oneOf"):
+        if isinstance(arms := known.get(word), list):
+            found = found.union(*(kinds_of(arm, root, levels - 1) for arm in cast(list[Any], arms)))
+    return found
+
+
 class _Namer:
     """Names the types of one schema, and counts how much of it was looked at."""
 

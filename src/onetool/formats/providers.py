@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from onetool.core.errors import UnknownProviderError
 from onetool.core.nearest import did_you_mean
 from onetool.core.spec import ToolSpec
+from onetool.core.wrapper import wrapped_schema
 from onetool.formats.plain import plain_parameters, thaw
 from onetool.formats.schema_subset import gemini_parameters
 
@@ -67,13 +68,18 @@ def _with_good_keys(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _mcp(spec: ToolSpec, name: str) -> Tool:
     tool: Tool = {"name": name, "description": spec.description, "inputSchema": _mcp_schema(spec.input_schema)}
-    # Structured results are objects in MCP: clients drop the whole list of tools for an output schema of another type.
-    if isinstance(spec.output_schema, dict) and spec.output_schema.get("type") == "object":
-        tool["outputSchema"] = thaw(spec.output_schema)
+    if (output := spec.structured_schema or structured(spec)) is not None:
+        tool["outputSchema"] = thaw(output)
     hints = {"readOnlyHint": spec.read_only or spec.pure, "idempotentHint": spec.idempotent or spec.pure}
     if any(hints.values()):
         tool["annotations"] = {hint: True for hint, is_set in hints.items() if is_set}
     return tool
+
+
+def structured(spec: ToolSpec) -> Any:
+    """Structured results are objects in MCP: clients drop the whole list for an output schema of another type."""
+    is_object = isinstance(spec.output_schema, dict) and spec.output_schema.get("type") == "object"
+    return spec.output_schema if is_object else wrapped_schema(spec.output_schema)
 
 
 def _mcp_schema(schema: Any) -> dict[str, Any]:

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 from onetool.core.arguments import meant
 from onetool.core.call import Problem
+from onetool.core.lenient import coerced, is_closed, taken
 from onetool.core.nearest import did_you_mean
+from onetool.core.schema_parts import stands_alone
 from onetool.core.spec import ToolSpec
 
 # Keywords beside `properties` that make one argument's fate depend on others: then it is the whole call or nothing.
@@ -17,8 +19,6 @@ ENTANGLED = frozenset(
      "enum", "const"}
 )  # fmt: skip
 DEFINITIONS = frozenset({"$defs", "definitions"})
-SHARED = ("#/$defs/", "#/definitions/")
-ANCHORED = frozenset({"$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef"})
 
 
 class _Unknown:
@@ -81,7 +81,7 @@ def _all_known(values: list[Any]) -> Any:
 def problems_with(spec: ToolSpec, arguments: Arguments) -> Iterator[Problem]:
     """What the call itself would find, and never more than that."""
     if arguments.complete and len(arguments.literals) == len(arguments.given):
-        yield from spec.arguments.check(arguments.literals)
+        yield from taken(spec, arguments.literals).problems
     elif ENTANGLED.isdisjoint(spec.input_schema):
         yield from _wrong_names(spec, arguments)
         yield from _wrong_values(spec, arguments)
@@ -90,8 +90,10 @@ def problems_with(spec: ToolSpec, arguments: Arguments) -> Iterator[Problem]:
 def _wrong_names(spec: ToolSpec, arguments: Arguments) -> Iterator[Problem]:
     if spec.input_schema.get("additionalProperties", False) is False:  # {} takes anything
         for name in sorted(arguments.given.difference(spec.order)):
-            known = ", ".join(sorted(spec.order))
-            hint = did_you_mean(name, spec.order) or (f"known: {known}" if known else "it takes no arguments")
+            known, near = ", ".join(sorted(spec.order)), did_you_mean(name, spec.order)
+            if near is None and spec.lenient and not is_closed(spec.input_schema):
+                continue  # it is sent on
+            hint = near or (f"known: {known}" if known else "it takes no arguments")
             yield Problem(path=name, expected="", got="unknown argument", hint=hint)
     if arguments.complete:
         for name in spec.input_schema.get("required") or ():
@@ -104,7 +106,8 @@ def _wrong_values(spec: ToolSpec, arguments: Arguments) -> Iterator[Problem]:
         return
     for name, value in arguments.literals.items():
         if name in spec.order and name not in spec.secrets:
-            for problem in spec.argument(name).check(value):
+            given = coerced(spec, name, value) if spec.lenient else value
+            for problem in spec.argument(name).check(given):
                 joint = "" if not problem.path or problem.path.startswith("[") else "."
                 path = f"{name}{joint}{problem.path}"
                 yield Problem(path=path, expected=problem.expected, got=problem.got, hint=problem.hint)
@@ -116,13 +119,4 @@ def _can_stand_alone(spec: ToolSpec) -> bool:
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
     if any(isinstance(one, Mapping) and not DEFINITIONS.isdisjoint(one) for one in properties.values()):
         return False
-    waiting: list[Any] = [spec.input_schema]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, Mapping):
-            if not str(part.get("$ref", SHARED[0])).startswith(SHARED) or not ANCHORED.isdisjoint(part):
-                return False
-            waiting += part.values()
-        elif isinstance(part, list | tuple):
-            waiting += part
-    return True
+    return stands_alone(spec.input_schema)

@@ -75,6 +75,7 @@ class Course:
         self._sent = text
         self._started = perf_counter()
         self._calls = 0  # made by the code, once it has ended
+        self._warnings: list[str] = []  # of these calls
         self.run = run
         self.code = text
         self.scan: Scan | None = None
@@ -125,7 +126,7 @@ class Course:
                 try:
                     value = await setting.threads.run(_feed, job)
                 finally:
-                    self._calls = drive.calls
+                    self._calls, self._warnings = drive.calls, [*dict.fromkeys(drive.warnings)]
         except TimeoutError:
             drive.stop(too_slow(setting.limits))
             error: BaseException = too_slow(setting.limits)
@@ -205,7 +206,9 @@ class Course:
 
         All the rest is made of what the caller itself sent, and a mask would tell it that a guess is right.
         """
-        meta = {"run": self.run, "calls": self._calls, "duration_ms": self._elapsed_ms()}
+        meta: dict[str, Any] = {"run": self.run, "calls": self._calls, "duration_ms": self._elapsed_ms()}
+        if self._warnings:
+            meta["warnings"] = self._warnings
         return RunResult(ok=error is None, data=value, error=error, meta=meta, printed=printed.text if printed else "")
 
     def _elapsed_ms(self) -> float:

@@ -55,6 +55,7 @@ from onetool.script.underway import UnderWay, Work
 EXCEPTIONS = {"timeout": "TimeoutError", "denied": "PermissionError", "not_found": "FileNotFoundError"}
 PER_CALL = 4  # questions that one tool call may cost: a name, an attribute, the call, its future
 SPARE = 1000  # questions beside those
+MOST_WARNINGS = 20  # that are told
 MOST_REFUSED = 100  # questions that code may ask while it tells where its error comes from
 OVER = Raised("RuntimeError", "the run is over")
 
@@ -93,6 +94,7 @@ class Drive:
         self.stopped_by: LimitHit | None = None
         self.failures: dict[str, ToolError] = {}
         self.calls = 0
+        self.warnings: list[str] = []  # of its calls, for whoever reads the result
         self.origin: int | None = None  # the line that failed, where the code itself has noted it
         self.ended = False  # the code is through, whatever becomes of its value
         self.feed = ""  # what the sandbox calls the code of this run, in its tracebacks
@@ -306,6 +308,7 @@ class Drive:
         return found
 
     def _answer(self, result: ToolResult) -> Answer:
+        self.warnings += [one for one in result.meta.get("warnings", ()) if len(self.warnings) < MOST_WARNINGS]
         if result.error is None:
             return Returned(result.data)
         if result.error.reason == "timeout" and self._context.left() <= 0:

@@ -55,7 +55,8 @@ def reply(
 
 def error_text(error: ToolError) -> str:
     """An error in a few lines: what, where, and how to repair it."""
-    return "\n".join((f"Error: {error.message}", *(f"  {hint}" for hint in error.hints)))
+    said = error.message.lower().startswith(("error:", "error "))  # servers say it, too
+    return "\n".join((error.message if said else f"Error: {error.message}", *(f"  {hint}" for hint in error.hints)))
 
 
 def _joined(printed: str, value: str) -> str:

@@ -57,7 +57,8 @@ def _parameters(spec: ToolSpec) -> Iterator[str]:
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
     required = spec.input_schema.get("required") or ()
     for name in spec.order:
-        yield f"{spelled(name)}: {_type(properties[name])}" + ("" if name in required else " = ...")
+        hint = f"{_type(properties[name])}{' | str' if spec.lenient else ''}"  # a text may say what is wanted
+        yield f"{spelled(name)}: {hint}" + ("" if name in required else " = ...")
     yield MORE
 
 

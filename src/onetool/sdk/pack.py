@@ -14,7 +14,7 @@ from onetool.core.errors import DefinitionError, Mistake
 from onetool.core.failure import words_for
 from onetool.core.offer import Prompt, Resource
 from onetool.core.source import Catalogue
-from onetool.core.spec import Handler, ToolSpec
+from onetool.core.spec import Handler, ToolSpec, is_address
 from onetool.sdk.decorators import marks_of
 from onetool.sdk.offers import Offered, offered
 from onetool.sdk.signature import tool_from_function
@@ -28,14 +28,26 @@ def pack_name(module: ModuleType) -> str:
     return name
 
 
+def docs_url(module: ModuleType) -> str | None:
+    """`docs_url = "https://…"` in the module: where the pack is documented. DefinitionError for anything else."""
+    url = getattr(module, "docs_url", None)
+    if url is not None and not is_address(url):
+        raise DefinitionError(f"docs_url = {url!r:.100}: expected an address such as https://example.com/docs")
+    return url
+
+
 def tools_of(module: ModuleType) -> Catalogue:
     """What the module offers, in the order of the file, and a mistake for each function that can't be described."""
-    pack = pack_name(module)
+    pack, docs = pack_name(module), None
     found: list[ToolSpec | Prompt | Resource] = []
     mistakes: list[Mistake] = []
+    try:
+        docs = docs_url(module)
+    except DefinitionError as error:  # no reason to lose its tools
+        mistakes.append(Mistake(message=str(error), file=module.__file__, key=pack))
     for name, function in _functions(module):
         try:
-            spec, marks = _tool(name, function, pack), offered(function)
+            spec, marks = msgspec.structs.replace(_tool(name, function, pack), docs_url=docs), offered(function)
             found.append(spec if marks is None else _offer(name, spec, marks))
         except KeyboardInterrupt:
             raise

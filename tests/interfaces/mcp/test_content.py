@@ -22,13 +22,13 @@ def no_media(handle):
     raise ToolFailure(f"there is nothing behind {handle}")
 
 
-def given_to_client(value, inline=100, structured=False, stored=None):
+def given_to_client(value, inline=100, promise=None, stored=None):
     def store(words):
         if stored is None:
             raise ToolFailure("the disk is full")
         return stored
 
-    return asyncio.run(from_result(value, inline, store, no_media, "read {} from {}".format, structured))
+    return asyncio.run(from_result(value, inline, store, no_media, "read {} from {}".format, promise))
 
 
 @pytest.mark.parametrize("block", EVERY, ids=lambda block: block["type"])
@@ -66,15 +66,34 @@ def test_what_only_looks_like_it_is_data(value):
 
 def test_what_is_promised_comes_as_data_whole_however_large():
     data = {"x": "y" * 1000}
-    told = given_to_client(result(data), structured=True)
+    told = given_to_client(result(data), promise="object")
     assert told["structuredContent"] == data
     assert json.loads(told["content"][0]["text"]) == data
 
 
 def test_content_that_was_promised_comes_as_both():
     block = text("t")
-    told = given_to_client(result(block), structured=True)
+    told = given_to_client(result(block), promise="object")
     assert told == {"content": [block], "structuredContent": block}
+
+
+@pytest.mark.parametrize("value", [5, 0.5, True, None, [1, 2], [{"a": 1}], []])
+def test_what_is_no_object_comes_in_a_wrapper(value):
+    told = given_to_client(result(value), promise="wrapper")
+    assert told["structuredContent"] == {"result": value}
+    assert json.loads(told["content"][0]["text"]) == value
+
+
+def test_what_is_too_large_for_a_wrapper_is_stored_and_its_handle_is_told():
+    stored = Stored(handle="h" * 32, size=1004, lines=1)
+    told = given_to_client(result(["y" * 1000]), promise="wrapper", stored=stored)
+    assert "was stored" in told["content"][0]["text"]
+    assert told["structuredContent"] == {"handle": "h" * 32}
+
+
+def test_pictures_come_once():
+    block = text("t")
+    assert given_to_client(result([block]), promise="wrapper") == {"content": [block], "structuredContent": {}}
 
 
 def test_what_is_too_large_is_stored_and_linked():

@@ -8,6 +8,8 @@ from helpers import definition
 from interfaces.mcp.peers import HttpPeer
 from interfaces.mcp.servers import until
 
+from onetool.core.schema import CompiledSchema
+
 SCHEMA = {
     "type": "object",
     "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}},
@@ -22,12 +24,41 @@ def test_an_object_of_a_known_form_comes_as_data_too(peer):
     assert result["structuredContent"] == {"x": 1, "y": 2}
     assert [json.loads(block["text"]) for block in result["content"]] == [{"x": 1, "y": 2}]
     assert "isError" not in result
-    for other in ("plus", "working__lines", "working__picture"):
-        assert "outputSchema" not in tools[other], other
-    assert "structuredContent" not in peer.call("plus", {"a": 1})
+    assert "outputSchema" not in tools["working__lines"]
+    assert "structuredContent" not in peer.call("working__lines", {"count": 1})
     failed = peer.call("working__point", {"x": "one"})
     assert failed["isError"] is True
     assert "structuredContent" not in failed
+
+
+def test_what_is_no_object_comes_as_data_in_a_wrapper(peer):
+    tools = {tool["name"]: tool for tool in peer.result("tools/list")["tools"]}
+    schema = tools["plus"]["outputSchema"]
+    assert (schema["type"], schema["required"], schema["x-fastmcp-wrap-result"]) == ("object", ["result"], True)
+    assert schema["properties"]["result"]["type"] == "integer"
+    result = peer.call("plus", {"a": 1, "b": 2})
+    assert (result["structuredContent"], result["content"][0]["text"]) == ({"result": 3}, "3")
+    listed = peer.call("fs__list_dir", {"path": "."})
+    assert listed["structuredContent"]["result"] == json.loads(listed["content"][0]["text"])
+    assert CompiledSchema(tools["fs__list_dir"]["outputSchema"]).check(listed["structuredContent"]) == []
+
+
+def test_run_gives_text_alone(runner):
+    assert "structuredContent" not in runner.call("run", {"code": "[1, 2]"})
+
+
+def test_run_gives_data_to_programs_where_the_config_says_so(serve, tmp_path):
+    config = tmp_path / "structured.yaml"
+    config.write_text("run: {structured: true}")
+    asked = HttpPeer(serve(config=config), "new", query="?menu=run")
+    (listing,) = asked.result("tools/list")["tools"]
+    assert "outputSchema" not in listing
+    answer = asked.call("run", {"code": "[1, {'a': None}]"})
+    assert answer["structuredContent"] == {"result": [1, {"a": None}]}
+    assert answer["content"][0]["text"] == "- 1\n- {a: null}"
+    large = asked.call("run", {"code": "['line'] * 20_000"})
+    assert large["structuredContent"] == {"handle": large["content"][1]["uri"].removeprefix("ot://results/")}
+    assert "structuredContent" not in asked.call("run", {"code": "1 / 0"})
 
 
 def test_content_comes_as_what_it_is(peer):

@@ -10,7 +10,7 @@ from onetool.sources.mcp_servers import streams
 
 REFUSED = {
     "unauthorized": ["the server bad wants a token", "onetool servers login bad"],
-    "forbidden": ["403"],
+    "forbidden": ["403 Forbidden: not you"],
     "broken": ["500"],
     "html": ["text/html"],
     "nowhere": ["it can not be reached"],
@@ -27,6 +27,25 @@ def test_one_that_can_not_be_used_says_why_and_the_others_work(stage, http, way)
         assert all(word in status["bad"].error for word in REFUSED[way]), status["bad"].error
         assert "Traceback" not in status["bad"].error
         assert call(app, "good.echo", text="hello").data == "hello"
+
+
+def test_a_403_is_a_matter_of_logins_only_where_it_says_nothing_else(stage, http):
+    blocks = {way: {"url": http.url(way), "connect_timeout": 5} for way in ("forbidden", "forbidden_mutely")}
+    with stage.app(blocks) as app:
+        status = settle(app)
+        assert "login" not in status["forbidden"].error
+        assert "403 Forbidden: not you" in "\n".join(app.servers.journal("forbidden", 100))
+        assert "it wants a login" in status["forbidden_mutely"].error
+
+
+def test_a_403_in_a_call_is_told_and_kept_in_the_log(stage, http):
+    with stage.app({"there": {"url": http.url("ok"), "timeout": 5}}) as app:
+        settle(app)
+        failed = call(app, "there.forbid")
+        assert "403 Forbidden: your plan has no writes" in failed.error.message
+        assert "second line" not in failed.error.message
+        assert "your plan has no writes" in "\n".join(app.servers.journal("there", 100))
+        assert call(app, "there.echo", text="hello").data == "hello"
 
 
 @pytest.mark.parametrize("way", ["ok", "stream", "slow"])

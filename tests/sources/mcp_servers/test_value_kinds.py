@@ -7,7 +7,8 @@ import pytest
 from mcp_types import CallToolResult
 
 from onetool.core.errors import ToolFailure
-from onetool.sources.mcp_servers.values import LONGEST_ERROR, data_in, is_light, stored, value_of
+from onetool.core.json_bounds import data_in
+from onetool.sources.mcp_servers.values import LONGEST_ERROR, answer_of, is_light, stored
 
 HANDLE = "0" * 32
 PICTURE = b64encode(b"\x89PNG....").decode()
@@ -29,6 +30,10 @@ def keep(kept):
 
 def result(*content, **more):
     return CallToolResult.model_validate({"content": list(content), **more})
+
+
+def value_of(result, keep):
+    return answer_of(result, keep).value
 
 
 def text(words):

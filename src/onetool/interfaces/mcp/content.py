@@ -3,10 +3,13 @@
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from onetool.core.answer import Block, Sent
 from onetool.core.call import ToolError, ToolResult
 from onetool.core.errors import ToolFailure
+from onetool.core.spec import ToolSpec
+from onetool.core.wrapper import HANDLE, RESULT
 from onetool.interfaces.encoding import encode
 from onetool.interfaces.mcp.media import Read, restored
 
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from onetool.services.results import Stored
 
 RESULTS = "ot://results/"
+WARNINGS = "onetool/warnings"
 LINKS_SINCE = "2025-06-18"  # the first revision that knows links
 
 # What a block of each type must have, and may have. A value of this shape is meant to be shown as what it is.
@@ -28,8 +32,8 @@ _BLOCKS: Mapping[str, tuple[Mapping[str, type], Mapping[str, type]]] = {
 _ALWAYS = {"type": str, "annotations": dict, "_meta": dict}
 _EMBEDDED = ({"uri": str, "text": str}, {"uri": str, "blob": str})
 
-Block = dict[str, Any]
 Result = dict[str, Any]
+Promise = Literal["object", "wrapper"] | None  # of structured content: the value itself, or what it stands in
 Store = Callable[[str], "Stored"]
 ReadOn = Callable[[str, int], str]
 
@@ -69,27 +73,89 @@ def from_reply(reply: "Reply") -> Result:
     return {"content": content, "isError": True} if reply.is_error else {"content": content}
 
 
+def promise_of(spec: ToolSpec, output_schema: Any) -> Promise:
+    """What the listed output schema of a tool promises."""
+    if output_schema is None:
+        return None
+    is_object = spec.structured_schema is not None or (spec.output_schema or {}).get("type") == "object"
+    return "object" if is_object else "wrapper"
+
+
 async def from_result(
-    result: ToolResult, inline_bytes: int, store: Store, read: Read, read_on: ReadOn, structured: bool = False
+    result: ToolResult, inline_bytes: int, store: Store, read: Read, read_on: ReadOn, promise: Promise = None
 ) -> Result:
-    """What came of one tool. `structured` is for tools that promise what their value looks like."""
+    """What came of one tool. A tool may promise structured content: its value, or a wrapper with that in it."""
+    answer = await _from_result(result, inline_bytes, store, read, read_on, promise)
+    warnings = result.meta.get("warnings")
+    return {**answer, "_meta": {WARNINGS: warnings}} if warnings else answer
+
+
+async def _from_result(
+    result: ToolResult, inline_bytes: int, store: Store, read: Read, read_on: ReadOn, promise: Promise
+) -> Result:
     if result.error is not None:
         return failed(result.error)
+    if result.sent is not None:
+        return await _as_sent(result.sent(), result.data, inline_bytes, store, read_on, promise)
     if (media := await restored(result.data, read, as_json)) is not None:
-        return {"content": media}
-    if (blocks := blocks_of(result.data)) is not None:
-        return {"content": blocks, "structuredContent": result.data} if structured else {"content": blocks}
+        return _with({"content": media}, {} if promise == "wrapper" else None)
+    if (blocks := blocks_of(result.data)) is not None:  # a wrapper has room for data, not for a second copy of these
+        return _with({"content": blocks}, {} if promise == "wrapper" else result.data if promise else None)
     text = result.data if isinstance(result.data, str) else as_json(result.data)
-    if structured:  # such a client takes the data, and the text is for others
+    if promise == "object":  # such a client takes the data, and the text is for others
         return {"content": [text_block(text)], "structuredContent": result.data}
     if len(text.encode(errors="replace")) <= inline_bytes:
-        return {"content": [text_block(text)]}
+        return _with({"content": [text_block(text)]}, {RESULT: result.data} if promise else None)
+    return await _stored(text, store, read_on, bool(promise))
+
+
+def _with(answer: Result, structured: Any) -> Result:
+    return answer if structured is None else {**answer, "structuredContent": structured}
+
+
+async def _as_sent(
+    sent: Sent, value: Any, inline_bytes: int, store: Store, read_on: ReadOn, promise: Promise
+) -> Result:
+    """An answer of somebody else's server, as it came. What is too large is stored, unless its tool promises it."""
+    content, structured = sent
+    if promise == "wrapper":
+        return {"content": content, "structuredContent": {RESULT: value}}
+    if promise == "object":
+        return {"content": content, "structuredContent": value if structured is None else structured}
+    texts = [block["text"] for block in content if block["type"] == "text"]
+    others = [block for block in content if block["type"] != "text"]
+    result: Result = {"content": content}
+    if sum(len(text.encode(errors="replace")) for text in texts) > inline_bytes:
+        result = await _stored("\n".join(texts), store, read_on)
+        result["content"] += others
+    if structured is None:
+        return result
+    data = as_json(structured)
+    if len(data.encode(errors="replace")) <= inline_bytes:
+        return {**result, "structuredContent": structured}
+    return result if result["content"] is not content else await _with_data(content, data, store)
+
+
+async def _with_data(content: list[Block], data: str, store: Store) -> Result:
+    """The content, and a link to the structured content that is too large to stand beside it."""
+    try:
+        return {"content": [*content, stored_link(await asyncio.to_thread(store, data))]}
+    except ToolFailure as failure:
+        return _too_large(failure)
+
+
+async def _stored(text: str, store: Store, read_on: ReadOn, wrapped: bool = False) -> Result:
     from onetool.script.reply import kept
 
     try:
-        return from_reply(kept(text, await asyncio.to_thread(store, text), read_on))
+        stored = await asyncio.to_thread(store, text)
+        return _with(from_reply(kept(text, stored, read_on)), {HANDLE: stored.handle} if wrapped else None)
     except ToolFailure as failure:
-        return {"content": [text_block(f"Error: the result is too large to be sent, and {failure}")], "isError": True}
+        return _too_large(failure)
+
+
+def _too_large(failure: ToolFailure) -> Result:
+    return {"content": [text_block(f"Error: the result is too large to be sent, and {failure}")], "isError": True}
 
 
 def failed(error: ToolError) -> Result:

@@ -37,6 +37,11 @@ class View(Protocol):
         """How packs are best used, as somebody has written it for them."""
         ...
 
+    @property
+    def has_documents(self) -> bool:
+        """Whether packs without an address of their own have one among the documents."""
+        ...
+
     def words(self, catalogue: Snapshot) -> Mapping[str, str]:
         """Every tool's own name, and what code writes for it."""
         ...

@@ -1,5 +1,6 @@
 """What can go wrong with a server, in words for whoever uses it."""
 
+import re
 from typing import TypeGuard
 
 import anyio
@@ -10,8 +11,11 @@ from pydantic import ValidationError
 from onetool.core.errors import OneToolError, ToolFailure
 from onetool.core.failure import cut, text_of, words_for
 from onetool.sources.mcp_servers.oauth_trouble import trouble_in
+from onetool.sources.mcp_servers.trouble import Trouble
 
 LONGEST = 600
+# Words of a refusal that is about who we are.
+_OF_LOGINS = re.compile(r"log.?in|sign.?in|auth|token|credential|api.?key", re.IGNORECASE)
 # Servers use this code for all sorts of things; with these words it is the SDK's own.
 CLOSED = "Connection closed"
 CUT_SHORT = ("SSE stream ended", "SSE stream failed", "server answered a request with 202")
@@ -73,9 +77,11 @@ def cause(error: BaseException) -> BaseException:
     return error
 
 
-def advice(status: int | None) -> str:
+def advice(trouble: Trouble) -> str:
     """What to do about the answer of a web server."""
-    match status:
+    match trouble.status:
+        case 403 if trouble.said and not _OF_LOGINS.search(trouble.said):
+            return ""
         case 401 | 403:
             return "; it wants a login: see auth and headers in its block of the config"
         case 404:

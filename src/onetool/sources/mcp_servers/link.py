@@ -161,7 +161,7 @@ class Link:
         if isinstance(error, ToolFailure) or trouble_in(error) is not None:
             return error
         if self.trouble is not None and self.trouble.words:
-            refused = Refused(self.trouble.words + advice(self.trouble.status))
+            refused = Refused(self.trouble.words + advice(self.trouble))
             refused.status = self.trouble.status
             return refused
         if self._child is not None and self._child.lines.broke_off:

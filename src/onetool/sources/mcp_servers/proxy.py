@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from onetool.core.answer import Answer
 from onetool.core.blob import Keep
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.failure import cut
@@ -16,6 +17,7 @@ from onetool.core.lookalike import twins
 from onetool.core.seen import Seen
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
+from onetool.core.wrapper import is_wrapper
 from onetool.sources.mcp_servers.journal import Journal, Redact
 from onetool.sources.mcp_servers.memory import (
     Definition,
@@ -32,8 +34,8 @@ from onetool.sources.mcp_servers.memory import (
 )
 from onetool.sources.mcp_servers.offers import prompts_of, resources_of
 from onetool.sources.mcp_servers.settings import Server, pack_name
-from onetool.sources.mcp_servers.specs import is_allowed, spec_of, unusable
-from onetool.sources.mcp_servers.values import is_light, value_of
+from onetool.sources.mcp_servers.specs import defaults_of, is_allowed, spec_of, unusable
+from onetool.sources.mcp_servers.values import answer_of, is_light
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.upstream import Told, Work
@@ -126,7 +128,9 @@ class Proxy:
 
     def _warnings(self) -> list[Mistake]:
         key = f"servers.{self.name}"
-        told = [Mistake(message=self.why_refused(), key=key)] if self.is_refused else []
+        told = [*self.settings.mistakes]
+        if self.is_refused:
+            told.append(Mistake(message=self.why_refused(), key=key))
         known = [str(tool.get("name")) for tool in self.memory.tools or ()]
         for pattern in self.settings.tools or () if known else ():
             if not any(is_allowed(replace(self.settings, tools=(pattern,)), tool) for tool in known):
@@ -169,7 +173,7 @@ class Proxy:
     def failed(self) -> None:
         """It could not be connected, and so it is not known what it has: who only lists need not wait for it again."""
         with self._lock:
-            if not self.is_listed:
+            if not self.is_listed and not self.settings.mistakes:  # of such a one nothing is learnt
                 self._keep_in_mind(replace(self.memory, failed=time()))
 
     @property
@@ -259,20 +263,27 @@ class Proxy:
             seen = None
         definition = as_trusted(memory, definition)
         hints = definition.get("annotations") or {}
-        handler = _Tool(self, name, hints.get("idempotentHint") is True, seen)
+        handler = _Tool(
+            self,
+            name,
+            again=hints.get("idempotentHint") is True or hints.get("readOnlyHint") is True,
+            wraps=is_wrapper(definition.get("outputSchema")),
+            defaults=defaults_of(definition.get("inputSchema")),
+            seen=seen,
+        )
         return spec_of(self.name, self.settings, definition, handler, seen=seen)
 
-    async def call(self, tool: str, args: Mapping[str, Any], idempotent: bool, seen: Seen | None) -> Any:
-        result = await self._calls.do(self.name, tool, lambda link, flight: link.call(tool, args, flight), idempotent)
+    async def call(self, tool: str, args: Mapping[str, Any], again: bool, wraps: bool, seen: Seen | None) -> Answer:
+        result = await self._calls.do(self.name, tool, lambda link, flight: link.call(tool, args, flight), again)
         if is_light(result):
-            value = value_of(result, self._keep)
+            answer = answer_of(result, self._keep, wraps)
         else:
             import asyncio  # not for those who only list tools
 
-            value = await asyncio.to_thread(value_of, result, self._keep)
-        if seen is not None and seen.note(value):
+            answer = await asyncio.to_thread(answer_of, result, self._keep, wraps)
+        if seen is not None and seen.note(answer.value):
             self._has_seen = True
-        return value
+        return answer
 
     async def prompt(self, name: str, args: Mapping[str, str]) -> list[Any]:
         return await self._calls.do(self.name, name, lambda link, flight: link.prompt(name, args, flight), True)
@@ -289,11 +300,23 @@ def _shown(name: str) -> str:
 class _Tool:
     """The handler of one tool."""
 
-    def __init__(self, proxy: Proxy, name: str, idempotent: bool, seen: Seen | None) -> None:
+    def __init__(
+        self,
+        proxy: Proxy,
+        name: str,
+        *,
+        again: bool,
+        wraps: bool,
+        defaults: Mapping[str, Any],
+        seen: Seen | None,
+    ) -> None:
         self._proxy = proxy
         self._name = name
-        self._idempotent = idempotent
+        self._again = again  # it does no harm twice
+        self._wraps = wraps
+        self._defaults = defaults
         self._seen = seen
 
     async def __call__(self, /, **args: Any) -> Any:
-        return await self._proxy.call(self._name, args, self._idempotent, self._seen)
+        args = {**self._defaults, **args}
+        return await self._proxy.call(self._name, args, self._again, self._wraps, self._seen)

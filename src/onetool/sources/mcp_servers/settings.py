@@ -8,7 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from onetool.core.errors import Mistake
 from onetool.core.secrecy import sounds_secret
+from onetool.core.spec import is_address
 from onetool.services.secrets import MASK, Secret
 
 Seconds = Annotated[float, Meta(gt=0)]
@@ -41,6 +43,15 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     prefix: Name | None = None  # the pack's name, where it is not the server's
     pin: bool = False  # refuse its tools when a definition has changed, until somebody approves
 
+    docs_url: Name | None = None  # where the server is documented
+
+    mistakes: ClassVar[tuple[Mistake, ...]] = ()
+
+    @staticmethod
+    def broken(mistakes: tuple[Mistake, ...]) -> "BrokenServer":
+        """A block that can't be used: its server is there, and says why it does not work."""
+        return BrokenServer(mistakes=mistakes)
+
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "enabled", self.enabled and not self.disabled)
 
@@ -64,10 +75,18 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             yield "", "a server needs a command or a url", "add command: … or url: …"
         elif self.url and not self.command and not re.match(r"https?://[^/]", self.url, re.IGNORECASE):
             yield "url", f"{_shown(self.url)!r} is no url of a server", "write http://host/path or https://host/path"
+        if self.docs_url and not is_address(self.docs_url):
+            yield "docs_url", f"{_shown(self.docs_url)!r} is no address", "write https://host/path"
         if self.url and self.auth is not None:
             from onetool.sources.mcp_servers.oauth_settings import problems
 
             yield from problems(self.auth)
+
+
+class BrokenServer(Server, frozen=True, kw_only=True):
+    """Stands for a server whose block has mistakes."""
+
+    mistakes: tuple[Mistake, ...] = ()  # pyright: ignore[reportIncompatibleVariableOverride] - of one, not of all
 
 
 def missing_secret(settings: Server) -> str | None:

@@ -7,18 +7,20 @@ class Trouble:
     def __init__(self) -> None:
         self.words: str | None = None
         self.status: int | None = None
+        self.said = ""  # the first line of the answer, where it says why
         self.was_unheard = False  # before a byte of the request had left
 
     def failed(self, error: Exception, unheard: bool) -> None:
-        self.status = None
+        self.status, self.said = None, ""
         self.was_unheard = unheard
         what = "it can not be reached" if unheard else "the connection broke"
         self.words = f"{what}: {str(error) or type(error).__name__}"
 
-    def answered(self, status: int, reason: str) -> None:
+    def answered(self, status: int, reason: str, said: str = "") -> None:
         self.was_unheard = False
-        self.status = status
-        self.words = f"it answers {status} {reason}".strip() if status >= 400 else None
+        self.status, self.said = status, said
+        told = f"it answers {status} {reason}".strip()
+        self.words = None if status < 400 else f"{told}: {said}" if said else told
 
     def refused(self, what: str) -> None:
         """What it answered was not taken."""

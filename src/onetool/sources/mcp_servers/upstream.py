@@ -122,6 +122,8 @@ class Upstream:
                     flight.tried_again = True
                     self.journal.note(f"{what}: the connection was lost; the call may be tried again, and is")
                     continue
+                if flight.trouble.said:
+                    self.journal.note(f"{what}: {flight.trouble.words}")
                 raise await self._failure(link, what, error, flight) from None
 
     async def settled(self, anew: bool = False) -> None:
@@ -201,6 +203,8 @@ class Upstream:
 
     async def _once(self) -> None:
         """Connect, and stay until it is over."""
+        if mistakes := self.settings.mistakes:
+            raise ToolFailure("; ".join(map(str, mistakes)))
         if (secret := missing_secret(self.settings)) is not None:
             raise ToolFailure(
                 f"the secret {secret} is not set; run: onetool auth set {secret} (what is running then needs a reload)"

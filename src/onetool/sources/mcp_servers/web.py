@@ -6,21 +6,25 @@ Headers go to that server alone: redirects are followed only where they stay wit
 wrong on the wire is noted: the SDK says only that something did.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import asynccontextmanager, suppress
+from typing import Any, cast
 
 import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
+from onetool.core.failure import cut
 from onetool.core.json_bounds import TooMuch, check_json
 from onetool.sources.mcp_servers.flight import current_flight
 from onetool.sources.mcp_servers.settings import Server
 from onetool.sources.mcp_servers.trouble import Trouble
 
 LARGEST = 32 * 1024 * 1024  # bytes of one answer, or of one event
+LONGEST_REFUSAL, LONGEST_LINE = 64 * 1024, 200  # bytes of a refusal that are read, characters of it that are told
+PATIENCE = 5.0  # seconds until it has said why
 _BLANK_LINE = re.compile(rb"(?>\r\n|\r|\n){2}")
 LONGEST_END = 3  # bytes of it that may have come before
 UNHEARD = (httpx2.ConnectError, httpx2.ConnectTimeout)  # before a byte of the request has left
@@ -81,7 +85,7 @@ class _Noting(httpx2.AsyncHTTPTransport):
             await response.aclose()
             self._of_call().answered(502, "with something compressed, though it was asked not to")
             return httpx2.Response(502, request=request)
-        self._of_call().answered(response.status_code, response.reason_phrase)
+        self._of_call().answered(response.status_code, response.reason_phrase, await _said(response))
         is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         response.stream = (_Events if is_stream else _Bounded)(response.stream, self._of_call())
         return response
@@ -90,6 +94,25 @@ class _Noting(httpx2.AsyncHTTPTransport):
         """Of the call that this is sent for, else of the connection itself."""
         flight = current_flight.get()
         return self._trouble if flight is None else flight.trouble
+
+
+async def _said(response: httpx2.Response) -> str:
+    """Why it refuses, in the first line of its own words: the SDK does not look at them."""
+    if response.status_code != httpx2.codes.FORBIDDEN:
+        return ""
+    body = bytearray()
+    with suppress(TimeoutError, httpx2.HTTPError):
+        async with asyncio.timeout(PATIENCE):
+            async for part in cast(httpx2.AsyncByteStream, response.stream):
+                body += part
+                if len(body) > LONGEST_REFUSAL:
+                    break
+    await response.stream.aclose()  # pyright: ignore[reportAttributeAccessIssue] - one of an async client
+    response.stream = httpx2.ByteStream(bytes(body[:LONGEST_REFUSAL]))
+    lines = (line.strip() for line in body.decode(errors="replace").splitlines())
+    first = next((line for line in lines if line), "")
+    is_news = first and first.lower() != response.reason_phrase.lower() and not first.startswith("<")
+    return cut("".join(char if char.isprintable() else " " for char in first), LONGEST_LINE) if is_news else ""
 
 
 class _Bounded(httpx2.AsyncByteStream):

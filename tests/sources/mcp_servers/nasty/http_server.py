@@ -34,6 +34,7 @@ TOOLS = [
     tool("forget"),
     tool("hang"),
     tool("fail"),
+    tool("forbid"),
     tool("huge"),
     tool("lists"),
 ]
@@ -152,6 +153,8 @@ class Handler(BaseHTTPRequestHandler):
             self._plain(401, "who are you?", {"WWW-Authenticate": 'Bearer realm="nasty"'})
         elif way == "forbidden":
             self._plain(403, "not you")
+        elif way == "forbidden_mutely":
+            self._plain(403, "")
         elif way == "broken":
             self._plain(500, "Traceback (most recent call last): …")
         elif way == "html":
@@ -199,6 +202,9 @@ class Handler(BaseHTTPRequestHandler):
             return
         if name == "fail":
             self._plain(503, "overloaded")
+            return
+        if name == "forbid":
+            self._plain(403, "\nyour plan has no writes\nsecond line")
             return
         if name == "hang":
             self.state.ending.wait(600)

@@ -9,7 +9,7 @@ from onetool.core.ids import new_id
 from onetool.core.spec import ToolSpec
 from onetool.formats import ProviderNames, provider_tools
 from onetool.interfaces.mcp.caller import ClientCaller
-from onetool.interfaces.mcp.content import from_result
+from onetool.interfaces.mcp.content import from_result, promise_of
 from onetool.interfaces.mcp.menus.entry import TASK_GRACE, Entry
 
 
@@ -38,11 +38,11 @@ def _aliases(app: App, specs: list[ToolSpec], taken: Collection[str]) -> dict[st
 
 
 def _entry(app: App, spec: ToolSpec, listing: dict[str, Any], own: str, allowed: Collection[str] | None) -> Entry:
-    structured = "outputSchema" in listing
+    promise = promise_of(spec, listing.get("outputSchema"))
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         result = await app.call(ToolCall(new_id(), spec.name, args, "mcp"), allowed, caller.progress)
-        return await from_result(result, app.config.results.inline_bytes, app.keep, app.kept, _read_on, structured)
+        return await from_result(result, app.config.results.inline_bytes, app.keep, app.kept, _read_on, promise)
 
     return Entry(
         listing=listing,

@@ -6,6 +6,7 @@ from typing import Any
 
 from onetool.app import App
 from onetool.app.run_tool import run_tool
+from onetool.core.wrapper import HANDLE, RESULT
 from onetool.interfaces.encoding import encode
 from onetool.interfaces.mcp.caller import ClientCaller
 from onetool.interfaces.mcp.content import as_json, blocks_of, from_reply, text_block
@@ -32,13 +33,24 @@ def entries(app: App, allowed: Collection[str] | None) -> list[Entry]:
 
 
 async def _answer(app: App, result: RunResult) -> dict[str, Any]:
-    if result.ok and (media := await restored(result.data, app.kept, as_json)) is not None:
-        return {"content": [*([text_block(result.printed)] if result.printed else []), *media]}
-    if result.ok and (blocks := blocks_of(result.data)) is not None:  # pictures and the like are no text
-        return {"content": [*([text_block(result.printed)] if result.printed else []), *blocks]}
+    answer, handle = await _content(app, result)
+    if not app.config.run.structured or not result.ok:  # the text is the shorter form for a model
+        return answer
+    return {**answer, "structuredContent": {RESULT: result.data} if handle is None else {HANDLE: handle}}
+
+
+async def _content(app: App, result: RunResult) -> tuple[dict[str, Any], str | None]:
+    """What a client shows, and where the whole is kept if it is too large for that."""
+    blocks = None
+    if result.ok:  # pictures and the like are no text
+        blocks = await restored(result.data, app.kept, as_json) or blocks_of(result.data)
+    if blocks is not None:
+        return {"content": [*([text_block(result.printed)] if result.printed else []), *blocks]}, None
     if _weight(result) > LARGE:  # writing it out takes a while, and others wait for the loop
-        return from_reply(await asyncio.to_thread(app.reply, result))
-    return from_reply(app.reply(result))
+        reply = await asyncio.to_thread(app.reply, result)
+    else:
+        reply = app.reply(result)
+    return from_reply(reply), None if reply.stored is None else reply.stored.handle
 
 
 def _weight(result: RunResult) -> int:

@@ -82,8 +82,9 @@ class _There:
         """The pages of what is called exactly so: mostly one, but an alias may have the name of a snippet."""
         found: list[str] = []
         if not name.startswith("$"):
-            found += [pages.of_tool(self.by_name[name])] if name in self.by_name else []
-            found += [pages.of_pack(self.packs[name])] if name in self.packs else []
+            has_documents = self.view.has_documents
+            found += [pages.of_tool(self.by_name[name], has_documents)] if name in self.by_name else []
+            found += [pages.of_pack(self.packs[name], has_documents)] if name in self.packs else []
             if (target := self.aliases.get(name)) is not None:
                 found.append(pages.of_alias(name, target, self.by_name.get(target)))
         snippet = name.removeprefix("$")

@@ -31,7 +31,13 @@ def documentation(pack: str) -> str:
     return DOCUMENTATION.format(slug=SLUGS.get(pack, pack))
 
 
-def of_tool(tool: Listed) -> str:
+def _documented(pack: str, own: str | None, has_documents: bool) -> str:
+    """Where a pack is documented: its own address, else that of the documents, else nothing."""
+    url = own or (documentation(pack) if has_documents else None)
+    return f"Documentation: {url}" if url else ""
+
+
+def of_tool(tool: Listed, has_documents: bool = True) -> str:
     spec = tool.spec
     told = list(_arguments(spec))
     parts = [
@@ -42,18 +48,19 @@ def of_tool(tool: Listed) -> str:
         f"Returns: {_on_a_line(returns(spec) or _type(spec))}",
         "\n".join(["Example:", *(f"  {line}" for line in _example(tool).splitlines())]),
         f"Source: {spec.source}",
-        f"Documentation: {documentation(tool.pack)}",
+        _documented(tool.pack, spec.docs_url, has_documents),
     ]
     return "\n\n".join(filter(None, parts))
 
 
-def of_pack(pack: PackView) -> str:
+def of_pack(pack: PackView, has_documents: bool = True) -> str:
+    own = next((tool.spec.docs_url for tool in pack.tools if tool.spec.docs_url), None)
     parts = [
         f"# {pack.name}",
         (pack.instructions or "").strip(),
         "\n".join(["Tools:", *_listed(pack)]) if pack.tools else _no_tools(pack),
         f"Source: {pack.source}",
-        f"Documentation: {documentation(pack.name)}",
+        _documented(pack.name, own, has_documents),
     ]
     return "\n\n".join(filter(None, parts))
 

@@ -1,0 +1,114 @@
+"""Arguments that a call brings -> those that its tool gets, or what is wrong with them.
+
+Tools of our own are strict. Those of somebody else's server (`lenient`) take what the server would: a text that says a
+number or JSON where one is wanted, if nothing is lost by that, and arguments that its schema does not list. Only what
+the strict check refuses is looked at, so that a call which is right costs nothing more.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from math import isfinite
+from typing import Any, NamedTuple, cast
+
+from onetool.core.call import Problem
+from onetool.core.json_bounds import data_in
+from onetool.core.schema import properties_of
+from onetool.core.schema_words import UNKNOWN
+from onetool.core.spec import ToolSpec
+from onetool.core.type_names import kinds_of, resolved
+
+LEVELS = 8  # of a schema that are followed
+LONGEST_NUMBER = 300  # characters
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_NUMBER = re.compile(_INTEGER.pattern + r"(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
+_BOOLEANS = {"true": True, "false": False, "True": True, "False": False}
+
+Schema = Mapping[str, Any]
+
+
+class Taken(NamedTuple):
+    """What the tool gets, unless there are problems; `warnings` are for whoever called."""
+
+    args: Mapping[str, Any]
+    problems: list[Problem]
+    warnings: tuple[str, ...] = ()
+
+
+def taken(spec: ToolSpec, args: Mapping[str, Any]) -> Taken:
+    problems = spec.arguments.check(args)
+    if not problems or not spec.lenient or not isinstance(args, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - from outside
+        return Taken(args, problems)
+    unknown = _sent_on(spec, args, problems)
+    known = {name: coerced(spec, name, value) for name, value in args.items() if name not in unknown}
+    if left := spec.arguments.check(known):
+        return Taken(args, [*(problem for problem in problems if problem.path in unknown), *left])
+    told = (f"{name}: {spec.name} does not list this argument; it was sent on to the server" for name in unknown)
+    return Taken({name: known.get(name, value) for name, value in args.items()}, [], tuple(told))
+
+
+def is_closed(schema: Schema) -> bool:
+    """Whether it says itself that there are no other arguments."""
+    return schema.get("additionalProperties") is False or schema.get("unevaluatedProperties") is False
+
+
+def _sent_on(spec: ToolSpec, args: Mapping[str, Any], problems: Iterable[Problem]) -> list[str]:
+    """The arguments that nothing is known of. One that is much like a known one is a mistake of the caller."""
+    if is_closed(spec.input_schema):
+        return []
+    found = {problem.path: problem for problem in problems if problem.got == UNKNOWN}
+    wrong = [problem.path for problem in problems if problem.got != UNKNOWN]
+    return [
+        name
+        for name in args
+        if name in found and not _is_near(found[name]) and not any(_is_inside(path, name) for path in wrong)
+    ]
+
+
+def _is_near(problem: Problem) -> bool:
+    return bool(problem.hint and problem.hint.startswith("did you mean"))
+
+
+def _is_inside(path: str, name: str) -> bool:
+    return path == name or path.startswith((f"{name}.", f"{name}["))
+
+
+def coerced(spec: ToolSpec, name: str, value: Any) -> Any:
+    """One argument, with texts taken for what they say."""
+    schema = spec.input_schema
+    if name not in properties_of(schema):
+        return value
+    return _coerced(value, schema["properties"][name], schema, LEVELS)
+
+
+def _coerced(value: Any, schema: Any, root: Schema, levels: int) -> Any:
+    part: Any = resolved(schema, root)
+    if levels == 0 or not isinstance(part, Mapping):
+        return value
+    known = cast(Schema, part)
+    if isinstance(value, str):
+        return _read(value, kinds_of(part, root))
+    if isinstance(value, list):
+        return [_coerced(item, known.get("items"), root, levels - 1) for item in cast(list[Any], value)]
+    if isinstance(value, dict):
+        inner: Any = known.get("properties")
+        named = cast(Schema, inner if isinstance(inner, Mapping) else {})
+        fields = cast(dict[str, Any], value).items()
+        return {name: _coerced(item, named.get(name), root, levels - 1) for name, item in fields}
+    return value
+
+
+def _read(text: str, kinds: set[str]) -> Any:
+    """What a text says, where that is wanted, and a text is not. The text itself where something would be lost."""
+    if "string" in kinds:
+        return text
+    if kinds & {"integer", "number"} and len(text) <= LONGEST_NUMBER:
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        if "number" in kinds and _NUMBER.fullmatch(text):
+            return number if isfinite(number := float(text)) and Decimal(repr(number)) == Decimal(text) else text
+    if "boolean" in kinds and text in _BOOLEANS:
+        return _BOOLEANS[text]
+    data: Any = data_in(text)
+    is_wanted = ("array" if isinstance(data, list) else "object" if isinstance(data, dict) else "") in kinds
+    return cast(Any, data) if is_wanted else text

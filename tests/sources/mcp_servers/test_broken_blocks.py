@@ -1,0 +1,56 @@
+"""A mistake in one server's block is that server's own: everything else of the config works."""
+
+import json
+
+import pytest
+from sources.mcp_servers.stage import call, is_fine, settle
+
+from onetool.config.load import load_config
+from onetool.core.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        ({"command": "x", "timeout": "soon"}, "servers.bad.timeout: expected a number, got the text 'soon'"),
+        ({"command": "x", "args": "-v"}, "servers.bad.args: expected a list, got"),
+        ({"command": "x", "url": "http://127.0.0.1:1/"}, "a server has a command or a url, not both"),
+        ({}, "a server needs a command or a url"),
+        ({"command": "x", "enabled": "yes"}, "servers.bad.enabled"),
+    ],
+)
+def test_a_bad_key_breaks_its_server_alone(stage, block, words):
+    with stage.app({"bad": block, "good": stage.nasty("ok")}) as app:
+        status = settle(app)
+        assert (status["bad"].state, status["good"].state) == ("disconnected", "connected")
+        assert words in status["bad"].error
+        assert is_fine(app)
+        assert [words in str(mistake) for mistake in app.mistakes] == [True]
+        assert call(app, "bad.echo").error.code == "tool_not_found"
+        assert app.health()["registry"]["status"] == "degraded"
+
+
+def test_check_tells_it_with_its_place(stage):
+    stage.config({"bad": {"command": "x", "timeout": -1}, "good": stage.nasty("ok")})
+    done = stage.cli("check")
+    assert done.returncode == 1
+    [told] = json.loads(done.stdout)
+    assert (told["key"], told["line"], told["severity"]) == ("servers.bad.timeout", 1, "error")
+    listed = {one["name"]: one for one in json.loads(stage.cli("servers", "list", "--json").stdout)}
+    assert listed["good"]["state"] == "connected"
+    assert "servers.bad.timeout" in listed["bad"]["error"]
+
+
+def test_what_was_approved_outlives_a_mistake(stage):
+    block = stage.nasty("ok")
+    with stage.app({"good": block}) as app:
+        settle(app)
+    remembered = (stage.folder / "servers" / "good.json").read_text()
+    with stage.app({"good": {**block, "timeout": "soon"}}) as app:
+        settle(app)
+    assert (stage.folder / "servers" / "good.json").read_text() == remembered
+
+
+def test_other_mistakes_still_end_it(stage):
+    with pytest.raises(ConfigError):
+        load_config(stage.config({"good": stage.nasty("ok")}, menu="none"))

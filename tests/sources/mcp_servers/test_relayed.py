@@ -1,0 +1,156 @@
+"""Through us and directly: a server's answers are no worse for having come through somebody else."""
+
+import asyncio
+import sys
+
+import pytest
+from interfaces.mcp.servers import environment
+from mcp import Client, StdioServerParameters
+from sources.mcp_servers.stage import SCRIPTS, call, ran
+
+SECRET = "s3cret-of-the-test"
+
+
+@pytest.fixture
+def app(stage):
+    with stage.app({"odd": stage.nasty("wraps")}) as app:
+        yield app
+
+
+# In code
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("odd.add(a=2, b=3) + 1", 6),
+        ("odd.query()['rows'][1][1]", "b"),
+        ("odd.zip_code()", "00501"),
+        ("[row['n'] for row in odd.rows()]", [1, 2]),
+        ("odd.named()", {"result": 3}),
+        ("odd.maybe()", None),
+        ("odd.read(size=1)", {"content": "hello world\n"}),
+        ("odd.beside(size=1)", {"size": 1}),
+    ],
+)
+def test_in_code_the_value_is_what_a_person_would_expect(app, code, value):
+    result = ran(app, code)
+    assert (result.error, result.data) == (None, value)
+
+
+@pytest.mark.parametrize(
+    ("tool", "returns"),
+    [
+        ("add", "int"),
+        ("query", "str | dict | list"),
+        ("rows", "list[dict]"),
+        ("named", "dict"),
+        ("maybe", "str | None | dict | list"),
+        ("read", "dict"),
+    ],
+)
+def test_the_signature_says_the_type_that_code_gets(app, tool, returns):
+    assert ran(app, f"ot.signature('odd.{tool}')").data.endswith(f" -> {returns}")
+
+
+def test_help_says_what_code_gets(app):
+    assert "Returns: list[{n: int}]" in ran(app, "ot.help('odd.rows')").data
+    assert "Returns: str | dict | list" in ran(app, "ot.help('odd.query')").data
+
+
+def test_a_value_that_is_not_what_was_promised_fails(app):
+    assert call(app, "odd.wrong").error is not None
+
+
+# For clients of MCP
+
+
+async def through(menu, stage, tool, args, **more):
+    """The answer of our own server, by the official client."""
+    config = stage.config({"odd": stage.nasty("wraps")}, **more)
+    ours = environment(stage.folder, ONETOOL_CONFIG=str(config))
+    start = StdioServerParameters(command=sys.executable, args=["-m", "onetool", "mcp", "--menu", menu], env=ours)
+    async with Client(start) as client:
+        if menu == "search":
+            return await client.call_tool("call", {"name": f"odd.{tool}", "args": args})
+        while f"odd__{tool}" not in {one.name for one in (await client.list_tools()).tools}:
+            await asyncio.sleep(0.05)
+        return await client.call_tool(f"odd__{tool}", args)
+
+
+async def directly(tool, args):
+    start = StdioServerParameters(command=sys.executable, args=[str(SCRIPTS / "wraps.py")])
+    async with Client(start) as client:
+        await client.list_tools()
+        return await client.call_tool(tool, args)
+
+
+def both(menu, stage, tool, **args):
+    async def main():
+        return await directly(tool, args), await through(menu, stage, tool, args)
+
+    return (shown(result) for result in asyncio.run(main()))
+
+
+def shown(result):
+    content = [block.model_dump(by_alias=True, exclude_none=True) for block in result.content]
+    return content, result.structured_content, bool(result.is_error)
+
+
+@pytest.mark.parametrize("menu", ["direct", "search"])
+@pytest.mark.parametrize(
+    ("tool", "args"),
+    [
+        ("read", {"size": 1}),
+        ("query", {}),
+        ("rows", {}),
+        ("add", {"a": 1, "b": 2}),
+        ("beside", {"size": 10}),
+        ("tells", {"words": '{"a": 1}  '}),
+    ],
+)
+def test_content_and_structured_content_come_as_they_are_sent(stage, menu, tool, args):
+    alone, relayed = both(menu, stage, tool, **args)
+    assert relayed == alone
+
+
+def test_what_was_promised_is_kept_also_when_it_is_large(stage):
+    alone, relayed = both("direct", stage, "read", size=5_000)
+    assert relayed == alone
+
+
+@pytest.mark.parametrize(("menu", "tool"), [("direct", "tells"), ("search", "tells")])
+def test_a_large_text_is_stored(stage, menu, tool):
+    words = "a line\n" * 5_000
+    result = asyncio.run(through(menu, stage, tool, {"words": words}))
+    note, link = result.content
+    assert "was stored" in note.text
+    assert link.size == len(words)
+    assert result.structured_content is None
+
+
+def test_what_is_beside_a_large_text_stays_beside_it(stage):
+    result = asyncio.run(through("search", stage, "beside", {"size": 50_000}))
+    assert [block.type for block in result.content] == ["text", "resource_link", "resource_link"]
+    assert "was stored" in result.content[0].text
+    assert result.content[2].name == "a"
+    assert result.structured_content == {"size": 50_000}
+
+
+def test_large_structured_content_that_nobody_announced_is_stored_too(stage):
+    result = asyncio.run(through("search", stage, "read", {"size": 5_000}))
+    assert result.structured_content is None
+    assert "was stored" in result.content[0].text
+
+
+@pytest.mark.parametrize("menu", ["direct", "search"])
+def test_secrets_are_masked_in_both_forms(stage, menu):
+    async def main():
+        secrets = {"secrets": {"KEY": SECRET}}
+        return await through(menu, stage, "echoes_key", {}, **secrets)
+
+    block = stage.nasty("wraps", env={"KEY": SECRET})
+    stage.nasty = lambda *_, **__: block
+    content, structured, _ = shown(asyncio.run(main()))
+    assert content[0]["text"] == "the key is ***"
+    assert structured == {"key": "***"}
