@@ -49,6 +49,7 @@ def spec_of(name: str, settings: Server, definition: Definition, handler: Handle
         timeout=settings.timeout + settings.connect_timeout,  # a call may have to wait for its server first
         read_only=hints.get("readOnlyHint") is True,
         idempotent=hints.get("idempotentHint") is True,
+        parallel=settings.parallel,
         **more,
     )
 
