@@ -212,6 +212,68 @@ def test_ctrl_c_stops_what_runs_and_the_session_goes_on(folder):
     assert status == 0
 
 
+SLOW = """
+import asyncio
+import time
+
+def blocks() -> str:
+    'Takes long.'
+    time.sleep(20)
+
+async def waits() -> str:
+    'Takes long, too.'
+    await asyncio.sleep(20)
+"""
+
+
+@pytest.mark.parametrize(
+    "code", ["slow.blocks()", "slow.waits()", "import time; time.sleep(20)", "[await slow.waits()]"]
+)
+def test_ctrl_c_while_the_code_waits_keeps_what_was_defined(folder, code):
+    (folder / ".onetool" / "packs" / "slow.py").write_text(SLOW)
+    lines = ["x = 41\n", f"{code}\n", 2.0, "\x03", "x + 1\n", "\x04"]
+    shown, status = terminal(["run", "-i"], folder, lines)
+    assert "Stopped." in shown
+    assert "gone" not in shown
+    assert "\r\n42\r\n" in shown
+    assert status == 0
+
+
+def test_code_that_catches_everything_is_stopped_all_the_same(folder):
+    code = ["x = 1\n", "import time\n", "while True:\n", "try: time.sleep(20)\n", "except BaseException: pass\n", "\n"]
+    shown, status = terminal(["run", "-i"], folder, [*code, 2.0, "\x03", "1 + 1\n", "\x04"])
+    assert "What was defined is gone" in shown
+    assert "\r\n2\r\n" in shown
+    assert status == 0
+
+
+@pytest.mark.parametrize("word", ["exit", "quit()", "quit", "exit()"])
+def test_a_word_leaves_the_session(folder, word):
+    shown, status = terminal(["run", "-i"], folder, ["40 + 2\n", f"{word}\n"])
+    assert "\r\n42\r\n" in shown
+    assert "Error" not in shown
+    assert status == 0
+    piped = cli("run", "-i", cwd=folder, stdin=f"1\n{word}\n2\n")
+    assert (piped.returncode, piped.stdout) == (0, "1\n")
+
+
+def test_a_name_of_ones_own_leaves_nothing(folder):
+    assert cli("run", "-i", cwd=folder, stdin="quit = 5\nquit\n2\n").stdout == "5\n2\n"
+
+
+def test_blocks_are_indented(folder):
+    lines = ["def f(n):\n", "if n:\n", "return 'yes'\n", "return 'no'\n", "\n", "[f(0), f(1)]\n", "\x04"]
+    shown, status = terminal(["run", "-i"], folder, lines)
+    assert "[no, yes]" in shown.replace("'", "").replace('"', "")
+    assert status == 0
+
+
+def test_what_brings_its_own_indentation_keeps_it(folder):
+    lines = ["def f(n):\n", "    if n:\n", "        return 'a'\n", "    return 'b'\n", "\n", "f(0) + f(1)\n", "\x04"]
+    shown, _ = terminal(["run", "-i"], folder, lines)
+    assert "\r\nba\r\n" in shown
+
+
 def test_ctrl_c_at_the_prompt_takes_back_the_line_and_nothing_else(folder):
     shown, status = terminal(["run", "-i"], folder, ["x = 40\n", "abc", 0.5, "\x03", "x + 2\n", "\x04"])
     assert "\r\n42\r\n" in shown
