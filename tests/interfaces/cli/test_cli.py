@@ -133,7 +133,20 @@ def test_json_on_a_terminal_when_asked_for(configured):
     code, shown = on_a_terminal("tools", "list", "--json", cwd=configured)
     assert code == 0
     start = shown.index("[\r\n")
-    assert [tool["name"] for tool in json.loads(shown[start:])][-1] == "login"
+    assert "login" in [tool["name"] for tool in json.loads(shown[start:])]
+
+
+def test_your_own_tools_are_listed_first(configured):
+    (configured / ".onetool" / "packs").mkdir(exist_ok=True)
+    (configured / ".onetool" / "packs" / "dice.py").write_text("def roll() -> int:\n    'Roll.'\n    return 4\n")
+    cli("trust", "--yes", cwd=configured)
+    names = [tool["name"] for tool in json.loads(cli("tools", "list", cwd=configured).stdout)]
+    built_in = {"time", "tools", "shell", "fs", "ot"}
+    first = next(place for place, name in enumerate(names) if name.partition(".")[0] in built_in)
+    assert {"dice.roll", "weather", "login"} <= set(names[:first])
+    assert {name.partition(".")[0] for name in names[first:]} == built_in
+    chosen = cli("tools", "list", "--tool-allow", "login,time.now", cwd=configured)
+    assert [tool["name"] for tool in json.loads(chosen.stdout)] == ["time.now", "login"]
 
 
 # On a terminal: tables and colour

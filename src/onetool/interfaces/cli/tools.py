@@ -27,8 +27,10 @@ def tools() -> None:
 @data_options
 @click.pass_context
 def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> None:
-    """List the tools."""
+    """List the tools: yours first, then those that come with OneTool."""
     specs = open_app(ctx, allowed, packs=None).tools(allowed)
+    if allowed is None:  # an allow-list has the registry's order
+        specs = _yours_first(specs)
     if wants_json(as_json):
         print_json([spec.summary() for spec in specs])
         return
@@ -150,6 +152,14 @@ def unknown_tool(name: str, known: Any, why: object = None) -> click.ClickExcept
 
     near = f"; {why}" if why else or_rather(name, known) or "; see: onetool tools list"
     return click.ClickException(f"Tool not found: {name}{near}")
+
+
+def _yours_first(specs: list[ToolSpec]) -> list[ToolSpec]:
+    """Those that come with OneTool last; else in the same order."""
+    from onetool.sources.packs.builtin import BuiltinFunctions
+
+    built_in = frozenset(BuiltinFunctions())
+    return sorted(specs, key=lambda spec: spec.name in built_in or (spec.pack == "ot" and spec.defined_in is None))
 
 
 def _in_short(spec: ToolSpec) -> str:
