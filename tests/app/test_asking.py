@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 
 import pytest
 from ask.stage import KEY, Stage
@@ -9,6 +10,7 @@ from ask.stand_in import Fails, Says, Wants
 
 from onetool.ask.errors import AskError
 from onetool.ask.events import CallEnded, CallStarted, Done, Started, Text
+from onetool.sources.bundles.names import derived_id
 
 NOTES = """
 from onetool.sdk import tool
@@ -264,6 +266,69 @@ def test_code_is_stopped_while_somebody_thinks(tmp_path):
     assert "stopped" in last.content
 
 
+# In order, or beside each other
+
+MEETING = """
+from threading import Barrier
+from time import sleep
+
+from onetool.sdk import tool
+
+pack = "meet"
+both = Barrier(2, timeout=10)
+log = []
+
+
+@tool(read_only=True, parallel=True)
+def wait() -> str:
+    'Wait for the other one.'
+    both.wait()
+    return "met"
+
+
+@tool(read_only=True)
+def step(name: str) -> list[str]:
+    'Note when it begins and ends.'
+    log.append(f"begin {name}")
+    sleep(0.02)
+    log.append(f"end {name}")
+    return list(log)
+"""
+
+
+def test_calls_of_one_step_run_in_order_unless_their_tools_are_parallel(tmp_path):
+    with Stage(tmp_path, packs={"meet": MEETING}) as stage:
+        together = [Wants("meet__wait", {}), Wants("meet__wait", {})]
+        in_order = [Wants("meet__step", {"name": "a"}), Wants("meet__step", {"name": "b"})]
+        stage.model.will(Says("", calls=[*together, *in_order]), DONE)
+        answer = stage.ask()
+    assert [one.result.data for one in answer.tool_results[:2]] == ["met", "met"]
+    assert answer.tool_results[3].result.data == ["begin a", "end a", "begin b", "end b"]
+
+
+def test_every_kind_of_tool_can_say_that_it_is_parallel(tmp_path):
+    declared = {"description": "d", "type": "function", "handler": "h", "parameters": {"type": "object"}}
+    declared["implementation"] = {"type": "mock", "mock_response": 1}
+    bundle = {"type": "script", "scriptImpl": {"code": "1"}}
+    clock = {"command": sys.executable, "args": ["-m", "mcp_server_time", "--local-timezone", "UTC"]}
+    config = {
+        "tools": [{**declared, "name": "one", "parallel": True}, {**declared, "name": "two"}],
+        "servers": {"clock": {**clock, "parallel": True}, "watch": clock},
+    }
+    with Stage(tmp_path, packs={"meet": MEETING}, **config) as stage:
+        app = stage.app
+        kept, *_ = app.bundles.put_bundle(derived_id("mine"), {"slug": "mine"})
+        for slug, more in (("fast", {"parallel": True}), ("slow", {})):
+            app.bundles.put_tool(kept["id"], slug, "1", bundle | more)
+        app.list_now()
+        marks = {spec.name: spec.parallel for spec in app.tools()}
+        assert [marks[name] for name in ("one", "meet.wait", "mine.fast", "clock.convert_time")] == [True] * 4
+        assert [marks[name] for name in ("two", "meet.step", "mine.slow", "watch.convert_time")] == [False] * 4
+        assert marks["tools.echo"]  # it is pure
+        (file,) = (tmp_path / "bundles").rglob("fast*.json")
+        assert json.loads(file.read_text())["parallel"] is True
+
+
 # What a model sees
 
 
@@ -273,6 +338,24 @@ def test_what_it_may_not_see_it_can_not_call(stage):
     assert stage.model.seen[0].tools == ["time__now"]
     errors = [one.result.error for one in answer.tool_results]
     assert [error and error.code for error in errors] == ["tool_not_found", None, "tool_not_found"]
+
+
+def test_what_a_session_was_given_never_widens_what_who_asks_may_call(stage):
+    stage.model.will(DONE, DONE, DONE)
+    stage.ask(session="s", allowed=["time.now", "shell.pwd"])
+    stage.ask(session="s", within=["time.now", "notes.count"])
+    assert stage.model.seen[1].tools == ["time__now"]
+    stage.ask(session="s")
+    assert stage.model.seen[2].tools == ["time__now", "shell__pwd"]
+
+
+def test_a_call_of_an_earlier_turn_is_spelled_as_it_was_when_its_tool_is_not_allowed_any_more(stage):
+    stage.model.will(wants("notes.count"), DONE, wants("notes.count"), DONE)
+    stage.ask(session="s")
+    answer = stage.ask(session="s", allowed=["time.now"])
+    assert '"notes__count"' in stage.said_to_model(-1)
+    assert answer.tool_results[0].call.name == "notes.count"
+    assert answer.tool_results[0].result.error.reason == "denied"
 
 
 def test_without_tools_nothing_can_run(stage):

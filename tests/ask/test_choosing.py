@@ -7,6 +7,8 @@ import time
 import msgspec
 import pytest
 from ask.fake import KEY, Fake, listen, run
+from ask.stage import Stage
+from ask.stand_in import Says
 from handlers.upstream import Reply, Upstream
 
 from onetool.ask import choosing
@@ -303,3 +305,15 @@ def test_ollama_is_not_below_v1():
         )
 
     assert asyncio.run(chosen()).base_url == "http://127.0.0.1:9"
+
+
+@pytest.mark.parametrize(
+    ("provider", "version"), [("gemini", "/v1beta"), ("gemini", "/v1beta/"), ("anthropic", "/v1"), ("ollama", "/v1/")]
+)
+def test_the_version_of_the_api_may_stand_at_the_end_of_base_url(tmp_path, provider, version):
+    with Stage(tmp_path, provider) as stage:
+        at = stage.model.urls[provider].removesuffix("/v1").removesuffix("/v1beta")
+        stage.config.write_text(stage.config.read_text().replace(stage.model.urls[provider], at + version))
+        stage.app.reload()
+        stage.model.will(Says("Noon."))
+        assert stage.ask().answer == "Noon."

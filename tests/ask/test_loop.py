@@ -24,6 +24,7 @@ TOOLS = [
     ToolSpec(name="time.now", description="the time", read_only=True),
     ToolSpec(name="math.double", description="twice as much", pure=True, read_only=True),
     ToolSpec(name="files.write", description="write a file"),
+    ToolSpec(name="web.get", description="fetch a page", parallel=True),
 ]
 
 
@@ -142,13 +143,13 @@ def test_data_cannot_end_its_own_mark(tmp_path):
     assert content.endswith(f"</result {word}>")
 
 
-def test_calls_that_change_nothing_run_at_the_same_time_and_others_alone(tmp_path):
+def test_calls_run_in_order_unless_their_tools_say_that_they_may_run_beside_others(tmp_path):
     hands = Recorder()
     hands.pause = 0.01
-    wanted = [call("a"), call("b"), call("c", "files.write"), call("d", "files.write"), call("e")]
+    wanted = [call("a", "web.get"), call("b", "math.double"), call("c", "files.write"), call("d"), call("e")]
     play(tmp_path, Script(calls(*wanted), Reply(text="Done.")), hands)
     assert hands.log[:4] == ["begin a", "begin b", "end a", "end b"]
-    assert hands.log[4:] == ["begin c", "end c", "begin d", "end d", "begin e", "end e"]
+    assert hands.log[4:] == ["begin c", "end c", "begin d", "end d", "begin e", "end e"]  # reading alone is no word
 
 
 def test_a_pure_call_is_made_once_in_a_session(tmp_path):
@@ -285,7 +286,7 @@ def test_what_had_ended_before_it_was_stopped_is_kept(tmp_path):
 
     async def stopped() -> None:
         task = asyncio.create_task(
-            played(tmp_path, Script(calls(call("a"), call("b", n=7))), hands, session="s")  # both change nothing
+            played(tmp_path, Script(calls(call("a", "web.get"), call("b", "web.get", n=7))), hands, session="s")
         )
         while "end b" not in hands.log:
             await asyncio.sleep(0.001)

@@ -141,6 +141,47 @@ def test_an_empty_tool_allow_is_a_usage_error(stage):
     assert not stage.model.seen
 
 
+def test_tool_allow_stays_with_its_session_until_it_is_given_again(stage):
+    for args, visible in (
+        (["--tool-allow=time.now,shell.pwd"], ["time__now", "shell__pwd"]),
+        ([], ["time__now", "shell__pwd"]),
+        (["--tool-allow=time.now"], ["time__now"]),
+        (["--with-tools=false"], []),
+        ([], ["time__now"]),
+    ):
+        stage.model.will(NOON)
+        ask(stage, "--session", "s", *args, "?")
+        assert stage.model.seen[-1].tools == visible
+    stage.model.will(NOON)
+    ask(stage, "--session", "other", "?")
+    assert len(stage.model.seen[-1].tools) > 2
+
+
+@pytest.mark.parametrize("spelled", ["tools__echo", "tools.echo"])
+@pytest.mark.parametrize("menu", ["direct", "run"])
+def test_a_tool_that_exists_but_is_not_allowed_is_denied_under_its_own_name(stage, spelled, menu):
+    stage.model.will(Says("", calls=[Wants(spelled, {"message": "x"})]), NOON)
+    answer = ask(stage, "--tool-allow=time.now", "--menu", menu, "?")
+    (only,) = answer["toolResults"]
+    assert only["call"]["name"] == answer["toolCalls"][0]["name"] == answer["toolError"]["tool"] == "tools.echo"
+    assert (only["result"]["error"]["code"], only["result"]["error"]["reason"]) == ("tool_not_found", "denied")
+    assert "tools.echo" in only["result"]["error"]["message"]
+
+
+def test_the_config_says_what_holds_where_nobody_says_it(stage):
+    config = stage.config.read_text()
+    stage.config.write_text(config.replace("ask:", "ask:\n  tools: [time.now]\n  with_tools: false"))
+    for args, visible in (
+        ([], []),
+        (["--with-tools"], ["time__now"]),
+        (["--with-tools", "--tool-allow=shell.pwd", "--session", "s"], ["shell__pwd"]),
+        (["--with-tools", "--session", "s"], ["shell__pwd"]),
+    ):
+        stage.model.will(NOON)
+        ask(stage, *args, "?")
+        assert stage.model.seen[-1].tools == visible
+
+
 # [SOT] within one session it may reuse cached tool results
 
 
@@ -167,7 +208,8 @@ def test_at_the_limit_the_model_is_asked_once_more_without_tools_and_the_output_
     assert answer["answer"] == "It is noon."
     assert answer["limitReached"] is True
     assert answer["steps"] == 3
-    assert stage.model.seen[-1].body["tool_choice"] == "none"
+    assert stage.model.seen[-2].tools
+    assert not {"tools", "tool_choice"} & stage.model.seen[-1].body.keys()
 
 
 def test_eight_steps_by_default(stage):

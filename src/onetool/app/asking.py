@@ -22,8 +22,9 @@ from onetool.ask.events import Answer, Done, Event
 from onetool.ask.loop import Loop
 from onetool.ask.messages import File, User
 from onetool.ask.prompts import MUCH, Task
-from onetool.ask.sessions import Sessions
+from onetool.ask.sessions import Session, Sessions
 from onetool.ask.toolset import Toolset
+from onetool.core.allowed import both
 
 if TYPE_CHECKING:
     from onetool.app.app import App
@@ -41,8 +42,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     session: str | None = None  # a new one if there is none
     new_session: bool = False
-    with_tools: bool = True
-    allowed: Collection[str] | None = None
+    with_tools: bool | None = None
+    allowed: Collection[str] | None = None  # these tools, in this turn and in later ones of the session
+    within: Collection[str] | None = None  # what whoever asks may call at the most, whatever the session says
     provider: str | None = None
     model: str | None = None
     system: str | None = None
@@ -64,8 +66,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"max_steps: expected 1 or more, got {self.max_steps}")
         if not all(isinstance(file, File) for file in self.files):
             raise ValueError('files: expected File(name="notes.md", text="…"), of onetool.ask.messages')
-        if isinstance(self.allowed, str):
-            raise ValueError(f"allowed: expected a list of names, got a text: [{self.allowed!r}]")
+        for key in ("allowed", "within"):
+            if isinstance(names := getattr(self, key), str):
+                raise ValueError(f"{key}: expected a list of names, got a text: [{names!r}]")
 
 
 class Asks:
@@ -83,9 +86,9 @@ class Asks:
     def sessions(self) -> Sessions:
         return Sessions(self.app.config.home / "sessions")
 
-    async def hands(self, options: Options) -> "Hands":
-        app, allowed = self.app, options.allowed
-        if not options.with_tools:
+    async def hands(self, options: Options, session: Session) -> "Hands":
+        app, allowed = self.app, self._allowed(options, session)
+        if not (app.config.ask.with_tools if options.with_tools is None else options.with_tools):
             return NoHands(app)
         approval = Approval(options.approve)
         if (options.menu or app.config.ask.menu) == "run":
@@ -95,13 +98,20 @@ class Asks:
         await app.come_in_step()
         return EachTool(app, self._tools(allowed), allowed, approval)
 
+    def _allowed(self, options: Options, session: Session) -> Collection[str] | None:
+        """Which tools there are: as this question says, else as the session had it before, else as the config says."""
+        if options.allowed is not None:
+            session.allow(options.allowed)
+        chosen = self.app.config.ask.tools if session.allowed is None else session.allowed
+        return both(options.within, chosen)
+
     def _tools(self, allowed: Collection[str] | None) -> Toolset:
         """Made once per catalogue, and written out once."""
         snapshot, key = self.app.registry.snapshot(), None if allowed is None else frozenset(allowed)
         if self._catalogue is not snapshot or len(self._toolsets) >= MOST_TOOLSETS:
             self._catalogue, self._toolsets = snapshot, {}
         if key not in self._toolsets:
-            self._toolsets[key] = Toolset(self.app.tools(allowed))
+            self._toolsets[key] = Toolset(self.app.tools(allowed), others=snapshot.list())
         return self._toolsets[key]
 
     def wanted(self, options: Options) -> Wanted:
@@ -160,11 +170,11 @@ class Asking:
             raise AskError("a tool that a model called asks a model whose tool asks a model: no further", "bad_request")
         wanted = asks.wanted(options)
         model = await choose(wanted, keys_for(app.config, wanted), app.client)
-        hands = await asks.hands(options)
-        if len(hands.toolset.specs) > MANY:
-            await asyncio.to_thread(hands.toolset.tokens, model.provider)
         task = await asyncio.to_thread(self._task) if self._is_long() else self._task()
         async with asks.sessions.turn(options.session, new=options.new_session, wait=options.wait) as session:
+            hands = await asks.hands(options, session)
+            if len(hands.toolset.specs) > MANY:
+                await asyncio.to_thread(hands.toolset.tokens, model.provider)
             loop = Loop(task, model, hands, session)
             try:
                 async with aclosing(loop.events()) as events:

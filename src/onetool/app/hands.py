@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from onetool.app.approval import CALL
 from onetool.app.run_tool import run_tool
 from onetool.ask.calls import SOURCE
-from onetool.ask.toolset import NO_TOOLS, Toolset
+from onetool.ask.toolset import Toolset
 from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.core.secrecy import masked
 from onetool.core.signature import signature
@@ -40,9 +40,8 @@ def one_deeper() -> Generator[None]:
 class NoHands:
     """For a model that is to have no tools."""
 
-    toolset = NO_TOOLS
-
     def __init__(self, app: "App") -> None:
+        self.toolset = Toolset(others=app.registry.snapshot().list())
         self.clean = app.redact
         self.denied: list[str] = []
 
@@ -79,7 +78,8 @@ class EachTool:
     def masked(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         spec = self.spec(name)
         if spec is None or (meant := _named(spec, args)) is None:
-            return masked(args, spec.secrets if spec else frozenset())
+            known = spec or self._app.registry.get(name)  # also of one that may not be called
+            return masked(args, known.secrets if known else frozenset())
         return {"name": meant[0], "args": self.masked(*meant)}
 
     async def call(self, call: ToolCall) -> ToolResult:
@@ -112,7 +112,7 @@ class ByCode:
         self._spec = ToolSpec(
             name=listing["name"], description=listing["description"], input_schema=listing["inputSchema"]
         )
-        self.toolset = Toolset([self._spec])
+        self.toolset = Toolset([self._spec], others=app.registry.snapshot().list())
         self.denied = approval.denied
         self.clean = app.redact
 
@@ -124,6 +124,8 @@ class ByCode:
 
     async def call(self, call: ToolCall) -> ToolResult:
         code = call.args.get("code")
+        if self._allowed is not None and call.name in self._app.registry and call.name not in self._allowed:
+            return await self._app.call(call, self._allowed)  # which refuses it, and says why
         if call.name != self._spec.name:
             message = f"Tool not found: {call.name:.200}; there is one tool, run: its code can call all others"
             return _failed(call, ToolError(code="tool_not_found", message=message, hints=(signature(self._spec),)))

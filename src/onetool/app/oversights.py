@@ -21,6 +21,7 @@ def oversights(config: "Config", registry: "Registry", waiting: Collection[str])
         *_instructions(config, registry, waiting),
         *_aliases(config, registry, waiting),
         *_hosts(config),
+        *_asked_with(config, registry, waiting),
     ]
 
 
@@ -105,6 +106,23 @@ def _hosts(config: "Config") -> list[Mistake]:
         Mistake(message=why, file=str(config.path), key=f"allowedHosts[{number}]", severity="warning")
         for number, one in enumerate(config.allowed_hosts)
         for why in AllowedHosts([HostRule(one.host, one.allow_private)]).mistakes
+    ]
+
+
+def _asked_with(config: "Config", registry: "Registry", waiting: Collection[str]) -> list[Mistake]:
+    """Names in ask.tools that no tool has."""
+    from onetool.core.nearest import did_you_mean
+
+    named = [name for name in config.ask.tools or () if name.partition(".")[0] not in waiting]
+    return [
+        Mistake(
+            message=f"no tool is called {name}",
+            file=str(config.path),
+            key="ask.tools",
+            hint=did_you_mean(name, registry.names()),
+            severity="warning",
+        )
+        for name in registry.unmatched(named)
     ]
 
 

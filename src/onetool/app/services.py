@@ -36,7 +36,7 @@ def services(app: "App") -> "dict[str, Handler]":
         from onetool.ask.errors import AskError
 
         try:
-            return (await app.ask(prompt, session=session, allowed=_allowed())).answer
+            return (await app.ask(prompt, session=session, within=_allowed())).answer
         except AskError as error:
             raise ToolFailure(str(error), error.reason, error.hints) from None
 

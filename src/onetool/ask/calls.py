@@ -1,7 +1,7 @@
 """What a model wants called in one step: each call gets exactly one result, in the order of the calls.
 
-Calls run one after another; neighbours that change nothing run at the same time. A call of a pure tool that has been
-made in this session is not made again.
+Calls run one after another. Neighbours run at the same time where their tools say that they may (`parallel`, `pure`).
+A call of a pure tool that has been made in this session is not made again.
 """
 
 import asyncio
@@ -113,11 +113,11 @@ async def carried_out(
 
 
 def _groups(calls: Sequence[Call], hands: Hands) -> Iterator[list[Call]]:
-    """Those that may run at the same time: neighbours that change nothing. All others are alone."""
+    """Those that may run at the same time: neighbours whose tools say so. All others are alone."""
     together: list[Call] = []
     for call in calls:
         spec = hands.spec(call.name)
-        if spec is None or spec.read_only or spec.pure:
+        if spec is None or spec.parallel or spec.pure:  # no tool: nothing runs
             together.append(call)
             continue
         if together:

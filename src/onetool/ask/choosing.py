@@ -25,6 +25,7 @@ OLLAMA_SETTING = "OLLAMA_HOST"
 OLLAMA_PORT = 11434
 LOOKED_AT = 6  # models that are asked whether they can call tools …
 LOOKING = 1.0  # … and seconds for all of these
+VERSIONS = {"ollama": "/v1", "gemini": "/v1beta", "anthropic": "/v1"}  # people write these, as with OpenAI's place
 EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where a server listens, not a place
 
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -53,8 +54,8 @@ async def choose(wanted: Wanted, secret: Secret, client: Client, env: Mapping[st
         return await _local(wanted, secret, client, env)
     chosen = adapter(name)
     key, base_url, setting = _key(chosen, secret), wanted.base_url, SETTING
-    if base_url is not None and name == "ollama":
-        base_url = base_url.rstrip("/").removesuffix("/v1")  # where Ollama speaks OpenAI's API, which many write here
+    if base_url is not None and name in VERSIONS:
+        base_url = base_url.strip().rstrip("/").removesuffix(VERSIONS[name])
     if base_url is None and name == "ollama":
         base_url, setting = ollama_url(env), OLLAMA_SETTING
         key = key if _host(env) else None

@@ -84,11 +84,16 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...]
     system: str = ""
     tools: Toolset = NO_TOOLS
-    may_call: bool = True  # False: the tools are there, for what was called before, but no more calls are wanted
+    may_call: bool = True  # False: `tools` only say how to spell what was called before; the request has none
     temperature: float | None = None
     max_tokens: int | None = None  # of the answer
     context_tokens: int | None = None  # the window, for providers that have to be told
     tokens: int | None = None  # about how many all of this is, where somebody has counted
+
+    @property
+    def offers_tools(self) -> bool:
+        """Whether the request has tools in it."""
+        return self.may_call and bool(self.tools)
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):

@@ -76,7 +76,7 @@ class Prompts:
 
     def _made(self, may_call: bool) -> Prompt:
         task, model = self._task, self._model
-        shown = self._toolset.tokens(model.provider)
+        shown = self._toolset.tokens(model.provider) if may_call else 0
         if shown > self._window * 3 // 4:
             raise self._too_many_tools(shown)
         note = () if may_call else (User(text=LAST),)  # for this once: it is nothing that the person said

@@ -12,10 +12,11 @@ from onetool.formats import ProviderNames, provider_tools
 
 
 class Toolset:
-    """The tools that a model is shown."""
+    """The tools that a model is shown. `others` exist, too: it may call one by its name, and is told about that one."""
 
-    def __init__(self, specs: Iterable[ToolSpec] = ()) -> None:
+    def __init__(self, specs: Iterable[ToolSpec] = (), others: Iterable[ToolSpec] = ()) -> None:
         self.specs = tuple(specs)
+        self._others = others
         self._names: dict[str, ProviderNames] = {}
         self._written: dict[str, msgspec.Raw] = {}
         self._tokens: dict[str, int] = {}
@@ -26,7 +27,7 @@ class Toolset:
     def names(self, provider: str) -> ProviderNames:
         """Both ways between the tools' names and the provider's spelling."""
         if provider not in self._names:
-            self._names[provider] = ProviderNames(self.specs, provider)
+            self._names[provider] = ProviderNames(self.specs, provider, self._others)
         return self._names[provider]
 
     def written(self, provider: str) -> msgspec.Raw:

@@ -112,6 +112,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     base_url: Name | None = None
     max_steps: Count = 8
     menu: Literal["direct", "run"] = "direct"  # every tool, or `run` alone
+    tools: tuple[Name, ...] | None = None  # only these, where neither the question nor its session says which
+    with_tools: bool = True  # where the question does not say it
     system: str | None = None  # in place of our own words to the model
     max_tokens: Count | None = None  # of an answer
     context_tokens: Count | None = None  # that the model takes in all

@@ -49,12 +49,12 @@ tools:
 #       origins: ["https://app.example.com"], max_body_mb: 4, access_log: true, admin: true}
 
 # MCP servers to borrow tools from: a command to start, or a url. Blocks of other clients can be pasted as they are
-# (`disabled: true` is understood). `tools` picks some, `prefix` is the pack's name where it is not the server's, `pin`
-# refuses tools that are not as they were approved. More: onetool servers --help
+# (`disabled: true` is understood). `tools` picks some, `prefix` is its pack's name, `parallel` lets calls of a step of
+# `ask` run side by side, `pin` refuses tools that are not as they were approved. More: onetool servers --help
 #servers:
 #  clock: {type: stdio, command: mcp-server-time, args: [], env: {TZ: UTC}, cwd: ., timeout: 10, enabled: true}
 #  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: "${DOCS_TOKEN}", connect_timeout: 30,
-#         tools: [find], prefix: docs, pin: true, docs_url: "https://example.com/docs"}
+#         tools: [find], prefix: docs, parallel: true, pin: true, docs_url: "https://example.com/docs"}
 
 # Servers (onetool serve, onetool mcp) read everything again when files change.
 #watch: false
@@ -76,6 +76,8 @@ tools:
 #  base_url: "http://127.0.0.1:8000/v1"
 #  max_steps: 8
 #  menu: direct
+#  with_tools: true
+#  tools: [time.now, weather]
 #  system: You answer in one sentence.
 #  max_tokens: 4096
 #  context_tokens: 128000

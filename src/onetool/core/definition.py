@@ -20,8 +20,8 @@ from onetool.core.spec import ToolSpec
 HTTP_NOT_YET = "HTTP tools not yet supported (coming in v2)"  # a document fixes this text
 
 _REQUIRED = ("name", "description", "type", "handler", "parameters", "implementation")
-_OPTIONAL = ("output_schema", "timeout", "pure", "idempotent", "read_only", "hidden", "enabled", "tags", "examples")
-_FLAGS = ("pure", "idempotent", "read_only", "hidden", "enabled")
+_FLAGS = ("pure", "idempotent", "read_only", "parallel", "hidden", "enabled")
+_OPTIONAL = ("output_schema", "timeout", *_FLAGS, "tags", "examples")
 _IMPLEMENTATION = {"mock": "mock_response", "builtin": "handler", "internal": "handler"}
 
 

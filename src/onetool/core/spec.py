@@ -51,6 +51,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     pure: bool = False  # same arguments, same value, no effect: may be cached
     idempotent: bool = False  # may be tried again
     read_only: bool = False  # changes nothing outside
+    parallel: bool = False  # may run beside other calls of the same step
     hidden: bool = False  # callable, but in no list
     task: Literal["optional", "required"] | None = None  # may outlast the patience of whoever called
     enabled: bool = True

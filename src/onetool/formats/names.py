@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable
+from functools import cached_property
 from itertools import count
 
 from onetool.core.spec import ToolSpec
@@ -19,11 +20,12 @@ class ProviderNames:
     """Both ways between the real names of some tools and one provider's spelling of them.
 
     The same tools give the same spellings, in whatever order they come: give the same ones here and to
-    `provider_tools`.
+    `provider_tools`. `others` exist but are not among these: a model may still call one that it knows from before.
     """
 
-    def __init__(self, specs: Iterable[ToolSpec], provider: str) -> None:
+    def __init__(self, specs: Iterable[ToolSpec], provider: str, others: Iterable[ToolSpec] = ()) -> None:
         self._form = find_provider(provider)
+        self._unlisted = others
         self._safe = self._spell_all({spec.name for spec in specs})
         self._real = {safe: real for real, safe in self._safe.items()}
 
@@ -31,13 +33,22 @@ class ProviderNames:
         """The provider's spelling. A name of no tool here (one from an old session) gets a valid one too."""
         if real in self._safe:
             return self._safe[real]
+        if (known := self._others.get(real)) and known not in self._real:
+            return known
         return real if self._is_fine(real) and real not in self._real else self._spell(real, turn=1)
 
     def from_provider(self, safe: str) -> str | None:
         """The real name, also for a model that gave back the real one; None if it is neither."""
         if safe in self._real:
             return self._real[safe]
-        return safe if safe in self._safe else None
+        if safe in self._safe or safe in self._others:
+            return safe
+        return next((real for real, spelled in self._others.items() if spelled == safe), None)
+
+    @cached_property
+    def _others(self) -> dict[str, str]:
+        """The spellings of the others: worked out when a name comes that is none of ours."""
+        return self._spell_all({spec.name for spec in self._unlisted})
 
     def _spell_all(self, names: set[str]) -> dict[str, str]:
         """One spelling for each name. A name that is fine stays; who clashes or is too long tries the next turn."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from onetool.script.snippets import SnippetLike
 
 GRACE = 0.25  # seconds that the sandbox gets to say itself where its time ran out
+INTERRUPT = 1.0  # seconds for the code of a session to end by itself
 LONG = 2_000  # characters of code that are read on the loop: about a millisecond
 
 Sessions = Callable[[Prepared], AbstractContextManager[WorkerSession]]
@@ -118,20 +119,23 @@ class Course:
     ) -> RunResult:
         """Drive the code in a thread, until it ends, or its time does."""
         setting = self._setting
-        drive = Drive(self._tools, setting.executor, context, setting.limits, self._variables)
+        is_session = self._known is not None
+        drive = Drive(self._tools, setting.executor, context, setting.limits, self._variables, may_interrupt=is_session)
         printed = Printed(setting.limits, live, drive.stop)
         job = {"sessions": sessions, "drive": drive, "prepared": prepared, "printed": printed, "context": context}
+        work = asyncio.ensure_future(setting.threads.run(_feed, job)) if is_session else None
         try:
             async with in_time(context, GRACE):
                 try:
-                    value = await setting.threads.run(_feed, job)
+                    value = await (asyncio.shield(work) if work else setting.threads.run(_feed, job))
                 finally:
                     self._calls, self._warnings = drive.calls, [*dict.fromkeys(drive.warnings)]
         except TimeoutError:
             drive.stop(too_slow(setting.limits))
             error: BaseException = too_slow(setting.limits)
         except asyncio.CancelledError:
-            drive.stop(cancelled())
+            if work is None or not await _interrupted(drive, work):
+                drive.stop(cancelled())
             raise
         except Exception as raised:  # noqa: BLE001 - whatever ended the run is told as its error
             error = raised
@@ -232,6 +236,13 @@ def _feed(sessions: Sessions, drive: Drive, prepared: Prepared, printed: Printed
             if isinstance(error, WorkerError) or not (drive.ended or _ends_code(error)):
                 session.kill()
             raise
+
+
+async def _interrupted(drive: Drive, work: "asyncio.Future[Any]") -> bool:
+    """Whether the code of a session could be ended so that its names stay: it can where it waits for an answer."""
+    drive.interrupt()
+    await asyncio.wait([work], timeout=INTERRUPT)
+    return work.done()
 
 
 def _ends_code(error: BaseException) -> bool:

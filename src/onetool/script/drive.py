@@ -58,6 +58,7 @@ SPARE = 1000  # questions beside those
 MOST_WARNINGS = 20  # that are told
 MOST_REFUSED = 100  # questions that code may ask while it tells where its error comes from
 OVER = Raised("RuntimeError", "the run is over")
+INTERRUPTED = Raised("KeyboardInterrupt", "stopped")
 
 
 class WrongTypes(Exception):  # noqa: N818 - carries findings
@@ -69,7 +70,10 @@ class WrongTypes(Exception):  # noqa: N818 - carries findings
 
 
 class Drive:
-    """Answers the questions of one piece of code. `stop` ends it from any thread."""
+    """Answers the questions of one piece of code. `stop` ends it from any thread.
+
+    `may_interrupt`: `interrupt` is to reach it also while a tool runs that blocks.
+    """
 
     def __init__(
         self,
@@ -78,7 +82,10 @@ class Drive:
         context: CallContext,
         limits: Limits,
         variables: Mapping[str, Any] | None = None,
+        may_interrupt: bool = False,
     ) -> None:
+        self._may_interrupt = may_interrupt
+        self._interrupted = False
         self._tools = tools
         self._variables = variables or {}
         self._executor = executor
@@ -131,6 +138,12 @@ class Drive:
         self._stopped.set()
         if session is not None:
             session.kill()
+        self._under_way.stop()
+
+    def interrupt(self) -> None:
+        """Have the code end by itself, where it waits for an answer: that is an exception, and its names stay."""
+        self._interrupted = True
+        self._stopped.set()
         self._under_way.stop()
 
     def _start(self, session: WorkerSession, prepared: Prepared, printed: Printed) -> Question:
@@ -189,22 +202,25 @@ class Drive:
         if self._questions > self._limits.calls * PER_CALL + SPARE:
             self.stop(too_many_calls(self._limits))
             self._go_on()
+        if self._interrupted:
+            return _refused(session, question, INTERRUPTED)
         match question:
             case FunctionCall():
                 return self._resumed(session, question, self._call(question))
             case NameLookup():
                 return session.resume_name(self._value_of(question))
             case ResolveFutures():
-                return session.resume_futures(self._finished(question.call_ids))
+                found = self._finished(question.call_ids)
+                return session.resume_futures(found or dict.fromkeys(question.call_ids, INTERRUPTED))
             case OsCall():
-                return session.resume(question, self._machine(question))
+                return self._resumed(session, question, self._machine(question))
             case Complete():
                 raise AssertionError("it has ended, and asks nothing")
 
-    def _resumed(self, session: WorkerSession, question: FunctionCall, answer: Answer) -> Question:
+    def _resumed(self, session: WorkerSession, question: FunctionCall | OsCall, answer: Answer) -> Question:
         """On with the answer, unless somebody stopped the run while the tool was at it."""
         self._go_on()
-        return session.resume(question, answer)
+        return session.resume(question, INTERRUPTED if self._interrupted else answer)
 
     def _value_of(self, question: NameLookup) -> Any:
         """What a name stands for; None where it is nothing."""
@@ -272,13 +288,13 @@ class Drive:
     def _at_once(self, question: FunctionCall, call: ToolCall) -> Answer:
         catalogue = self._tools.names.catalogue
         spec = catalogue.get(call.name)
-        if spec is None or not spec.is_async:  # nothing that would have to run on the loop
+        if (spec is None or not spec.is_async) and not self._may_interrupt:  # nothing that has to run on the loop
             return self._answer(self._executor.execute_blocking(call, tools=catalogue))
         return self._waited_for(question, self._executed(call))
 
     def _waited_for(self, question: FunctionCall, work: Work) -> Answer:
         self._under_way.begin(question.call_id, work)
-        return self._finished([question.call_id])[question.call_id]
+        return self._finished([question.call_id]).get(question.call_id, INTERRUPTED)
 
     def _let_pass(self, gate: Gate, call: ToolCall) -> Work:
         """The call, once the gate has let it pass."""
@@ -302,7 +318,7 @@ class Drive:
         return Pending()
 
     def _finished(self, wanted: list[int]) -> dict[int, Answer]:
-        """The answers that are there, once there is one."""
+        """The answers that are there, once there is one; none if it was interrupted."""
         found = self._under_way.answers(wanted)
         self._go_on()
         return found
@@ -321,15 +337,15 @@ def _unheard(_stream: str, _text: str) -> None:
     """What is printed when the run is over is no part of it."""
 
 
-def _refused(session: WorkerSession, question: Question) -> Question:
+def _refused(session: WorkerSession, question: Question, why: Raised = OVER) -> Question:
     """On without an answer: an error's own `__str__` may ask for anything, and the run is over."""
     match question:
         case NameLookup():
             return session.resume_name(None)
         case ResolveFutures():
-            return session.resume_futures(dict.fromkeys(question.call_ids, OVER))
+            return session.resume_futures(dict.fromkeys(question.call_ids, why))
         case FunctionCall() | OsCall():
-            return session.resume(question, OVER)
+            return session.resume(question, why)
         case Complete():
             return question
 

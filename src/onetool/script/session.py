@@ -37,13 +37,11 @@ class Session:
             return prepared
         try:
             result = await course.driven(prepared, self._lent, self._context(), live)
-        except BaseException:  # stopped from outside: its worker is gone
-            self.close()
-            raise
-        if self._worker is None or self._worker.is_gone:
-            self.close()
-        elif course.scan is not None:
-            self.known.update(course.scan.bound, course.scan.imported)
+        finally:  # also where it was stopped from outside
+            if self._worker is None or self._worker.is_gone or not self._worker.is_idle:
+                self.close()
+            elif course.scan is not None:
+                self.known.update(course.scan.bound, course.scan.imported)
         return result
 
     @property

@@ -19,6 +19,7 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
     pure: bool = False
     idempotent: bool = False
     read_only: bool = False
+    parallel: bool = False
     hidden: bool = False
     timeout: float | None = None
     task: Literal["optional", "required"] | None = None
@@ -34,6 +35,7 @@ def tool(
     pure: bool = False,
     idempotent: bool = False,
     read_only: bool = False,
+    parallel: bool = False,
     hidden: bool = False,
     timeout: float | None = None,
     task: Literal["optional", "required"] | None = None,
@@ -47,6 +49,7 @@ def tool(
         pure: Same arguments, same value, no effect: results may be kept and used again.
         idempotent: Doing it twice is like doing it once: it may be tried again.
         read_only: It changes nothing outside.
+        parallel: It may run beside other calls that a model makes in one step; those of other tools run in order.
         hidden: It can be called, but is in no list and in no search.
         timeout: How many seconds it may take; 8 when nothing is said.
         task: It may take long. A client that knows tasks gets one to look after when the call is not done at once;
@@ -66,6 +69,7 @@ def tool(
         pure=pure,
         idempotent=idempotent or pure,
         read_only=read_only or pure,
+        parallel=parallel or pure,
         hidden=hidden,
         timeout=timeout,
         task=task,

@@ -38,6 +38,7 @@ def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
         pure=marks.pure,
         idempotent=marks.idempotent,
         read_only=marks.read_only,
+        parallel=marks.parallel,
         hidden=marks.hidden,
         tags=marks.tags,
         examples=marks.examples or docs.examples,

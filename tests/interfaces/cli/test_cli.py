@@ -133,7 +133,20 @@ def test_json_on_a_terminal_when_asked_for(configured):
     code, shown = on_a_terminal("tools", "list", "--json", cwd=configured)
     assert code == 0
     start = shown.index("[\r\n")
-    assert [tool["name"] for tool in json.loads(shown[start:])][-1] == "login"
+    assert "login" in [tool["name"] for tool in json.loads(shown[start:])]
+
+
+def test_your_own_tools_are_listed_first(configured):
+    (configured / ".onetool" / "packs").mkdir(exist_ok=True)
+    (configured / ".onetool" / "packs" / "dice.py").write_text("def roll() -> int:\n    'Roll.'\n    return 4\n")
+    cli("trust", "--yes", cwd=configured)
+    names = [tool["name"] for tool in json.loads(cli("tools", "list", cwd=configured).stdout)]
+    built_in = {"time", "tools", "shell", "fs", "ot"}
+    first = next(place for place, name in enumerate(names) if name.partition(".")[0] in built_in)
+    assert {"dice.roll", "weather", "login"} <= set(names[:first])
+    assert {name.partition(".")[0] for name in names[first:]} == built_in
+    chosen = cli("tools", "list", "--tool-allow", "login,time.now", cwd=configured)
+    assert [tool["name"] for tool in json.loads(chosen.stdout)] == ["time.now", "login"]
 
 
 # On a terminal: tables and colour
@@ -150,7 +163,7 @@ def test_a_table_on_a_terminal(configured):
 
 
 def test_highlighted_json_on_a_terminal(configured):
-    code, shown = on_a_terminal("tools", "invoke", "weather", cwd=configured)
+    code, shown = on_a_terminal("tools", "invoke", "--envelope", "weather", cwd=configured)
     assert code == 0
     assert re.search(r'\x1b\[[0-9;]*m"result"', shown)
 
@@ -166,6 +179,67 @@ def test_info_search_and_check_on_a_terminal(configured):
 
 
 # invoke
+
+
+def test_on_a_terminal_the_value_is_printed(tmp_path):
+    code, shown = on_a_terminal("tools", "invoke", "tools.echo", 'message={"a": [1, "two"]}', cwd=tmp_path)
+    assert (code, shown.strip().splitlines()[-1]) == (0, "{a: [1, two]}")
+    code, shown = on_a_terminal("tools", "invoke", "fs.read_file", "path=nothing", cwd=tmp_path)
+    assert code == 1
+    assert "Error:" in shown
+    assert '"result"' not in shown
+
+
+ARGUMENTS = """
+def given(word: str, count: int = 0, maybe: str | None = None, either: int | str = 0, more: dict | None = None) -> list:
+    return [word, count, maybe, either, more]
+"""
+
+
+def given(folder, *args):
+    (folder / "take.py").write_text(ARGUMENTS)
+    (folder / "onetool.yaml").write_text("packs: [take.py]\n")
+    return cli("--config", "onetool.yaml", "tools", "invoke", "take.given", *args, cwd=folder)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "data"),
+    [
+        (["word=x", "count=3"], ["x", 3, None, 0, None]),
+        (["word=3", "maybe=null", "either=3"], ["3", 0, "null", 3, None]),
+        (["word=a=b", "either=three"], ["a=b", 0, None, "three", None]),
+        (["word=", 'more={"a": [1]}'], ["", 0, None, 0, {"a": [1]}]),
+    ],
+)
+def test_arguments_as_pairs_are_texts_where_the_schema_says_so_else_json(tmp_path, pairs, data):
+    done = given(tmp_path, *pairs)
+    whole = json.loads(done.stdout)
+    assert whole.keys() == {"call", "result"}
+    assert (done.returncode, whole["result"]["data"]) == (0, data)
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["wrod=x"], "did you mean word"),
+        (["word=x", "word=y"], "twice"),
+        (["word"], "KEY=VALUE"),
+        (["=x"], "KEY=VALUE"),
+        (["word=x", "count=three"], "count: expected JSON"),
+        (["word=x", "count=NaN"], "NaN"),
+        (["word=x", "--args", "{}"], "not both"),
+        (["--args", '{"word": "x"}', "count=1"], "not both"),
+    ],
+)
+def test_wrong_pairs_are_wrong_usage(tmp_path, args, told):
+    done = given(tmp_path, *args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+
+
+def test_the_envelope_of_a_failed_call_is_printed_too(tmp_path):
+    done = cli("tools", "invoke", "--envelope", "nothing", "a=1", cwd=tmp_path)
+    assert (done.returncode, json.loads(done.stdout)["result"]["error"]["code"]) == (1, "tool_not_found")
 
 
 @pytest.mark.parametrize("how", ["option", "stdin", "file"])

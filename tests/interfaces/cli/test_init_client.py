@@ -24,11 +24,13 @@ from onetool.interfaces.cli.init import CLIENTS as CHOICES
 ONETOOL = str(Path(sys.executable).with_name("onetool"))
 FILES = {
     "claude-code": (".mcp.json", ".claude.json"),
+    "claude-desktop": (None, ".config/Claude/claude_desktop_config.json"),
     "cursor": (".cursor/mcp.json", ".cursor/mcp.json"),
     "vscode": (".vscode/mcp.json", ".config/Code/User/mcp.json"),
     "codex": (".codex/config.toml", ".codex/config.toml"),
     "gemini": (".gemini/settings.json", ".gemini/settings.json"),
 }
+OF_PROJECTS = [name for name in FILES if FILES[name][0]]
 MOVES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_CONFIG_HOME")
 
 
@@ -183,7 +185,7 @@ def test_the_docs_show_what_is_printed():
     for name, client in CLIENTS.items():
         dump = toml_snippet if name == "codex" else json_snippet
         assert shown[name] == dump(client.section, "onetool", client.entry(Server(command="onetool", args=("mcp",))))
-        assert f"`{client.project_file}`" in page
+        assert client.project_file is None or f"`{client.project_file}`" in page
 
 
 # Which config the server will use
@@ -193,7 +195,7 @@ def args_of(client, *options, cwd, env=None):
     return entry_of(client, cli("init", "--client", client, *options, cwd=cwd, env=env))["args"]
 
 
-@pytest.mark.parametrize("client", [name for name in CLIENTS if name != "cursor"])
+@pytest.mark.parametrize("client", [name for name in OF_PROJECTS if name != "cursor"])
 def test_a_projects_own_config_is_found_by_the_server_itself(project, client):
     configured(project)
     assert args_of(client, cwd=project) == ["mcp"]
@@ -309,6 +311,7 @@ def test_files_that_the_environment_moves(tmp_path):
     found = {name: client.user_file(Path("/home/ann"), env) for name, client in CLIENTS.items()}
     assert found == {
         "claude-code": tmp_path / ".claude.json",
+        "claude-desktop": tmp_path / "Claude/claude_desktop_config.json",
         "cursor": Path("/home/ann/.cursor/mcp.json"),
         "vscode": tmp_path / "Code/User/mcp.json",
         "codex": tmp_path / "config.toml",
@@ -329,10 +332,26 @@ def test_the_folder_of_vscode_on_each_system(system, env, folder):
     assert _vscode_user(Path("/home/ann"), env, system) == Path(folder, "Code/User/mcp.json")
 
 
+def test_claude_desktop_knows_no_projects_and_no_urls(project, own_home):
+    config = configured(project)
+    file = own_home / FILES["claude-desktop"][1]
+    file.parent.mkdir(parents=True)
+    file.write_text('{\n  "theme": "dark"  ,\n  "mcpServers": {}\n}\n')
+    done = cli("init", "--client", "claude-desktop", "--write", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert str(file) in done.stdout
+    written = json.loads(file.read_text())
+    assert written["mcpServers"]["onetool"]["args"][-3:] == ["mcp", "--config", str(config)]
+    assert os.path.isabs(written["mcpServers"]["onetool"]["command"])
+    assert '"theme": "dark"  ,' in file.read_text()
+    refused = cli("init", "--client", "claude-desktop", "--http", cwd=project)
+    assert (refused.returncode, "takes no URL" in refused.stderr) == (2, True)
+
+
 # Writing
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", OF_PROJECTS)
 @pytest.mark.parametrize("user", [False, True])
 def test_a_new_file_holds_what_is_printed(project, own_home, client, user):
     options = ["--client", client, *(["--user"] if user else [])]
@@ -351,7 +370,7 @@ def umask():
     return mask
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", OF_PROJECTS)
 def test_a_second_time_changes_nothing(project, client):
     cli("init", "--client", client, "--write", cwd=project)
     file = project / FILES[client][0]
@@ -361,7 +380,7 @@ def test_a_second_time_changes_nothing(project, client):
     assert (file.read_bytes(), file.stat().st_ino) == before
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", OF_PROJECTS)
 def test_another_entry_of_that_name_needs_force(project, client):
     cli("init", "--client", client, "--write", "--http", cwd=project)
     file = project / FILES[client][0]

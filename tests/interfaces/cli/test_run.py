@@ -30,14 +30,45 @@ def folder(tmp_path):
 
 
 def test_code_from_an_argument(folder):
-    done = cli("run", "shop.price(name='tea')", cwd=folder)
+    done = cli("run", "--yaml", "shop.price(name='tea')", cwd=folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "{name: tea, cost: 4}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("code", "piped", "as_json"),
+    [
+        ("shop.price(name='tea')", {"name": "tea", "cost": 4}, None),
+        ("[1, 'é', None, 2.5, True]", [1, "é", None, 2.5, True], None),
+        ("'one\\ntwo: three'", "one\ntwo: three\n", '"one\\ntwo: three"\n'),
+        ("'42'", "42\n", '"42"\n'),
+        ("''", "\n", '""\n'),
+        ("None", "", "null\n"),
+        ("42", "42\n", "42\n"),
+        ("True", "true\n", "true\n"),
+    ],
+)
+def test_in_a_pipe_it_is_json_and_a_text_alone_is_bare(folder, code, piped, as_json):
+    bare, asked = cli("run", code, cwd=folder), cli("run", "--json", code, cwd=folder)
+    assert (bare.returncode, asked.returncode) == (0, 0)
+    if as_json is None:
+        assert json.loads(bare.stdout) == json.loads(asked.stdout) == piped
+    else:
+        assert (bare.stdout, asked.stdout) == (piped, as_json)
+
+
+def test_on_a_terminal_it_is_yaml_unless_json_is_asked_for(folder):
+    assert "{name: tea, cost: 4}" in terminal(["run", "shop.price('tea')"], folder, [])[0]
+    assert '"name": "tea"' in terminal(["run", "--json", "shop.price('tea')"], folder, [])[0]
+
+
+def test_json_and_yaml_exclude_each_other(folder):
+    assert cli("run", "--json", "--yaml", "1", cwd=folder).returncode == 2
 
 
 @pytest.mark.parametrize("args", [("-",), ()])
 def test_code_from_standard_input(folder, args):
     done = cli("run", *args, cwd=folder, stdin="```python\n[1, 'é']\n```")
-    assert (done.returncode, done.stdout) == (0, "[1, é]\n")
+    assert (done.returncode, json.loads(done.stdout)) == (0, [1, "é"])
 
 
 def test_code_from_a_file(folder):
@@ -61,29 +92,32 @@ def test_what_was_printed_is_not_part_of_the_result(folder):
     assert (done.stdout, done.stderr) == ("42\n", "hello\n")
 
 
-def test_an_error_is_told_on_standard_error(folder):
-    done = cli("run", "shop.price(nmae='tea')", cwd=folder)
+@pytest.mark.parametrize("how", [(), ("--json",), ("--yaml",)])
+def test_an_error_is_told_on_standard_error(folder, how):
+    done = cli("run", *how, "shop.price(nmae='tea')", cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert "line 1: shop.price: nmae: unknown argument (did you mean name?)" in done.stderr
     assert "shop.price(name: str, count: int = 1)" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_as_json(folder):
-    good = json.loads(cli("run", "--json", "print(1)\n[shop.price('tea')]", cwd=folder).stdout)
+def test_the_envelope_is_the_whole_object_also_on_failure(folder):
+    good = json.loads(cli("run", "--envelope", "print(1)\n[shop.price('tea')]", cwd=folder).stdout)
     assert (good["ok"], good["data"], good["printed"]) == (True, [{"name": "tea", "cost": 4}], "1\n")
     assert good["meta"]["calls"] == 1
-    bad = cli("run", "--json", "1/0", cwd=folder)
+    bad = cli("run", "--envelope", "1/0", cwd=folder)
     assert bad.returncode == 1
     assert json.loads(bad.stdout)["error"]["message"] == "ZeroDivisionError: division by zero"
 
 
 def test_a_large_result_is_kept_and_another_process_reads_on(folder):
-    done = cli("run", "['line %d' % i for i in range(5000)]", cwd=folder)
+    done = cli("run", "--yaml", "['line %d' % i for i in range(5000)]", cwd=folder)
     call = done.stdout.rpartition("Read on with: ")[2].strip()
     assert call.startswith("ot.result(handle=")
     assert "line 20" in cli("run", call, cwd=folder).stdout
-    assert cli("run", "--full", "['line %d' % i for i in range(5000)]", cwd=folder).stdout.count("\n") == 5000
+    whole = cli("run", "--yaml", "--full", "['line %d' % i for i in range(5000)]", cwd=folder)
+    assert whole.stdout.count("\n") == 5000
+    assert len(json.loads(cli("run", "['line %d' % i for i in range(5000)]", cwd=folder).stdout)) == 5000
 
 
 def test_an_allow_list(folder):
@@ -176,6 +210,68 @@ def test_ctrl_c_stops_what_runs_and_the_session_goes_on(folder):
     assert "Stopped." in shown
     assert "\r\n2\r\n" in shown
     assert status == 0
+
+
+SLOW = """
+import asyncio
+import time
+
+def blocks() -> str:
+    'Takes long.'
+    time.sleep(20)
+
+async def waits() -> str:
+    'Takes long, too.'
+    await asyncio.sleep(20)
+"""
+
+
+@pytest.mark.parametrize(
+    "code", ["slow.blocks()", "slow.waits()", "import time; time.sleep(20)", "[await slow.waits()]"]
+)
+def test_ctrl_c_while_the_code_waits_keeps_what_was_defined(folder, code):
+    (folder / ".onetool" / "packs" / "slow.py").write_text(SLOW)
+    lines = ["x = 41\n", f"{code}\n", 2.0, "\x03", "x + 1\n", "\x04"]
+    shown, status = terminal(["run", "-i"], folder, lines)
+    assert "Stopped." in shown
+    assert "gone" not in shown
+    assert "\r\n42\r\n" in shown
+    assert status == 0
+
+
+def test_code_that_catches_everything_is_stopped_all_the_same(folder):
+    code = ["x = 1\n", "import time\n", "while True:\n", "try: time.sleep(20)\n", "except BaseException: pass\n", "\n"]
+    shown, status = terminal(["run", "-i"], folder, [*code, 2.0, "\x03", "1 + 1\n", "\x04"])
+    assert "What was defined is gone" in shown
+    assert "\r\n2\r\n" in shown
+    assert status == 0
+
+
+@pytest.mark.parametrize("word", ["exit", "quit()", "quit", "exit()"])
+def test_a_word_leaves_the_session(folder, word):
+    shown, status = terminal(["run", "-i"], folder, ["40 + 2\n", f"{word}\n"])
+    assert "\r\n42\r\n" in shown
+    assert "Error" not in shown
+    assert status == 0
+    piped = cli("run", "-i", cwd=folder, stdin=f"1\n{word}\n2\n")
+    assert (piped.returncode, piped.stdout) == (0, "1\n")
+
+
+def test_a_name_of_ones_own_leaves_nothing(folder):
+    assert cli("run", "-i", cwd=folder, stdin="quit = 5\nquit\n2\n").stdout == "5\n2\n"
+
+
+def test_blocks_are_indented(folder):
+    lines = ["def f(n):\n", "if n:\n", "return 'yes'\n", "return 'no'\n", "\n", "[f(0), f(1)]\n", "\x04"]
+    shown, status = terminal(["run", "-i"], folder, lines)
+    assert "[no, yes]" in shown.replace("'", "").replace('"', "")
+    assert status == 0
+
+
+def test_what_brings_its_own_indentation_keeps_it(folder):
+    lines = ["def f(n):\n", "    if n:\n", "        return 'a'\n", "    return 'b'\n", "\n", "f(0) + f(1)\n", "\x04"]
+    shown, _ = terminal(["run", "-i"], folder, lines)
+    assert "\r\nba\r\n" in shown
 
 
 def test_ctrl_c_at_the_prompt_takes_back_the_line_and_nothing_else(folder):

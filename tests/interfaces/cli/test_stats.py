@@ -16,7 +16,7 @@ from helpers import cli, definition, trusted
 
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.event import CallEvent
-from onetool.interfaces.cli.stats import MOST_TOOLS
+from onetool.interfaces.cli.stats import MOST_TOOLS, _in_short
 from onetool.interfaces.cli.stats import PERIODS as OFFERED
 from onetool.services.stats import PERIODS, Stats
 from onetool.services.stats.report import MARK
@@ -236,3 +236,21 @@ def test_no_browser(used):
 def test_completion(project, words, offered):
     env = {"_ONETOOL_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
     assert f"plain,{offered}\n" in cli(cwd=project, env=env).stdout
+
+
+@pytest.mark.parametrize(("amount", "told"), [(-5, "none yet"), (0, "0 tokens"), (1200, "1,200 tokens")])
+def test_less_than_nothing_saved_is_none_yet(amount, told):
+    summary = {
+        "calls_in_runs": 0,
+        "runs": 0,
+        "latency": {},
+        "total_calls": 1,
+        "success_rate": 100.0,
+        "context_saved": amount,
+        "time_saved_ms": amount,
+        "tokens_in": 1,
+        "tokens_out": 1,
+    }
+    shown = dict(_in_short(summary))
+    assert told in shown["context saved"]
+    assert ("none yet" in shown["time saved"]) is (amount < 0)

@@ -208,9 +208,9 @@ def test_placeholders_in_bodies():
         """curl https://x.example --json '{"n": $COUNT, "text": "to $NAME", "at": {"x": "${X}"}}'""",
         count=3,
         name="A",
-        x=1,
+        x="1",
     )
-    assert json.loads(out.body) == {"n": 3, "text": "to A", "at": {"x": 1}}
+    assert json.loads(out.body) == {"n": 3, "text": "to A", "at": {"x": "1"}}
     # In quotes a dollar is JSON's, unless it is plainly a variable.
     assert schema("""curl https://x.example --json '{"$ref": "$id"}'""")["properties"]["ref"]["default"] == "$id"
 
@@ -342,3 +342,9 @@ def test_a_tool_of_a_command_is_called():
         assert (seen.method, seen.target) == ("POST", "/v1/notes/a%2Fb?full=false")
         assert seen.headers["authorization"] == "Basic YWRhOnNlY3JldDE="
         assert json.loads(seen.body) == {"text": "hello", "n": 2}
+
+
+def test_a_placeholder_is_a_text():
+    found = schema("curl 'https://x.example/users/{id}/$CITY/:page/<kind>'")
+    assert [one["type"] for one in found["properties"].values()] == ["string"] * len(found["properties"])
+    assert {"id", "city"} <= found["properties"].keys()

@@ -81,10 +81,9 @@ def _with_cache(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _tools(prompt: Prompt) -> dict[str, Any]:
-    """Tools have to be there where some were called before, also if no more are to be called."""
+    """At the limit of steps there are none. In a session that goes on without tools, those called before are named."""
     if prompt.tools:
-        choice = {} if prompt.may_call else {"tool_choice": {"type": "none"}}
-        return {"tools": prompt.tools.written(NAME), **choice}
+        return {"tools": prompt.tools.written(NAME)} if prompt.may_call else {}
     names = prompt.tools.names(NAME)
     called = [call.name for said in prompt.messages if isinstance(said, Assistant) for call in said.calls]
     gone = [

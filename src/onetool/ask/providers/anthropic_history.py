@@ -31,7 +31,7 @@ class History:
     def __init__(self, prompt: Prompt) -> None:
         self.messages: list[dict[str, Any]] = []
         self._names = prompt.tools.names(NAME)
-        tools = bytes(prompt.tools.written(NAME)) if prompt.tools else b""
+        tools = bytes(prompt.tools.written(NAME)) if prompt.offers_tools else b""
         self._seen = sha256(msgspec.json.encode([prompt.model, mended(prompt.system)]) + tools)
         for message in prompt.messages:
             if is_blank(message):

@@ -41,7 +41,7 @@ def _error(status: int | None, body: Any, begins: str) -> ModelError:
     hints: list[str] = []
     if status in (404, 405) and not error:  # nothing of this API is there
         reason = "bad_request"
-        hints.append("is base_url right? It stands without the /v1")
+        hints.append("is base_url right? Paths below it begin with /v1, which may stand at its end")
     if reason == "bad_request" and "temperature" in said:
         hints.append("this model takes no other temperature than its own: leave it out")
     message = f"{begins}: {in_words(said or body) or '(nothing)'}"

@@ -39,10 +39,8 @@ class Gemini:
         body: dict[str, Any] = {"contents": _contents(prompt)}
         if prompt.system.strip():
             body["systemInstruction"] = {"parts": [{"text": mended(prompt.system)}]}
-        if prompt.tools:
+        if prompt.offers_tools:
             body["tools"] = prompt.tools.written(NAME)
-            if not prompt.may_call:
-                body["toolConfig"] = {"functionCallingConfig": {"mode": "NONE"}}
         settings = {"temperature": prompt.temperature, "maxOutputTokens": prompt.max_tokens}
         if settings := {key: value for key, value in settings.items() if value is not None}:
             body["generationConfig"] = settings

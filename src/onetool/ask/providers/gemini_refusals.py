@@ -61,7 +61,7 @@ def _error(status: int | None, body: Any, begins: str) -> ModelError:
     hints = [*NO_TOOLS_HINTS] if _NO_TOOLS.search(said) else []
     if status in (404, 405) and not error:  # nothing of this API is there
         reason = "bad_request"
-        hints.append("is base_url right? It stands without the /v1beta")
+        hints.append("is base_url right? Paths below it begin with /v1beta, which may stand at its end")
     return ModelError(
         f"{begins}: {in_words(said or body) or '(nothing)'}",
         reason,

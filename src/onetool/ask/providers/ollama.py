@@ -73,7 +73,7 @@ class Ollama:
         if prompt.max_tokens is not None:
             options["num_predict"] = prompt.max_tokens
         body: dict[str, Any] = {"model": prompt.model, "messages": messages, "stream": stream, "options": options}
-        if prompt.tools and prompt.may_call:  # there is no other way to say that none is to be called
+        if prompt.offers_tools:
             body["tools"] = prompt.tools.written(NAME)
         return Request("/api/chat", body)
 

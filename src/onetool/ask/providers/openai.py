@@ -43,9 +43,8 @@ class OpenAI:
 
     def request(self, prompt: Prompt, stream: bool) -> Request:
         body: dict[str, Any] = {"model": prompt.model, "messages": list(_messages(prompt))}
-        if prompt.tools:
+        if prompt.offers_tools:
             body["tools"] = prompt.tools.written(NAME)
-            body |= {} if prompt.may_call else {"tool_choice": "none"}
             body |= {"reasoning_effort": "none"} if _thinks_or_calls(prompt.model) else {}
         if prompt.temperature is not None:
             body["temperature"] = prompt.temperature

@@ -7,7 +7,7 @@ import msgspec
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Usage
 from onetool.ask.sessions.mending import Said, mended
-from onetool.ask.sessions.records import UNREADABLE, VERSION, Begun, Ended, read
+from onetool.ask.sessions.records import UNREADABLE, VERSION, Allowed, Begun, Ended, read
 
 MOST_LINES = 50_000  # more than anybody says; to read so many holds up others for no more than some milliseconds
 
@@ -17,6 +17,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     said: list[Said]  # mended
     ended: list[Ended]
     damaged: int  # lines that can't be read
+    allowed: tuple[str, ...] | None = None  # the tools that it was last given
 
     @property
     def usage(self) -> Usage:
@@ -29,6 +30,7 @@ def kept(id: str, data: bytes, goes_on: bool = False) -> Kept:
     said: list[Said] = []
     ended: list[Ended] = []
     damaged = 0
+    allowed: tuple[str, ...] | None = None
     for place, line in enumerate(BytesIO(data)):  # one by one: to split all at once would hold up all other threads
         if place == MOST_LINES:
             raise _too_many(id)
@@ -45,9 +47,11 @@ def kept(id: str, data: bytes, goes_on: bool = False) -> Kept:
                 begun = begun or first
             case (Ended() as end, _):
                 ended.append(end)
+            case (Allowed() as given, _):
+                allowed = given.tools
             case (message, at):
                 said.append(Said(message, at))
-    return Kept(begun=begun, said=mended(said, goes_on), ended=ended, damaged=damaged)
+    return Kept(begun=begun, said=mended(said, goes_on), ended=ended, damaged=damaged, allowed=allowed)
 
 
 def _too_many(id: str) -> SessionError:

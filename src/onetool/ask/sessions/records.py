@@ -32,6 +32,13 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     total: Usage = Usage()
 
 
+class Allowed(msgspec.Struct, frozen=True, kw_only=True, tag="allowed"):
+    """From here on these tools alone are there, until another line says otherwise."""
+
+    tools: tuple[str, ...] = ()
+    at: float = 0.0
+
+
 class _Any(msgspec.Struct):
     type: str
 
@@ -40,8 +47,8 @@ class _Timed(msgspec.Struct):
     at: float = 0.0
 
 
-Record = Begun | Ended | Message
-KNOWN = ("session", "ended", "user", "assistant", "result")
+Record = Begun | Ended | Allowed | Message
+KNOWN = ("session", "ended", "allowed", "user", "assistant", "result")
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _record = msgspec.json.Decoder(Record)
@@ -50,7 +57,7 @@ _timed = msgspec.json.Decoder(_Timed)
 _message = msgspec.json.Decoder(Message)
 
 
-def line(record: Begun | Ended) -> bytes:
+def line(record: Begun | Ended | Allowed) -> bytes:
     return msgspec.json.encode(record) + b"\n"
 
 

@@ -1,7 +1,7 @@
 """One session, while a turn of it is under way: what was said, and what is being said, written down at once."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from onetool.ask.messages import Assistant, Call, Message, Result, Usage, User
 from onetool.ask.sessions import files
 from onetool.ask.sessions.reading import Kept
-from onetool.ask.sessions.records import Begun, Ended, line, message_line, title_of
+from onetool.ask.sessions.records import Allowed, Begun, Ended, line, message_line, title_of
 
 
 class Session:
@@ -22,11 +22,13 @@ class Session:
         self.messages: list[Message] = []
         self.usage = kept.usage  # of the turns that came to their end
         self.damaged = kept.damaged
+        self.allowed = kept.allowed  # the tools that it was last given; None: nobody has said any
         self._path = path
         self._file = file
         self._now = now
         self._has_first_line = kept.begun is not None
         self._is_safe = True
+        self._unwritten = b""  # goes with the next message: where nothing is said, nothing is kept
         self._calls: dict[str, Call] = {}
         self._values: dict[str, Any] = {}
         for message, _ in kept.said:
@@ -38,9 +40,16 @@ class Session:
         written, message = message_line(message, at)
         if not self._has_first_line:
             written = line(Begun(id=self.id, created=at, title=title_of(message))) + written
-        files.add(self._path, self._file, written)
-        self._has_first_line = True
+        files.add(self._path, self._file, written + self._unwritten)
+        self._has_first_line, self._unwritten = True, b""
         self._take(message)
+
+    def allow(self, tools: Iterable[str]) -> None:
+        """These tools alone, in this turn and in those after it."""
+        names = tuple(sorted(tools))
+        if names != self.allowed:
+            self.allowed = names
+            self._unwritten = line(Allowed(tools=names, at=round(self._now(), 3)))
 
     def end(self, provider: str, model: str, usage: Usage, steps: int) -> None:
         """A turn has come to its end: that is written down; leaving `turn` makes it safe. Raises SessionError."""

@@ -10,7 +10,8 @@ from onetool.interfaces.cli.options import config_option
 # What is made by running, or must stay private, and so does not belong into a repository.
 IGNORED = "stats.db*\nresults/\nsessions/\nservers/\nrun_history\nsecrets.yaml\n.*.lock\n__pycache__/\n"
 
-CLIENTS = ("claude-code", "cursor", "vscode", "codex", "gemini")  # here again: `onetool init` need not load them
+# Here again: `onetool init` need not load them.
+CLIENTS = ("claude-code", "claude-desktop", "cursor", "vscode", "codex", "gemini")
 NO_URL = ""  # --http by itself
 
 

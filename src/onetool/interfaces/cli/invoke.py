@@ -3,41 +3,138 @@
 import asyncio
 import json
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
 import click
 import msgspec
 
 from onetool.core.call import ToolCall
+from onetool.core.nearest import did_you_mean
 from onetool.core.secrecy import masked
+from onetool.interfaces.cli.output import printable
 from onetool.interfaces.cli.person import let_tools_ask
 from onetool.interfaces.cli.progress import show_progress
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.core.call import ToolResult
+    from onetool.core.spec import ToolSpec
 
 MOST_BYTES = 4 * 1024 * 1024
+DEEPEST = 10  # references in a schema that are followed
 
 
 def invoke_tool(
     app: "App", name: str, args: dict[str, Any], timeout: float | None, allowed: list[str] | None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The call and its result, as JSON types. Secret arguments are masked in what is shown of the call."""
+) -> "tuple[dict[str, Any], ToolResult]":
+    """The call as JSON types, and its result. Secret arguments are masked in what is shown of the call."""
     call = ToolCall(id=uuid4().hex, name=name, args=args, source="cli", timeout=timeout)
     let_tools_ask()
     result = asyncio.run(app.call(call, allowed, show_progress if sys.stderr.isatty() else None))
     spec = app.registry.get(name)
     shown = {"id": call.id, "name": name, "args": masked(args, spec.secrets) if spec else args, "source": call.source}
-    return app.redact(msgspec.to_builtins(shown), args), result.to_dict()
+    return app.redact(msgspec.to_builtins(shown), args), result
+
+
+def print_outcome(app: "App", result: "ToolResult") -> None:
+    """For a person: the value as `run` shows it, all of it, or what went wrong."""
+    from onetool.interfaces.cli.run import print_error, print_value
+    from onetool.script.outcome import RunResult
+
+    if result.error is not None:
+        print_error(result.error)
+    else:
+        print_value(app, RunResult(ok=True, data=result.data), full=True)
+
+
+def split_pairs(pairs: Iterable[str]) -> dict[str, str]:
+    """`key=value` each, and each key once."""
+    given: dict[str, str] = {}
+    for pair in pairs:
+        key, sign, value = pair.partition("=")
+        if not sign or not key:
+            raise _wrong(f"{pair!r} is no argument: write KEY=VALUE, like path=.")
+        if key in given:
+            raise _wrong(f"{key} is given twice; only one of them could be meant.")
+        given[key] = value
+    return given
+
+
+def read_pairs(given: Mapping[str, str], spec: "ToolSpec | None") -> dict[str, Any]:
+    """The arguments: a text where the tool's schema says string, else JSON. Without a tool they are as they are."""
+    if spec is None:  # the call says that there is none
+        return dict(given)
+    return {key: _argument(key, value, spec) for key, value in given.items()}
+
+
+def _argument(key: str, value: str, spec: "ToolSpec") -> Any:
+    properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
+    if key not in properties and not _takes_others(spec):
+        known = did_you_mean(key, properties) or f"it takes {', '.join(spec.order) or 'none'}"
+        raise _wrong(f"{spec.name} has no argument {key!r}; {known}.")
+    is_text = _is_text(properties.get(key), spec)
+    if is_text:
+        return value
+    try:
+        return _strict(value)
+    except ValueError as error:
+        if is_text is None:
+            return value
+        raise _wrong(f"{key}: expected JSON, got {value[:60]!r} ({error}).") from None
+
+
+def _takes_others(spec: "ToolSpec") -> bool:
+    schema = spec.input_schema
+    further = schema.get("additionalProperties", spec.source != "local")  # a server says itself what it does not take
+    return bool(further) or any(word in schema for word in ("patternProperties", "allOf", "anyOf", "oneOf", "$ref"))
+
+
+def _is_text(schema: Any, spec: "ToolSpec") -> bool | None:
+    """Whether an argument is a text; None where it may be one or something else, and both are tried."""
+    kinds = _kinds(schema, spec.input_schema, DEEPEST)
+    if kinds is None:
+        return None
+    kinds -= {"null"}
+    return "string" in kinds if len(kinds) == 1 or "string" not in kinds else None
+
+
+def _kinds(schema: Any, root: Mapping[str, Any], depth: int) -> set[str] | None:
+    """The types that a schema names; None where it names none."""
+    if not isinstance(schema, Mapping) or not depth:
+        return None
+    fields = cast(Mapping[str, Any], schema)
+    named = fields.get("type")
+    if named is not None:
+        return {named} if isinstance(named, str) else set(named)
+    if isinstance(target := fields.get("$ref"), str):
+        return _kinds(_pointed(target, root), root, depth - 1)
+    if "const" in fields or "enum" in fields:
+        values = fields["enum"] if "enum" in fields else [fields["const"]]
+        return {"string" if isinstance(value, str) else "null" if value is None else "other" for value in values}
+    parts = [_kinds(part, root, depth - 1) for word in ("anyOf", "oneOf") for part in fields.get(word, ())]
+    return None if not parts or None in parts else set[str]().union(*(part for part in parts if part))
+
+
+def _pointed(target: str, root: Mapping[str, Any]) -> Any:
+    """Where a reference into the same schema leads."""
+    found: Any = root
+    for step in target.removeprefix("#/").split("/"):
+        found = found.get(step) if isinstance(found, Mapping) else None
+    return found
+
+
+def _wrong(message: str) -> click.BadParameter:
+    return click.BadParameter(printable(message), param_hint="KEY=VALUE")
 
 
 def read_args(text: str) -> dict[str, Any]:
     """--args: JSON itself, `@file`, or `-` for standard input."""
     where, source = _source(text)
     try:
-        args = json.loads(source, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique)
+        args = _strict(source)
     except json.JSONDecodeError as error:
         raise click.BadParameter(_where_it_breaks(where, source, error), param_hint="--args") from None
     except _NotStrictError as error:
@@ -52,8 +149,12 @@ def read_args(text: str) -> dict[str, Any]:
     return args
 
 
-class _NotStrictError(Exception):
+class _NotStrictError(ValueError):
     """JSON that Python takes and that would lose something on the way."""
+
+
+def _strict(text: str) -> Any:
+    return json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique)
 
 
 def _no_constant(name: str) -> Any:

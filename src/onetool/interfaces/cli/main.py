@@ -24,6 +24,7 @@ class LazyGroup(click.Group):
         "bundles": "onetool.interfaces.cli.bundles:bundles",
         "packs": "onetool.interfaces.cli.packs:packs",
         "servers": "onetool.interfaces.cli.servers:servers",
+        "hosts": "onetool.interfaces.cli.hosts:hosts",
         "auth": "onetool.interfaces.cli.auth:auth",
         "stats": "onetool.interfaces.cli.stats:stats",
         "check": "onetool.interfaces.cli.check:check",

@@ -30,6 +30,11 @@ def config_option(command: F) -> F:
     )(command)
 
 
+def envelope_option(command: F) -> F:
+    help = "Print the whole object, also on failure: result, errors, times."
+    return click.option("--envelope", is_flag=True, help=help)(command)
+
+
 def allow_option(command: F) -> F:
     return click.option(
         "--tool-allow",

@@ -1,5 +1,6 @@
 """Printing: tables, colour and highlighted JSON for a person at a terminal; JSON and nothing else for a program."""
 
+import codecs
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -56,7 +57,7 @@ def print_json(data: Any, as_json: bool = True) -> None:
     """JSON, with colour where a person looks at it."""
     text = to_json(data)
     if wants_json(as_json):
-        echo(_showable(text))
+        print_text(text)
         return
     _console().print_json(text)
 
@@ -93,15 +94,19 @@ def to_json(data: Any) -> str:
         return json.dumps(data, indent=2, default=str)
 
 
-def _showable(text: str) -> str:
-    """JSON that this output can carry: what its encoding lacks is escaped."""
-    try:
-        text.encode(stdout().encoding or "utf-8")
-    except UnicodeEncodeError:
-        import json
+def print_text(text: str) -> None:
+    """JSON, or a text alone, for a program. What the encoding of this output lacks is escaped, as JSON does it."""
+    encoding = stdout().encoding or "utf-8"
+    codecs.register_error("json", _escaped)
+    echo(text.encode(encoding, "json").decode(encoding))
 
-        return json.dumps(json.loads(text), indent=2)
-    return text
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    import json
+
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def counted(number: int, thing: str) -> str:

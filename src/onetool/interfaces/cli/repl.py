@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from onetool.script.session import Session
 
 MOST_HISTORY = 1000
-WELCOME = "Code over your tools, in the sandbox. Tab completes, Ctrl-C stops what runs, Ctrl-D leaves."
+WELCOME = "Code over your tools, in the sandbox. Tab completes, Ctrl-C stops what runs, exit or Ctrl-D leaves."
+LEAVING = ("exit", "quit", "exit()", "quit()")
+GONE = "What was defined is gone: the session starts anew."
+INDENT = "    "
 
 
 def repl(app: "App", allowed: list[str] | None) -> None:
@@ -31,7 +34,7 @@ def repl(app: "App", allowed: list[str] | None) -> None:
         click.echo(WELCOME, err=True)
     try:
         with asyncio.Runner() as runner:
-            while (text := _read()) is not None:
+            while (text := _read()) is not None and not _leaves(text, session):
                 if text.strip():
                     _run(app, runner, session, text)
     finally:
@@ -47,14 +50,20 @@ def _run(app: "App", runner: asyncio.Runner, session: "Session", text: str) -> N
     try:
         result = runner.run(session.run(text, print_live))
     except KeyboardInterrupt:
-        click.echo("Stopped. What was defined is gone: the session starts anew.", err=True)
+        click.echo(f"Stopped. {GONE}" if had_names and session.is_fresh else "Stopped.", err=True)
         return
     if result.error is not None:
         print_error(result.error)
         if had_names and session.is_fresh:
-            click.echo("  What was defined is gone: the session starts anew.", err=True)
+            click.echo(f"  {GONE}", err=True)
     else:
         print_value(app, result, full=True)
+
+
+def _leaves(text: str, session: "Session") -> bool:
+    """Whether it is a word for leaving, and no name of the person's own."""
+    word = text.strip()
+    return word in LEAVING and word.removesuffix("()") not in session.known
 
 
 @contextmanager
@@ -70,9 +79,14 @@ def _deaf_to_interrupts() -> Iterator[None]:
 def _read() -> str | None:
     """One statement, over as many lines as it takes; None at the end."""
     lines: list[str] = []
+    brings_own = False  # what is typed, or pasted, has its indentation with it
     while True:
         try:
-            lines.append(_line("... " if lines else ">>> "))
+            indent = "" if brings_own else _indent_after(lines)
+            line = _line("... " if lines else ">>> ", indent)
+            if indent and line.removeprefix(indent)[:1] in (" ", "\t") and line.strip():
+                line, brings_own = line.removeprefix(indent), True
+            lines.append(line if line.strip() else "")
         except EOFError:
             if sys.stdin.isatty():
                 click.echo(err=True)
@@ -85,14 +99,42 @@ def _read() -> str | None:
             return text
 
 
-def _line(prompt: str) -> str:
+def _indent_after(lines: list[str]) -> str:
+    """How the next line of a block begins: as the last one, deeper behind a colon, less deep where a block ends."""
+    if not lines:
+        return ""
+    last = lines[-1]
+    begun = last[: len(last) - len(last.lstrip())]
+    if last.rstrip().endswith(":"):
+        return begun + INDENT
+    ends = last.split()[:1] and last.split()[0] in ("return", "pass", "break", "continue", "raise")
+    return begun.removesuffix(INDENT) if ends else begun
+
+
+def _line(prompt: str, indent: str = "") -> str:
     """A prompt is for people; and `input` would write it to standard output, which is for results."""
     if not sys.stdin.isatty():
         line = sys.stdin.readline()
         if not line:
             raise EOFError
         return line.rstrip("\n")
-    return input(prompt)
+    with _begun_with(indent):
+        return input(prompt)
+
+
+@contextmanager
+def _begun_with(indent: str) -> Iterator[None]:
+    """The line stands there with this in it, as if it had been typed; where Python was built with readline."""
+    try:
+        import readline
+    except ImportError:
+        yield
+        return
+    readline.set_startup_hook((lambda: readline.insert_text(indent)) if indent else None)
+    try:
+        yield
+    finally:
+        readline.set_startup_hook(None)
 
 
 def _is_whole(text: str) -> bool:
@@ -125,6 +167,9 @@ def _set_up_readline(names: "Names", session: "Session", history: Path) -> Path 
     def complete(_word: str, state: int) -> str | None:
         if state == 0:
             line = readline.get_line_buffer()[: readline.get_endidx()]
+            if not line.strip():
+                readline.insert_text(INDENT)
+                return None
             found[:] = completions(line, names, session.known)
         return found[state] if state < len(found) else None
 

@@ -2,13 +2,13 @@
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
 
-from onetool.interfaces.cli.options import allow_option, data_options, open_app
-from onetool.interfaces.cli.output import echo, print_json, printable, stdout, styled
+from onetool.interfaces.cli.options import allow_option, data_options, envelope_option, open_app
+from onetool.interfaces.cli.output import echo, print_json, print_text, printable, stdout, styled, to_json
 from onetool.interfaces.cli.person import let_tools_ask
 from onetool.interfaces.cli.progress import show_progress
 
@@ -25,6 +25,8 @@ MOST_BYTES = 4 * 1024 * 1024
 @click.option("--file", "-f", metavar="FILE", help="Run the code in this file.")
 @click.option("--full", is_flag=True, help="Print all of a large result, instead of storing it behind a handle.")
 @click.option("--interactive", "-i", is_flag=True, help="Read and run line by line, with history and completion.")
+@click.option("--yaml", "as_yaml", is_flag=True, help="Print YAML, as on a terminal.")
+@envelope_option
 @allow_option
 @data_options
 @click.pass_context
@@ -34,18 +36,23 @@ def run(
     file: str | None,
     full: bool,
     interactive: bool,
+    as_yaml: bool,
+    envelope: bool,
     allowed: list[str] | None,
     as_json: bool,
 ) -> None:
     """Run CODE over all tools, in the sandbox. `-` reads it from standard input.
 
-    The value of the last expression is printed; exit code 0 when it went well, 1 when it failed, 2 for wrong usage.
+    The value of the last expression is printed: on a terminal as YAML, in a pipe as JSON, where a text alone stands as
+    it is. Exit code 0 when it went well, 1 when it failed, 2 for wrong usage.
 
     \b
     onetool run 'time.now()["iso"]'
     onetool run 'import asyncio
     await asyncio.gather(*[tools.echo(message=word) for word in ("one", "two")])'
     """
+    if as_json and as_yaml:
+        raise click.UsageError("Give --json or --yaml, not both.")
     if interactive:
         if code is not None or file is not None:
             raise click.UsageError("An interactive session takes no code: type it there.")
@@ -57,12 +64,14 @@ def run(
     app = open_app(ctx, allowed)
     let_tools_ask()
     result = asyncio.run(_run(app, text, allowed))
-    if as_json:
-        print_json(result.to_dict())
+    if envelope:
+        print_envelope(result.to_dict(), as_yaml, as_json)
         app.replied(result, [result.to_dict()])
     elif result.error is not None:
         print_error(result.error)
         app.replied(result, [result.printed, result.error.message])
+    elif as_json or not (as_yaml or stdout().isatty()):
+        app.replied(result, [result.printed, print_data(result.to_dict()["data"], as_json)])
     else:
         app.replied(result, [result.printed, print_value(app, result, full)])
     ctx.exit(0 if result.ok else 1)
@@ -85,6 +94,26 @@ def print_value(app: "App", result: "RunResult", full: bool) -> str:
     text = app.reply(replace(result, printed=""), whole=full).text
     echo(printable(text) if stdout().isatty() else text)
     return text
+
+
+def print_data(value: Any, as_json: bool) -> str:
+    """The value for a program: JSON. A text is printed bare, and None not at all, unless JSON was asked for."""
+    if value is None and not as_json:
+        return ""
+    text = value if isinstance(value, str) and not as_json else to_json(value)
+    print_text(text)
+    return text
+
+
+def print_envelope(whole: dict[str, Any], as_yaml: bool, as_json: bool) -> None:
+    """All that came of it."""
+    if as_yaml:
+        from onetool.script.render import render
+
+        text = render(whole)
+        echo(printable(text) if stdout().isatty() else text)
+    else:
+        print_json(whole, as_json)
 
 
 def print_error(error: "ToolError") -> None:

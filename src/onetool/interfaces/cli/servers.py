@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from onetool.interfaces.cli.importing.commands import add, complete_server, import_servers, remove, unknown_server
+from onetool.interfaces.cli.importing.commands import (
+    add,
+    complete_server,
+    disable,
+    enable,
+    import_servers,
+    remove,
+    unknown_server,
+)
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
 
@@ -21,10 +29,10 @@ COLOURS = {"connected": "green", "disconnected": "red", "connecting": "yellow"}
 
 @click.group(no_args_is_help=True)
 def servers() -> None:
-    """Other people's MCP servers: list, test, add, import, remove, log in."""
+    """Other people's MCP servers: list, test, add, import, remove, switch on and off, log in."""
 
 
-for command in (import_servers, add, remove):
+for command in (import_servers, add, remove, enable, disable):
     servers.add_command(command)
 
 

@@ -110,15 +110,15 @@ def _print_summary(summary: "Summary") -> None:
 
 
 def _in_short(summary: "Summary") -> list[tuple[str, str]]:
-    from onetool.services.stats.report_words import duration, percent, whole
+    from onetool.services.stats.report_words import duration, percent, saved, whole
 
     runs = f" ({whole(summary['calls_in_runs'])} in {counted(summary['runs'], 'run')})" if summary["runs"] else ""
     latency = ", ".join(f"{name} {duration(value)}" for name, value in summary["latency"].items())
     return [
         ("calls", f"{whole(summary['total_calls'])}{runs}"),
         ("success rate", percent(summary["success_rate"])),
-        ("context saved", f"{whole(summary['context_saved'])} tokens (estimated)"),
-        ("time saved", f"{duration(summary['time_saved_ms'])} (estimated)"),
+        ("context saved", saved(summary["context_saved"], f"{whole(summary['context_saved'])} tokens (estimated)")),
+        ("time saved", saved(summary["time_saved_ms"], f"{duration(summary['time_saved_ms'])} (estimated)")),
         ("tokens", f"{whole(summary['tokens_in'])} in, {whole(summary['tokens_out'])} out (estimated)"),
         ("latency", latency),
     ]

@@ -10,6 +10,7 @@ from onetool.interfaces.cli.options import (
     complete_provider,
     complete_tool,
     data_options,
+    envelope_option,
     open_app,
     positive,
 )
@@ -26,8 +27,10 @@ def tools() -> None:
 @data_options
 @click.pass_context
 def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> None:
-    """List the tools."""
+    """List the tools: yours first, then those that come with OneTool."""
     specs = open_app(ctx, allowed, packs=None).tools(allowed)
+    if allowed is None:  # an allow-list has the registry's order
+        specs = _yours_first(specs)
     if wants_json(as_json):
         print_json([spec.summary() for spec in specs])
         return
@@ -55,23 +58,47 @@ def info(ctx: click.Context, name: str, allowed: list[str] | None, as_json: bool
 
 @tools.command()
 @click.argument("name", shell_complete=complete_tool)
-@click.option(
-    "--args", "text", default="{}", metavar="JSON", help="The arguments: JSON, @FILE, or - for standard input."
-)
+@click.argument("pairs", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--args", "text", metavar="JSON", help="The arguments: JSON, @FILE, or - for standard input.")
 @click.option("--timeout", type=float, callback=positive, metavar="SECONDS", help="How long it may take.")
+@envelope_option
 @allow_option
 @data_options
 @click.pass_context
 def invoke(
-    ctx: click.Context, name: str, text: str, timeout: float | None, allowed: list[str] | None, as_json: bool
+    ctx: click.Context,
+    name: str,
+    pairs: tuple[str, ...],
+    text: str | None,
+    timeout: float | None,
+    envelope: bool,
+    allowed: list[str] | None,
+    as_json: bool,
 ) -> None:
-    """Call a tool. Exit code 0 when it went well, 1 when the tool failed, 2 for wrong usage."""
-    from onetool.interfaces.cli.invoke import invoke_tool, read_args
+    """Call a tool. Its arguments are KEY=VALUE, each a text or JSON as the tool has it, or all of them in --args.
 
-    args = read_args(text)
-    call, result = invoke_tool(open_app(ctx, allowed), name, args, timeout, allowed)
-    print_json({"call": call, "result": result}, as_json)
-    ctx.exit(0 if result["ok"] else 1)
+    On a terminal the value is printed, in a pipe the call with its result. Exit code 0 when it went well, 1 when the
+    tool failed, 2 for wrong usage.
+
+    \b
+    onetool tools invoke fs.list_dir path=. recursive=true
+    onetool tools invoke fs.list_dir --args '{"path": ".", "recursive": true}'
+    """
+    from onetool.interfaces.cli.invoke import invoke_tool, print_outcome, read_args, read_pairs, split_pairs
+
+    if pairs and text is not None:
+        raise click.UsageError("Give the arguments as KEY=VALUE or in --args, not both.")
+    given = split_pairs(pairs)
+    args = read_args("{}" if text is None else text)
+    app = open_app(ctx, allowed, packs=[name.partition(".")[0]] if given else ())
+    if given:
+        args = read_pairs(given, app.registry.get(app.real_name(name)))
+    call, result = invoke_tool(app, name, args, timeout, allowed)
+    if envelope or wants_json(as_json):
+        print_json({"call": call, "result": result.to_dict()}, as_json)
+    else:
+        print_outcome(app, result)
+    ctx.exit(0 if result.ok else 1)
 
 
 @tools.command()
@@ -125,6 +152,14 @@ def unknown_tool(name: str, known: Any, why: object = None) -> click.ClickExcept
 
     near = f"; {why}" if why else or_rather(name, known) or "; see: onetool tools list"
     return click.ClickException(f"Tool not found: {name}{near}")
+
+
+def _yours_first(specs: list[ToolSpec]) -> list[ToolSpec]:
+    """Those that come with OneTool last; else in the same order."""
+    from onetool.sources.packs.builtin import BuiltinFunctions
+
+    built_in = frozenset(BuiltinFunctions())
+    return sorted(specs, key=lambda spec: spec.name in built_in or (spec.pack == "ot" and spec.defined_in is None))
 
 
 def _in_short(spec: ToolSpec) -> str:

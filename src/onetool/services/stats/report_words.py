@@ -64,6 +64,11 @@ def duration(ms: float | None) -> str:
     return f"{seconds} s"
 
 
+def saved(amount: float, text: str) -> str:
+    """What was saved, in words. Less than nothing says that it has not paid off: the data have the number."""
+    return text if amount >= 0 else "none yet"
+
+
 def decade(ms: float) -> str:
     """A power of ten, for an axis: one unit, and no more."""
     return f"{ms:g} ms" if ms < 1000 else f"{ms / 1000:,.0f} s"

@@ -65,6 +65,7 @@ class Workshop:
             "input_schema": tool.arg_schema or NO_PARAMETERS,
             "output_schema": tool.output_schema or None,
             "tags": tool.tags,
+            "parallel": tool.parallel,
             "enabled": off is None,
             "off": off,
             "kept_as": tool.id,
@@ -129,6 +130,7 @@ class Workshop:
             "settings_of": target.settings_of or target.pack,
             "timeout": target.timeout,
             "requires": target.requires,
+            "parallel": tool.parallel or target.parallel,
             **{flag: getattr(target, flag) for flag in ("pure", "idempotent", "read_only")},
         }
 

@@ -44,6 +44,7 @@ class ToolContent(Shape, frozen=True, kw_only=True):
     description: Words = ""
     tags: Annotated[tuple[Tag, ...], Meta(max_length=64)] = ()
     is_enabled: bool = True
+    parallel: bool = False  # may run beside other calls that a model makes in one step
     arg_schema: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     output_schema: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     http_impl: dict[str, Any] | None = None
@@ -99,8 +100,10 @@ def limits_of(tool: ToolContent) -> Limits:
 
 
 def shown(thing: Bundle | Tool) -> dict[str, Any]:
-    """As a file and REST have it: without the keys of other types."""
+    """As a file and REST have it: without the keys of other types, and without `parallel` where it says nothing."""
     found: dict[str, Any] = msgspec.to_builtins(thing)
+    if found.get("parallel") is False:
+        del found["parallel"]
     for key, _ in IMPLS.values():
         if found.get(key, ...) is None:
             del found[key]

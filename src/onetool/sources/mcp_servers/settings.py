@@ -41,6 +41,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     disabled: bool = False  # other clients' way to say enabled: false; unheeded, it would start what was turned off
     tools: tuple[str, ...] | None = None  # only these, where * stands for anything; None is all
     prefix: Name | None = None  # the pack's name, where it is not the server's
+    parallel: bool = False  # calls of its tools may run beside others that a model makes in one step
     pin: bool = False  # refuse its tools when a definition has changed, until somebody approves
 
     docs_url: Name | None = None  # where the server is documented

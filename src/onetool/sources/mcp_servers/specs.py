@@ -55,6 +55,7 @@ def spec_of(name: str, settings: Server, definition: Definition, handler: Handle
         idempotent=hints.get("idempotentHint") is True,
         lenient=True,
         docs_url=settings.docs_url,
+        parallel=settings.parallel,
         **more,
     )
 

@@ -11,6 +11,7 @@ from interfaces.rest.ask.fakes import ANSWER, STARTED, App, failing, post
 from onetool.ask.errors import ModelError, Reason
 from onetool.ask.events import CallEnded, CallStarted, Done, Event, Notice, Text
 from onetool.ask.messages import File
+from onetool.core.allowed import both
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.caller import current_caller
 from onetool.interfaces.outlet import MOST_UNSENT
@@ -69,9 +70,10 @@ def test_who_says_nothing_gets_what_the_config_says_and_nothing_that_changes_any
             "x",
             {
                 "allowed": None,
+                "within": None,
                 "session": None,
                 "new_session": False,
-                "with_tools": True,
+                "with_tools": None,
                 "provider": None,
                 "model": None,
                 "system": None,
@@ -106,6 +108,7 @@ def test_every_key_arrives():
     ((_, options),) = app.asked
     assert options == {
         "allowed": ("time.now",),
+        "within": None,
         "session": "s-1",
         "new_session": True,
         "with_tools": False,
@@ -133,7 +136,7 @@ def test_every_key_arrives():
 def test_a_client_can_only_narrow_what_the_server_allows(servers, clients, allowed):
     app = App()
     run(AskDoor(app, servers), {"prompt": "x", "toolAllow": clients})
-    given = app.asked[0][1]["allowed"]
+    given = both(app.asked[0][1]["within"], app.asked[0][1]["allowed"])
     assert given is None if allowed is None else sorted(given) == allowed
 
 

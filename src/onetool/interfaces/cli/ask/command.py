@@ -14,7 +14,7 @@ MENUS = ("direct", "run")
 HOTTEST = 2.0
 
 HELP = {
-    "with_tools": "Whether the model has tools: --with-tools, which is how it is anyway, or --with-tools=false.",
+    "with_tools": "Whether the model has tools: --with-tools, or --with-tools=false. Else as the config says: true.",
     "provider": "Whose model, instead of what the config says.",
     "model": "Which model, by its provider's name for it.",
     "session": "Go on with this session; `last` is the one used last. Without it every question begins a new one.",
@@ -60,7 +60,7 @@ class OneOf(click.Choice[str]):
 @click.command(cls=WithSwitch)
 @click.argument("words", metavar="[PROMPT]", nargs=-1)
 @click.option("--file", "-f", "names", metavar="FILE", multiple=True, shell_complete=_complete_file, help=HELP["files"])
-@click.option(SWITCH, "with_tools", type=click.BOOL, metavar="[=true|false]", default=True, help=HELP["with_tools"])
+@click.option(SWITCH, "with_tools", type=click.BOOL, metavar="[=true|false]", help=HELP["with_tools"])
 @allow_option
 @click.option("--approve", type=click.Choice(("ask", "always", "never")), help=HELP["approve"])
 @click.option("--provider", type=OneOf(PROVIDERS), help=HELP["provider"])
@@ -78,7 +78,7 @@ def ask(
     ctx: click.Context,
     words: tuple[str, ...],
     names: tuple[str, ...],
-    with_tools: bool,
+    with_tools: bool | None,
     allowed: list[str] | None,
     approve: str | None,
     provider: str | None,

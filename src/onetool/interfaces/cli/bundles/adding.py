@@ -8,7 +8,7 @@ from onetool.interfaces.cli.bundles.given import STDIN, read_data, read_text
 from onetool.interfaces.cli.bundles.keeping import apart, kept, secrets_of
 from onetool.interfaces.cli.bundles.needs import needs_of
 from onetool.interfaces.cli.bundles.places import Place, PlaceType, complete_place
-from onetool.interfaces.cli.bundles.telling import say, say_needs, tell_or_print
+from onetool.interfaces.cli.bundles.telling import allow_hosts_option, allowing, say, say_needs, tell_or_print
 from onetool.interfaces.cli.bundles.whole import check_tool, create_option, put_tool
 from onetool.interfaces.cli.options import data_options, open_app
 from onetool.interfaces.cli.output import print_json
@@ -22,14 +22,16 @@ tool_argument = click.argument(
 @tool_argument
 @click.argument("file", metavar="FILE|-", type=click.Path(allow_dash=True))
 @create_option
+@allow_hosts_option
 @data_options
 @click.pass_context
-def add(ctx: click.Context, place: Place, file: str, create: bool, as_json: bool) -> None:
+def add(ctx: click.Context, place: Place, file: str, create: bool, allow: bool, as_json: bool) -> None:
     """Add a tool that stands in a file, in JSON or YAML, as REST takes it. The first VERSION is 1."""
     app = open_app(ctx)
     tool = put_tool(app, place, read_data(file), create)
     tell_or_print(tool, f"Added {place.bundle}/{tool['slug']}@{tool['version']}.", as_json)
-    say_needs(app, needs_of(app, [tool]))
+    needs = needs_of(app, [tool])
+    say_needs(app, allowing(ctx, needs) if allow else needs)
 
 
 @click.command("add-curl")
@@ -37,6 +39,7 @@ def add(ctx: click.Context, place: Place, file: str, create: bool, as_json: bool
 @click.argument("command", metavar="COMMAND|-", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--description", help="What it does.")
 @create_option
+@allow_hosts_option
 @click.option("--dry-run", is_flag=True, help="Print the tool, and keep nothing.")
 @data_options
 @click.pass_context
@@ -46,6 +49,7 @@ def add_curl(
     command: tuple[str, ...],
     description: str | None,
     create: bool,
+    allow: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -80,4 +84,5 @@ def add_curl(
     arguments = ", ".join(added["argSchema"].get("properties") or ()) or "no arguments"
     tell_or_print(added, f"Added {name}, with {arguments}. Look at it: onetool bundles show {name}", as_json)
     needs = needs_of(app, [added])
-    say_needs(app, needs._replace(secrets=tuple(one for one in needs.secrets if one.name not in secrets)))
+    needs = needs._replace(secrets=tuple(one for one in needs.secrets if one.name not in secrets))
+    say_needs(app, allowing(ctx, needs) if allow else needs)

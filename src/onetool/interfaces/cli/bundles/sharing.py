@@ -12,13 +12,14 @@ import click
 
 from onetool.interfaces.cli.bundles.given import STDIN, fetch, is_url, read_bytes
 from onetool.interfaces.cli.bundles.places import Place, PlaceType, complete_place, find_bundle
-from onetool.interfaces.cli.bundles.telling import say, say_if_taken, say_needs
+from onetool.interfaces.cli.bundles.telling import allow_hosts_option, allowing, say, say_if_taken, say_needs
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, stdout, wants_json
 
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.interfaces.cli.bundles.arriving import Arrival, Progress, Remark
+    from onetool.interfaces.cli.bundles.needs import Needs
     from onetool.sources.bundles.archive import Plan
 
 MOST_TOLD = 20
@@ -63,6 +64,7 @@ def export(ctx: click.Context, place: Place, output: str | None, force: bool) ->
     help="OpenAPI: where the API is, if the document does not say it, or names another host.",
 )
 @click.option("--token", is_flag=True, help="OpenAPI: send a bearer token, if the document says nothing about auth.")
+@allow_hosts_option
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
 @data_options
 @click.pass_context
@@ -72,12 +74,18 @@ def import_bundle(
     slug: str | None,
     base_url: str | None,
     token: bool,
+    allow: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
     """Take in a bundle: a ZIP file of one, or an OpenAPI 3 document (JSON or YAML), a tool for each operation."""
     from onetool.interfaces.cli.bundles.arriving import Wishes, read_arrival, take_in
+    from onetool.interfaces.cli.bundles.needs import needs_of
+    from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
+    from onetool.sources.bundles.model import shown
 
+    if allow and is_url(source) and not dry_run:
+        allow_hosts(config_for_hosts(ctx), [read_host(source)])
     app = open_app(ctx)
     data = fetch(app, source) if is_url(source) else read_bytes(source)
     wishes = Wishes(slug, base_url, source if is_url(source) else None, token)
@@ -87,7 +95,10 @@ def import_bundle(
         say_if_taken(app, arrival.plan.bundle.slug)
     if not dry_run and not arrival.plan.refused:
         arrival = arrival._replace(notes=[*arrival.notes, *take_in(app, arrival, _progress())])
-    _tell(app, arrival, dry_run, as_json)
+    needs = needs_of(app, map(shown, arrival.tools))
+    if allow and not dry_run and not arrival.plan.refused:
+        needs = allowing(ctx, needs)
+    _tell(app, arrival, needs, dry_run, as_json)
     ctx.exit(1 if arrival.plan.refused else 0)
 
 
@@ -125,11 +136,7 @@ def _progress() -> "Progress":
 # What came of it
 
 
-def _tell(app: "App", arrival: "Arrival", dry_run: bool, as_json: bool) -> None:
-    from onetool.interfaces.cli.bundles.needs import needs_of
-    from onetool.sources.bundles.model import shown
-
-    needs = needs_of(app, map(shown, arrival.tools))
+def _tell(app: "App", arrival: "Arrival", needs: "Needs", dry_run: bool, as_json: bool) -> None:
     if wants_json(as_json):
         print_json(_facts(arrival, dry_run) | {"needs": needs.shown()})
     else:

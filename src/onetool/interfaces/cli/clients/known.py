@@ -16,14 +16,15 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     """One client. Its files are JSON unless their name says otherwise."""
 
     title: str
-    project_file: str  # below the project's folder
+    project_file: str | None  # below the project's folder; None: it knows no projects
     user_file: Callable[[Path, Env], Path]  # of this home, in this environment
     section: str = "mcpServers"
     typed: tuple[str, ...] = ()  # the transports whose entries say their type
     variable: str | None = "${%s}"  # an environment variable in a text; None where texts are taken as they are
     project_folder: str | None = None  # its word for the open project's folder, in commands and arguments
+    takes_urls: bool = True  # in its file; else it only starts commands
     starts_in_project: bool = True  # so that the server finds the project's config by itself
-    then_project: str
+    then_project: str = ""
     then_user: str
 
     def entry(self, server: Server) -> dict[str, Any]:
@@ -52,14 +53,21 @@ def _below(*parts: str, moved_by: str | None = None, moved: tuple[str, ...] = ()
     return file
 
 
-def _vscode_user(home: Path, env: Env, system: str = sys.platform) -> Path:
+def settings_folder(home: Path, env: Env, system: str = sys.platform) -> Path:
+    """Where this system's programs keep their settings."""
     if system == "win32":
-        folder = Path(env["APPDATA"]) if env.get("APPDATA") else home / "AppData" / "Roaming"
-    elif system == "darwin":
-        folder = home / "Library" / "Application Support"
-    else:
-        folder = Path(env["XDG_CONFIG_HOME"]) if env.get("XDG_CONFIG_HOME") else home / ".config"
-    return folder / "Code" / "User" / "mcp.json"
+        return Path(env["APPDATA"]) if env.get("APPDATA") else home / "AppData" / "Roaming"
+    if system == "darwin":
+        return home / "Library" / "Application Support"
+    return Path(env["XDG_CONFIG_HOME"]) if env.get("XDG_CONFIG_HOME") else home / ".config"
+
+
+def _vscode_user(home: Path, env: Env, system: str = sys.platform) -> Path:
+    return settings_folder(home, env, system) / "Code" / "User" / "mcp.json"
+
+
+def _claude_desktop_user(home: Path, env: Env) -> Path:
+    return settings_folder(home, env) / "Claude" / "claude_desktop_config.json"
 
 
 CLIENTS = {
@@ -70,6 +78,14 @@ CLIENTS = {
         typed=("http",),
         then_project="start claude in that folder and approve the server; /mcp shows it.",
         then_user="claude mcp list shows it.",
+    ),
+    "claude-desktop": Client(
+        title="Claude Desktop",
+        project_file=None,
+        user_file=_claude_desktop_user,
+        takes_urls=False,
+        starts_in_project=False,
+        then_user="quit Claude Desktop and start it again; the server is in its settings, under Developer.",
     ),
     "cursor": Client(
         title="Cursor",

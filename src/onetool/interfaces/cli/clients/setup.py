@@ -1,6 +1,7 @@
 """`onetool init --client …`: show the entry that a client needs, or put it into the client's file."""
 
 import os
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -34,8 +35,14 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 def set_up_client(wish: Wish) -> None:
     """Print the entry and where it belongs; or write it there."""
     client, folder = CLIENTS[wish.client], _absolute(wish.folder)
+    if wish.http and not client.takes_urls:
+        raise click.UsageError(f"{client.title} takes no URL in its file: leave --http out, and it starts onetool mcp.")
+    if client.project_file is None:
+        wish = msgspec.structs.replace(wish, user=True)
     server = _called(wish) if wish.http else _started(wish, client, folder)
-    file = client.user_file(user_home(os.environ), os.environ) if wish.user else folder / client.project_file
+    file = client.user_file(user_home(os.environ), os.environ)
+    if client.project_file is not None and not wish.user:
+        file = folder / client.project_file
     if wish.write:
         _write(wish, client, server, file)
     else:
@@ -54,7 +61,9 @@ def _started(wish: Wish, client: Client, folder: Path) -> Server:
     command, *first = own_command()
     config = _config(wish)
     named = [] if config is None else _named_config(wish, client, folder, config)
-    if not wish.user:
+    if client.project_file is None:
+        command = shutil.which(command) or command  # it is started from no shell, and so with another PATH
+    elif not wish.user:
         command = _in_project(command, client, folder)
     return Server(command=command, args=(*first, "mcp", *named))
 

@@ -149,6 +149,41 @@ def remove(ctx: click.Context, name: str) -> None:
     click.echo(f"Removed {name} from {shown(target.file)}.")
 
 
+@click.command()
+@click.argument("name", shell_complete=complete_server)
+@config_option
+@click.pass_context
+def enable(ctx: click.Context, name: str) -> None:
+    """Switch a server on, in the config."""
+    _switch(ctx, name, on=True)
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_server)
+@config_option
+@click.pass_context
+def disable(ctx: click.Context, name: str) -> None:
+    """Switch a server off: its block stays in the config, and nothing is started."""
+    _switch(ctx, name, on=False)
+
+
+def _switch(ctx: click.Context, name: str, on: bool) -> None:
+    from onetool.config.add_servers import switch_server
+    from onetool.interfaces.cli.importing.writing import Target
+
+    target, word = Target(ctx.find_root().obj), "on" if on else "off"
+    if name not in target.servers:
+        raise unknown_server(name, target.servers)
+    if elsewhere := target.elsewhere(name):
+        raise click.ClickException(f"{name} stands in {elsewhere}, which the config includes: switch it {word} there.")
+    server = target.config.servers.get(name)
+    if server is not None and server.enabled is on:
+        click.echo(f"{name} is switched {word} already.")
+        return
+    target.write(partial(switch_server, name=name, on=on))
+    click.echo(f"Switched {name} {word} in {shown(target.file)}.")
+
+
 def unknown_server(name: str, known: Any) -> click.ClickException:
     from onetool.core.nearest import or_rather
 

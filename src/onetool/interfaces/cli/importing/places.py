@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from onetool.interfaces.cli.clients.known import CLIENTS, Env
+from onetool.interfaces.cli.clients.known import CLIENTS, Env, settings_folder
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,22 +24,17 @@ class Spot(msgspec.Struct, frozen=True, kw_only=True):
     file: Path
 
 
-def _settings_folder(home: Path, env: Env) -> Path:
-    """Where this system's programs keep their settings: the folder that VS Code's is in."""
-    return CLIENTS["vscode"].user_file(home, env).parents[2]
-
-
 def _known(name: str, *more_of_project: str) -> Place:
     client = CLIENTS[name]
     return Place(
         title=client.title,
-        project=(client.project_file, *more_of_project),
+        project=(*filter(None, (client.project_file,)), *more_of_project),
         user=lambda home, env: (client.user_file(home, env),),
     )
 
 
 def _in_settings(*parts: str) -> Callable[[Path, Env], tuple[Path, ...]]:
-    return lambda home, env: (_settings_folder(home, env).joinpath(*parts),)
+    return lambda home, env: (settings_folder(home, env).joinpath(*parts),)
 
 
 def _in_home(*files: str) -> Callable[[Path, Env], tuple[Path, ...]]:
@@ -53,7 +48,7 @@ def _vscode(home: Path, env: Env) -> tuple[Path, ...]:
 
 def _zed(home: Path, env: Env) -> tuple[Path, ...]:
     if sys.platform == "win32":
-        return (_settings_folder(home, env) / "Zed" / "settings.json",)
+        return (settings_folder(home, env) / "Zed" / "settings.json",)
     return (Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "zed" / "settings.json",)
 
 
@@ -64,7 +59,7 @@ def _opencode(home: Path, env: Env) -> tuple[Path, ...]:
 
 PLACES = {
     "claude-code": _known("claude-code"),
-    "claude-desktop": Place(title="Claude Desktop", user=_in_settings("Claude", "claude_desktop_config.json")),
+    "claude-desktop": _known("claude-desktop"),
     "cursor": _known("cursor"),
     "vscode": Place(title="VS Code", project=(".vscode/mcp.json", ".vscode/settings.json"), user=_vscode),
     "windsurf": Place(title="Windsurf", user=_in_home(".codeium/windsurf/mcp_config.json")),

@@ -14,7 +14,7 @@ from secrets import token_hex
 import click
 
 from onetool.config import Config, find, load_config, load_secrets
-from onetool.config.find import FOLDER, NAME
+from onetool.config.find import FOLDER, NAME, own_folder
 from onetool.config.include import read_files
 from onetool.config.node import Findings, Node
 from onetool.config.source import Refused as NotYaml
@@ -32,13 +32,16 @@ Change = Callable[[str], str]
 
 
 class Target:
-    """The config that is to be changed: the one in force, or the one that `onetool init` would write here."""
+    """The config that is to be changed: the one in force, or the one that `onetool init` would write here.
 
-    def __init__(self, named: str | None) -> None:
+    `new` is another file to write where there is none.
+    """
+
+    def __init__(self, named: str | None, new: Path | None = None) -> None:
         self.found = find(named)
         if self.found.untrusted is not None:  # what is written would be used together with what lies there
             raise click.ClickException(printable(f"nothing was changed: {self.found.untrusted}."))
-        self.file = self.found.config or Path.cwd() / FOLDER / NAME
+        self.file = self.found.config or new or Path.cwd() / FOLDER / NAME
         self.config: Config = load_config(self.found)  # one that can't be used is not touched
         self.secrets = load_secrets(self.file)  # with the whole environment: what is written here will be accepted
         self.servers = _servers_in(self.file) if self.found.config else {}
@@ -47,6 +50,9 @@ class Target:
         """The included file that this server stands in."""
         node = self.servers.get(name)
         return None if node is None or Path(node.file) == self.file.absolute() else node.file
+
+    def text(self) -> str:
+        return self.file.read_text(encoding="utf-8", errors="surrogateescape") if self.file.exists() else ""
 
     def write(self, change: Change, secrets: Mapping[str, str] | None = None) -> None:
         """Change the text, and keep the secrets. ClickException says why nothing was done."""
@@ -95,7 +101,7 @@ def _must_load(file: Path, text: str, secrets: Mapping[str, str]) -> None:
         load_config(draft, env={**os.environ, **secrets})
     except ConfigError as error:
         found = "\n".join(str(mistake) for mistake in error.mistakes).replace(str(draft), str(file))
-        raise Refused(f"with the new servers it could not be used:\n{found}") from None
+        raise Refused(f"with that change it could not be used:\n{found}") from None
     finally:
         with suppress(OSError):
             draft.unlink()
@@ -108,7 +114,7 @@ def _folder_for(file: Path) -> Iterator[None]:
         yield
         return
     was_there = file.parent.exists()
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(exist_ok=True, mode=0o700 if file.parent == own_folder() else 0o777)
     try:
         yield
         if not (ignore := file.with_name(".gitignore")).exists():

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -19,6 +19,7 @@ MOST_NAMES = 1000  # in an allow-list
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
+Given = TypeVar("Given", str, bool)
 Word = Annotated[str, Meta(min_length=1, max_length=200)]
 Name = Annotated[str, Meta(max_length=200)]  # of a tool, or of what is none: that is told in a hint
 
@@ -38,7 +39,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     prompt: Annotated[str, Meta(min_length=1)]
     session: str | None = None
     new_session: bool = False
-    with_tools: bool = True
+    with_tools: bool | UnsetType = UNSET
     tool_allow: Annotated[tuple[Name, ...], Meta(max_length=MOST_NAMES)] | None = None
     provider: Literal["openai", "ollama", "gemini", "anthropic"] | None = None
     model: Word | None = None
@@ -51,9 +52,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
 
     def options(self) -> dict[str, Any]:
         """All but the prompt and the allow-list, as `app.ask` takes it."""
-        names = ("session", "new_session", "with_tools", "provider", "model", "system", "temperature", "max_steps")
-        given = {name: getattr(self, name) for name in (*names, "menu", "approve")}
-        return given | {"files": tuple(map(_file, self.files))}
+        names = ("session", "new_session", "provider", "model", "system", "temperature", "max_steps", "menu", "approve")
+        given = {name: getattr(self, name) for name in names}
+        return given | {"with_tools": _or_none(self.with_tools), "files": tuple(map(_file, self.files))}
 
 
 def read_question(body: Any) -> Question:
@@ -101,5 +102,5 @@ def _file(file: QuestionFile) -> File:
     return File(name=file.name, kind=file.kind or "text/plain", text=_or_none(file.text), data=_or_none(file.data))
 
 
-def _or_none(text: str | UnsetType) -> str | None:
-    return None if text is UNSET else text
+def _or_none(given: Given | UnsetType) -> Given | None:
+    return None if given is UNSET else given

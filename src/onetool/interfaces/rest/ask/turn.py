@@ -7,7 +7,6 @@ import msgspec
 
 from onetool.ask.errors import AskError
 from onetool.ask.events import Answer
-from onetool.core.allowed import both
 from onetool.core.nearest import or_rather
 from onetool.interfaces.rest.ask.body import Question
 from onetool.interfaces.rest.ask.refusal import Failed
@@ -25,7 +24,7 @@ class Turn:
         self._app = app
         self._question = question
         self._log = log
-        self.asking = app.ask(question.prompt, allowed=both(allowed, question.tool_allow), **question.options())
+        self.asking = app.ask(question.prompt, allowed=question.tool_allow, within=allowed, **question.options())
         self.clean = app.redact
 
     def failed(self, error: AskError) -> Failed:

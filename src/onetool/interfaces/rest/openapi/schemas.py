@@ -71,6 +71,7 @@ _WORDS = {  # by the key alone where it means one thing wherever it stands, else
     "description": "What it is good for, for people and models.",
     "tags": "Words to find it by, and to list by.",
     "isEnabled": "Switched on. What is switched off can't be called, and a bundle that is takes no changes inside.",
+    "parallel": "Whether its calls may run beside others that a model makes in one step. Else they run in order.",
     "argSchema": "JSON Schema (2020-12) of the arguments, an object. Others are refused unless it says otherwise.",
     "outputSchema": "JSON Schema of the value; empty: any.",
     "urlTemplate": "http or https, with `${name}` for arguments and secrets; its host must be in allowedHosts.",
@@ -117,7 +118,8 @@ def components() -> dict[str, Schema]:
     for schema in (named["Bundle"], shown):
         _complete(schema)
     shown["properties"] |= {key: _OWN[key] for key in sorted(SHOWN)}
-    shown["required"] = [key for key in shown["required"] if key not in dict(IMPLS.values())]
+    left_out = {"parallel", *dict(IMPLS.values())}  # where they say nothing
+    shown["required"] = [key for key in shown["required"] if key not in left_out]
     for kind, (key, _) in IMPLS.items():
         shown["properties"][key] = _ref(_IMPL_NAMES[kind])
     named |= {_content_name(kind): _content(content, kind) for kind in IMPLS}

@@ -71,6 +71,8 @@ def body_of(
     if is_json or (looks_like_it and media in ("", FORM)):
         found = _json(joined)
         if found is not None:
+            for bare in _BARE.findall(joined):
+                filling.unquoted(bare.removeprefix(BEGIN).removesuffix(END))
             if not is_json:
                 notes.append("the body is JSON, and is sent as JSON")
             return _json_body(found[0], filling, secrets, media)

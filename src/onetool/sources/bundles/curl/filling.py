@@ -8,6 +8,8 @@ from onetool.sources.bundles.curl.words import pieces
 from onetool.sources.bundles.openapi.naming import argument_name
 from onetool.sources.bundles.openapi.templates import as_it_is, hole
 
+UNQUOTED = ["string", "number", "boolean"]
+
 
 class Filling:
     def __init__(self, secrets: Secrets) -> None:
@@ -15,6 +17,11 @@ class Filling:
         self._properties: dict[str, dict[str, Any]] = {}
         self._required: list[str] = []
         self._placeholders: dict[str, str] = {}
+        self._unquoted: set[str] = set()
+
+    def unquoted(self, name: str) -> None:
+        """A variable that stands in JSON without quotes: a number, most likely, but nobody says it."""
+        self._unquoted.add(name)
 
     def template(self, text: str, required: bool) -> str:
         """A text as a template: variables of the shell are secrets where they are called so, else arguments."""
@@ -28,7 +35,7 @@ class Filling:
         if name not in self._placeholders:
             plain = argument_name(name)
             chosen = self._free(plain.lower() if plain.isupper() else plain)
-            self._properties[chosen] = {"type": ["string", "number", "boolean"]}  # nobody says which
+            self._properties[chosen] = {"type": UNQUOTED if name in self._unquoted else "string"}
             self._placeholders[name] = chosen
         chosen = self._placeholders[name]
         if required and chosen not in self._required:

@@ -28,10 +28,11 @@ Thing = TypeVar("Thing", Bundle, Tool)
 DEEPEST = 120  # levels; schemas have 100 at the most
 MOST_SOUND = 10_000
 _BUNDLE_KEYS = ("slug", "displayName", "description", "isEnabled", "id", "createdAt", "modifiedAt", "softDeletedAt")
-_FIRST = ("slug", "version", "type", "displayName", "description", "tags", "isEnabled", "argSchema", "outputSchema")
+_FIRST = ("slug", "version", "type", "displayName", "description", "tags", "isEnabled", "parallel")
+_SCHEMAS = ("argSchema", "outputSchema")
 _IMPLS = ("httpImpl", "pythonImpl", "goImpl", "scriptImpl")
 _LOSSY = "it has values that JSON does not: NaN, infinity, tuples, or keys that are no texts"
-_TOOL_KEYS = (*_FIRST, *_IMPLS, "limits", "id", "createdAt", "modifiedAt")
+_TOOL_KEYS = (*_FIRST, *_SCHEMAS, *_IMPLS, "limits", "id", "createdAt", "modifiedAt")
 _sound: set[bytes] = set()  # of schemas that can be used
 
 
