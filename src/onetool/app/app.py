@@ -485,11 +485,6 @@ class App:
         """The same data without the config's secrets."""
         return self._parts.redact(value)
 
-    @property
-    def page_bytes(self) -> int:
-        """How large a page of a stored result may be: it must not be stored in its turn, and is data, not bare text."""
-        return self.config.results.inline_bytes // 2
-
     @cached_property
     def _asks(self) -> "Asks":
         from onetool.app.asking import Asks  # most never ask a model

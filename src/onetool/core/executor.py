@@ -13,7 +13,7 @@ from traceback import format_exception
 from typing import Any, Protocol, cast
 
 from onetool.core.allowed import both
-from onetool.core.call import ToolCall, ToolError, ToolResult, is_seconds
+from onetool.core.call import ToolCall, ToolError, ToolResult, is_seconds, wrong_arguments
 from onetool.core.caller import Pauses, client_name
 from onetool.core.context import CallContext, Environment, Gate, Progress, current_call, pauses_inside
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure
@@ -211,7 +211,7 @@ class Executor:
             raise Fails("execution_error", f"{spec.name} has an unusable schema: {error}") from None
         if problems:
             listed = "; ".join(map(str, problems)) + ("; and more" if len(problems) == MOST_PROBLEMS else "")
-            message = f"Invalid arguments for {spec.name}: {listed}"
+            message = f"{wrong_arguments(spec.name)} {listed}"
             raise Fails("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
 
     def _accepted(self, context: CallContext, value: Any, raised: BaseException | None) -> Any:
@@ -233,7 +233,7 @@ class Executor:
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s failed\n%s", spec.name, self._clean("".join(format_exception(error)), call, spec))
         if isinstance(error, BadArguments):
-            message = f"Invalid arguments for {spec.name}: {text_of(error)}"
+            message = f"{wrong_arguments(spec.name)} {text_of(error)}"
             return Fails(
                 "invalid_args", message, reason=_text(error.reason), hints=(*_texts(error.hints), signature(spec))
             )

@@ -23,7 +23,7 @@ def get_pack(name: str) -> "Pack | None":
 def call_tool(name: str, /, **kwargs: Any) -> Any:
     """Call a tool by its full name and get its value; a tool that fails raises ToolFailure with its message.
 
-    ValueError when there is no such pack, or no such tool in it.
+    ValueError when there is no such pack, or no such tool in it, or where the arguments are wrong.
     """
     snapshot = _tools()
     spec = snapshot.get(name)

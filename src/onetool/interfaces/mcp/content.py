@@ -80,6 +80,8 @@ async def from_result(
     if (blocks := blocks_of(result.data)) is not None:
         return {"content": blocks, "structuredContent": result.data} if structured else {"content": blocks}
     text = result.data if isinstance(result.data, str) else as_json(result.data)
+    if (page := _shorter(result.data, text, inline_bytes)) is not None:
+        return {"content": [text_block(as_json(page))]}
     if structured:  # such a client takes the data, and the text is for others
         return {"content": [text_block(text)], "structuredContent": result.data}
     if len(text.encode(errors="replace")) <= inline_bytes:
@@ -90,6 +92,15 @@ async def from_result(
         return from_reply(kept(text, await asyncio.to_thread(store, text), read_on))
     except ToolFailure as failure:
         return {"content": [text_block(f"Error: the result is too large to be sent, and {failure}")], "isError": True}
+
+
+def _shorter(value: Any, text: str, inline_bytes: int) -> Any:
+    """A page of a stored result, where that is too large to be sent."""
+    if len(text) <= inline_bytes // 4:  # most values; at most four bytes a character
+        return None
+    from onetool.script.reply import sendable
+
+    return sendable(value, len(text.encode(errors="replace")), inline_bytes)
 
 
 def failed(error: ToolError) -> Result:
