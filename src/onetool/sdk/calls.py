@@ -27,9 +27,11 @@ def call_tool(name: str, /, **kwargs: Any) -> Any:
     """
     snapshot = _tools()
     spec = snapshot.get(name)
+    pack, _, tool = name.partition(".")
+    if spec is None:
+        spec = snapshot.packs().get(pack, {}).get(tool)  # one without a dot, under the pack that it is listed in
     if spec is not None:
         return _call(spec, kwargs)
-    pack, _, tool = name.partition(".")
     if pack not in snapshot.packs():
         raise ValueError(f"Pack not found: {pack}")
     raise ValueError(f"Tool not found: {name}{_near(tool, snapshot.packs()[pack], f'{pack}.')}")

@@ -60,8 +60,8 @@ class Listing:
 
     def find(self, name: str, catalogue: Snapshot, allowed: Collection[str] | None = None) -> Listed | None:
         """The tool that code calls so, or that is called so."""
-        _, by_name = self._all(catalogue)
-        one = by_name.get(name)
+        _, named = self._all(catalogue)
+        one = named.get(name)
         return one if one is not None and (allowed is None or one.spec.name in allowed) else None
 
     def _all(self, catalogue: Snapshot) -> tuple[list[Listed], dict[str, Listed]]:
@@ -69,8 +69,14 @@ class Listing:
         if last is None or last[0] is not catalogue:
             words = self._words(catalogue)
             tools = [_listed(words[spec.name], spec) for spec in catalogue if spec.enabled and not spec.hidden]
-            last = self._last = (catalogue, tools, {name: one for one in tools for name in (one.spec.name, one.word)})
+            last = self._last = (catalogue, tools, by_name(tools))
         return last[1:]
+
+
+def by_name(tools: Iterable[Listed]) -> dict[str, Listed]:
+    """Each tool by its own name and by what code calls it; one without a dot also under its pack, `config`."""
+    under_pack = {f"{one.pack}.{one.word}": one for one in tools if "." not in one.spec.name}
+    return under_pack | {name: one for one in tools for name in (one.spec.name, one.word)}
 
 
 def _listed(word: str, spec: ToolSpec) -> Listed:
