@@ -63,7 +63,12 @@ class ToolFailure(OneToolError):  # noqa: N818 - a tool that fails is an outcome
 
 
 class BadArguments(ToolFailure):
-    """Raise this for an argument that the schema could not rule out: the result's code is `invalid_args`."""
+    """Raise this for an argument that the schema could not rule out: the result's code is `invalid_args`.
+
+    `argument` is its name, where nothing has been done yet: then the call was refused like one that the schema refuses.
+    """
+
+    argument: str | None = None
 
 
 class RefusedArguments(ToolFailure, ValueError):  # noqa: N818 - like its parent

@@ -13,7 +13,7 @@ from traceback import format_exception
 from typing import Any, Protocol, cast
 
 from onetool.core.allowed import both
-from onetool.core.call import ToolCall, ToolError, ToolResult, is_seconds, wrong_arguments
+from onetool.core.call import Problem, ToolCall, ToolError, ToolResult, is_seconds, wrong_arguments
 from onetool.core.caller import Pauses, client_name
 from onetool.core.context import CallContext, Environment, Gate, Progress, current_call, pauses_inside
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure
@@ -234,9 +234,8 @@ class Executor:
             log.debug("%s failed\n%s", spec.name, self._clean("".join(format_exception(error)), call, spec))
         if isinstance(error, BadArguments):
             message = f"{wrong_arguments(spec.name)} {text_of(error)}"
-            return Fails(
-                "invalid_args", message, reason=_text(error.reason), hints=(*_texts(error.hints), signature(spec))
-            )
+            hints = (*_texts(error.hints), signature(spec))
+            return Fails("invalid_args", message, reason=_text(error.reason), hints=hints, details=_details(error))
         if isinstance(error, ToolFailure):
             message = text_of(error) or "it failed"
             return Fails("execution_error", message, reason=_text(error.reason), hints=_texts(error.hints))
@@ -301,6 +300,13 @@ def _text(value: Any) -> str | None:
         return repr(value)
     except Exception:  # noqa: BLE001 - a handler may give anything
         return type(value).__name__
+
+
+def _details(error: BadArguments) -> tuple[Problem, ...]:
+    if error.argument is None:
+        return ()
+    pointer = "/" + error.argument.replace("~", "~0").replace("/", "~1")
+    return (Problem(path=error.argument, expected="", got=text_of(error), pointer=pointer),)
 
 
 def _texts(values: Any) -> tuple[str, ...]:

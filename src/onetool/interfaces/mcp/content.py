@@ -5,6 +5,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from onetool.core.call import ToolError, ToolResult
 from onetool.core.errors import ToolFailure
 from onetool.interfaces.encoding import encode
@@ -79,9 +81,10 @@ async def from_result(
         return {"content": media}
     if (blocks := blocks_of(result.data)) is not None:
         return {"content": blocks, "structuredContent": result.data} if structured else {"content": blocks}
-    text = result.data if isinstance(result.data, str) else as_json(result.data)
+    text = _text(result)
     if (page := _shorter(result.data, text, inline_bytes)) is not None:
-        return {"content": [text_block(as_json(page))]}
+        result = replace(result, data=page)
+        text = _text(result)
     if structured:  # such a client takes the data, and the text is for others
         return {"content": [text_block(text)], "structuredContent": result.data}
     if len(text.encode(errors="replace")) <= inline_bytes:
@@ -92,6 +95,20 @@ async def from_result(
         return from_reply(kept(text, await asyncio.to_thread(store, text), read_on))
     except ToolFailure as failure:
         return {"content": [text_block(f"Error: the result is too large to be sent, and {failure}")], "isError": True}
+
+
+def _text(result: ToolResult) -> str:
+    """Data as JSON; that of `ot` as its document says, as YAML in flow style, like what comes of code."""
+    if isinstance(result.data, str):
+        return result.data
+    if not str(result.meta.get("tool")).startswith("ot."):
+        return as_json(result.data)
+    from onetool.script.render import TooLarge, render
+
+    try:
+        return render(result.data)
+    except TooLarge:
+        return as_json(result.data)
 
 
 def _shorter(value: Any, text: str, inline_bytes: int) -> Any:

@@ -11,12 +11,14 @@ from onetool.core.returns import returns
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.spelling import spelled
-from onetool.core.type_names import fields
+from onetool.core.type_names import fields, resolved
 from onetool.packs.ot.filtering import Info, wanted
 
 Words = Callable[[Snapshot], Mapping[str, str]]
 """What code writes for each tool of a catalogue, by the tool's own name."""
 
+# What stands in an example for an argument that must be given.
+STAND_INS: Mapping[Any, Any] = {"integer": 1, "number": 0.5, "boolean": True, "array": [], "object": {}}
 SHORT = 200  # characters of a description, where many stand together
 
 
@@ -112,7 +114,8 @@ def in_full(one: Listed) -> dict[str, Any]:
     known = {
         "args": [*arguments(spec.input_schema, spec.order)],
         "returns": returns(spec),
-        "example": next(iter(spec.examples), None),
+        "example": example(one),
+        "requires": [need.told() for need in spec.requires],
     }
     return {
         "name": one.word,
@@ -131,3 +134,27 @@ def arguments(schema: Mapping[str, Any], order: Iterable[str]) -> Iterator[str]:
         told = " ".join(filter(None, (str(words or "").strip(), fields(part, schema))))
         if told:
             yield f"{spelled(name)}: {told}"
+
+
+def example(tool: Listed) -> str:
+    """The author's, or a call with what must be given."""
+    if tool.spec.examples:
+        return tool.spec.examples[0]
+    schema = tool.spec.input_schema
+    given = (
+        f"{spelled(name)}={_stand_in(schema['properties'][name], schema)!r}" for name in schema.get("required") or ()
+    )
+    return f"{tool.word}({', '.join(given)})"
+
+
+def _stand_in(schema: Any, root: Mapping[str, Any]) -> Any:
+    part = resolved(schema, root)
+    if not isinstance(part, Mapping):
+        return "..."
+    for key in ("default", "const"):
+        if key in part:
+            return part[key]
+    if choices := part.get("enum") or part.get("examples"):
+        return choices[0]
+    kind = part.get("type")
+    return STAND_INS.get(kind, "...") if isinstance(kind, str) else "..."
