@@ -13,7 +13,7 @@ from zipfile import ZipFile
 import pytest
 from handlers.upstream import CLOSE
 from handlers.upstream import Reply as Answer
-from specs.rest import ADD, TOKEN, Api, place, until
+from specs.rest import ADD, PACK, TOKEN, Api, place, until
 
 from onetool import App, ToolCall
 from onetool.sources.bundles.archive import pack, unpack
@@ -695,3 +695,26 @@ def test_secrets_are_in_no_answer_and_in_no_file(api):
     for file in api.folder.glob("state/**/*"):
         if file.is_file():
             assert TOKEN.encode() not in file.read_bytes(), file
+
+
+def test_a_tool_of_a_function_is_what_the_function_is_where_it_says_nothing_itself(tmp_path):
+    (tmp_path / "sums.py").write_text(PACK)
+    (tmp_path / "onetool.yaml").write_text("packs: [sums.py]")
+    bare = {"type": "python", "pythonImpl": {"func": "sums.add"}}
+    own = {"description": "My own.", "argSchema": ADD["argSchema"], "outputSchema": {"type": "string"}}
+    with App.open(tmp_path / "onetool.yaml") as app:
+        bundle = new_id(1_790_000_000)
+        app.bundles.put_bundle(bundle, {"slug": "standing"})
+        app.bundles.put_tool(bundle, "bare", "1", bare)
+        app.bundles.put_tool(bundle, "own", "1", {**bare, **own})
+        app.bundles.put_tool(bundle, "lie", "1", {"type": "go", "goImpl": {"func": "sums.lie"}})
+        for key in ("description", "inputSchema", "outputSchema"):
+            assert app.info("standing.bare")[key] == app.info("sums.add")[key] != app.info("standing.own")[key], key
+        assert app.info("standing.bare")["outputSchema"] is not None
+        for name, reason in (("bare", None), ("own", "output_invalid"), ("lie", "output_invalid")):
+            args = {} if name == "lie" else {"a": 1}
+            result = asyncio.run(app.call(ToolCall("1", f"standing.{name}", args)))
+            assert (result.data, result.error and result.error.reason) == (None if reason else 2, reason), name
+        result = asyncio.run(app.bundles.invoke(bundle, "lie", "1", {}))
+        assert result.error.reason == "output_invalid"
+        assert app.bundles.get_tool(bundle, "bare", "1")[0]["outputSchema"] == {}  # it is kept as it was put

@@ -130,6 +130,8 @@ class Workshop:
         inherited: dict[str, Any] = {}
         if not tool.arg_schema:
             inherited["input_schema"] = target.input_schema
+        if not tool.output_schema:
+            inherited["output_schema"] = target.output_schema
         if not tool.description:
             inherited["description"] = target.description
         return {
