@@ -117,3 +117,15 @@ def test_unknown_names() -> None:
 def test_unknown_provider() -> None:
     with pytest.raises(UnknownProviderError, match="is not supported"):
         ProviderNames([], "nobody")
+
+
+@pytest.mark.parametrize("provider", list(PROVIDERS))
+@pytest.mark.parametrize("prefix", ["", "shop."])
+def test_names_that_fold_to_nothing_are_told_apart_also_where_they_are_alone(provider: str, prefix: str) -> None:
+    alone = [
+        names_of([f"{prefix}{name}"], provider).to_provider(f"{prefix}{name}") for name in ("日本", "中国", "日_本")
+    ]
+    assert len(set(alone)) == 3
+    assert all(re.search("[a-z0-9]{8}$", spelling) for spelling in alone)
+    assert names_of(["shop.größe"], provider).to_provider("shop.größe") == "shop__gr__e"
+    assert names_of(["__"], provider).to_provider("__") == "__"

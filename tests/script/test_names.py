@@ -134,3 +134,16 @@ def test_a_tool_named_like_a_builtin_does_not_hide_it():
     assert "list" not in names.functions
     assert names.tool(names.spelling(names.catalogue.get("list"))).name == "list"
     assert names.useless == {"print": "print is Python's own"}
+
+
+def test_a_tool_without_a_pack_is_found_under_config_too():
+    names = names_of("weather", "config.other", "in-the-sky")
+    assert names.tool("config.weather") is names.tool("weather") is not None
+    assert names.tool("config.in_the_sky") is names.tool("in_the_sky") is not None
+    assert names.tool("config.other").name == "config.other"
+    assert names.spellings()["weather"] == "weather"
+
+
+def test_what_is_called_config_itself_keeps_its_name():
+    assert names_of("config", "weather").tool("config").name == "config"
+    assert names_of("weather", "config.weather").tool("config.weather").name == "config.weather"

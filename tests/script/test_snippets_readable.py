@@ -11,15 +11,16 @@ FULL = """\
 name: every
 description: All kinds
 params:
-  text: {}
+  text: {type: string}
   whole: {type: integer}
   part: {type: number, description: "How much: really"}
-  flag: {default: false}
+  flag: {type: boolean, default: false}
   many: {type: array}
   things:
+    type: object
     default: {a: [1]}
-  half: {default: 0.5}
-  word: {default: "no"}
+  half: {type: number, default: 0.5}
+  word: {type: string, default: "no"}
 body: |
   [{{ text }}, {{ whole }}, {{ part }}, {{ flag }}, {{ many }}, {{ things }}, {{ half }}, {{ word }}]
 
@@ -30,7 +31,7 @@ body: |
 """
 
 
-def test_types_stand_where_nothing_else_tells_them():
+def test_each_parameter_has_its_type_its_default_and_its_description():
     params = {
         "text": Param(),
         "whole": Param(type="integer"),
@@ -38,7 +39,7 @@ def test_types_stand_where_nothing_else_tells_them():
         "flag": Param(type="boolean", default=False),
         "many": Param(type="array"),
         "things": Param(type="object", default={"a": [1]}),
-        "half": Param(type="number", default=0.5),
+        "half": Param(default=0.5),
         "word": Param(default="no"),
     }
     body = f"[{', '.join(f'{{{{ {name} }}}}' for name in params)}]"

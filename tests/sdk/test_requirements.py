@@ -311,11 +311,12 @@ def two_packs():
     del sys.modules["some.search_module"], sys.modules["some.list_module"]
 
 
-def test_outside_of_an_app_the_decorated_functions_are_the_tools(two_packs):
+def test_outside_of_an_app_the_decorated_functions_are_the_tools_and_it_says_so(two_packs, caplog):
     assert list(check_deps()) == ["ripgrep.search", "list_module.list"]
     assert list(check_deps("ripgrep")) == ["ripgrep.search"]
     assert list(check_deps(tool="list_module.list")) == ["list_module.list"]
     assert check_deps("ripgre") == {}
+    assert "there is no app here" in caplog.text
 
 
 def test_a_name_that_the_decorator_gave_counts():

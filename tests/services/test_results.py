@@ -20,7 +20,8 @@ from onetool.services.results import (
     ResultExpiredError,
     Results,
 )
-from onetool.services.results.query import LONGEST_LINE, lines_of, written
+from onetool.services.results.lines import PIECE
+from onetool.services.results.query import lines_of, written
 
 DAY = 86_400
 LINES = "\n".join(f"line {number}" for number in range(1, 251)) + "\n"
@@ -370,10 +371,10 @@ def test_lines_are_what_an_editor_counts(text, lines):
     assert lines_of(text) == lines
 
 
-def test_a_line_that_is_too_long_comes_in_parts():
-    page = query("first\n" + "x" * (2 * LONGEST_LINE + 5) + "\n\nlast", limit=3)
-    assert [len(line) for line in page["lines"]] == [5, LONGEST_LINE, LONGEST_LINE]
-    assert (page["total_lines"], page["has_more"]) == (6, True)
+def test_a_line_is_one_line_however_long_it_is():
+    long = "x" * (2 * PIECE + 5)
+    page = query(f"first\n{long}\n\nlast", limit=3)
+    assert (page["lines"], page["total_lines"], page["has_more"]) == (["first", long, ""], 4, True)
 
 
 def test_an_empty_search_is_none():
@@ -428,7 +429,10 @@ def test_fuzzy_takes_marks_as_they_are():
     assert query("a\n(x[\n", search="(x[", fuzzy=True)["lines"] == ["(x["]
 
 
-def test_a_page_ends_where_it_would_be_too_large_to_send():
+def test_a_page_is_cut_where_it_would_be_too_large():
     page = query("\n".join(["x" * 100] * 50), most_bytes=1000)
-    assert (page["returned"], page["has_more"]) == (1000 // written("x" * 100), True)
-    assert query("x" * 100, most_bytes=1)["returned"] == 1
+    fit = 1000 // written("x" * 100)
+    assert (page["returned"], page["has_more"], page["cut"]) == (fit, True, True)
+    assert page["next"] == {"offset": fit + 1, "column": 1}
+    page = query("x" * 100, most_bytes=1)
+    assert (page["lines"], page["next"]) == (["x"], {"offset": 1, "column": 2})

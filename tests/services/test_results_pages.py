@@ -21,8 +21,8 @@ from onetool.services.results import (
     Results,
     ResultTooLargeError,
 )
-from onetool.services.results.lines import LONGEST_LINE, PIECE, count_of, lines_of, pieces
-from onetool.services.results.query import written
+from onetool.services.results.lines import PIECE, count_of, lines_of, pieces
+from onetool.services.results.query import MOST_BYTES, written
 from onetool.services.results.stored import SMALL
 
 ROOM = "onetool.services.results"
@@ -41,9 +41,9 @@ def only_file(folder):
 
 @contextmanager
 def everything_small():
-    """Lines of 3 characters and pieces of 6, all of them in an index: then short texts have all that long ones have."""
+    """Pieces of 6 characters, all of them in an index: then short texts have all that long ones have."""
     with ExitStack() as stack:
-        for name, value in {"lines.LONGEST_LINE": 3, "lines.PIECE": 6, "stored.SMALL": 0}.items():
+        for name, value in {"lines.PIECE": 6, "search._WINDOW": 8, "stored.SMALL": 0}.items():
             stack.enter_context(patch(f"{ROOM}.{name}", value))
         yield
 
@@ -51,59 +51,57 @@ def everything_small():
 # The same as a plain definition says
 
 
-def plain_lines(text, longest):
+def plain_lines(text):
     lines = text.replace("\r\n", "\n").split("\n")
     if not lines[-1]:
         lines.pop()
-    return [line[at : at + longest] for line in lines for at in range(0, max(len(line), 1), longest)]
+    return lines
 
 
-def plain_page(lines, found, offset, limit, most_bytes):
-    page = found[offset - 1 : offset - 1 + limit]
-    fitting = page[:1]
-    for line in page[1:]:
-        fitting.append(line)
-        if most_bytes is not None and sum(map(written, fitting)) > most_bytes:
-            fitting.pop()
-            break
-    has_more = offset - 1 + len(fitting) < len(found)
-    returned = len(fitting)
-    return {
-        "lines": fitting,
-        "total_lines": len(lines),
-        "returned": returned,
-        "offset": offset,
-        "has_more": has_more,
-    }
+def plain_page(lines, found, offset, limit, most_bytes, column=1):
+    asked = found[offset - 1 : offset - 1 + limit]
+    asked[:1] = [line[column - 1 :] for line in asked[:1]]
+    page = {"total_lines": len(lines), "offset": offset, **({"column": column} if column > 1 else {})}
+    too_long = (at for at in range(len(asked)) if sum(map(written, asked[: at + 1])) > most_bytes)
+    fit = next((at for at in too_long if at or len(asked[0]) > 1), len(asked))
+    if fit == len(asked):
+        return {**page, "lines": asked, "returned": len(asked), "has_more": offset - 1 + len(asked) < len(found)}
+    sent, next_ = asked[:fit], {"offset": offset + fit, "column": 1}
+    if not fit:
+        [first, *_] = asked
+        part = max([1, *(at for at in range(len(first)) if written(first[:at]) <= most_bytes)])
+        sent, next_ = [first[:part]], {"offset": offset, "column": column + part}
+    return {**page, "lines": sent, "returned": len(sent), "has_more": True, "cut": True, "next": next_}
 
 
 TEXTS = st.text(st.sampled_from("ab\n\r\ud800\udc00é€🦊"), max_size=60) | st.text("ab\n\r", max_size=80)
 PAGES = {
     "offset": st.integers(1, 30) | st.just(10**30),
     "limit": st.integers(1, 30) | st.just(10**30),
-    "most_bytes": st.none() | st.integers(0, 40),
+    "most_bytes": st.just(MOST_BYTES) | st.integers(0, 80),
+    "column": st.just(1) | st.integers(1, 20) | st.just(10**30),
 }
 
 
 @given(TEXTS)
 def test_the_lines_of_its_pieces_are_the_lines_of_a_text(text):
     with everything_small():
-        assert [line for piece in pieces(text) for line in lines_of(piece)] == plain_lines(text, 3)
+        assert lines_of("".join(pieces(text))) == plain_lines(text)
         assert "".join(pieces(text)) == text
         assert all(pieces(text))
-        assert count_of(text) == len(plain_lines(text, 3))
+        assert count_of(text) == len(plain_lines(text))
 
 
 @given(text=TEXTS, **PAGES)
-def test_a_page_is_what_it_would_be_of_the_text_in_memory(tmp_path_factory, text, offset, limit, most_bytes):
+def test_a_page_is_what_it_would_be_of_the_text_in_memory(tmp_path_factory, text, offset, limit, most_bytes, column):
     folder = tmp_path_factory.mktemp("results")
     with everything_small():
         results = Results(folder, 3600, 1)
         stored = results.put(text)
-        page = results.page(stored.handle, "", offset, limit, most_bytes=most_bytes)
-        lines = plain_lines(text, 3)
-        assert page == plain_page(lines, lines, offset, limit, most_bytes)
-        assert page == query(text, offset, limit, most_bytes=most_bytes)
+        page = results.page(stored.handle, "", offset, limit, most_bytes=most_bytes, column=column)
+        lines = plain_lines(text)
+        assert page == plain_page(lines, lines, offset, limit, most_bytes, column)
+        assert page == query(text, offset, limit, most_bytes=most_bytes, column=column)
         assert (stored.lines, stored.size) == (len(lines), len(text.encode("utf-8", "surrogatepass")))
         assert results.read(stored.handle) == text
 
@@ -112,30 +110,32 @@ SEARCHES = ["a", "ab", "^a", "b$", "^$", "a.b", "a[^a]b", r"a\s*b", r"\bab\b", r
 
 
 @given(text=TEXTS, search=st.sampled_from(SEARCHES), **PAGES)
-def test_a_search_finds_the_lines_that_match_and_no_others(tmp_path_factory, text, search, offset, limit, most_bytes):
+def test_a_search_finds_the_lines_that_match_and_no_others(
+    tmp_path_factory, text, search, offset, limit, most_bytes, column
+):
     folder = tmp_path_factory.mktemp("results")
     with everything_small():
         results = Results(folder, 3600, 1)
-        page = results.page(results.put(text).handle, "", offset, limit, search, most_bytes=most_bytes)
-        lines = plain_lines(text, 3)
+        page = results.page(results.put(text).handle, "", offset, limit, search, most_bytes=most_bytes, column=column)
+        lines = plain_lines(text)
         pattern = re.compile(search.replace(".", r"[^\n]"))
-        found = [line for line in lines if pattern.search(re.sub("[\ud800-\udfff]", "?", line))]
-        assert [lines[number - 1] for number in page.pop("numbers")] == page["lines"]
-        assert page == plain_page(lines, found, offset, limit, most_bytes)
+        order = [at for at, line in enumerate(lines) if pattern.search(re.sub("[\ud800-\udfff]", "?", line))]
+        assert [at + 1 for at in order[offset - 1 :][: page["returned"]]] == page.pop("numbers")
+        assert page == plain_page(lines, [lines[at] for at in order], offset, limit, most_bytes, column)
 
 
 @given(text=st.text("abc\n", max_size=80), search=st.text("abC", min_size=1, max_size=3), **PAGES)
-def test_a_fuzzy_search_gives_the_best_first(tmp_path_factory, text, search, offset, limit, most_bytes):
+def test_a_fuzzy_search_gives_the_best_first(tmp_path_factory, text, search, offset, limit, most_bytes, column):
     folder = tmp_path_factory.mktemp("results")
-    with everything_small():
+    with everything_small(), patch(f"{ROOM}.lines.LONG", 12):
         results = Results(folder, 3600, 1)
-        page = results.page(results.put(text).handle, "", offset, limit, search, True, most_bytes)
-        lines = plain_lines(text, 3)
+        page = results.page(results.put(text).handle, "", offset, limit, search, True, most_bytes, column)
+        lines = plain_lines(text)
         wanted = search.lower()
         scores = [(fuzz.partial_ratio if len(line) >= len(wanted) else fuzz.ratio)(wanted, line) for line in lines]
         order = sorted((-score, at) for at, score in enumerate(scores) if score >= 70)
-        assert [lines[number - 1] for number in page.pop("numbers")] == page["lines"]
-        assert page == plain_page(lines, [lines[at] for _, at in order], offset, limit, most_bytes)
+        assert [at + 1 for _, at in order[offset - 1 :][: page["returned"]]] == page.pop("numbers")
+        assert page == plain_page(lines, [lines[at] for _, at in order], offset, limit, most_bytes, column)
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r", "\r\n", "\r\r\n", "x", "é", "\ud800", "\nx"])
@@ -146,7 +146,7 @@ def test_what_is_at_the_end_of_a_piece_is_neither_lost_nor_counted_twice(results
         text += "\nlast" if len(text) % 2 else "more"
         text = text * (1 + SMALL // len(text))
         stored = results.put(text)
-        lines = plain_lines(text, LONGEST_LINE)
+        lines = plain_lines(text)
         assert results.page(stored.handle, limit=10**9)["lines"] == lines
         assert stored.lines == len(lines)
 
@@ -204,13 +204,13 @@ def test_a_page_costs_the_same_wherever_it_is(large, single):
     stored = both[single]
     assert stored.size > 60_000_000
     costs = []
-    for offset in (1, stored.lines // 2, stored.lines - 99):
+    for at in (1, 30_000_000, 60_000_000) if single else (1, stored.lines // 2, stored.lines - 99):
         with counting() as cost:
-            page = results.page(stored.handle, offset=offset, most_bytes=16384)
+            page = results.page(stored.handle, most_bytes=16384, **{"column" if single else "offset": at})
         costs.append(cost)
-        assert page["returned"] == (8 if single else 100)
+        assert page["returned"] == (1 if single else 100)
         assert page["total_lines"] == stored.lines
-    assert page["has_more"] is single
+    assert page["has_more"] is page.get("cut", False) is single
     assert max(cost["read"] for cost in costs) < 512 * 1024
     assert max(cost["memory"] for cost in costs) < 4 * MB
 
@@ -229,6 +229,16 @@ def test_a_search_takes_little_memory(large, single, search):
     with counting() as cost:
         assert results.page(stored.handle, search=search, most_bytes=8192)["total_lines"] == stored.lines
     assert cost["memory"] < 8 * MB
+
+
+def test_a_line_of_many_megabytes_is_found_once_and_cut(large):
+    results, _, stored = large
+    for search, fuzzy in (("90123", False), ("9O12345678", True)):
+        with patch(f"{ROOM}.query.MOST_SECONDS", 600):
+            page = results.page(stored.handle, search=search, fuzzy=fuzzy, most_bytes=8192)
+        assert (page["numbers"], page["returned"], page["has_more"], page["cut"]) == ([1], 1, True, True)
+        assert page["next"] == {"offset": 1, "column": len(page["lines"][0]) + 1}
+    assert results.page(stored.handle, search="9O123")["returned"] == 0
 
 
 def test_a_search_reads_no_further_than_it_must(large):
@@ -266,7 +276,7 @@ def test_the_index_is_in_no_text(results, tmp_path):
     assert results.page(stored.handle, search="[^line]")["lines"] == []
 
 
-@pytest.mark.parametrize("line", ["short\n", "long " * 1000])
+@pytest.mark.parametrize("line", ["short\n", "long " * 1000 + "\n"])
 def test_a_file_of_an_older_version_is_read_as_well(results, tmp_path, line):
     handle = results.put("").handle
     text = line * (2 * SMALL // len(line))

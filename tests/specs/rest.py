@@ -17,6 +17,10 @@ def add(a: int, b: int = 1) -> int:
     """Add two numbers."""
     return a + b
 
+def lie() -> int:
+    """Say a number."""
+    return "no number"
+
 def fail(why: str) -> str:
     """Fail."""
     raise ValueError(why)
@@ -112,4 +116,4 @@ ADD = {
     "pythonImpl": {"func": "sums.add"},
 }
 
-__all__ = ["ADD", "TOKEN", "Api", "Reply", "place", "until"]
+__all__ = ["ADD", "PACK", "TOKEN", "Api", "Reply", "place", "until"]

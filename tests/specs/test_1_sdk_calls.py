@@ -1,9 +1,12 @@
 """1-sdk.md: Pack Access and Tool Invocation, one test for each scenario, in a real app with real packs."""
 
-import pytest
-from helpers import run
+import asyncio
+import json
 
-from onetool import App
+import pytest
+from helpers import definition, run
+
+from onetool import App, ToolCall
 
 LLM = '''
 from onetool.sdk import get_config, get_secret
@@ -74,3 +77,37 @@ def test_call_tool_successfully(app):
 def test_pack_not_found_error(app):
     error = run(app.executor, "caller.by_name", name="nonexistent.foo", args={"arg": "value"}).error
     assert error.message == "ValueError: Pack not found: nonexistent"
+
+
+def test_a_tool_without_a_dot_is_in_the_pack_that_it_is_listed_under(tmp_path):
+    """Everything shows it in the pack `config`."""
+    source = (
+        CALLER
+        + '''
+def weather(city: str):
+    """Call through the pack of tools without a dot."""
+    return get_pack("config").weather(city=city)
+'''
+    )
+    (tmp_path / "caller.py").write_text(source)
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    config = {"packs": ["caller.py"], "tools": [definition(parameters=schema)], "aliases": {"sky": "config.weather"}}
+    (tmp_path / "onetool.yaml").write_text(json.dumps(config))
+    with App.open(tmp_path / "onetool.yaml") as app:
+        assert run(app.executor, "caller.by_name", name="config.weather", args={"city": "Rome"}).data == {"c": 21}
+        assert run(app.executor, "caller.weather", city="Rome").data == {"c": 21}
+        assert asyncio.run(app.call(ToolCall("1", "config.weather", {"city": "Rome"}))).data == {"c": 21}
+        for code in (
+            "config.weather(city='Rome')",
+            "weather(city='Rome')",
+            "ot.call('config.weather', {'city': 'Rome'})",
+            "from config import weather\nweather(city='Rome')",
+            "sky(city='Rome')",
+        ):
+            result = app.run_sync(code)
+            assert result.data == {"c": 21}, (code, result.error)
+        assert "town: unknown argument" in app.run_sync("config.weather(town='Rome')").error.message
+        assert app.run_sync("ot.help('config.weather')").data.startswith("# weather")
+        assert app.run_sync("ot.tools(pattern='weather', info='list')").data == ["caller.weather", "weather"]
+        wrong = run(app.executor, "caller.by_name", name="config.x", args={})
+        assert "Tool not found: config.x" in wrong.error.message

@@ -1,7 +1,12 @@
 """2-ot-pack.md: one test for each scenario of `ot.aliases`, named after it."""
 
+import asyncio
+
 import pytest
+from helpers import cli
 from specs.ot import Agent
+
+from onetool import ToolCall
 
 ALIASES = {"ws": "brave.web_search", "alias_f": "demo.foo", "research": "demo.bar"}
 MAPPINGS = ["ws -> brave.web_search", "alias_f -> demo.foo", "research -> demo.bar"]
@@ -57,3 +62,16 @@ def test_without_aliases(tmp_path):
     with Agent(tmp_path) as agent:
         for info in ("list", "min", "full"):
             assert agent.value(f"ot.aliases(info={info!r})") == []
+
+
+def test_an_alias_whose_target_is_gone_says_that(tmp_path):
+    with Agent(tmp_path, packs=["brave"], aliases={"ws": "brave.web_searc", "old": "gone.tool"}) as agent:
+        for code in ("old(query='x')", "value = old\nvalue(query='x')", "ot.call('old', {})"):
+            assert "old is an alias of gone.tool, and there is no tool gone.tool" in agent.error(code).message, code
+        assert (
+            "there is no tool brave.web_searc; did you mean brave.web_search?" in agent.error("ws(query='x')").message
+        )
+        result = asyncio.run(agent.app.call(ToolCall("1", "old", {})))
+        assert (result.error.code, "alias of gone.tool" in result.error.message) == ("tool_not_found", True)
+        told = cli("tools", "info", "old", "--config", str(agent.file), cwd=tmp_path)
+        assert "alias of gone.tool" in told.stderr

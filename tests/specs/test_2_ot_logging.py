@@ -68,7 +68,7 @@ def test_span_naming_of_result(agent, spans):
     handle = agent.app.keep("a\nb").handle
     agent.value(f'ot.result(handle="{handle}")')
     agent.value(f'ot.result(handle="{handle}", offset=2, limit=5, search="b")')
-    agent.error('ot.result(handle="nonexistent")')
+    agent.value('ot.result(handle="nonexistent")')
     plain, searched, failed = spans()
     assert {span["span"] for span in (plain, searched, failed)} == {"ot.result"}
     assert (plain["handle"], plain["offset"], plain["limit"]) == (handle, 1, 100)

@@ -1,11 +1,11 @@
 """2-ot-pack.md: one test for each scenario of `ot.result`, named after it."""
 
-import json
 import os
 import re
 from time import time
 
 import pytest
+import yaml
 from specs.ot import Agent
 
 CATCHING = """
@@ -76,17 +76,13 @@ def test_query_with_fuzzy_matching(reader):
 
 
 def test_invalid_handle(reader):
-    error = reader.failure(handle="nonexistent")
-    assert (error.code, error.reason) == ("execution_error", "not_found")
-    assert error.message == "Handle not found: nonexistent"
+    assert reader.query(handle="nonexistent") == "Handle not found: nonexistent"
 
 
 def test_expired_handle(reader):
     handle = reader.put("x")
     reader.age(3601)
-    error = reader.failure(handle=handle)
-    assert (error.code, error.reason) == ("execution_error", "expired")
-    assert error.message.startswith(f"Result has expired: {handle}")
+    assert reader.query(handle=handle).startswith(f"Result has expired: {handle}")
 
 
 def test_query_response_format(reader):
@@ -103,7 +99,8 @@ def test_offset_validation(reader, offset):
     handle = reader.put("x")
     message = f"offset must be >= 1 (1-indexed), got {offset}"
     assert reader.failure(handle=handle, offset=offset).message == f"Invalid arguments for ot.result: {message}"
-    assert reader.value(CATCHING.format(call({"handle": handle, "offset": offset}))).endswith(message)
+    assert reader.value(CATCHING.format(call({"handle": handle, "offset": offset}))) == message
+    assert reader.value(CATCHING.format(call({"handle": "nonexistent", "offset": offset}))) == message
     with pytest.raises(ValueError, match="offset") as raised:
         reader.app.registry.get("ot.result").handler(handle=handle, offset=offset)
     assert str(raised.value) == message
@@ -113,7 +110,8 @@ def test_limit_validation(reader):
     handle = reader.put("x")
     message = "limit must be >= 1, got 0"
     assert reader.failure(handle=handle, limit=0).message == f"Invalid arguments for ot.result: {message}"
-    assert reader.value(CATCHING.format(call({"handle": handle, "limit": 0}))).endswith(message)
+    assert reader.value(CATCHING.format(call({"handle": handle, "limit": 0}))) == message
+    assert reader.value(CATCHING.format(call({"handle": "nonexistent", "limit": 0}))) == message
     with pytest.raises(ValueError, match="limit") as raised:
         reader.app.registry.get("ot.result").handler(handle=handle, limit=0)
     assert str(raised.value) == message
@@ -127,7 +125,7 @@ def test_span_naming(reader, caplog):
     handle = reader.put("a", "b")
     reader.query(handle=handle)
     reader.query(handle=handle, offset=2, limit=5, search="b")
-    reader.failure(handle="nonexistent")
+    reader.query(handle="nonexistent")
     spans = [vars(record) for record in caplog.records if record.name == "onetool.span"]
     plain, searched, failed = (span for span in spans if span["span"] == "ot.result")
     assert (plain["handle"], plain["offset"], plain["limit"]) == (handle, 1, 100)
@@ -142,14 +140,14 @@ def test_span_naming(reader, caplog):
 def test_the_tool_is_described(reader):
     spec = reader.app.registry.get("ot.result")
     assert (spec.name, spec.read_only, spec.pure) == ("ot.result", True, False)
-    assert list(spec.input_schema["properties"]) == ["handle", "offset", "limit", "search", "fuzzy"]
+    assert list(spec.input_schema["properties"]) == ["handle", "offset", "limit", "search", "fuzzy", "column"]
     assert list(spec.input_schema["required"]) == ["handle"]
     assert all("description" in schema for schema in spec.input_schema["properties"].values())
 
 
 def test_a_hostile_pattern_neither_hangs_nor_breaks_the_call(reader):
     handle = reader.put("a" * 5000 + "!")
-    assert reader.query(handle=handle, search="(a+)+$")["total_lines"] == 3
+    assert reader.query(handle=handle, search="(a+)+$")["total_lines"] == 1
     assert "search is not a regular expression" in reader.failure(handle=handle, search="(a").message
 
 
@@ -167,11 +165,91 @@ while more:
     assert reader.value(code) == [5000, "line 1", "line 5000"]
 
 
-def test_a_page_of_a_large_result_is_small_enough_to_be_sent(reader):
-    handle = reader.put(*(f"{number} " + "é" * 1500 for number in range(1, 2001)))
-    for offset in (1, 1990):
-        page = reader.query(handle=handle, offset=offset)
-        assert page["lines"][0].startswith(f"{offset} ")
-        assert page["total_lines"] == 2000
-        assert 0 < page["returned"] < 10
-        assert len(json.dumps(page, ensure_ascii=False).encode()) < reader.app.config.results.inline_bytes
+# Lines are lines; only what is sent is cut
+
+
+def long_lines(reader, count=120, length=1500):
+    return reader.put(*(f"{number} " + "é" * length for number in range(1, count + 1)))
+
+
+def sent(reader, **args):
+    """What a client reads of a page."""
+    text = reader.reads(call(args))
+    assert len(text.encode()) <= reader.app.config.results.inline_bytes
+    return yaml.safe_load(text)
+
+
+def test_code_gets_the_lines_that_it_asks_for_however_large_they_are(reader):
+    page = reader.query(handle=long_lines(reader))
+    assert [int(line.partition(" ")[0]) for line in page["lines"]] == list(range(1, 101))
+    assert (page["total_lines"], page["returned"], page["has_more"]) == (120, 100, True)
+    assert "cut" not in page
+    page = reader.query(handle=reader.put("x" * 50_000, "last"))
+    assert (page["lines"], page["total_lines"], page["has_more"]) == (["x" * 50_000, "last"], 2, False)
+
+
+def test_a_page_that_is_too_large_to_send_is_cut_where_it_is_sent(reader):
+    handle = long_lines(reader, length=500)
+    for offset in (1, 90):
+        page = sent(reader, handle=handle, offset=offset)
+        returned = page["returned"]
+        assert 3 < returned < 31
+        assert [int(line.partition(" ")[0]) for line in page["lines"]] == list(range(offset, offset + returned))
+        assert all(len(line) > 500 for line in page["lines"])
+        assert (page["total_lines"], page["offset"], page["has_more"]) == (120, offset, True)
+        assert (page["cut"], page["next"]) == (True, {"offset": offset + returned, "column": 1})
+    assert "cut" not in sent(reader, handle=handle, offset=120)
+
+
+@pytest.mark.parametrize("search", [None, "[0-9]"])
+def test_what_was_sent_together_is_the_whole_also_inside_of_a_long_line(reader, search):
+    lines = ["1 first", "2 " + 'é\t"' * 9_000, "3 last"]
+    handle, next, read = reader.put(*lines), {"offset": 1, "column": 1}, {}
+    pages = 0
+    while next:
+        page = sent(reader, handle=handle, **next, **({"search": search} if search else {}))
+        assert page.get("column", 1) == next["column"]
+        for number, line in enumerate(page["lines"], page["offset"]):
+            read[number] = read.get(number, "") + line
+        next = page.get("next")
+        assert page["has_more"] is page.get("cut", False) is (next is not None)
+        pages += 1
+    assert (list(read.values()), pages > 3) == (lines, True)
+
+
+def test_a_column_begins_inside_of_a_line(reader):
+    page = reader.query(handle=reader.put("abcdef", "ghi"), column=3)
+    assert page == {
+        "lines": ["cdef", "ghi"],
+        "total_lines": 2,
+        "returned": 2,
+        "offset": 1,
+        "column": 3,
+        "has_more": False,
+    }
+    assert reader.query(handle=reader.put("abc"), column=99)["lines"] == [""]
+    assert "column must be >= 1 (1-indexed), got 0" in reader.failure(handle="nonexistent", column=0).message
+
+
+def test_other_tools_get_whole_pages_and_value_errors(tmp_path):
+    pack = '''
+from onetool.sdk import call_tool
+
+def first(handle: str) -> int:
+    """Read a page, and tell how many lines it has."""
+    return len(call_tool("ot.result", handle=handle)["lines"])
+
+def wrong(offset: int = 1, limit: int = 1) -> str:
+    """Read a page in vain."""
+    try:
+        return call_tool("ot.result", handle="nonexistent", offset=offset, limit=limit)
+    except ValueError as error:
+        return f"ValueError: {error}"
+'''
+    (tmp_path / "packs").mkdir()
+    (tmp_path / "packs" / "reading.py").write_text(pack)
+    with Reader(tmp_path, stats={"enabled": False}) as reader:
+        assert reader.value(f"reading.first(handle={long_lines(reader)!r})") == 100
+        assert reader.value("reading.wrong(offset=0)") == "ValueError: offset must be >= 1 (1-indexed), got 0"
+        assert reader.value("reading.wrong(limit=0)") == "ValueError: limit must be >= 1, got 0"
+        assert reader.value("reading.wrong()") == "Handle not found: nonexistent"

@@ -9,8 +9,8 @@ SHOWN = """\
 name: brv_research
 description: Search web and extract structured findings
 params:
-  topic: {description: "Topic to research"}
-  count: {default: 5, description: "Number of sources"}
+  topic: {type: string, description: "Topic to research"}
+  count: {type: integer, default: 5, description: "Number of sources"}
 body: |
   results = brave.search(query="{{ topic }}", count={{ count }})
   llm.transform(input=results, prompt="Extract key findings")
@@ -25,13 +25,18 @@ SNIPPETS = {
     "brv_research": {
         "description": "Search web and extract structured findings",
         "params": {
-            "topic": {"type": "string", "description": "Topic to research"},
-            "count": {"type": "integer", "default": 5, "description": "Number of sources"},
+            "topic": {"description": "Topic to research"},
+            "count": {"default": 5, "description": "Number of sources"},
         },
         "body": (
             'results = brave.search(query="{{ topic }}", count={{ count }})\n'
             'llm.transform(input=results, prompt="Extract key findings")\n'
         ),
+    },
+    "few": {
+        "description": "Titles of some pages",
+        "params": {"topic": {}, "count": {"default": 5}},
+        "body": 'brave.search(query="{{ topic }}", count={{ count }})',
     },
     "pkg_info": {"description": "Tell of a library", "body": "demo.foo()"},
     "versions": {"description": "Versions of a PKG", "body": "demo.bar()"},
@@ -84,8 +89,8 @@ def test_info_level_full(agent):
     own = SNIPPETS["brv_research"]
     assert definition["description"] == own["description"]
     assert definition["params"] == {
-        "topic": {"description": "Topic to research"},
-        "count": {"default": 5, "description": "Number of sources"},
+        "topic": {"type": "string", "description": "Topic to research"},
+        "count": {"type": "integer", "default": 5, "description": "Number of sources"},
     }
     assert definition["body"] == own["body"]
     assert "# $brv_research topic=Python" in text.splitlines()
@@ -100,13 +105,20 @@ def test_snippet_output_format(agent):
 # What the decisions add
 
 
-def test_a_type_that_nothing_else_tells_is_told(agent):
+def test_types_are_told(agent):
     definition = yaml.safe_load(agent.value('ot.snippets(pattern="foon", info="full")').partition("\n# Example")[0])
     assert definition["params"] == {
         "n": {"type": "integer", "description": "How many"},
-        "tags": {"default": ["a"]},
-        "loud": {"default": False},
+        "tags": {"type": "array", "default": ["a"]},
+        "loud": {"type": "boolean", "default": False},
     }
+
+
+def test_a_value_has_the_type_of_the_default(agent):
+    """As the document's example has it: `count: {default: 5}`."""
+    assert agent.error("$brv_research topic=Python count=x").message.startswith("$brv_research: count is to be a whole")
+    assert agent.value("$few topic=Python count=3") == ["Python 0", "Python 1", "Python 2"]
+    assert len(agent.value("$few topic=Python")) == 5
 
 
 @pytest.mark.parametrize(

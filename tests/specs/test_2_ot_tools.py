@@ -1,9 +1,10 @@
 """2-ot-pack.md: one test for each scenario of `ot.tools`, named after it."""
 
 import ast
+import json
 
 import pytest
-from helpers import definition
+from helpers import cli, definition
 from specs.ot import Agent, github
 
 from onetool import ToolSpec
@@ -66,7 +67,9 @@ def test_info_level_full(agent):
         "returns": "Titles of pages, the best first.",
         "example": 'brave.search(query="tea", count=3)',
     }
-    assert listed["weather"].keys() == {"name", "signature", "description", "source"}  # nothing else is known of it
+    # Nothing is known of what it takes and gives.
+    assert listed["weather"].keys() == {"name", "signature", "description", "source", "example"}
+    assert listed["weather"]["example"] == "weather()"
     assert listed["github.search"]["source"] == "proxy:github"
 
 
@@ -136,3 +139,33 @@ def test_code_can_filter_what_it_gets(agent):
 
 def test_only_what_is_allowed_is_listed(agent):
     assert set(agent.value('ot.tools(info="list")', allowed=["ot.tools", "demo.foo"])) == {"ot.tools", "demo.foo"}
+
+
+NEEDY = '''
+from onetool.sdk import requires_cli, requires_lib
+
+@requires_cli("rg", minimum="13", install="apt install ripgrep")
+@requires_lib("pandas")
+def search(words: str, most: int = 3) -> int:
+    """Count lines with words in them."""
+    return most
+'''
+
+
+def test_what_a_tool_needs_returns_and_looks_like_in_a_call(tmp_path):
+    requires = [
+        {"kind": "cli", "name": "rg", "minimum": "13", "install": "apt install ripgrep"},
+        {"kind": "lib", "name": "pandas"},
+    ]
+    (tmp_path / "packs").mkdir()
+    (tmp_path / "packs" / "ripgrep.py").write_text(NEEDY)
+    with Agent(tmp_path) as agent:
+        [full] = agent.value("ot.tools(pattern='ripgrep.', info='full')")
+        assert (full["returns"], full["example"]) == ("int", "ripgrep.search(words='...')")
+        assert full["requires"] == requires
+        page = agent.value("ot.help('ripgrep.search')")
+        assert "- rg (command; at least 13; to install it: apt install ripgrep)\n- pandas (library)" in page
+        assert agent.app.info("ripgrep.search")["requires"] == requires
+        told = cli("tools", "info", "ripgrep.search", "--config", str(agent.file), "--json", cwd=tmp_path)
+        assert json.loads(told.stdout)["requires"] == requires
+        assert "requires" not in agent.app.info("time.now")

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import os
 import re
 import time
 from io import BytesIO
@@ -12,7 +13,7 @@ from zipfile import ZipFile
 import pytest
 from handlers.upstream import CLOSE
 from handlers.upstream import Reply as Answer
-from specs.rest import ADD, TOKEN, Api, place, until
+from specs.rest import ADD, PACK, TOKEN, Api, place, until
 
 from onetool import App, ToolCall
 from onetool.sources.bundles.archive import pack, unpack
@@ -54,10 +55,71 @@ def test_bundle_id_and_tool_id_are_present_and_uuidv7(api):
     tool = api.made(bundle, **ADD)
     assert UUID7.fullmatch(tool["id"])
     assert tool["bundleID"] == bundle
-    for wrong in ("1", "01890a5d-ac96-474b-bcce-b302099a8057", UNKNOWN.upper()):
+    for wrong in ("1", "01890a5d-ac96-474b-bcce-b302099a8057", "01890A5D-AC96-474B-BCCE-B302099A8057"):
         assert api.ask("PUT", f"/bundles/{wrong}", {"slug": "x"}).status == 400
         assert api.ask("GET", place(wrong)).status == 400
         assert api.ask("GET", "/bundles", bundleIDs=wrong).status == 400
+
+
+def test_an_id_may_be_written_in_upper_case(api):
+    bundle = api.bundle("shouted")
+    made = api.ask("PUT", place(bundle.upper(), "add"), ADD)
+    assert (made.status, made.json["bundleID"]) == (201, bundle)
+    assert api.ask("GET", f"/bundles/{bundle.upper()}").json["id"] == bundle
+    assert [one["id"] for one in api.ask("GET", "/bundles", bundleIDs=bundle.upper()).json["bundles"]] == [bundle]
+    assert api.invoke(bundle.upper(), "add", a=1).json == {"ok": True, "value": 2}
+    other = new_id(1_790_000_000)
+    assert api.ask("PUT", f"/bundles/{other.upper()}", {"slug": "loud"}).json["id"] == other
+
+
+def test_a_missing_argument_of_the_path_is_400(api):
+    bundle = api.bundle("paths")
+    api.made(bundle, **api.http("/v1/${city}/${day}", {"city": {"type": "string"}, "day": {"type": "string"}}))
+    reply = api.invoke(bundle, city="Rome")
+    assert code(reply) == (400, "invalid_args")
+    assert (reply.json["pointer"], "day" in reply.json["detail"]) == ("/args/day", True)
+    assert code(api.invoke(bundle, city="", day="now")) == (400, "invalid_args")
+    assert api.upstream.seen == []
+    assert api.invoke(bundle, city="Rome", day="now").json["ok"] is True
+
+
+def test_a_tool_whose_host_is_not_allowed_is_kept_and_the_answer_says_so(api):
+    bundle = api.bundle("hosts")
+    tool = api.http("/x") | {"httpImpl": {"request": {"urlTemplate": "https://api.example.com/v1/${WEATHER_TOKEN}"}}}
+    made = api.made(bundle, **tool)
+    [warning] = made["warnings"]
+    assert "api.example.com" in warning
+    assert "allowedHosts" in warning
+    assert TOKEN not in warning
+    got = api.get(bundle).json
+    assert (got["httpImpl"], "warnings" in got) == (tool["httpImpl"], False)
+    again = api.ask("PUT", place(bundle, "again"), {**made, "slug": "again"})  # as it was got
+    assert again.status == 201
+    assert "warnings" not in api.made(bundle, "allowed", **api.http("/x"))
+
+
+@pytest.mark.parametrize("what", ["tool", "bundle"])
+def test_modified_at_follows_edits_of_the_file_and_no_switch(api, what):
+    bundle = api.bundle(f"edited-{what}")
+    api.made(bundle, **ADD)
+    where = place(bundle) if what == "tool" else f"/bundles/{bundle}"
+    [file] = api.folder.glob(f"**/bundles/edited-{what}-*/" + ("tools/*.json" if what == "tool" else "bundle.json"))
+    before = api.ask("GET", where).json
+    api.ask("PATCH", where, {"isEnabled": False})
+    api.ask("PATCH", where, {"isEnabled": True})
+    assert api.ask("GET", where).json["modifiedAt"] == before["modifiedAt"]
+    data = json.loads(file.read_text())
+    until(lambda: time.time() > os.stat(file).st_mtime + 0.05)
+    file.write_text(json.dumps({**data, "isEnabled": False}))
+    until(lambda: api.ask("GET", where).json["isEnabled"] is False)
+    assert api.ask("GET", where).json["modifiedAt"] == before["modifiedAt"]
+    file.write_text(json.dumps({**data, "description": "By hand."}))
+    until(lambda: api.ask("GET", where).json["description"] == "By hand.")
+    after = api.ask("GET", where).json
+    assert (after["createdAt"], after["id"]) == (before["createdAt"], before["id"])
+    assert after["modifiedAt"] > before["modifiedAt"]
+    api.ask("PATCH", where, {"isEnabled": False})
+    assert api.ask("GET", where).json["modifiedAt"] == after["modifiedAt"]
 
 
 @pytest.mark.parametrize("url", ["ftp://a/x", "api.example.com/x", "//a/x", "file:///etc/passwd", "${u}"])
@@ -633,3 +695,26 @@ def test_secrets_are_in_no_answer_and_in_no_file(api):
     for file in api.folder.glob("state/**/*"):
         if file.is_file():
             assert TOKEN.encode() not in file.read_bytes(), file
+
+
+def test_a_tool_of_a_function_is_what_the_function_is_where_it_says_nothing_itself(tmp_path):
+    (tmp_path / "sums.py").write_text(PACK)
+    (tmp_path / "onetool.yaml").write_text("packs: [sums.py]")
+    bare = {"type": "python", "pythonImpl": {"func": "sums.add"}}
+    own = {"description": "My own.", "argSchema": ADD["argSchema"], "outputSchema": {"type": "string"}}
+    with App.open(tmp_path / "onetool.yaml") as app:
+        bundle = new_id(1_790_000_000)
+        app.bundles.put_bundle(bundle, {"slug": "standing"})
+        app.bundles.put_tool(bundle, "bare", "1", bare)
+        app.bundles.put_tool(bundle, "own", "1", {**bare, **own})
+        app.bundles.put_tool(bundle, "lie", "1", {"type": "go", "goImpl": {"func": "sums.lie"}})
+        for key in ("description", "inputSchema", "outputSchema"):
+            assert app.info("standing.bare")[key] == app.info("sums.add")[key] != app.info("standing.own")[key], key
+        assert app.info("standing.bare")["outputSchema"] is not None
+        for name, reason in (("bare", None), ("own", "output_invalid"), ("lie", "output_invalid")):
+            args = {} if name == "lie" else {"a": 1}
+            result = asyncio.run(app.call(ToolCall("1", f"standing.{name}", args)))
+            assert (result.data, result.error and result.error.reason) == (None if reason else 2, reason), name
+        result = asyncio.run(app.bundles.invoke(bundle, "lie", "1", {}))
+        assert result.error.reason == "output_invalid"
+        assert app.bundles.get_tool(bundle, "bare", "1")[0]["outputSchema"] == {}  # it is kept as it was put

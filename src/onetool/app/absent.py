@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from onetool.core.errors import ToolFailure
 from onetool.core.failure import text_of
+from onetool.core.nearest import or_rather
 
 if TYPE_CHECKING:
     from onetool.app.app import App
@@ -20,6 +21,8 @@ GUESS = re.compile(r"; did you mean [^;]*\?")
 
 def why_missing(app: "App", name: str) -> ToolFailure | None:
     """What is wrong with a tool, or with its pack or its server, that should be there."""
+    if (gone := gone_alias(app, name)) is not None:
+        return gone
     pack = name.partition(".")[0]
     if app.servers is not None and (why := app.servers.missing(pack)):
         return why
@@ -28,6 +31,24 @@ def why_missing(app: "App", name: str) -> ToolFailure | None:
         if of_its_pack or mistake.key == name or (mistake.key or "").endswith(f" ({name})"):
             return ToolFailure(f"it was refused: {app.redact(str(mistake))}", reason="refused")
     return _untrusted(app, name)
+
+
+def gone_alias(app: "App", name: str) -> ToolFailure | None:
+    """An alias whose target is not there: what is wrong is the target, not the alias."""
+    target = app.config.aliases.get(name)
+    if target is None or app.registry.get(app.real_name(target)) is not None:
+        return None
+    why = why_missing(app, target) if target not in app.config.aliases else None
+    near = f"; {text_of(why)}" if why else or_rather(target, app.registry.names())
+    return ToolFailure(f"{name} is an alias of {target}, and there is no tool {target}{near}", reason="refused")
+
+
+def gone_aliases(app: "App", message: str) -> ToolFailure | None:
+    """The same for an error of code that speaks of one."""
+    if not app.config.aliases:
+        return None
+    whys = (gone_alias(app, word) for word in WORD.findall(message) if word in app.config.aliases)
+    return next((why for why in whys if why), None)
 
 
 def _untrusted(app: "App", name: str) -> ToolFailure | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
-from onetool.app.absent import explained, missing_server, why_missing, words_in
+from onetool.app.absent import explained, gone_aliases, missing_server, why_missing, words_in
 from onetool.app.bundling import Bundling
 from onetool.app.files import files_of, pack_paths
 from onetool.app.oversights import oversights
@@ -141,6 +141,7 @@ class App:
             "signature": signature(spec, Names(self.registry.snapshot()).spelling(spec)),
             "source": spec.source,
             "definedIn": spec.defined_in or self._bundling.place(spec),
+            **({"requires": [need.told() for need in spec.requires]} if spec.requires else {}),
             "allowed": allowed is None or spec.name in allowed,
             "enabled": spec.enabled,
             **(self.stats.facts(spec.name) if self.stats else dict.fromkeys(FACTS)),
@@ -238,7 +239,10 @@ class App:
             variables=variables,
             gate=gate,
         )
-        if result.error is None or not (why := missing_server(self, words, result.error.message)):
+        if result.error is None:
+            return result
+        why = missing_server(self, words, result.error.message) or gone_aliases(self, result.error.message)
+        if why is None:
             return result
         return replace(result, error=explained(result.error, why))
 
@@ -485,11 +489,6 @@ class App:
     def redact(self, value: Any, sent: Any = None) -> Any:
         """The same data without the config's secrets, except those that its reader `sent` itself."""
         return self._parts.redact(value, sent)
-
-    @property
-    def page_bytes(self) -> int:
-        """How large a page of a stored result may be: it must not be stored in its turn, and is data, not bare text."""
-        return self.config.results.inline_bytes // 2
 
     @cached_property
     def _asks(self) -> "Asks":

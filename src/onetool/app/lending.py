@@ -68,6 +68,18 @@ class Lent:
 
         return HttpTool(impl, arg_schema, limits, lambda: self._app.outside)
 
+    def why_not_called(self, impl: "HttpImpl", arg_schema: Mapping[str, Any]) -> str | None:
+        from onetool.handlers.http.refusal import Refusal
+        from onetool.handlers.http.template import Template
+
+        url = Template(impl.request, arg_schema).fixed_url
+        try:
+            if url is not None:
+                self._app.outside.hosts.check(url)
+        except Refusal as refusal:
+            return "; ".join([str(refusal), *refusal.hints])
+        return None
+
     @property
     def script_seconds(self) -> float:
         return self._app.config.run.timeout_s

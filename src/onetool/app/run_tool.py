@@ -33,4 +33,5 @@ def _words(app: "App", allowed: Collection[str] | None) -> tuple[list[str], list
 
 
 def _any(tools: Mapping[str, ToolSpec], shown: Collection[str]) -> bool:
-    return any(spec.name in shown for spec in tools.values())
+    """Whether one of its tools is shown. Those without a dot are named as functions already."""
+    return any(spec.name in shown and "." in spec.name for spec in tools.values())

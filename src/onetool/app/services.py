@@ -28,8 +28,13 @@ def services(app: "App") -> "dict[str, Handler]":
     async def run(code: str) -> Any:
         return (await app.run(code)).value()
 
-    def results(handle: str, offset: int = 1, limit: int = 100) -> "Page":
-        return app.results.page(handle, owner(), offset, limit, most_bytes=app.page_bytes)
+    def results(handle: str, offset: int = 1, limit: int = 100, column: int = 1) -> "Page | str":
+        from onetool.services.results import HandleNotFoundError, ResultExpiredError
+
+        try:
+            return app.results.page(handle, owner(), offset, limit, column=column)
+        except (HandleNotFoundError, ResultExpiredError) as gone:
+            return str(gone)
 
     async def ask(prompt: str, session: str | None = None) -> str | None:
         """With the tools that its caller may call, and of these only such as change nothing: nobody is asked here."""

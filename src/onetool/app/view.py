@@ -64,8 +64,8 @@ class AppView:
     async def health(self, allowed: Collection[str] | None) -> dict[str, Any]:
         return await self._app.looked_after(allowed)
 
-    def page(self, handle: str, offset: int, limit: int, search: str | None, fuzzy: bool) -> "Page":
-        return self._app.results.page(handle, owner(), offset, limit, search, fuzzy, self._app.page_bytes)
+    def page(self, handle: str, offset: int, limit: int, search: str | None, fuzzy: bool, column: int) -> "Page":
+        return self._app.results.page(handle, owner(), offset, limit, search, fuzzy, column=column)
 
     def publish(self, topic: str, message: str) -> str:
         return self._app.topics.publish(topic, message)

@@ -18,6 +18,8 @@ from onetool.sources.mcp_servers.settings import Server as Server
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Name = Annotated[str, Meta(min_length=1)]
+ParamType = Literal["string", "integer", "number", "boolean", "array", "object"]
+_TYPES = {int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
 Menu = Literal["run", "search", "direct"]  # what MCP clients are shown
 Port = Annotated[int, Meta(ge=0, le=65535)]  # 0 lets the system choose one
 
@@ -42,11 +44,16 @@ class Fs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Param(msgspec.Struct, frozen=True, kw_only=True):
-    """A parameter of a snippet. Without a default it must be given."""
+    """A parameter of a snippet. Without a default it must be given. Its type is that of the default, where none is."""
 
-    type: Literal["string", "integer", "number", "boolean", "array", "object"] = "string"
+    type: ParamType | None = None
     default: Any = UNSET
     description: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What type its values have."""
+        return self.type or _TYPES.get(type(self.default), "string")
 
 
 class Snippet(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from onetool.core.answer import Sent
-from onetool.core.errors import ToolFailure
+from onetool.core.errors import RefusedArguments, ToolFailure
 
 Code = Literal["tool_not_found", "invalid_args", "execution_error"]
 
@@ -57,6 +57,11 @@ class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.convert({"code": self.code, **clean(msgspec.to_builtins(texts))}, ToolError)
 
 
+def wrong_arguments(tool: object) -> str:
+    """What the message of a call with wrong arguments begins with."""
+    return f"Invalid arguments for {tool}:"
+
+
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one call: `data` when ok, `error` when not. `meta` has tool, source and duration_ms.
 
@@ -80,10 +85,21 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def value(self) -> Any:
-        """The data; ToolFailure where there is none."""
+        """The data; ToolFailure where there is none, which is a ValueError too, where the arguments were wrong."""
         if self.error is not None:
-            raise ToolFailure(self.error.message, reason=self.error.reason, hints=self.error.hints)
+            kind = RefusedArguments if self.error.code == "invalid_args" else ToolFailure
+            raise kind(self.raised, reason=self.error.reason, hints=self.error.hints)
         return self.data
+
+    @property
+    def raised(self) -> str:
+        """The text of the exception that code gets for a failure. What a handler said of its arguments is in its own
+        words: the tool's name stands before them only for those who see no more than the message."""
+        if self.error is None:
+            return ""
+        if self.error.code != "invalid_args" or self.error.details:
+            return self.error.message
+        return self.error.message.removeprefix(f"{wrong_arguments(self.meta.get('tool'))} ")
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON types, for printing and for the wire."""

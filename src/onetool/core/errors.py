@@ -9,6 +9,7 @@ OneToolError
 ├── ScriptError, SnippetError  code, or what a snippet stands for, can't be run as it is (in script/)
 └── ToolFailure                a handler's way to fail with its own words, a reason and hints
     ├── BadArguments             … because of an argument that its schema could not rule out
+    ├── RefusedArguments         what calling another tool with wrong arguments raises; a ValueError, too
     └── HandleNotFoundError, ResultExpiredError …   stored results (services/results)
 
 A tool that fails at run time is not an exception but a failed ToolResult: the executor turns whatever a handler
@@ -62,7 +63,17 @@ class ToolFailure(OneToolError):  # noqa: N818 - a tool that fails is an outcome
 
 
 class BadArguments(ToolFailure):
-    """Raise this for an argument that the schema could not rule out: the result's code is `invalid_args`."""
+    """Raise this for an argument that the schema could not rule out: the result's code is `invalid_args`.
+
+    `argument` is its name, where nothing has been done yet: then the call was refused like one that the schema refuses.
+    """
+
+    argument: str | None = None
+
+
+class RefusedArguments(ToolFailure, ValueError):  # noqa: N818 - like its parent
+    """Another tool was called with arguments that it does not take. For whoever called that tool it is a failure like
+    any other: its own arguments were right."""
 
 
 class Mistake(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from onetool.core.allowed import both
 from onetool.core.answer import Answer, Sent
-from onetool.core.call import ToolCall, ToolError, ToolResult, is_seconds
+from onetool.core.call import Problem, ToolCall, ToolError, ToolResult, is_seconds, wrong_arguments
 from onetool.core.caller import Pauses, client_name
 from onetool.core.context import CallContext, Environment, Gate, Progress, current_call, pauses_inside
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure
@@ -226,7 +226,7 @@ class Executor:
             raise Fails("execution_error", f"{spec.name} has an unusable schema: {error}") from None
         if problems := given.problems:
             listed = "; ".join(map(str, problems)) + ("; and more" if len(problems) >= MOST_PROBLEMS else "")
-            message = f"Invalid arguments for {spec.name}: {listed}"
+            message = f"{wrong_arguments(spec.name)} {listed}"
             raise Fails("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
         return given
 
@@ -253,10 +253,9 @@ class Executor:
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s failed\n%s", spec.name, self._recorded("".join(format_exception(error)), call, spec))
         if isinstance(error, BadArguments):
-            message = f"Invalid arguments for {spec.name}: {text_of(error)}"
-            return Fails(
-                "invalid_args", message, reason=_text(error.reason), hints=(*_texts(error.hints), signature(spec))
-            )
+            message = f"{wrong_arguments(spec.name)} {text_of(error)}"
+            hints = (*_texts(error.hints), signature(spec))
+            return Fails("invalid_args", message, reason=_text(error.reason), hints=hints, details=_details(error))
         if isinstance(error, ToolFailure):
             message = text_of(error) or "it failed"
             return Fails("execution_error", message, reason=_text(error.reason), hints=_texts(error.hints))
@@ -337,6 +336,13 @@ def _text(value: Any) -> str | None:
         return repr(value)
     except Exception:  # noqa: BLE001 - a handler may give anything
         return type(value).__name__
+
+
+def _details(error: BadArguments) -> tuple[Problem, ...]:
+    if error.argument is None:
+        return ()
+    pointer = "/" + error.argument.replace("~", "~0").replace("/", "~1")
+    return (Problem(path=error.argument, expected="", got=text_of(error), pointer=pointer),)
 
 
 def _texts(values: Any) -> tuple[str, ...]:

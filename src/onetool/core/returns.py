@@ -1,4 +1,5 @@
-"""What a tool returns, in a line: in its author's words, or the fields of its value; inferred, where nobody says."""
+"""What a tool returns, in a line: in its author's words, or the fields or the type of its value; inferred, where nobody
+says."""
 
 from onetool.core.spec import ToolSpec
 from onetool.core.type_names import fields, type_name
@@ -8,7 +9,8 @@ def returns(spec: ToolSpec) -> str | None:
     """None where nothing is known."""
     if spec.output_schema is None:
         return inferred(spec)
-    return spec.output_schema.get("description") or fields(spec.output_schema, spec.output_schema)
+    schema = spec.output_schema
+    return schema.get("description") or fields(schema, schema) or type_name(schema, schema)
 
 
 def inferred(spec: ToolSpec) -> str | None:

@@ -69,12 +69,18 @@ class ProviderNames:
 
     def _spell(self, name: str, turn: int) -> str:
         """The plain spelling at turn 0, then one with a hash of the whole real name."""
-        safe = "__".join(_ODD.sub("_", part) for part in name.split("."))
+        parts = name.split(".")
+        safe = "__".join(_ODD.sub("_", part) for part in parts)
         if self._form.letter_first and not _GOOD_START.match(safe):
             safe = "_" + safe
-        if turn == 0:
-            return safe
+        if turn == 0:  # a part of which nothing is left would be that of many other names, too
+            return "" if any(map(_is_lost, parts)) else safe
         from hashlib import sha256  # slow to load, and hardly a name needs it
 
         digest = sha256(f"{turn}:{name}".encode("utf-8", "surrogatepass")).hexdigest()[:HASH_LENGTH]
         return f"{safe[: LONGEST - HASH_LENGTH - 1]}_{digest}"
+
+
+def _is_lost(part: str) -> bool:
+    """Whether all that tells a part of a name from others is what providers can't spell: 日本, as `__`."""
+    return _ODD.search(part) is not None and not _ODD.sub("", part).strip("_-")

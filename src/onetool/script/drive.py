@@ -329,8 +329,8 @@ class Drive:
             return Returned(result.data)
         if result.error.reason == "timeout" and self._context.left() <= 0:
             self.stop(too_slow(self._limits))  # not the tool's time is up, but the run's
-        self.failures[result.error.message] = result.error
-        return Raised(_exception_for(result.error), result.error.message)
+        self.failures[result.raised] = result.error
+        return Raised(_exception_for(result.error), result.raised)
 
 
 def _unheard(_stream: str, _text: str) -> None:

@@ -100,7 +100,7 @@ def _raised(error: CodeError, scene: Scene) -> ToolError:
     place = _place(error, scene)
     if failed := scene.failures.get(text):  # a tool's failure that the code did not catch: its own words and hints
         return ToolError(
-            code="execution_error", message=_short(text), reason=failed.reason, hints=(*place, *failed.hints)
+            code="execution_error", message=_short(failed.message), reason=failed.reason, hints=(*place, *failed.hints)
         )
     text = text[:LONGEST_READ]
     if is_limit(error):

@@ -46,6 +46,9 @@ class Names:
                 self._tools_of.setdefault(pack, {})[own] = spec
             else:
                 bare[pack] = spec
+        for own, spec in bare.items():  # they are listed under this pack, and can be called so
+            if spec.pack not in bare:
+                self._tools_of.setdefault(spec.pack, {}).setdefault(own, spec)
         self._tools_of.setdefault("ot", {})["call"] = CALL
         self._pack_of = spellings(self._tools_of)
         self._packs: dict[str, Pack] = {}

@@ -13,7 +13,7 @@ from onetool.core.call import ToolError
 from onetool.core.errors import ToolFailure
 from onetool.script.outcome import RunResult
 from onetool.script.render import render
-from onetool.services.results import Stored
+from onetool.services.results import Page, Stored, fitting, is_page
 
 PREVIEW_CHARACTERS = 1000
 PREVIEW_LINES = 20
@@ -43,6 +43,8 @@ def reply(
     failed = "" if result.error is None else error_text(result.error)
     shown = "" if result.data is None else render(result.data)
     text = _joined(result.printed, failed or shown)
+    if store is not None and (page := sendable(result.data, len(text.encode(errors="replace")), inline_bytes)):
+        return reply(msgspec.structs.replace(result, data=page), inline_bytes, store, read_on)
     if store is None or len(text.encode(errors="replace")) <= inline_bytes:
         return Reply(text=text, structured=result.data, is_error=bool(failed))
     try:
@@ -51,6 +53,17 @@ def reply(
         note = f"The result is large, and the rest of it is lost: {failure}. Return a smaller part."
         return Reply(text=_joined(f"{_beginning(text)[0]}\n{note}", failed), is_error=True)
     return msgspec.structs.replace(whole, text=_joined(whole.text, failed), is_error=True) if failed else whole
+
+
+def sendable(value: Any, size: int, inline_bytes: int) -> Page | None:
+    """What is sent of a page of a stored result that has too many bytes: it is cut, since it is stored already.
+
+    None where it can go as it is, or is no page. Half of the bytes are for what the lines are wrapped in.
+    """
+    if size <= inline_bytes or not is_page(value):
+        return None
+    shorter = fitting(value, inline_bytes // 2)
+    return None if shorter is value else shorter
 
 
 def error_text(error: ToolError) -> str:

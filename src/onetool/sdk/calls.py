@@ -23,13 +23,15 @@ def get_pack(name: str) -> "Pack | None":
 def call_tool(name: str, /, **kwargs: Any) -> Any:
     """Call a tool by its full name and get its value; a tool that fails raises ToolFailure with its message.
 
-    ValueError when there is no such pack, or no such tool in it.
+    ValueError when there is no such pack, or no such tool in it, or where the arguments are wrong.
     """
     snapshot = _tools()
     spec = snapshot.get(name)
+    pack, _, tool = name.partition(".")
+    if spec is None:
+        spec = snapshot.packs().get(pack, {}).get(tool)  # one without a dot, under the pack that it is listed in
     if spec is not None:
         return _call(spec, kwargs)
-    pack, _, tool = name.partition(".")
     if pack not in snapshot.packs():
         raise ValueError(f"Pack not found: {pack}")
     raise ValueError(f"Tool not found: {name}{_near(tool, snapshot.packs()[pack], f'{pack}.')}")

@@ -3,6 +3,7 @@
 Nothing is looked for before somebody asks: a pack loads, and lists its tools, also where something is missing.
 """
 
+import logging
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +17,8 @@ from onetool.sdk.decorators import marks_of
 
 if TYPE_CHECKING:
     from subprocess import Popen
+
+log = logging.getLogger("onetool.sdk")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -104,9 +107,12 @@ def check_deps(tool: str | None = None) -> Report:
     """Whether what the tools need is there: `ok`, `missing` or `outdated`, for each requirement of each tool.
 
     `tool` is a pack or a `pack.tool`. Inside of an app these are the tools that the running call may use, and a name
-    that none of them has is a ValueError; elsewhere they are the decorated functions that have been imported.
+    that none of them has is a ValueError; elsewhere they are the decorated functions that have been imported,
+    and a warning in the log says so.
     """
     own = _tools_of_the_app()
+    if own is None:
+        log.warning("check_deps: there is no app here, so that only decorated functions that were imported are known")
     tools = _decorated_tools() if own is None else own
     chosen = {name: needs for name, needs in tools.items() if tool is None or tool in (name, _pack(name))}
     if tool is not None and own is not None and not chosen:

@@ -17,7 +17,7 @@ from typing import Any
 
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.context import CallContext, Progress, current_call
-from onetool.core.errors import DefinitionError, ToolFailure
+from onetool.core.errors import DefinitionError
 from onetool.core.executor import Executor
 from onetool.core.frozen import freeze
 from onetool.core.registry import Registry, Snapshot
@@ -46,10 +46,7 @@ class Tools:
 
     def call(self, name: str, /, **args: Any) -> Any:
         """Call a tool as an agent would; its value, or ToolFailure with its message."""
-        result = self.result(name, **args)
-        if result.error is not None:
-            raise ToolFailure(result.error.message, reason=result.error.reason, hints=result.error.hints)
-        return result.data
+        return self.result(name, **args).value()
 
     def result(self, name: str, /, **args: Any) -> ToolResult:
         """Call a tool; the whole result, also when it failed."""

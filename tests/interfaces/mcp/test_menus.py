@@ -69,6 +69,21 @@ def test_direct_is_every_tool_under_its_name_or_its_first_alias(peer):
     assert peer.text("in_region") == '{"ok":true}'
 
 
+def test_ot_prints_yaml_in_flow_style_in_every_menu(shared_peers):
+    for menu, name, args in (
+        ("direct", "ot__tools", {"pattern": "working.add"}),
+        ("search", "call", {"name": "ot.tools", "args": {"pattern": "working.add"}}),
+        ("run", "run", {"code": "ot.tools(pattern='working.add')"}),
+    ):
+        assert (
+            shared_peers("stdio-old", menu).text(name, args) == "- {name: working.add, description: Add two numbers.}"
+        )
+    told = shared_peers("stdio-old", "direct").text("ot__health")
+    assert told.startswith("version: ")
+    assert "\nregistry: {status: " in told
+    assert shared_peers("stdio-old", "direct").text("in_region") == '{"ok":true}'
+
+
 def test_without_a_word_it_is_run(stdio_peer, serve):
     assert names(stdio_peer("old")) == ["run"]
     assert names(HttpPeer(serve(), "new")) == ["run"]

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+import yaml
 from helpers import definition
 from interfaces.mcp.peers import HttpPeer
 from interfaces.mcp.servers import until
@@ -127,7 +128,7 @@ def test_the_rest_is_read_by_the_call_that_the_words_name(peer):
     words, _, handle = linked(peer.call("working__lines", {"count": 1000}))
     tool, arguments = how_to_read_on(words, r"the tool (\w+) with (\{.*\})")
     assert json.loads(arguments) == {"handle": handle, "offset": 21}
-    page = json.loads(peer.text(tool, {**json.loads(arguments), "limit": 2}))
+    page = yaml.safe_load(peer.text(tool, {**json.loads(arguments), "limit": 2}))
     assert page["lines"] == ["line 21", "line 22"]
 
 
@@ -143,8 +144,33 @@ def test_the_same_where_tools_are_searched_for(shared_peers):
         peer = shared_peers(way, "search")
         words, _, _ = linked(peer.call("call", {"name": "working.lines", "args": {"count": 1000}}))
         (arguments,) = how_to_read_on(words, r'call\(name="ot\.result", args=(\{.*\})\)')
-        page = json.loads(peer.text("call", {"name": "ot.result", "args": json.loads(arguments)}))
+        page = yaml.safe_load(peer.text("call", {"name": "ot.result", "args": json.loads(arguments)}))
         assert page["lines"][0] == "line 21"
+
+
+def test_a_page_that_is_too_large_is_cut_and_goes_on_where_it_says(shared_peers):
+    """Not stored in its turn, in any menu."""
+    text = f"{'a' * 3000}\n{'b' * 3000}"
+    for menu, name, args in (
+        ("direct", "{}__{}", lambda tool, args: args),
+        ("search", "call", lambda tool, args: {"name": tool, "args": args}),
+        ("run", "run", lambda tool, args: {"code": f"{tool}(**{args})"}),
+    ):
+        peer = shared_peers("stdio-old", menu)
+        _, _, handle = linked(peer.call(name.format("tools", "echo"), args("tools.echo", {"message": text})))
+        got, next = "", {"offset": 1, "column": 1}
+        while next is not None:
+            arguments = args("ot.result", {"handle": handle, **next})
+            (block,) = peer.call(name.format("ot", "result"), arguments)["content"]
+            assert len(block["text"]) <= 2000
+            page = yaml.safe_load(block["text"])
+            assert page["total_lines"] == 2
+            assert page["returned"] == len(page["lines"]) == 1
+            got += page["lines"][0]
+            assert page["offset"] == next["offset"]
+            assert page.get("cut", False) is page["has_more"] is ("next" in page)
+            next = page.get("next")
+        assert got == text.replace("\n", "")
 
 
 def test_a_stored_result_belongs_to_whoever_made_it(serve, tmp_path):
@@ -164,7 +190,7 @@ def test_a_stored_result_belongs_to_whoever_made_it(serve, tmp_path):
     other = HttpPeer(server, "new", token="two" * 8)
     until(lambda: other.send(other.message("tools/list")).status == 200)
     assert other.error("resources/read", {"uri": link["uri"]})["code"] == -32602
-    assert "not found" in other.failure("ot__result", {"handle": handle}).lower()
+    assert "not found" in other.text("ot__result", {"handle": handle}).lower()
 
 
 def test_a_handle_that_there_is_not(peer):

@@ -83,15 +83,29 @@ def test_a_token_that_is_not_ours_is_refused(api, many):
         problem(api.get("/tools/tools", params={"recommendedPageSize": 1, "pageToken": other}), 400, "bad_page_token")
 
 
-@pytest.mark.parametrize("size", ["0", "1001", "-1", "+1", "1.0", "", "x", "01", "1e2", "٣", "9" * 5000])
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [("bundles?", "pageSize"), ("tools?", "recommendedPageSize"), ("tools/search?q=a&", "pageSize")],
-)
-def test_a_page_has_1_to_1000(api, path, name, size):
-    found = problem(api.get(f"/tools/{path}{name}={size}"), 400, "bad_parameter")
-    assert (found["in"], found["pointer"]) == ("query", f"/{name}")
+NO_SIZES = ["0", "-1", "+1", "1.0", "", "x", "01", "1e2", "٣"]
+TOO_MANY = ["1001", "12345678901", "9" * 5000]
+
+
+@pytest.mark.parametrize("size", [*NO_SIZES, *TOO_MANY])
+@pytest.mark.parametrize("path", ["bundles?", "tools/search?q=a&"])
+def test_a_page_has_1_to_1000(api, path, size):
+    found = problem(api.get(f"/tools/{path}pageSize={size}"), 400, "bad_parameter")
+    assert (found["in"], found["pointer"]) == ("query", "/pageSize")
     assert "1 to 1000" in found["detail"]
+
+
+@pytest.mark.parametrize("size", NO_SIZES)
+def test_a_recommendation_is_a_number(api, size):
+    found = problem(api.get(f"/tools/tools?recommendedPageSize={size}"), 400, "bad_parameter")
+    assert (found["in"], found["pointer"]) == ("query", "/recommendedPageSize")
+
+
+@pytest.mark.parametrize("size", TOO_MANY)
+def test_a_recommendation_of_more_than_the_most_is_the_most(api, size):
+    answer = api.get(f"/tools/tools?recommendedPageSize={size}")
+    assert answer.status_code == 200
+    assert answer.json()["tools"] == api.get("/tools/tools?recommendedPageSize=1000").json()["tools"] != []
 
 
 def test_sizes_that_are_right(api):

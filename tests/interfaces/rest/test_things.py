@@ -145,7 +145,7 @@ def test_a_problem_points_to_the_field(api, change, pointer):
         ("bundles/", "/bundleID"),
         ("bundles/nothing", "/bundleID"),
         ("bundles/018905c7-ac96-474b-bcce-b302099a8057", "/bundleID"),
-        ("bundles/01890A5D-AC96-774B-BCCE-B302099A8057", "/bundleID"),
+        ("bundles/01890A5D-AC96-474B-BCCE-B302099A8057", "/bundleID"),
         (f"bundles/{BUILT_IN}/tools/a_b/version/1", "/toolSlug"),
         (f"bundles/{BUILT_IN}/tools/{'a' * 65}/version/1", "/toolSlug"),
         (f"bundles/{BUILT_IN}/tools/a%CC%88/version/1", "/toolSlug"),

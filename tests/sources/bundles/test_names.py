@@ -71,9 +71,8 @@ def test_other_ids_are_refused(id):
         check_id(id)
 
 
-def test_upper_case_is_told():
-    with pytest.raises(Invalid, match="lower case"):
-        check_id("01890A5D-AC96-774B-BCCE-B302099A8057")
+def test_upper_case_is_taken_as_lower_case():
+    assert check_id("01890A5D-AC96-774B-BCCE-B302099A8057") == "01890a5d-ac96-774b-bcce-b302099a8057"
 
 
 def test_new_ids_are_always_greater_also_when_the_clock_goes_back(monkeypatch):

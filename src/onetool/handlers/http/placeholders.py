@@ -54,7 +54,9 @@ class Hole(NamedTuple):
         """What to raise for a value that does not fit here. Values are not shown: they may be secret."""
         if self.is_secret:
             return ToolFailure(f"the secret {self.name} {why}", hints=[f"run: onetool auth set {self.name}"])
-        return BadArguments(f"the argument `{self.name}` {why}")
+        wrong = BadArguments(f"the argument `{self.name}` {why}")
+        wrong.argument = self.name  # nothing was sent
+        return wrong
 
 
 class Text:

@@ -71,6 +71,11 @@ class Template:
             headers.append(("Content-Type", self._payload.content_type))
         return Outgoing(self.method, url, headers, body or b"", self._idempotent)
 
+    @property
+    def fixed_url(self) -> Url | None:
+        """Where every request goes to, as far as the host; None where that depends on the call."""
+        return Url(self._scheme, self._host, self._port, "/") if isinstance(self._host, str) else None
+
     def _read_url(self, text: Text) -> list[Pair]:
         """Take the URL apart. Gives the pairs of its query."""
         marked, holes = text.marked, iter(text.holes)

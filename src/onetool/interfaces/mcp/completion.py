@@ -32,7 +32,7 @@ def _of_prompt(service: "Service", prompt: str, argument: str) -> Iterable[str]:
     snippets, prompts = service.app.config.snippets, service.prompts()
     if prompt in snippets:
         param = snippets[prompt].params.get(argument)
-        return () if param is None else _values(param.type, param.default)
+        return () if param is None else _values(param.kind, param.default)
     if prompt in prompts:
         schema = prompts[prompt].spec.input_schema["properties"].get(argument, {})
         return (*map(str, schema.get("enum", ())), *_values(schema.get("type"), schema.get("default")))

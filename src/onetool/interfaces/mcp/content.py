@@ -5,6 +5,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec.structs import replace
+
 from onetool.core.answer import Block, Sent
 from onetool.core.call import ToolError, ToolResult
 from onetool.core.errors import ToolFailure
@@ -101,7 +103,10 @@ async def _from_result(
         return _with({"content": media}, {} if promise == "wrapper" else None)
     if (blocks := blocks_of(result.data)) is not None:  # a wrapper has room for data, not for a second copy of these
         return _with({"content": blocks}, {} if promise == "wrapper" else result.data if promise else None)
-    text = result.data if isinstance(result.data, str) else as_json(result.data)
+    text = _text(result)
+    if (page := _shorter(result.data, text, inline_bytes)) is not None:
+        result = replace(result, data=page)
+        text = _text(result)
     if promise == "object":  # such a client takes the data, and the text is for others
         return {"content": [text_block(text)], "structuredContent": result.data}
     if len(text.encode(errors="replace")) <= inline_bytes:
@@ -156,6 +161,29 @@ async def _stored(text: str, store: Store, read_on: ReadOn, wrapped: bool = Fals
 
 def _too_large(failure: ToolFailure) -> Result:
     return {"content": [text_block(f"Error: the result is too large to be sent, and {failure}")], "isError": True}
+
+
+def _text(result: ToolResult) -> str:
+    """Data as JSON; that of `ot` as its document says, as YAML in flow style, like what comes of code."""
+    if isinstance(result.data, str):
+        return result.data
+    if not str(result.meta.get("tool")).startswith("ot."):
+        return as_json(result.data)
+    from onetool.script.render import TooLarge, render
+
+    try:
+        return render(result.data)
+    except TooLarge:
+        return as_json(result.data)
+
+
+def _shorter(value: Any, text: str, inline_bytes: int) -> Any:
+    """A page of a stored result, where that is too large to be sent."""
+    if len(text) <= inline_bytes // 4:  # most values; at most four bytes a character
+        return None
+    from onetool.script.reply import sendable
+
+    return sendable(value, len(text.encode(errors="replace")), inline_bytes)
 
 
 def failed(error: ToolError) -> Result:

@@ -18,6 +18,7 @@ MOST_IN_LIST = 1000
 
 _BROKEN = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _SIZE = re.compile(r"[1-9][0-9]{0,3}")
+_NUMBER = re.compile(r"[1-9][0-9]*")
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -112,6 +113,13 @@ def _size(text: str) -> int:
     return int(text)
 
 
+def _recommended(text: str) -> int:
+    """A recommendation: more than the most is the most."""
+    if not _NUMBER.fullmatch(text):
+        raise ValueError("must be a whole number from 1 on")
+    return min(int(text[:9]), MOST_PER_PAGE)
+
+
 def _words(text: str) -> str:
     if len(text) > LONGEST_SEARCH:
         raise ValueError(f"must have at most {LONGEST_SEARCH} characters")
@@ -123,19 +131,16 @@ def _texts(text: str) -> list[str]:
 
 
 def _ids(text: str) -> list[str]:
-    parts = text.split(",")
-    for part in parts:
-        try:
-            check_id(part)
-        except Invalid as error:
-            raise ValueError(f"must be ids: {error}") from None
-    return parts
+    try:
+        return [check_id(part) for part in text.split(",")]
+    except Invalid as error:
+        raise ValueError(f"must be ids: {error}") from None
 
 
 TAGS = Parameter("tags", _texts, (), many=True)
 BUNDLE_IDS = Parameter("bundleIDs", _ids, (), many=True)
 INCLUDE_DISABLED = Parameter("includeDisabled", _truth, False)
 PAGE_SIZE = Parameter("pageSize", _size, PER_PAGE)
-RECOMMENDED_PAGE_SIZE = Parameter("recommendedPageSize", _size, PER_PAGE)
+RECOMMENDED_PAGE_SIZE = Parameter("recommendedPageSize", _recommended, PER_PAGE)
 PAGE_TOKEN = Parameter("pageToken", str)
 Q = Parameter("q", _words, "")

@@ -49,7 +49,8 @@ def discovery_tools(view: View) -> list[Callable[..., Any]]:
 
         Returns:
             Names; or {name, description} of each; or {name, signature, description, source} of each and, where they
-            are known, `args` (a text for each argument), `returns` and `example`. Empty when nothing matches.
+            are known, `args` (a text for each argument), `returns`, `example` and `requires` (commands and libraries).
+            Empty when nothing matches.
         """
         with LogSpan("ot.tools", pattern=pattern, info=info):
             return listing.tools(*seen_from_here(), pattern, info)

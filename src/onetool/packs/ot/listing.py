@@ -11,12 +11,14 @@ from onetool.core.returns import returns
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.spelling import spelled
-from onetool.core.type_names import fields
+from onetool.core.type_names import fields, resolved
 from onetool.packs.ot.filtering import Info, wanted
 
 Words = Callable[[Snapshot], Mapping[str, str]]
 """What code writes for each tool of a catalogue, by the tool's own name."""
 
+# What stands in an example for an argument that must be given.
+STAND_INS: Mapping[Any, Any] = {"integer": 1, "number": 0.5, "boolean": True, "array": [], "object": {}}
 SHORT = 200  # characters of a description, where many stand together
 
 
@@ -60,8 +62,8 @@ class Listing:
 
     def find(self, name: str, catalogue: Snapshot, allowed: Collection[str] | None = None) -> Listed | None:
         """The tool that code calls so, or that is called so."""
-        _, by_name = self._all(catalogue)
-        one = by_name.get(name)
+        _, named = self._all(catalogue)
+        one = named.get(name)
         return one if one is not None and (allowed is None or one.spec.name in allowed) else None
 
     def _all(self, catalogue: Snapshot) -> tuple[list[Listed], dict[str, Listed]]:
@@ -69,8 +71,14 @@ class Listing:
         if last is None or last[0] is not catalogue:
             words = self._words(catalogue)
             tools = [_listed(words[spec.name], spec) for spec in catalogue if spec.enabled and not spec.hidden]
-            last = self._last = (catalogue, tools, {name: one for one in tools for name in (one.spec.name, one.word)})
+            last = self._last = (catalogue, tools, by_name(tools))
         return last[1:]
+
+
+def by_name(tools: Iterable[Listed]) -> dict[str, Listed]:
+    """Each tool by its own name and by what code calls it; one without a dot also under its pack, `config`."""
+    under_pack = {f"{one.pack}.{one.word}": one for one in tools if "." not in one.spec.name}
+    return under_pack | {name: one for one in tools for name in (one.spec.name, one.word)}
 
 
 def _listed(word: str, spec: ToolSpec) -> Listed:
@@ -106,7 +114,8 @@ def in_full(one: Listed) -> dict[str, Any]:
     known = {
         "args": [*arguments(spec.input_schema, spec.order)],
         "returns": returns(spec),
-        "example": next(iter(spec.examples), None),
+        "example": example(one),
+        "requires": [need.told() for need in spec.requires],
     }
     return {
         "name": one.word,
@@ -125,3 +134,27 @@ def arguments(schema: Mapping[str, Any], order: Iterable[str]) -> Iterator[str]:
         told = " ".join(filter(None, (str(words or "").strip(), fields(part, schema))))
         if told:
             yield f"{spelled(name)}: {told}"
+
+
+def example(tool: Listed) -> str:
+    """The author's, or a call with what must be given."""
+    if tool.spec.examples:
+        return tool.spec.examples[0]
+    schema = tool.spec.input_schema
+    given = (
+        f"{spelled(name)}={_stand_in(schema['properties'][name], schema)!r}" for name in schema.get("required") or ()
+    )
+    return f"{tool.word}({', '.join(given)})"
+
+
+def _stand_in(schema: Any, root: Mapping[str, Any]) -> Any:
+    part = resolved(schema, root)
+    if not isinstance(part, Mapping):
+        return "..."
+    for key in ("default", "const"):
+        if key in part:
+            return part[key]
+    if choices := part.get("enum") or part.get("examples"):
+        return choices[0]
+    kind = part.get("type")
+    return STAND_INS.get(kind, "...") if isinstance(kind, str) else "..."

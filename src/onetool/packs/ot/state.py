@@ -8,6 +8,7 @@ from onetool.core.failure import cut, text_of
 from onetool.packs.ot.here import seen_from_here
 from onetool.packs.ot.view import View
 from onetool.sdk import LogSpan, tool
+from onetool.services.results.errors import HandleNotFoundError, ResultExpiredError
 from onetool.services.results.query import Page
 
 RESULT_SECONDS = 20.0  # a search takes five at the most, and may have to wait as long for another one
@@ -61,7 +62,14 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
             return view.version
 
     @tool(read_only=True, timeout=RESULT_SECONDS)
-    def result(handle: str, offset: int = 1, limit: int = 100, search: str | None = None, fuzzy: bool = False) -> Page:
+    def result(
+        handle: str,
+        offset: int = 1,
+        limit: int = 100,
+        search: str | None = None,
+        fuzzy: bool = False,
+        column: int = 1,
+    ) -> Page | str:
         """Read lines of a large result that was stored behind a handle: a page of them, or those that match a search.
 
         Args:
@@ -73,14 +81,19 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
             fuzzy: Take search as plain words and return lines that contain something similar, the best first, 1000 at
                 the most.
 
+            column: Where the first line begins, counted from 1: reads on inside a line that is too long to be sent.
+
         Returns:
             `lines`; of a search also their `numbers`; `total_lines` of the whole result; how many lines are `returned`,
-            from which `offset`; and whether it `has_more`: then go on at offset + returned. Large pages and slow
-            searches end early; a line of over 2000 characters counts as several.
+            from which `offset`; and whether it `has_more`: then go on at offset + returned. A page that is too large to
+            be sent is `cut`: go on at `next`. For a handle that is unknown or expired a text that says so.
         """
         asked = {} if search is None else {"search": search}
-        with LogSpan("ot.result", handle=handle, offset=offset, limit=limit, **asked):
-            return view.page(handle, offset, limit, search, fuzzy)
+        try:
+            with LogSpan("ot.result", handle=handle, offset=offset, limit=limit, **asked):
+                return view.page(handle, offset, limit, search, fuzzy, column)
+        except (HandleNotFoundError, ResultExpiredError) as gone:
+            return str(gone)
 
     @tool(timeout=STATS_SECONDS, examples=['ot.stats(period="day")'])
     def stats(period: str = "all", tool: str | None = None, output: str | None = None) -> dict[str, Any] | str:

@@ -60,7 +60,7 @@ class View(Protocol):
 
     async def health(self, allowed: Collection[str] | None) -> dict[str, Any]: ...
 
-    def page(self, handle: str, offset: int, limit: int, search: str | None, fuzzy: bool) -> Page:
+    def page(self, handle: str, offset: int, limit: int, search: str | None, fuzzy: bool, column: int) -> Page:
         """Some lines of a stored result of whoever makes the running call."""
         ...
 

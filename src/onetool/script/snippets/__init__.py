@@ -29,7 +29,7 @@ class ParamLike(Protocol):
     """A parameter; without a default (UNSET) it must be given."""
 
     @property
-    def type(self) -> str: ...
+    def kind(self) -> str: ...
     @property
     def default(self) -> Any: ...
     @property
@@ -63,7 +63,7 @@ def expand(text: str, snippets: Mapping[str, SnippetLike]) -> str:
     rest = text[head.end() :]
     if rest and not rest[0].isspace():
         _refuse(name, snippet, [f"{shown(rest.splitlines()[0])} can't stand right behind the name"])
-    values, wrong = arguments(rest, {key: param.type for key, param in snippet.params.items()})
+    values, wrong = arguments(rest, {key: param.kind for key, param in snippet.params.items()})
     return _rendered(name, snippet, values, wrong)
 
 
@@ -83,7 +83,7 @@ def _rendered(name: str, snippet: SnippetLike, values: Mapping[str, Any], wrong:
             problems.append(unknown(key, known))
             continue
         try:
-            given[key] = typed(values[key], known[key].type)
+            given[key] = typed(values[key], known[key].kind)
         except WrongValueError as error:
             problems.append(f"{key} {error}")
     missing = [key for key in known if key not in values and key not in given]
@@ -97,7 +97,7 @@ def _rendered(name: str, snippet: SnippetLike, values: Mapping[str, Any], wrong:
 def parameters(snippet: SnippetLike) -> list[dict[str, Any]]:
     """The parameters as data: name, type, description, required, and the default where there is one."""
     return [
-        {"name": name, "type": param.type, "description": param.description, "required": param.default is UNSET}
+        {"name": name, "type": param.kind, "description": param.description, "required": param.default is UNSET}
         | ({} if param.default is UNSET else {"default": param.default})
         for name, param in snippet.params.items()
     ]

@@ -3,8 +3,8 @@
 name: research
 description: Search the web
 params:
-  topic: {description: "What about"}
-  count: {default: 5}
+  topic: {type: string, description: "What about"}
+  count: {type: integer, default: 5}
 body: |
   brave.search(query="{{ topic }}", count={{ count }})
 
@@ -26,7 +26,6 @@ from onetool.script.yaml_scalars import literal, quoted, text_of
 
 # What stands in an example for a value that must be given.
 STAND_INS = {"string": "Python", "integer": 1, "number": 0.5, "boolean": True, "array": ["a"], "object": {"a": 1}}
-TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
 
 
 def definition(name: str, snippet: SnippetLike) -> str:
@@ -49,10 +48,7 @@ def _defined(name: str, snippet: SnippetLike) -> Iterator[str]:
 
 
 def _facts(param: ParamLike) -> dict[str, Any]:
-    """Its type, where neither the usual one nor that of the default tells it."""
-    facts: dict[str, Any] = {}
-    if param.type != "string" and param.type != TYPES.get(type(param.default)):
-        facts["type"] = param.type
+    facts: dict[str, Any] = {"type": param.kind}
     if param.default is not UNSET:
         facts["default"] = param.default
     return {**facts, "description": param.description} if param.description else facts
@@ -75,7 +71,7 @@ def _is_text(key: str, value: Any) -> bool:
 
 
 def _example(name: str, snippet: SnippetLike) -> Iterator[str]:
-    given = {key: STAND_INS[param.type] for key, param in snippet.params.items() if param.default is UNSET}
+    given = {key: STAND_INS[param.kind] for key, param in snippet.params.items() if param.default is UNSET}
     pairs = (f"{key}={value if isinstance(value, str) else _json(value)}" for key, value in given.items())
     yield "# Example with defaults:"
     yield f"# {' '.join([f'${name}', *pairs])}"

@@ -22,7 +22,7 @@ from onetool.services.results.errors import (
     ResultExpiredError,
     ResultTooLargeError,
 )
-from onetool.services.results.query import Page, page_of
+from onetool.services.results.query import MOST_BYTES, Page, check_query, page_of
 from onetool.services.results.stored import StoredText, bytes_of, write
 
 log = logging.getLogger("onetool.results")
@@ -89,11 +89,13 @@ class Results:
         limit: int = 100,
         search: str | None = None,
         fuzzy: bool = False,
-        most_bytes: int | None = None,
+        most_bytes: int = MOST_BYTES,
+        column: int = 1,
     ) -> Page:
         """Some lines of it (see `page_of`): what comes before and after them is not read, unless it is searched."""
+        check_query(offset, limit, column)  # first: it is wrong whatever the handle is
         with self._opened(handle, owner) as text:
-            return page_of(text.lines(), offset, limit, search, fuzzy, most_bytes)
+            return page_of(text.lines(), offset, limit, search, fuzzy, most_bytes, column)
 
     def read(self, handle: str, owner: str = "", most_bytes: int | None = None) -> str:
         """The whole text. ResultTooLargeError, where it has more bytes than that."""

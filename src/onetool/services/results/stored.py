@@ -1,16 +1,16 @@
 """A stored text as a file: the text in UTF-8 and, where it is large, an index: no page needs the rest of the text.
 
-The index is all numbers of 8 bytes: of each piece of the text the number of its first line, then of each the byte
-where it starts, then how many bytes, lines and pieces there are. Last comes the file's seal, which its name is made
-of. Nobody could know it who made the text: so a text that ends like an index is still a text. What has no seal, a
-small result or one of an older version, is read as a whole.
+The index is all numbers of 8 bytes: of each piece of the text the line that it begins in, then of each the column in
+that line, then of each the byte where it starts, then how many bytes, lines and pieces there are. Last comes the file's
+seal, which its name is made of. Nobody could know it who made the text: so a text that ends like an index is still a
+text. What has no seal, a small result or one of an older version, is read as a whole.
 """
 
 from array import array
 from os import SEEK_END
 from typing import BinaryIO
 
-from onetool.services.results.lines import Lines, count_of, in_memory, pieces
+from onetool.services.results.lines import Lines, Position, in_memory, pieces
 
 SMALL = 1024 * 1024  # bytes that are read as a whole in no time
 SEAL = 16
@@ -24,19 +24,21 @@ def bytes_of(text: str) -> int:
 
 def write(stream: BinaryIO, text: str, seal: bytes) -> tuple[int, int]:
     """Write it piece by piece. Returns the size of the file, and the text's lines."""
-    firsts, starts, size, total = array("Q"), array("Q"), 0, 0
+    firsts, columns, starts, size, position = array("Q"), array("Q"), array("Q"), 0, Position()
     for piece in pieces(text):
         data = _encoded(piece)
         stream.write(data)
-        firsts.append(total)
+        firsts.append(position.line)
+        columns.append(position.column)
         starts.append(size)
-        total += count_of(piece)
+        position.go_past(piece)
         size += len(data)
     if size <= SMALL:
-        return size, total
-    index = firsts.tobytes() + starts.tobytes() + array("Q", [size, total, len(starts)]).tobytes() + seal
+        return size, position.total
+    facts = array("Q", [size, position.total, len(starts)])
+    index = b"".join(numbers.tobytes() for numbers in (firsts, columns, starts, facts)) + seal
     stream.write(index)
-    return size + len(index), total
+    return size + len(index), position.total
 
 
 class StoredText:
@@ -60,12 +62,12 @@ class StoredText:
         if self.size <= SMALL or (ending := self._bytes(end, self.size))[-SEAL:] != seal:
             return None
         self.size, total, count = array("Q", ending[:-SEAL])
-        if self.size + 2 * count * 8 != end:
+        if self.size + 3 * count * 8 != end:
             raise OSError("its index is broken")
         numbers = array("Q", self._bytes(self.size, end))
-        firsts, starts = numbers[:count], numbers[count:]
+        firsts, columns, starts = numbers[:count], numbers[count : 2 * count], numbers[2 * count :]
         starts.append(self.size)
-        return Lines(firsts, total, lambda number: self._decoded(starts[number], starts[number + 1]))
+        return Lines(firsts, columns, total, lambda number: self._decoded(starts[number], starts[number + 1]))
 
     def _decoded(self, start: int, end: int) -> str:
         return self._bytes(start, end).decode("utf-8", "surrogatepass")

@@ -46,6 +46,10 @@ class Ways(Protocol):
         """The handler; raises ValueError with a `pointer` for what can't ever work."""
         ...
 
+    def why_not_called(self, impl: HttpImpl, arg_schema: Mapping[str, Any]) -> str | None:
+        """Why no request of this template would be sent, as `allowedHosts` is now."""
+        ...
+
     @property
     def script_seconds(self) -> float: ...
 
@@ -103,6 +107,11 @@ class Workshop:
         else:
             self._check_function(tool)
 
+    def warnings(self, tool: ToolContent) -> list[str]:
+        """What keeps a tool that is all right from being called for now."""
+        why = self._ways.why_not_called(http_of(tool), tool.arg_schema) if tool.type == "http" else None
+        return [] if why is None else [why]
+
     # Each type
 
     def _http(self, tool: Tool) -> dict[str, Any]:
@@ -122,6 +131,8 @@ class Workshop:
         inherited: dict[str, Any] = {}
         if not tool.arg_schema:
             inherited["input_schema"] = target.input_schema
+        if not tool.output_schema:
+            inherited["output_schema"] = target.output_schema
         if not tool.description:
             inherited["description"] = target.description
         return {

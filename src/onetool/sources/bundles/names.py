@@ -35,10 +35,11 @@ def check_version(text: str, pointer: str | None = "/version") -> str:
 
 
 def check_id(text: str, pointer: str | None = "/id") -> str:
-    if not _ID.fullmatch(text):
-        hint = "; write it in lower case" if _ID.fullmatch(text.lower()) else ""
-        raise Invalid(f"{text!r:.80} is no UUIDv7, as 01890a5d-ac96-774b-bcce-b302099a8057 is one{hint}", pointer)
-    return text
+    """The id in lower case, which is how ids are kept: digits mean the same in both."""
+    id = text.lower()
+    if not _ID.fullmatch(id):
+        raise Invalid(f"{text!r:.80} is no UUIDv7, as 01890a5d-ac96-774b-bcce-b302099a8057 is one", pointer)
+    return id
 
 
 def new_id(now: float) -> str:

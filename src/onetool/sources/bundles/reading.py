@@ -14,8 +14,8 @@ from onetool.sources.bundles.model import IMPLS, BundleContent, ToolContent
 T = TypeVar("T")
 
 # What the store knows itself. It may come back with what was got from it, and is not looked at.
-KEPT = frozenset(("id", "isBuiltIn", "createdAt", "modifiedAt", "softDeletedAt", "schemaVersion", "bundleID"))
-SHOWN = frozenset(("disabledReason", "callCount", "lastCalledAt"))
+KEPT = frozenset(("id", "isBuiltIn", "createdAt", "modifiedAt", "softDeletedAt", "schemaVersion", "bundleID", "digest"))
+SHOWN = frozenset(("disabledReason", "callCount", "lastCalledAt", "warnings"))
 
 _PATH = re.compile(r"\.([A-Za-z0-9_]+)|\[(\d+)\]|\[\.\.\.\]")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")

@@ -79,7 +79,8 @@ class Shelf:
         return self._shown_bundle(bundle), tag_of(bundle), is_new
 
     def patch_bundle(self, id: str, data: Any, match: Tag | None = None) -> tuple[Shown, Tag]:
-        is_enabled = self._switch(data, self.store.bundle(check_id(id, None)))
+        id = check_id(id, None)
+        is_enabled = self._switch(data, self.store.bundle(id))
         bundle = self.changed(self.store.patch_bundle(id, is_enabled, match))
         return self._shown_bundle(bundle), tag_of(bundle)
 
@@ -109,22 +110,24 @@ class Shelf:
     # Tools
 
     def put_tool(self, bundle_id: str, slug: str, version: str, data: Any) -> tuple[Shown, Tag]:
-        self._check_place(bundle_id, slug, version)
+        """What can't be called as the config is now is kept all the same, and `warnings` say so."""
+        bundle_id = self._checked_place(bundle_id, slug, version)
         content = read_tool(data, slug, version)
         self._workshop.check(content)
+        warnings = self._workshop.warnings(content)
         tool = self.changed(self.store.put_tool(bundle_id, slug, version, content))
-        return self._shown_tool(tool), self._tag(tool)
+        return self._shown_tool(tool) | ({"warnings": warnings} if warnings else {}), self._tag(tool)
 
     def patch_tool(
         self, bundle_id: str, slug: str, version: str, data: Any, match: Tag | None = None
     ) -> tuple[Shown, Tag]:
-        self._check_place(bundle_id, slug, version)
+        bundle_id = self._checked_place(bundle_id, slug, version)
         is_enabled = self._switch(data, self.store.tool(bundle_id, slug, version))
         tool = self.changed(self.store.patch_tool(bundle_id, slug, version, is_enabled, _of_file(match)))
         return self._shown_tool(tool), self._tag(tool)
 
     def delete_tool(self, bundle_id: str, slug: str, version: str, match: Tag | None = None) -> None:
-        self._check_place(bundle_id, slug, version)
+        bundle_id = self._checked_place(bundle_id, slug, version)
         self.changed(self.store.delete_tool(bundle_id, slug, version, _of_file(match)))
 
     def check(self, tool: Tool) -> None:
@@ -260,17 +263,18 @@ class Shelf:
         return bundle
 
     def _tool(self, bundle_id: str, slug: str, version: str, sight: Sight = EVERYTHING) -> Tool:
-        self._check_place(bundle_id, slug, version)
+        bundle_id = self._checked_place(bundle_id, slug, version)
         tool = self.store.tool(bundle_id, slug, version)
         if tool is None or not sight.tool(tool):
             self._bundle(bundle_id, sight)  # which is the better thing to say, if it is not there
             raise NotFound(f"there is no tool {slug!r} in version {version!r} in the bundle {bundle_id}")
         return tool
 
-    def _check_place(self, bundle_id: str, slug: str, version: str) -> None:
-        check_id(bundle_id, None)
+    def _checked_place(self, bundle_id: str, slug: str, version: str) -> str:
+        """The bundle's id, as it is kept."""
         check_slug(slug, None)
         check_version(version, None)
+        return check_id(bundle_id, None)
 
     def _switch(self, data: Any, thing: Bundle | Tool | None) -> bool:
         """What a PATCH says. It is about one thing alone."""

@@ -408,7 +408,7 @@ def test_files_are_for_people(store, folder):
     assert text.endswith('"\n}\n')
     assert list(json.loads(text)) == [
         *("slug", "version", "type", "displayName", "description", "tags", "isEnabled", "argSchema", "outputSchema"),
-        *("httpImpl", "limits", "id", "createdAt", "modifiedAt", "schemaVersion"),
+        *("httpImpl", "limits", "id", "createdAt", "modifiedAt", "schemaVersion", "digest"),
     ]
     assert oct(path.stat().st_mode & 0o777) == "0o600"
 

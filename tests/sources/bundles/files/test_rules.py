@@ -53,7 +53,7 @@ def test_put_of_the_same_writes_nothing(store, folder):
     assert next(folder.glob("*/bundle.json")).stat() == before
 
 
-@pytest.mark.parametrize("id", ["x", "01890A5D-AC96-774B-BCCE-B302099A8057", "../../etc"])
+@pytest.mark.parametrize("id", ["x", "01890A5D-AC96-474B-BCCE-B302099A8057", "../../etc"])
 def test_ids_are_checked(store, id, folder):
     with pytest.raises(Invalid, match="UUIDv7"):
         store.put_bundle(id, bundle())

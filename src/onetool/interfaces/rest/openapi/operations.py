@@ -86,7 +86,12 @@ _SIZE: Part = {
     "description": "How many at the most.",
     "schema": {"type": "integer", "minimum": 1, "maximum": q.MOST_PER_PAGE, "default": q.PER_PAGE},
 }
-PARAMETERS |= {"pageSize": _SIZE, "recommendedPageSize": _SIZE}
+_RECOMMENDED: Part = {
+    "in": "query",
+    "description": f"How many at the most. More than {q.MOST_PER_PAGE} means {q.MOST_PER_PAGE}.",
+    "schema": {"type": "integer", "minimum": 1, "default": q.PER_PAGE},
+}
+PARAMETERS |= {"pageSize": _SIZE, "recommendedPageSize": _RECOMMENDED}
 
 
 def operation(

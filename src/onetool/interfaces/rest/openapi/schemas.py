@@ -55,13 +55,22 @@ _OWN = {  # of what the store adds
     "bundleID": {**ID, "readOnly": True},
     "isBuiltIn": {"type": "boolean", "readOnly": True, "description": "Part of OneTool: only isEnabled can change."},
     "createdAt": TIME,
-    "modifiedAt": {**TIME, "description": "The last change of its content; switching it on or off is none."},
+    "modifiedAt": {
+        **TIME,
+        "description": "The last change of its content, also by an edit of its file; switching it on or off is none.",
+    },
     "softDeletedAt": {"type": ["string", "null"], "format": "date-time", "readOnly": True},
     "schemaVersion": {"type": "string", "readOnly": True},
     "disabledReason": {
         "type": "string",
         "readOnly": True,
         "description": "Why it can't be called though it is switched on: its function is gone. It may come back.",
+    },
+    "warnings": {
+        "type": "array",
+        "items": {"type": "string"},
+        "readOnly": True,
+        "description": "Only in the answer to PUT: it is kept, but can't be called as the config is now.",
     },
     "callCount": {"type": "integer", "minimum": 0, "readOnly": True},
     "lastCalledAt": {"type": ["string", "null"], "format": "date-time", "readOnly": True},

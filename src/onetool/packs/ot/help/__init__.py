@@ -13,7 +13,7 @@ from onetool.packs.ot.grouping import PackView, grouped
 from onetool.packs.ot.help import pages
 from onetool.packs.ot.help.matching import Names, others_for, tools_for
 from onetool.packs.ot.help.overview import OVERVIEW
-from onetool.packs.ot.listing import Listed, Listing, gist
+from onetool.packs.ot.listing import Listed, Listing, by_name, gist
 from onetool.packs.ot.view import View
 
 MOST_TOOLS, MOST_OTHERS = 5, 3  # of each kind that matches
@@ -71,7 +71,7 @@ class _There:
         self.view = view
         self.tools = tools
         self.names = Names(tools)
-        self.by_name = {name: tool for tool in tools for name in (tool.word, tool.spec.name)}
+        self.by_name = by_name(tools)
         self.aliases = view.aliases
         if allowed is not None:  # of what may be used
             self.aliases = {name: to for name, to in view.aliases.items() if to in self.by_name}

@@ -5,12 +5,12 @@ from typing import Any
 
 from onetool.core.returns import returns
 from onetool.core.signature import signature
-from onetool.core.spec import ToolSpec
+from onetool.core.spec import Requirement, ToolSpec
 from onetool.core.spelling import spelled
 from onetool.core.tokens import cut_to, tokens
 from onetool.core.type_names import fields, resolved, type_name
 from onetool.packs.ot.grouping import PackView
-from onetool.packs.ot.listing import Listed
+from onetool.packs.ot.listing import Listed, example
 
 DOCUMENTATION = "https://onetool.beycom.online/reference/tools/{slug}/"
 SLUGS = {
@@ -23,8 +23,6 @@ SLUGS = {
 }
 DESCRIBED, NAMED = 250, 120  # tokens for the tools of a pack
 LINE = 30  # tokens of a description, where many stand together
-# What stands in an example for an argument that must be given.
-STAND_INS: Mapping[Any, Any] = {"integer": 1, "number": 0.5, "boolean": True, "array": [], "object": {}}
 
 
 def documentation(pack: str) -> str:
@@ -45,12 +43,20 @@ def of_tool(tool: Listed, has_documents: bool = True) -> str:
         _indented(spec.description) if spec.source.startswith("proxy:") else spec.description.strip(),
         f"Signature: {signature(spec, tool.word)}",
         "\n".join(["Arguments:", *told]) if told else "Arguments: none",
-        f"Returns: {_on_a_line(returns(spec) or _type(spec))}",
-        "\n".join(["Example:", *(f"  {line}" for line in _example(tool).splitlines())]),
+        f"Returns: {_on_a_line(returns(spec) or 'not told')}",
+        "\n".join(["Example:", *(f"  {line}" for line in example(tool).splitlines())]),
+        "\n".join(["Requires:", *map(_requirement, spec.requires)]) if spec.requires else "",
         f"Source: {spec.source}",
         _documented(tool.pack, spec.docs_url, has_documents),
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def _requirement(need: Requirement) -> str:
+    facts = ["command" if need.kind == "cli" else "library"]
+    facts += [f"at least {need.minimum}"] if need.minimum else []
+    facts += [f"to install it: {need.install}"] if need.install else []
+    return f"- {need.name} ({'; '.join(facts)})"
 
 
 def of_pack(pack: PackView, has_documents: bool = True) -> str:
@@ -124,31 +130,3 @@ def _arguments(spec: ToolSpec) -> Iterator[str]:
             facts.append(f"default {known['default']!r:.60}" if "default" in known else "optional")
         told = _on_a_line(f"{known.get('description') or ''} {fields(part, schema)}")
         yield f"- {spelled(name)} ({', '.join(facts)}){f': {told}' if told else ''}"
-
-
-def _type(spec: ToolSpec) -> str:
-    return type_name(spec.output_schema, spec.output_schema) if spec.output_schema else "not told"
-
-
-def _example(tool: Listed) -> str:
-    """The author's, or a call with what must be given."""
-    if tool.spec.examples:
-        return tool.spec.examples[0]
-    schema = tool.spec.input_schema
-    given = (
-        f"{spelled(name)}={_stand_in(schema['properties'][name], schema)!r}" for name in schema.get("required") or ()
-    )
-    return f"{tool.word}({', '.join(given)})"
-
-
-def _stand_in(schema: Any, root: Mapping[str, Any]) -> Any:
-    part = resolved(schema, root)
-    if not isinstance(part, Mapping):
-        return "..."
-    for key in ("default", "const"):
-        if key in part:
-            return part[key]
-    if choices := part.get("enum") or part.get("examples"):
-        return choices[0]
-    kind = part.get("type")
-    return STAND_INS.get(kind, "...") if isinstance(kind, str) else "..."

@@ -2,7 +2,8 @@
 
 Written: what a person gives first, in a fixed order; what the store knows of it last, so that a change of one thing is
 a difference in one place. Read: strictly, since a file comes from anywhere; but who writes one by hand may leave out
-what the store would know. An id is then made of the file's place and names, its times are those of the file.
+what the store would know. An id is then made of the file's place and names, its times are those of the file. The digest
+tells whether somebody has edited it since it was written.
 """
 
 import json
@@ -33,6 +34,7 @@ _SCHEMAS = ("argSchema", "outputSchema")
 _IMPLS = ("httpImpl", "pythonImpl", "goImpl", "scriptImpl")
 _LOSSY = "it has values that JSON does not: NaN, infinity, tuples, or keys that are no texts"
 _TOOL_KEYS = (*_FIRST, *_SCHEMAS, *_IMPLS, "limits", "id", "createdAt", "modifiedAt")
+_SWITCHED = ("isEnabled", "id", "createdAt", "modifiedAt", "softDeletedAt")  # what is no structural change
 _sound: set[bytes] = set()  # of schemas that can be used
 
 
@@ -67,6 +69,7 @@ def _text(thing: Bundle | Tool, keys: tuple[str, ...]) -> bytes:
     try:
         data = shown(thing)
         chosen = {key: data[key] for key in keys if data.get(key) is not None} | {"schemaVersion": thing.schema_version}
+        chosen["digest"] = _digest(thing)
         text = msgspec.json.format(msgspec.json.encode(chosen), indent=2) + b"\n"
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise Invalid(f"it can't be written as JSON: {error}", "") from None
@@ -84,12 +87,13 @@ def read_bundle_file(text: bytes, folder: str, mtime_ns: int) -> Bundle:
     content = read_bundle(data)
     check_slug(content.slug)
     deleted = data.get("softDeletedAt")
-    return Bundle(
+    bundle = Bundle(
         **fields_of(content),
         id=_id(data, f"bundle {folder}"),
         **_times(data, mtime_ns),
         soft_deleted_at=None if deleted is None else _time(deleted, "/softDeletedAt"),
     )
+    return _as_edited(bundle, data, mtime_ns)
 
 
 def read_tool_file(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
@@ -106,7 +110,7 @@ def _tool(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
     check_slug(slug)
     check_version(version)
     content = read_tool(data, slug, version)
-    return Tool(
+    tool = Tool(
         **fields_of(content),
         id=_id(data, f"tool {folder} {slug}@{version}"),
         bundle_id=bundle_id,
@@ -114,6 +118,7 @@ def _tool(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
         version=version,
         **_times(data, mtime_ns),
     )
+    return _as_edited(tool, data, mtime_ns)
 
 
 def parsed(text: bytes) -> dict[str, Any]:
@@ -202,6 +207,24 @@ def _times(data: Mapping[str, Any], mtime_ns: int) -> dict[str, Any]:
         "created_at": changed if created is None else _time(created, "/createdAt"),
         "modified_at": changed if modified is None else _time(modified, "/modifiedAt"),
     }
+
+
+def _as_edited(thing: Thing, data: Mapping[str, Any], mtime_ns: int) -> Thing:
+    """A file that was changed by hand since it was written was modified when it was saved, whatever it says itself."""
+    if data.get("modifiedAt") is None or data.get("digest") in (None, _digest(thing)):
+        return thing
+    return msgspec.structs.replace(thing, modified_at=max(thing.modified_at, as_text(mtime_ns / 1e9)))
+
+
+def _digest(thing: Bundle | Tool) -> str | None:
+    """Of what `modifiedAt` is about. The same for equal data; None where there is no JSON for it."""
+    keys = _BUNDLE_KEYS if isinstance(thing, Bundle) else _TOOL_KEYS
+    data = shown(thing)
+    about = {key: data[key] for key in keys if key not in _SWITCHED and data.get(key) is not None}
+    try:
+        return sha256(msgspec.json.encode(about, order="sorted")).hexdigest()[:16]
+    except (ValueError, RecursionError):  # half of a character
+        return None
 
 
 def _time(text: Any, pointer: str) -> str:

@@ -62,7 +62,7 @@ class FileStore(Indexed, Store):
     def put_bundle(
         self, id: str, content: BundleContent, match: Tag | None = None, create_only: bool = False
     ) -> tuple[Bundle, bool]:
-        check_id(id)
+        id = check_id(id)
         check_slug(content.slug)
         self._refuse_built_in(id)
         return self._write(lambda work: self._put_bundle(work, id, content, match, create_only), makes=True)
@@ -116,10 +116,10 @@ class FileStore(Indexed, Store):
         work.result = result
 
     def put_all(self, bundle: Bundle, tools: Iterable[Tool]) -> None:
-        check_id(bundle.id)
         check_slug(bundle.slug)
+        bundle = msgspec.structs.replace(bundle, id=check_id(bundle.id), is_built_in=False, soft_deleted_at=None)
         self._refuse_built_in(bundle.id)
-        bundle = with_times(msgspec.structs.replace(bundle, is_built_in=False, soft_deleted_at=None))
+        bundle = with_times(bundle)
         tools = [with_times(msgspec.structs.replace(one, bundle_id=bundle.id, is_built_in=False)) for one in tools]
         check_set(tools)
         texts = [tool_text(tool) for tool in tools]
