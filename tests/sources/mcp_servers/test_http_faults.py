@@ -67,8 +67,7 @@ def test_a_bearer_token_comes_from_the_secrets_and_is_not_shown(stage, http):
     with stage.app({"there": block}, secrets={"THE_TOKEN": TOKEN}) as app:
         assert call(app, "there.echo", text="hello").data == "hello"
         assert TOKEN not in str([app.servers.statuses(), app.servers.journal("there", 100), app.health()])
-        said = call(app, "there.echo", text=TOKEN)
-        assert TOKEN not in str(said)
+        assert call(app, "there.echo", text=TOKEN).data == TOKEN  # a mask would tell that the guess is right
 
 
 def test_a_server_that_is_not_there_yet(stage, http):
