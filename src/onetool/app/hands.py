@@ -12,7 +12,7 @@ from onetool.app.approval import CALL
 from onetool.app.run_tool import run_tool
 from onetool.ask.calls import SOURCE
 from onetool.ask.toolset import Toolset
-from onetool.core.call import ToolCall, ToolError, ToolResult
+from onetool.core.call import ServerResult, ToolCall, ToolError, ToolResult
 from onetool.core.secrecy import masked
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
@@ -144,7 +144,7 @@ class ByCode:
 
 def _for_model(result: ToolResult) -> Any:
     """The value; of somebody else's server the text that it sent for models, where that is all that it sent."""
-    content = [] if result.sent is None else result.sent().content
+    content = result.sent().content if isinstance(result, ServerResult) else []
     if not content or any(block["type"] != "text" for block in content):
         return result.data
     return "\n".join(block["text"] for block in content)

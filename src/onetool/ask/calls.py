@@ -17,7 +17,7 @@ from onetool.ask.messages import Call, Result
 from onetool.ask.sessions import Session, same
 from onetool.ask.toolset import Toolset
 from onetool.ask.words import marked
-from onetool.core.call import ToolCall, ToolError, ToolResult
+from onetool.core.call import ServerResult, ToolCall, ToolError, ToolResult
 from onetool.core.ids import new_id
 from onetool.core.spec import ToolSpec
 
@@ -153,7 +153,8 @@ async def _given(call: Call, spec: ToolSpec | None, hands: Hands, session: Sessi
     else:
         called = await hands.call(ToolCall(call.id, call.name, call.args, SOURCE))
         result = called.cleaned(hands.clean)  # it stands in the session, where also what the model sent is masked
-    return Given(result, marked(await hands.content(result)), "cached" in result.meta)
+    content = marked(await hands.content(result))
+    return Given(result.plain() if isinstance(result, ServerResult) else result, content, "cached" in result.meta)
 
 
 def _not_json(call: Call) -> ToolError:

@@ -25,7 +25,6 @@ tools:
 #secrets: secrets.yaml
 # In ~/.onetool alone: strict lets `onetool trust` pin the code of packs, too.
 #trust: strict
-
 #stats: {enabled: true, retention_days: 90}  # counts of calls, kept on this machine
 
 # Short names for tools, and templates of code ($research topic=tea).
@@ -56,8 +55,7 @@ tools:
 #  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: "${DOCS_TOKEN}", connect_timeout: 30,
 #         tools: [find], prefix: docs, parallel: true, pin: true, docs_url: "https://example.com/docs"}
 
-# Servers (onetool serve, onetool mcp) read everything again when files change.
-#watch: false
+#watch: false  # servers (onetool serve, onetool mcp) read everything again when files change
 #docs_url: true  # help names OneTool's documents for packs that have no docs_url of their own
 
 # Texts of your own for models: of the server, of `run`, of packs. And the files that ot.notify writes to.

@@ -63,26 +63,16 @@ def wrong_arguments(tool: object) -> str:
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of one call: `data` when ok, `error` when not. `meta` has tool, source and duration_ms.
-
-    `sent` gives the answer as somebody else's server sent it, where one did; secrets are masked in it, too.
-    """
+    """The outcome of one call: `data` when ok, `error` when not. `meta` has tool, source and duration_ms."""
 
     ok: bool
     data: Any = None
     error: ToolError | None = None
     meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    sent: Callable[[], Sent] | None = None
 
     def cleaned(self, clean: Callable[[Any], Any]) -> Self:
         """The same without secrets: for whoever keeps it."""
-        sent, error = self.sent, self.error
-        return msgspec.structs.replace(
-            self,
-            data=clean(self.data),
-            error=None if error is None else error.cleaned(clean),
-            sent=None if sent is None else lambda: Sent(*clean([*sent()])),
-        )
+        return msgspec.structs.replace(self, data=clean(self.data), error=self.error and self.error.cleaned(clean))
 
     def value(self) -> Any:
         """The data; ToolFailure where there is none, which is a ValueError too, where the arguments were wrong."""
@@ -103,6 +93,23 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON types, for printing and for the wire."""
-        fields = msgspec.to_builtins(msgspec.structs.replace(self, sent=None))
-        del fields["sent"]  # the same once more, for those who speak its protocol
-        return fields
+        return msgspec.to_builtins(self)
+
+
+class ServerResult(ToolResult, frozen=True, kw_only=True):
+    """The result of somebody else's server: `sent` gives its answer as it came, with secrets masked.
+
+    It is for doors that speak the same protocol. All others take the plain result.
+    """
+
+    sent: Callable[[], Sent]
+
+    def cleaned(self, clean: Callable[[Any], Any]) -> Self:
+        sent = self.sent
+        return msgspec.structs.replace(super().cleaned(clean), sent=lambda: Sent(*clean([*sent()])))
+
+    def plain(self) -> ToolResult:
+        return ToolResult(ok=self.ok, data=self.data, error=self.error, meta=self.meta)
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.plain().to_dict()

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from onetool.core.allowed import both
 from onetool.core.answer import Answer, Sent
-from onetool.core.call import Problem, ToolCall, ToolError, ToolResult, is_seconds, wrong_arguments
+from onetool.core.call import Problem, ServerResult, ToolCall, ToolError, ToolResult, is_seconds, wrong_arguments
 from onetool.core.caller import Pauses, client_name
 from onetool.core.context import CallContext, Environment, Gate, Progress, current_call, pauses_inside
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure
@@ -301,7 +301,9 @@ class Executor:
         meta: dict[str, Any] = {"tool": call.name, "source": call.source, "duration_ms": elapsed}
         if warnings:
             meta["warnings"] = [*warnings]
-        return ToolResult(ok=error is None, data=data, error=error, meta=meta, sent=None if error else sent)
+        if sent is not None and error is None:
+            return ServerResult(ok=True, data=data, meta=meta, sent=sent)
+        return ToolResult(ok=error is None, data=data, error=error, meta=meta)
 
     def _record(self, event: CallEvent) -> None:
         for record in self._recorders:

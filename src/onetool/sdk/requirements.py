@@ -3,7 +3,6 @@
 Nothing is looked for before somebody asks: a pack loads, and lists its tools, also where something is missing.
 """
 
-import logging
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -17,8 +16,6 @@ from onetool.sdk.decorators import marks_of
 
 if TYPE_CHECKING:
     from subprocess import Popen
-
-log = logging.getLogger("onetool.sdk")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -112,7 +109,11 @@ def check_deps(tool: str | None = None) -> Report:
     """
     own = _tools_of_the_app()
     if own is None:
-        log.warning("check_deps: there is no app here, so that only decorated functions that were imported are known")
+        import logging  # importing a pack does not pay for it
+
+        logging.getLogger("onetool.sdk").warning(
+            "check_deps: there is no app here, so that only decorated functions that were imported are known"
+        )
     tools = _decorated_tools() if own is None else own
     chosen = {name: needs for name, needs in tools.items() if tool is None or tool in (name, _pack(name))}
     if tool is not None and own is not None and not chosen:

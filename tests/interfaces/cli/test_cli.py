@@ -510,7 +510,7 @@ def test_a_bad_log_level_is_told(tmp_path):
 def test_bad_tools_do_not_stop_the_start_and_are_told(configured):
     done = cli("tools", "list", cwd=configured)
     assert done.returncode == 0
-    assert [tool["name"] for tool in json.loads(done.stdout)][-2:] == ["weather", "login"]
+    assert [tool["name"] for tool in json.loads(done.stdout)][:2] == ["weather", "login"]
     (event,) = [json.loads(line) for line in done.stderr.splitlines()]
     assert event["level"] == "error"
     assert "broken" in event["message"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import replace
 
 from onetool.core.answer import Block, Sent
-from onetool.core.call import ToolError, ToolResult
+from onetool.core.call import ServerResult, ToolError, ToolResult
 from onetool.core.errors import ToolFailure
 from onetool.core.spec import ToolSpec
 from onetool.core.wrapper import HANDLE, RESULT
@@ -97,7 +97,7 @@ async def _from_result(
 ) -> Result:
     if result.error is not None:
         return failed(result.error)
-    if result.sent is not None:
+    if isinstance(result, ServerResult):
         return await _as_sent(result.sent(), result.data, inline_bytes, store, read_on, promise)
     if (media := await restored(result.data, read, as_json)) is not None:
         return _with({"content": media}, {} if promise == "wrapper" else None)

@@ -5,7 +5,7 @@ it takes the old one's place.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -74,7 +74,7 @@ class Target:
             new = change(text if self.file.exists() else starter_config(example=False))
         except NotYaml as why:
             raise Refused(f"line {why.line}: {why.message}" if why.line else why.message) from None
-        _must_load(self.file, new, secrets)
+        _must_load(self.file, new, secrets, {name for name, one in self.config.servers.items() if one.mistakes})
         self._keep(secrets)  # the config must never be there without them
         return new
 
@@ -91,14 +91,16 @@ def _servers_in(file: Path) -> dict[str, Node]:
     return node.value if node and isinstance(node.value, dict) else {}
 
 
-def _must_load(file: Path, text: str, secrets: Mapping[str, str]) -> None:
-    """Load it from beside the file, where everything that it names is found."""
+def _must_load(file: Path, text: str, secrets: Mapping[str, str], broken: Collection[str]) -> None:
+    """Load it from beside the file, where everything that it names is found. `broken` servers were there before."""
     draft = file.absolute().with_name(f".{file.name}.{token_hex(4)}")
     try:
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as stream:
             stream.write(text.encode(errors="surrogatepass"))
-        load_config(draft, env={**os.environ, **secrets})
+        servers = load_config(draft, env={**os.environ, **secrets}).servers
+        if found := [mistake for name, one in servers.items() if name not in broken for mistake in one.mistakes]:
+            raise ConfigError(found)
     except ConfigError as error:
         found = "\n".join(str(mistake) for mistake in error.mistakes).replace(str(draft), str(file))
         raise Refused(f"with that change it could not be used:\n{found}") from None
