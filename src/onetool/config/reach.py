@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from onetool.config.mend import NAME
 from onetool.config.node import Findings, Node
 from onetool.config.owners import is_inside
 from onetool.config.placeholders import UNTOUCHED
+from onetool.config.reach_packs import PACKS, packs_at
 from onetool.config.stamps import LARGEST, digest_of, stamp_of
 from onetool.core.errors import ConfigError
 from onetool.core.secrecy import sounds_secret
@@ -27,7 +28,6 @@ from onetool.core.secrecy import sounds_secret
 HARMLESS = {"timeout", "connect_timeout", "enabled", "disabled", "tools", "prefix", "pin", "type"}  # of a server
 LISTENS = ("host", "hosts", "origins", "admin")  # of http
 DEFAULT_SECRETS = "secrets.yaml"
-MOST_FILES = 2_000  # of packs that are looked at for names of secrets, and pinned if wanted
 
 PLACEHOLDER = re.compile(r"\$\{(" + NAME + r")\}")
 _ASKED_FOR = re.compile(r"(?:secret\w*|api_headers)\s*[(=]\s*[\"']([A-Za-z_][A-Za-z0-9_]*)[\"']")
@@ -41,6 +41,8 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     reads: dict[str, str] = {}
     secrets: dict[str, str] = {}  # `NAME for servers.docs`
     packs: dict[str, str] = {}  # files of packs: they may be edited, unless the person is strict
+    places: tuple[str, ...] = ()  # where packs may be
+    is_all: bool = True  # whether all of their files are among these
     wants: tuple[str, ...] = ()  # names of secrets that packs ask for
     files: dict[str, str] = {}  # what all of this was read from
 
@@ -59,15 +61,17 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
     project = project_of(folder)
     data, named, files = _read(config)
     secrets = None if isinstance(data.get("secrets"), dict) else named.get("secrets", [folder / DEFAULT_SECRETS])[0]
-    paths = list(dict.fromkeys([folder / "packs", *named.get("packs", [])]))
-    packs = list(_pack_files(paths))
+    paths = list(dict.fromkeys([folder / PACKS, *named.get("packs", [])]))
+    packs = packs_at(paths, project)
     return Reach(
-        runs={**_servers(data, "command"), **({f"Python of packs in {project}": ""} if packs else {})},
+        runs={**_servers(data, "command"), **packs.lines},
         dials={**_servers(data, "url"), **_hosts(data), **_addresses(data), **_of_settings(data)},
         reads={**_outside({**named, "include": files, "packs": paths}, project), **_roots(data)},
         secrets={**_names(data), **_values(data, secrets)},
-        packs={str(file): digest_of(file) for file in packs},
-        wants=tuple(sorted({name for file in packs for name in _asked_for(file)})),
+        packs={str(file): digest_of(file) for file in packs.files},
+        places=tuple(map(str, paths)),
+        is_all=packs.is_all,
+        wants=tuple(sorted({name for file in packs.files for name in _asked_for(file)})),
         files={str(file): stamp_of(file) for file in (*files, *([secrets] if secrets else []))},
     )
 
@@ -100,7 +104,7 @@ def _paths(node: Node) -> Iterator[Path]:
     """Each is relative to the file that names it."""
     for one in node.value if isinstance(node.value, list) else [node]:
         if isinstance(one.value, str):
-            yield Path(os.path.normpath(Path(one.file).parent / os.path.expanduser(one.value)))
+            yield Path(one.file).parent / os.path.expanduser(one.value)
 
 
 def _servers(data: dict[str, Any], kind: str) -> dict[str, str]:
@@ -239,17 +243,6 @@ def _read_values(file: Path | None) -> dict[str, Any]:
 
 
 # Packs
-
-
-def _pack_files(paths: Iterable[Path]) -> Iterator[Path]:
-    """The files of packs, in order; not more of them than a person could have written."""
-    left = MOST_FILES
-    for path in paths:
-        found = [path] if path.is_file() else sorted(path.rglob("*")) if path.is_dir() else []
-        for file in found:
-            if left and file.is_file() and "__pycache__" not in file.parts and file.name != ".gitkeep":
-                left -= 1
-                yield file
 
 
 def _asked_for(file: Path) -> set[str]:

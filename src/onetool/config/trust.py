@@ -79,17 +79,17 @@ def accepted_names(
     if new := beyond(pin, reach, strict):
         return Untrusted(folder=folder, config=config, new=tuple(new))
     if pin.get("files") != reach.files:
-        _know_files(folder, store, reach.files)
+        _know_files(folder, store, {"files": reach.files, "places": reach.places})
     return _names_of(pin)
 
 
-def _know_files(folder: Path, store: Store, files: Mapping[str, str]) -> None:
+def _know_files(folder: Path, store: Store, now: Mapping[str, Any]) -> None:
     """The files as they are now reach nothing new: the next start need not read them twice."""
     real = os.path.realpath(folder)
 
     def change(content: dict[str, Any]) -> None:
         if real in content["folders"]:
-            content["folders"][real]["files"] = files
+            content["folders"][real] |= now
 
     with suppress(OSError):  # it is only faster
         store.change(change)
@@ -102,6 +102,7 @@ def beyond(pin: Mapping[str, Any], reach: Any, strict: bool) -> list[str]:
     if strict:
         packs = pin.get("packs") or {}
         new += [f"runs: {file}, edited or new" for file, digest in reach.packs.items() if packs.get(file) != digest]
+        new += [] if reach.is_all else ["runs: files of packs that can't all be pinned, which `trust: strict` wants"]
     return new
 
 
@@ -111,12 +112,13 @@ def trust_folder(
     """Pin what it reaches now. `packs`: those that come later, too; `names`: further secrets that it may have."""
     from datetime import UTC, datetime
 
-    from onetool.config.reach import project_of, reach_of
+    from onetool.config.reach import reach_of
+    from onetool.config.reach_packs import own_line
 
     reach = reach_of(folder, config)
     pinned = reach.pinned()
     if packs:
-        pinned.setdefault(f"runs: Python of packs in {project_of(folder)}", "")
+        pinned.setdefault(f"runs: {own_line(folder)}", "")
     before = store.folder(folder) or {}
     entry = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -124,6 +126,7 @@ def trust_folder(
         "wants": list(reach.wants),
         "accepted": sorted({*(before.get("accepted") or ()), *names}),
         "packs": reach.packs,
+        "places": reach.places,
         "files": reach.files,
     }
     store.change(lambda content: content["folders"].__setitem__(os.path.realpath(folder), entry))
@@ -153,7 +156,9 @@ def renewing(
     yield
     if fine and foreign(folder, own.parent, store.owners) is None:
         with suppress(OSError, ConfigError):  # then it waits for `onetool trust`
-            packs = not was_there or any(line.startswith("runs: Python of packs") for line in before)
+            from onetool.config.reach_packs import own_line
+
+            packs = not was_there or f"runs: {own_line(folder)}" in before
             trust_folder(folder, config if config.is_file() else None, store, packs=packs, names=names)
 
 
@@ -169,14 +174,17 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _is_unchanged(pin: Mapping[str, Any], folder: Path, config: Path | None) -> bool:
-    """Whether all files are as they were that its reach was read from; then it needs no parsing."""
+    """Whether all files are as they were that its reach was read from, and packs are where they were: no parsing."""
     from onetool.config.stamps import is_unchanged
 
-    files = pin.get("files") or {}
-    if config is None or str(config) not in files or not is_unchanged(files):
+    files, places, reaches = (pin.get(key) or {} for key in ("files", "places", "reaches"))
+    if config is None or str(config) not in files or not places or not is_unchanged(files):
         return False
-    has_packs = any(line.startswith("runs: Python of packs") for line in pin.get("reaches") or ())
-    return has_packs or not (folder / "packs").is_dir()
+    if not any(map(os.path.lexists, places)):
+        return True  # most have none, and need not load what looks for them
+    from onetool.config.reach_packs import packs_at
+
+    return all(f"runs: {line}" in reaches for line in packs_at(map(Path, places), folder.parent).lines)
 
 
 def _names_of(pin: Mapping[str, Any]) -> frozenset[str]:

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -39,6 +40,58 @@ def _inside(folder: Path) -> list[Path]:
         and not path.stem.startswith("test_")
         and ((path.suffix == ".py" and path.is_file()) or (path / "__init__.py").is_file())
     )
+
+
+class Part(NamedTuple):
+    """A file or a folder that packs may be made of."""
+
+    path: Path
+    place: str  # where it really is: the path of the packs, or what a link in there leads to; empty for what is no pack
+    is_folder: bool
+
+
+def parts_of(path: Path) -> Iterator[Part]:
+    """All that packs at this path are made of, and what lies beside them. Raises OSError.
+
+    Links are followed where importing would: to a pack, and whatever lies in a package. Bytecode that Python keeps is
+    left out: nobody has to have seen it, because it is not read (see `take_source`).
+    """
+    place = os.path.realpath(path)
+    holds_packs = path.is_dir() and not (path / "__init__.py").exists()
+    if holds_packs:
+        yield Part(path, "", True)
+    packs = set(_inside(path)) if holds_packs else {path}
+    waiting = [(one, place if one in packs else "") for one in (sorted(path.iterdir()) if holds_packs else [path])]
+    waiting.reverse()
+    seen: set[tuple[int, int]] = set()
+    while waiting:
+        part, place = waiting.pop()
+        found = _part(part, place, seen)
+        if found is not None:
+            yield found
+            if found.is_folder:
+                waiting += [(one, found.place) for one in sorted(part.iterdir(), reverse=True)]
+
+
+def _part(path: Path, place: str, seen: set[tuple[int, int]]) -> Part | None:
+    """None for what is not there, was there already, or is no pack's."""
+    if path.is_symlink():
+        if not place:
+            return None
+        real = os.path.realpath(path)
+        place = place if real == place or real.startswith(os.path.join(place, "")) else real
+    if not path.is_dir():
+        return Part(path, place, False) if path.is_file() and not _is_kept_bytecode(path) else None
+    status = path.stat()
+    if (status.st_dev, status.st_ino) in seen:
+        return None
+    seen.add((status.st_dev, status.st_ino))
+    return Part(path, place, True)
+
+
+def _is_kept_bytecode(path: Path) -> bool:
+    """`__pycache__/name.cpython-311.pyc`. A plain `name.pyc` is a module of its own."""
+    return path.parent.name == "__pycache__" and path.suffix == ".pyc" and "." in path.stem
 
 
 def installed() -> Iterator[Candidate]:
