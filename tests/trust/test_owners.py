@@ -3,13 +3,17 @@
 import json
 import os
 from pathlib import Path
+from time import time
 
 import pytest
 from helpers import cli, trusted
 
+from onetool.app import App
 from onetool.config.find import find
 from onetool.config.owners import foreign, is_writable_by_others
 from onetool.core.errors import ConfigError
+from onetool.sources.bundles.model import BundleContent, ToolContent
+from onetool.sources.bundles.names import new_id
 
 STRANGER = 12345
 FLAG = "from pathlib import Path\nPath({!r}).write_text('imported')\ndef hello() -> str:\n    'Hi.'\n    return 'hi'\n"
@@ -60,6 +64,52 @@ def test_nor_does_one_part_of_it(part, project, tmp_path):
     assert not used
     assert not (tmp_path / "flag").exists()
     assert "--owner" in told
+
+
+@as_root
+@pytest.mark.parametrize("part", ["__init__.py", "sub.py", "deep", "deep/more.py"])
+def test_nor_does_anything_inside_of_a_package(part, project, tmp_path, monkeypatch):
+    package = project / ".onetool" / "packs" / "whole"
+    (package / "deep").mkdir(parents=True)
+    for file in ("__init__.py", "sub.py", "deep/more.py"):
+        (package / file).write_text(FLAG.format(str(tmp_path / "flag")))
+    (project / ".onetool" / "packs" / "evil.py").unlink()
+    trusted(project)
+    give_away(package / part)
+    monkeypatch.chdir(project)
+    with pytest.raises(ConfigError, match=f"--owner {package / part}"):
+        App.open()
+    assert not (tmp_path / "flag").exists()
+
+
+def kept_tool(folder):
+    """A tool in a bundle of this folder's; gives the file that it is kept in."""
+    with App.open(folder / ".onetool" / "onetool.yaml") as app:
+        store = app.bundles.store
+        bundle, _ = store.put_bundle(new_id(time()), BundleContent(slug="mine"))
+        kept = store.put_tool(bundle.id, "hello", "1", ToolContent(type="script", script_impl={"code": "1 + 1"}))
+        return Path(store.place(kept.id))
+
+
+@as_root
+@pytest.mark.parametrize("part", ["the tool", "its folder", "its bundle", "the index"])
+def test_nor_does_anything_of_a_bundle(part, project, monkeypatch):
+    tool = kept_tool(project)
+    trusted(project)
+    monkeypatch.chdir(project)
+    with App.open() as app:
+        assert "mine.hello" in app.registry.names()
+    bundle = tool.parent.parent
+    strange = {
+        "the tool": tool,
+        "its folder": tool.parent,
+        "its bundle": bundle / "bundle.json",
+        "the index": bundle.parent / ".state",
+    }[part]
+    give_away(strange)
+    with App.open() as app:
+        assert "mine.hello" not in app.registry.names()
+        assert any(f"--owner {strange}" in str(mistake) for mistake in app.mistakes)
 
 
 @as_root
