@@ -6,14 +6,22 @@ from pathlib import Path
 from time import time
 
 import pytest
+from click.testing import CliRunner
 from helpers import cli, trusted
 
 from onetool.app import App
 from onetool.config.find import find
 from onetool.config.owners import foreign, is_writable_by_others
 from onetool.core.errors import ConfigError
+from onetool.interfaces.cli.init import init
+from onetool.interfaces.cli.repl import _save
+from onetool.services.results import Results
+from onetool.services.results.store import Ended
 from onetool.sources.bundles.model import BundleContent, ToolContent
 from onetool.sources.bundles.names import new_id
+from onetool.sources.mcp_servers.journal import Journal
+from onetool.sources.mcp_servers.oauth_store import _lock_file
+from onetool.sources.mcp_servers.oauth_trouble import AuthFailed
 
 STRANGER = 12345
 FLAG = "from pathlib import Path\nPath({!r}).write_text('imported')\ndef hello() -> str:\n    'Hi.'\n    return 'hi'\n"
@@ -92,7 +100,7 @@ def kept_tool(folder):
 
 
 @as_root
-@pytest.mark.parametrize("part", ["the tool", "its folder", "its bundle", "the index"])
+@pytest.mark.parametrize("part", ["the tool", "its folder", "its bundle"])
 def test_nor_does_anything_of_a_bundle(part, project, monkeypatch):
     tool = kept_tool(project)
     trusted(project)
@@ -104,12 +112,24 @@ def test_nor_does_anything_of_a_bundle(part, project, monkeypatch):
         "the tool": tool,
         "its folder": tool.parent,
         "its bundle": bundle / "bundle.json",
-        "the index": bundle.parent / ".state",
     }[part]
     give_away(strange)
     with App.open() as app:
         assert "mine.hello" not in app.registry.names()
         assert any(f"--owner {strange}" in str(mistake) for mistake in app.mistakes)
+
+
+@as_root
+def test_nor_does_what_is_known_of_bundles(project, monkeypatch):
+    state = kept_tool(project).parent.parent.parent / ".state"
+    trusted(project)
+    monkeypatch.chdir(project)
+    give_away(state / "index.db")
+    with App.open() as app:
+        assert any(f"--owner {state / 'index.db'}" in str(mistake) for mistake in app.mistakes)
+    give_away(state)
+    with pytest.raises(ConfigError, match=f"--owner {state}"):
+        App.open()
 
 
 @as_root
@@ -265,6 +285,57 @@ def test_state_is_not_kept_through_links(part, project, tmp_path):
     used, told = is_used(project)
     assert not used
     assert "link" in told
+
+
+INSIDE = [
+    "run_history",
+    "stats.db-journal",
+    "servers/e.log",
+    "servers/.e.auth.json.lock",
+    "results/ended-20000",
+    "sessions/.gitignore",
+    "bundles/.state",
+    "bundles/.state/usage.db",
+]
+
+
+@pytest.mark.parametrize("part", INSIDE)
+def test_nor_through_links_inside(part, project, tmp_path, monkeypatch):
+    link = project / ".onetool" / part
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(tmp_path / "elsewhere")
+    trusted(project)
+    monkeypatch.chdir(project)
+    with pytest.raises(ConfigError, match="it is a link") as told:
+        App.open()
+    assert str(link) in str(told.value)
+
+
+def test_what_is_written_later_follows_no_link_either(tmp_path):
+    """Also one that was put there after we have looked."""
+    victim = tmp_path / ".bashrc"
+    victim.write_text("mine\n")
+    for name in ("e.log", "ended-0", "run_history", ".e.auth.json.lock"):
+        (tmp_path / name).symlink_to(victim)
+    journal = Journal("e", tmp_path / "e.log", lambda text: text)
+    journal.note("evil")
+    results = Results(tmp_path, 1, 1, now=lambda: 0.0)
+    results._remove([Ended("0" * 32 + ".txt", 0.0, removed=True)])
+    _save(tmp_path / "run_history")
+    with pytest.raises(AuthFailed, match="symbolic links"), _lock_file(tmp_path / "e.auth.json"):
+        pass
+    assert victim.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("link", [".onetool", ".onetool/onetool.yaml", ".onetool/.gitignore"])
+def test_a_new_config_is_not_written_through_a_link(link, tmp_path):
+    elsewhere, here = tmp_path / "elsewhere", tmp_path / "here"
+    for folder in (elsewhere, here):
+        folder.mkdir()
+    (here / link).parent.mkdir(exist_ok=True)
+    (here / link).symlink_to(elsewhere if link == ".onetool" else elsewhere / "new")
+    CliRunner().invoke(init, [str(here), "--force"])
+    assert list(elsewhere.iterdir()) == []
 
 
 def test_a_config_error_has_the_way_out(project):

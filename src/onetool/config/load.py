@@ -132,9 +132,10 @@ def _secrets(
 
 def _check_state(home: Path, env: Mapping[str, str]) -> None:
     """State is ours, too. A config may lie in the middle of a project, whose folder is then not ours alone."""
-    must_be_no_links(home)
+    is_ours_alone = home.name == FOLDER or bool(env.get("ONETOOL_HOME"))
+    must_be_no_links(home, is_ours_alone)
     parts = [home / part for part in STATE]
-    if home.name == FOLDER or env.get("ONETOOL_HOME"):
+    if is_ours_alone:
         parts.append(home)
     must_be_ours(parts, user_home(env), trust_store(env).owners)
 

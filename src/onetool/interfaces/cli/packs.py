@@ -1,5 +1,6 @@
 """`onetool packs …`: begin a pack, and check one before anybody runs it."""
 
+import os
 from contextlib import nullcontext
 from keyword import iskeyword
 from pathlib import Path
@@ -35,7 +36,7 @@ def new(name: str, folder: Path | None) -> None:
     folder = folder or Path(".onetool") / "packs"
     files = {folder / file: text for file, text in pack_files(name).items()}
     for file in files:
-        if file.exists():
+        if os.path.lexists(file):
             raise click.ClickException(f"{file} is there already; nothing was written.")
     try:
         with nullcontext() if elsewhere else renewed(folder.absolute().with_name("onetool.yaml")):
