@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from onetool.config import Config, load_roots, nearest_folder
-from onetool.config.find import FOLDER, NAME, trust_store, user_home
+from onetool.config.find import FOLDER, NAME, place_of, trust_store, user_home
 from onetool.config.owners import must_be_ours
 from onetool.config.texts import BESIDE as PROMPTS
 from onetool.sources.packs.candidates import parts_of
@@ -47,8 +47,7 @@ def roots_within(config: Config) -> list[str] | None:
     if config.whose != "project" or config.path is None:
         return None
     own = user_home(os.environ) / FOLDER / NAME
-    project = config.path.parent.parent if config.path.parent.name == FOLDER else config.path.parent
-    return [str(project), *(load_roots(own) if own.is_file() else ())]
+    return [str(place_of(config.path)), *(load_roots(own) if own.is_file() else ())]
 
 
 def _beside(config: Config) -> Path:

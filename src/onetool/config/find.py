@@ -78,6 +78,11 @@ def state_home(config: Path | None, env: Mapping[str, str]) -> Path:
     return config.parent if config else user_home(env) / FOLDER
 
 
+def place_of(config: Path) -> Path:
+    """The folder that a config is for: the one that holds its `.onetool`, else the one that it lies in."""
+    return config.parent.parent if config.parent.name == FOLDER else config.parent
+
+
 def user_home(env: Mapping[str, str]) -> Path:
     named = env.get("HOME") or env.get("USERPROFILE")
     if named:

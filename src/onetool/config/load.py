@@ -3,10 +3,11 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
-from onetool.config.find import FOLDER, NAME, Found, own_folder, state_home, trust_store, user_home
+from onetool.config.find import FOLDER, NAME, Found, own_folder, place_of, state_home, trust_store, user_home
 from onetool.config.model import Config, Fs, Keys
 from onetool.config.node import Findings, Node, in_order
 from onetool.config.owners import STATE, is_inside, must_be_no_links, must_be_ours
@@ -39,6 +40,7 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
     root, included = read_files(path, findings)
     secrets = _secrets(root.value.pop("secrets", None), found, home, env, findings)
     values = read_fields(fill(root, secrets, findings, _kept_here(found, root)), Keys, findings)
+    values["servers"] = _placed(values.get("servers"), path)
     values["prompts"], texts = read_texts(values.get("prompts"), path.parent, findings)
     if findings.errors or secrets is None:
         raise ConfigError(in_order(findings.errors))
@@ -128,6 +130,17 @@ def _secrets(
     if secrets is not None:
         secrets.only = names
     return secrets
+
+
+def _placed(servers: Any, config: Path) -> Any:
+    """Servers start where their config belongs: a folder that somebody stands in may have programs of its own."""
+    if not isinstance(servers, dict):  # there are none, or what is wrong with them was told
+        return servers or {}
+    folder = place_of(config)
+    return {
+        name: replace(server, cwd=folder) if server.command and server.cwd is None else server
+        for name, server in servers.items()
+    }
 
 
 def _check_state(home: Path, env: Mapping[str, str]) -> None:
