@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 GROUP = "onetool.packs"
+HOME = os.path.realpath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))  # where we are installed
 LONGEST_FILE = 1024 * 1024
 
 
@@ -98,9 +99,13 @@ def installed() -> Iterator[Candidate]:
     """Entry points of installed distributions.
 
     Not by importlib.metadata, whose import alone takes longer than all of our start: only files that name our group
-    are parsed.
+    are parsed. The folder that one stands in is often on the path, and nothing is installed there, but us perhaps.
     """
-    for folder in dict.fromkeys(os.path.realpath(folder) for folder in sys.path):
+    folders = dict.fromkeys(os.path.realpath(folder) for folder in sys.path)
+    here = os.path.realpath("")
+    if here != HOME:
+        folders.pop(here, None)
+    for folder in folders:
         for file in _entry_point_files(folder):
             origin = os.path.basename(os.path.dirname(file))
             for name, module in _entries(file):
