@@ -79,9 +79,10 @@ def trusted(folder, packs=True):
     With `packs` those that come later, too: as after `onetool init`.
     """
     from onetool.config.find import trust_store
+    from onetool.config.reach import reach_of
     from onetool.config.trust import trust_folder
 
     place = folder / ".onetool"
     config = place / "onetool.yaml"
-    trust_folder(place, config if config.is_file() else None, trust_store(), packs=packs)
+    trust_folder(place, reach_of(place, config if config.is_file() else None), trust_store(), packs=packs)
     return folder

@@ -51,28 +51,37 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         parts = (("runs", self.runs), ("dials", self.dials), ("reads", self.reads), ("secrets", self.secrets))
         return {f"{part}: {line}": digest for part, lines in parts for line, digest in lines.items()}
 
+    def is_like(self, other: "Reach") -> bool:
+        """Whether nothing is to be seen in one that is not in the other."""
+        return (self.pinned(), self.packs, self.wants) == (other.pinned(), other.packs, other.wants)
+
     def names(self) -> set[str]:
         """Of the secrets that it may take from the environment, once this is accepted."""
         return {*(line.partition(" ")[0] for line in self.secrets), *self.wants}
 
 
 def reach_of(folder: Path, config: Path | None) -> Reach:
-    """Of a project's `.onetool`, with its config if it has one. ConfigError for a file that can't be read."""
+    """Of a project's `.onetool`, with its config if it has one. ConfigError for a file that can't be read.
+
+    Stamps are taken before a file is read: what is written meanwhile counts as changed.
+    """
     project = project_of(folder)
-    data, named, files = _read(config)
+    data, named, stamps = _read(config)
+    included = list(map(Path, stamps))
     secrets = None if isinstance(data.get("secrets"), dict) else named.get("secrets", [folder / DEFAULT_SECRETS])[0]
+    stamps |= {str(secrets): stamp_of(secrets)} if secrets else {}
     paths = list(dict.fromkeys([folder / PACKS, *named.get("packs", [])]))
     packs = packs_at(paths, project)
     return Reach(
         runs={**_servers(data, "command"), **packs.lines},
         dials={**_servers(data, "url"), **_hosts(data), **_addresses(data), **_of_settings(data)},
-        reads={**_outside({**named, "include": files, "packs": paths}, project), **_roots(data)},
+        reads={**_outside({**named, "include": included, "packs": paths}, project), **_roots(data)},
         secrets={**_names(data), **_values(data, secrets)},
         packs={str(file): digest_of(file) for file in packs.files},
         places=tuple(map(str, paths)),
         is_all=packs.is_all,
         wants=tuple(sorted({name for file in packs.files for name in _asked_for(file)})),
-        files={str(file): stamp_of(file) for file in (*files, *([secrets] if secrets else []))},
+        files=stamps,
     )
 
 
@@ -84,20 +93,21 @@ def project_of(folder: Path) -> Path:
 # Its parts
 
 
-def _read(config: Path | None) -> tuple[dict[str, Any], dict[str, list[Path]], list[Path]]:
+def _read(config: Path | None) -> tuple[dict[str, Any], dict[str, list[Path]], dict[str, str]]:
     """The data of all files together as it was written, the paths that it names, and which files these are."""
+    stamps: dict[str, str] = {}
     if config is None:
-        return {}, {}, []
+        return {}, {}, stamps
     from onetool.config.include import read_files
     from onetool.config.shape import plain
 
     findings = Findings()
-    root, included = read_files(config, findings)
+    root, _ = read_files(config, findings, lambda file: bool(stamps.setdefault(str(file), stamp_of(file))))
     if findings.errors:
         raise ConfigError(findings.errors)
     data = plain(root, Findings())  # who loads it will say what is wrong with it
     named = {key: list(_paths(root.value[key])) for key in ("packs", "prompts", "secrets") if key in root.value}
-    return data, {key: paths for key, paths in named.items() if paths}, [config, *included]
+    return data, {key: paths for key, paths in named.items() if paths}, stamps
 
 
 def _paths(node: Node) -> Iterator[Path]:

@@ -9,13 +9,16 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from onetool.config.owners import foreign
 from onetool.config.trust_store import Store
 from onetool.core.errors import ConfigError, Mistake
+
+if TYPE_CHECKING:
+    from onetool.config.reach import Reach
 
 VARIABLE = "ONETOOL_TRUST"
 NAME = "onetool.yaml"  # here again: find asks us
@@ -95,7 +98,7 @@ def _know_files(folder: Path, store: Store, now: Mapping[str, Any]) -> None:
         store.change(change)
 
 
-def beyond(pin: Mapping[str, Any], reach: Any, strict: bool) -> list[str]:
+def beyond(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]:
     """What was not there, or was another, when the folder was trusted."""
     before = pin.get("reaches") or {}
     new = [line for line, digest in reach.pinned().items() if before.get(line) != digest]
@@ -107,15 +110,13 @@ def beyond(pin: Mapping[str, Any], reach: Any, strict: bool) -> list[str]:
 
 
 def trust_folder(
-    folder: Path, config: Path | None, store: Store, *, packs: bool = False, names: tuple[str, ...] = ()
+    folder: Path, reach: "Reach", store: Store, *, packs: bool = False, names: tuple[str, ...] = ()
 ) -> None:
-    """Pin what it reaches now. `packs`: those that come later, too; `names`: further secrets that it may have."""
+    """Pin what it reaches. `packs`: those that come later, too; `names`: further secrets that it may have."""
     from datetime import UTC, datetime
 
-    from onetool.config.reach import reach_of
     from onetool.config.reach_packs import own_line
 
-    reach = reach_of(folder, config)
     pinned = reach.pinned()
     if packs:
         pinned.setdefault(f"runs: {own_line(folder)}", "")
@@ -156,10 +157,12 @@ def renewing(
     yield
     if fine and foreign(folder, own.parent, store.owners) is None:
         with suppress(OSError, ConfigError):  # then it waits for `onetool trust`
+            from onetool.config.reach import reach_of
             from onetool.config.reach_packs import own_line
 
             packs = not was_there or f"runs: {own_line(folder)}" in before
-            trust_folder(folder, config if config.is_file() else None, store, packs=packs, names=names)
+            reach = reach_of(folder, config if config.is_file() else None)
+            trust_folder(folder, reach, store, packs=packs, names=names)
 
 
 def _is_trusted(folder: Path, config: Path | None, store: Store, env: Mapping[str, str], own: Path) -> bool:

@@ -22,18 +22,21 @@ HEADS = {
 
 
 def offer_trust(waits: "Untrusted") -> bool:
-    """Tell of it; at a terminal ask whether it is trusted. Whether it is now."""
+    """Tell of it; at a terminal ask whether it is trusted. Whether it is now: what was shown, if it was."""
+    from onetool.config.reach import reach_of
+
     click.echo(f"onetool: {visible(waits)}", err=True)
     if waits.mistake is not None or not is_anybody_there():
         return False
+    shown = None
     while True:
         answer = (
             click.prompt("Trust this folder? [y/N/v]iew", default="n", show_default=False, err=True).strip().lower()
         )
         if answer in ("v", "view"):
-            _show(waits)
+            shown = _shown(waits)
         elif answer in ("y", "yes"):
-            remember(waits.folder, waits.config)
+            remember(waits.folder, shown or reach_of(waits.folder, waits.config))
             return True
         else:
             return False
@@ -43,12 +46,12 @@ def is_anybody_there() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def remember(folder: Path, config: Path | None) -> None:
+def remember(folder: Path, reach: "Reach") -> None:
     from onetool.config.find import trust_store
     from onetool.config.trust import trust_folder
 
     try:
-        trust_folder(folder, config, trust_store())
+        trust_folder(folder, reach, trust_store())
     except OSError as error:
         raise click.ClickException(visible(f"it could not be remembered: {error}")) from None
 
@@ -92,9 +95,11 @@ def visible(text: object) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(text))
 
 
-def _show(waits: "Untrusted") -> None:
+def _shown(waits: "Untrusted") -> "Reach":
     from onetool.config.find import trust_store
     from onetool.config.reach import reach_of
 
-    for line in described(reach_of(waits.folder, waits.config), trust_store().folder(waits.folder)):
+    reach = reach_of(waits.folder, waits.config)
+    for line in described(reach, trust_store().folder(waits.folder)):
         click.echo(line, err=True)
+    return reach
