@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from onetool.config import stamps
 from onetool.config.find import find
-from onetool.config.reach import reach_of
+from onetool.config.reach import Reach, reach_of
 from onetool.interfaces.cli import trust as trust_command
 from onetool.interfaces.cli import trusting
 
@@ -77,3 +77,51 @@ def test_a_file_that_is_written_while_it_is_read_counts_as_read_before(config, m
     monkeypatch.setattr("onetool.config.reach.stamp_of", stamped)
     before = reach_of(config.parent, config)
     assert "host evil.example" in before.dials or before.files[str(config)] != real(config)
+
+
+# What is shown
+
+
+HIDDEN = [0x3164, 0xFFA0, 0x115F, 0x1160, 0x2800, 0x17B4, 0x180B, 0x180E, 0xFE00, 0xFE0F, 0x034F, 0xE0100, 0xE01EF]
+
+
+@pytest.mark.parametrize("code", [*HIDDEN, 0x1D159, 0xAD, 0x200B, 0x202E, 0x2066, 0xE0041], ids=hex)
+def test_what_nobody_can_see_is_written_out(code):
+    line = f"server s: rm{chr(code)} -rf"
+    (shown,) = (text for text in trusting.described(Reach(runs={line: ""}), None) if "server" in text)
+    assert chr(code) not in shown
+    assert f"{code:x}" in shown
+
+
+def shown_line(line):
+    return next(text for text in trusting.described(Reach(dials={line: ""}), None) if text.startswith("  "))
+
+
+def test_a_line_stays_one_line():
+    assert "\n" not in shown_line("host a.example\nIt would run:")
+
+
+def test_a_mark_without_a_letter_is_written_out():
+    assert "/\\u0338" in shown_line("server s: a/\u0338b")
+    assert "n\u0303" in shown_line("server s: man\u0303ana")
+
+
+LOOK_ALIKE = {
+    "host p\u0430ypal.example": ("p\\u0430ypal", "xn--pypal-4ve.example"),
+    "host \u0430\u0440\u0440\u04cf\u0435.com": ("\\u0430\\u0440\\u0440\\u04cf\\u0435", "xn--80ak6aa92e.com"),
+    "server s: \u0441\u0440 -r / /tmp": ("\\u0441\\u0440",),
+    "model at https://b\u00fccher.example/v1": ("xn--bcher-kva.example",),
+    "server s: \uff43\uff50 x": ("\\uff43\\uff50",),
+}
+
+
+@pytest.mark.parametrize("line", LOOK_ALIKE)
+def test_what_looks_like_something_else_is_marked(line):
+    shown = shown_line(line)
+    assert all(note in shown for note in LOOK_ALIKE[line]), shown
+
+
+def test_other_letters_alone_are_nothing_odd():
+    assert shown_line("folder /home/\u0416\u0443\u043a\u043e\u0432/\u4e2d\u6587") == (
+        "  folder /home/\u0416\u0443\u043a\u043e\u0432/\u4e2d\u6587"
+    )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 from time import time
 
@@ -252,6 +253,23 @@ def test_we_do_not_look_above_a_mount(tmp_path, own_home, monkeypatch):
 
     monkeypatch.setattr(os, "stat", other_device)
     assert find(env={"HOME": str(own_home), "ONETOOL_TRUST": "1"}, cwd=mounted).config is None
+
+
+MOUNT = "36 35 98:0 /mnt1 {} rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n"
+
+
+@pytest.mark.parametrize("below", ["", "deep/er"])
+def test_nor_above_a_bind_mount_of_the_same_file_system(below, tmp_path, own_home, monkeypatch):
+    make(tmp_path)
+    mounted = tmp_path / "my work"
+    (mounted / below).mkdir(parents=True)
+    env = {"HOME": str(own_home), "ONETOOL_TRUST": "1"}
+    assert find(env=env, cwd=mounted / below).config is not None
+    (tmp_path / "mountinfo").write_text(MOUNT.format("/") + MOUNT.format(str(mounted).replace(" ", "\\040")))
+    monkeypatch.setattr(sys.modules["onetool.config.find"], "MOUNTS", str(tmp_path / "mountinfo"), raising=False)
+    assert find(env=env, cwd=mounted / below).config is None
+    assert find(env=env, cwd=tmp_path).config is not None
+    assert make(mounted) == find(env=env, cwd=mounted / below).config
 
 
 def test_who_has_no_home_has_no_trust_file(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from onetool.config.find import FOLDER, NAME, Found, own_folder, place_of, state
 from onetool.config.model import Config, Fs, Keys
 from onetool.config.node import Findings, Node, in_order
 from onetool.config.owners import STATE, is_inside, must_be_no_links, must_be_ours
-from onetool.config.texts import read_texts
+from onetool.config.texts import BESIDE, read_texts
 from onetool.core.errors import ConfigError
 from onetool.services.secrets import Secrets
 
@@ -41,6 +41,7 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
     secrets = _secrets(root.value.pop("secrets", None), found, home, env, findings)
     values = read_fields(fill(root, secrets, findings, _kept_here(found, root)), Keys, findings)
     values["servers"] = _placed(values.get("servers"), path)
+    _refuse_prompts_elsewhere(root, values.get("prompts"), found, findings)
     values["prompts"], texts = read_texts(values.get("prompts"), path.parent, findings)
     if findings.errors or secrets is None:
         raise ConfigError(in_order(findings.errors))
@@ -130,6 +131,16 @@ def _secrets(
     if secrets is not None:
         secrets.only = names
     return secrets
+
+
+def _refuse_prompts_elsewhere(root: Node, named: Any, found: Found, findings: Findings) -> None:
+    """A project's link must not show us what lies outside of it. What is named there in so many words was shown."""
+    file, project = named if isinstance(named, Path) else found.folder / BESIDE, found.folder.parent
+    leads_out = os.path.normpath(file).startswith(f"{project}{os.sep}") and not is_inside(file, project)
+    if found.whose == "project" and leads_out:
+        node = root.value.get("prompts") or Node(value=None, file=str(found.folder / NAME), line=1)
+        told = f"{file} is a link, or lies behind one, and the file lies elsewhere"
+        findings.error(node, told, "keep it in the project, or name it by its own path")
 
 
 def _placed(servers: Any, config: Path) -> Any:

@@ -29,6 +29,9 @@ HARMLESS = {"timeout", "connect_timeout", "enabled", "disabled", "tools", "prefi
 LISTENS = ("host", "hosts", "origins", "admin")  # of http
 DEFAULT_SECRETS = "secrets.yaml"
 
+ADDRESS = "://"
+TOKEN = "http.token, which whoever calls us has to know"
+
 PLACEHOLDER = re.compile(r"\$\{(" + NAME + r")\}")
 _ASKED_FOR = re.compile(r"(?:secret\w*|api_headers)\s*[(=]\s*[\"']([A-Za-z_][A-Za-z0-9_]*)[\"']")
 
@@ -69,6 +72,7 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
     data, named, stamps = _read(config)
     included = list(map(Path, stamps))
     secrets = None if isinstance(data.get("secrets"), dict) else named.get("secrets", [folder / DEFAULT_SECRETS])[0]
+    stamps |= {str(file): stamp_of(file) for file in named.get("prompts", ()) if not is_inside(file, project)}
     stamps |= {str(secrets): stamp_of(secrets)} if secrets else {}
     paths = list(dict.fromkeys([folder / PACKS, *named.get("packs", [])]))
     packs = packs_at(paths, project)
@@ -150,7 +154,7 @@ def _shown(block: Any) -> str:
         if isinstance(block.get(key), dict) and block[key]
     ]
     if block.get("auth") is not None:
-        urls = [text for text in _texts(block["auth"]) if "://" in text]
+        urls = [text for text in _texts(block["auth"]) if ADDRESS in text]
         more.append(f"auth {', '.join(urls)}".rstrip())
     return f"{line} ({'; '.join(more)})" if more else line
 
@@ -176,12 +180,13 @@ def _addresses(data: dict[str, Any]) -> dict[str, str]:
         found[f"model at {_text(ask['base_url'])}"] = _digest(ask["base_url"])
     if not isinstance(http, dict):
         return {**found, **_whole("http", http)}
-    return {**found, **{f"http.{key}: {_text(http[key])}": _digest(http[key]) for key in LISTENS if http.get(key)}}
+    found |= {f"http.{key}: {_text(http[key])}": _digest(http[key]) for key in LISTENS if http.get(key)}
+    return {**found, TOKEN: _digest(http["token"])} if http.get("token") else found
 
 
 def _of_settings(data: dict[str, Any]) -> dict[str, str]:
     """Addresses that packs are told: the packs may be the person's own, and have keys for another place."""
-    return {f"settings: {text}": "" for text in _texts(data.get("settings")) if "://" in text}
+    return {f"settings: {text}": "" for text in _texts(data.get("settings")) if ADDRESS in text}
 
 
 def _roots(data: dict[str, Any]) -> dict[str, str]:
@@ -195,7 +200,7 @@ def _roots(data: dict[str, Any]) -> dict[str, str]:
 def _outside(named: dict[str, list[Path]], project: Path) -> dict[str, str]:
     """Files and packs that are not the project's own, but that its config names."""
     outside = ((key, path) for key, paths in named.items() for path in paths if not is_inside(path, project))
-    return {f"{key} {path}": "" for key, path in outside}
+    return {f"{key} {path if '${' in str(path) else os.path.realpath(path)}": "" for key, path in outside}
 
 
 def _names(data: dict[str, Any]) -> dict[str, str]:
@@ -211,31 +216,44 @@ def _names(data: dict[str, Any]) -> dict[str, str]:
 
 
 def _values(data: dict[str, Any], file: Path | None) -> dict[str, str]:
-    """Digests of those secrets of the project that stand where a command or an address does: they decide about it."""
+    """Digests of those secrets of the project that decide about a command or an address.
+
+    What is called a secret (`api_key`, `token`) may be another one tomorrow, unless it is an address nevertheless.
+    """
     own = data.get("secrets")
     values = own if isinstance(own, dict) else None
     found: dict[str, str] = {}
-    for name in {name for text in _deciding(data) for name in PLACEHOLDER.findall(text)}:
-        values = values if values is not None else _read_values(file)
-        if name in values:
-            found[f"{name} as this project sets it"] = _digest(values[name])
+    for key, text in _deciding(data):
+        for name in PLACEHOLDER.findall(text):
+            values = values if values is not None else _read_values(file)
+            if name in values and (not sounds_secret(key) or ADDRESS in text or ADDRESS in _text(values[name])):
+                found[f"{name} as this project sets it"] = _digest(values[name])
     return found
 
 
-def _deciding(data: dict[str, Any]) -> Iterator[str]:
-    """Texts that say what is run, dialled or read; not those that are only handed over."""
+def _deciding(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Texts that say what is run, dialled or read, each with its key; not those that are only handed over."""
     servers = data.get("servers")
     for block in servers.values() if isinstance(servers, dict) else ():
         if isinstance(block, dict):
-            yield from _texts([block.get(key) for key in ("command", "args", "cwd", "url")])
-            env = block.get("env")
-            if isinstance(env, dict):
-                yield from _texts([value for name, value in env.items() if not sounds_secret(str(name))])
-    for key in ("packs", "include", "prompts", "secrets", "fs", "topics"):
-        yield from _texts(data.get(key) if not (key == "secrets" and isinstance(data.get(key), dict)) else None)
-    ask, http = data.get("ask"), data.get("http")
-    yield from _texts(ask.get("base_url") if isinstance(ask, dict) else ask)
-    yield from _texts([http.get(key) for key in LISTENS] if isinstance(http, dict) else http)
+            yield from _with_keys({key: block.get(key) for key in ("command", "args", "cwd", "url", "env", "auth")})
+    for key in ("packs", "include", "prompts", "secrets", "fs", "topics", "settings", "ask"):
+        yield from _with_keys(data.get(key) if not (key == "secrets" and isinstance(data.get(key), dict)) else None)
+    http = data.get("http")
+    yield from _with_keys({key: http.get(key) for key in LISTENS} if isinstance(http, dict) else http)
+
+
+def _with_keys(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Every text in there, with the nearest key above it."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield str(name), str(name)
+            yield from _with_keys(item, str(name))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _with_keys(item, key)
 
 
 def _read_values(file: Path | None) -> dict[str, Any]:

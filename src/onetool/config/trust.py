@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from onetool.config.owners import foreign
+from onetool.config.owners import foreign, is_inside
 from onetool.config.trust_store import Store
 from onetool.core.errors import ConfigError, Mistake
 
@@ -101,7 +101,11 @@ def _know_files(folder: Path, store: Store, now: Mapping[str, Any]) -> None:
 def beyond(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]:
     """What was not there, or was another, when the folder was trusted."""
     before = pin.get("reaches") or {}
-    new = [line for line, digest in reach.pinned().items() if before.get(line) != digest]
+    pinned = reach.pinned()
+    new = [line for line, digest in pinned.items() if before.get(line) != digest]
+    door = next((line for line in before if line.startswith("dials: http.token")), None)
+    if door is not None and door not in pinned:
+        new.append("dials: http.token is gone, so that anybody who reaches us can call")
     if strict:
         packs = pin.get("packs") or {}
         new += [f"runs: {file}, edited or new" for file, digest in reach.packs.items() if packs.get(file) != digest]
@@ -136,15 +140,13 @@ def trust_folder(
 def has_anything(folder: Path) -> bool:
     """Whether somebody has put something there: what is hidden is ours, or nobody reads it."""
     try:
-        return any(not entry.name.startswith(".") for entry in os.scandir(folder))
+        return any(not name.startswith(".") for name in os.listdir(folder))
     except OSError:
         return False
 
 
 @contextmanager
-def renewing(
-    file: Path, store: Store, env: Mapping[str, str], own: Path, names: tuple[str, ...] = ()
-) -> Iterator[None]:
+def renewing(file: Path, store: Store, own: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
     """Around what a person does to a config by a command of ours: the pin is renewed if nothing untrusted lay there."""
     folder = file.parent
     if folder.name != own.name or _is_same(folder, own):
@@ -152,7 +154,7 @@ def renewing(
         return
     config = folder / NAME
     was_there = has_anything(folder)
-    fine = not was_there or _is_trusted(folder, config if config.is_file() else None, store, env, own)
+    fine = not was_there or _is_trusted(folder, config if config.is_file() else None, store, own)
     before = (store.folder(folder) or {}).get("reaches") or {}
     yield
     if fine and foreign(folder, own.parent, store.owners) is None:
@@ -165,11 +167,17 @@ def renewing(
             trust_folder(folder, reach, store, packs=packs, names=names)
 
 
-def _is_trusted(folder: Path, config: Path | None, store: Store, env: Mapping[str, str], own: Path) -> bool:
-    """By a pin: a variable trusts for a moment, which is no reason to remember."""
-    if store.folder(folder) is None:
+def _is_trusted(folder: Path, config: Path | None, store: Store, own: Path) -> bool:
+    """By a pin: a variable trusts for a moment, which is no reason to remember. Nor is a config that nobody can read."""
+    pin = store.folder(folder)
+    if pin is None:
         return False
-    return not isinstance(accepted_names(folder, config, store, env, own), Untrusted)
+    from onetool.config.reach import reach_of
+
+    try:
+        return not beyond(pin, reach_of(folder, config), _is_strict(own))
+    except ConfigError:
+        return False
 
 
 def _is_same(one: Path, other: Path) -> bool:
@@ -219,9 +227,9 @@ def _is_strict(own: Path) -> bool:
 
 def _packs_in(folder: Path) -> set[str]:
     found: set[str] = set()
-    for part in ("packs", "bundles"):
+    for place in (folder / "packs", folder / "bundles"):
         with suppress(OSError):
-            found |= {entry.name.removesuffix(".py") for entry in os.scandir(folder / part)}
+            found |= {name.removesuffix(".py") for name in os.listdir(place) if is_inside(place, folder.parent)}
     return found
 
 
@@ -232,7 +240,8 @@ def _named_in(config: Path | None) -> set[str]:
     from onetool.config.node import Findings
     from onetool.config.shape import plain
 
-    root, _ = read_files(config, Findings())
+    # Whoever wrote it may have named anything: nothing is opened that does not lie in the project.
+    root, _ = read_files(config, Findings(), lambda file: is_inside(file, config.parent.parent))
     data = plain(root, Findings())
     servers, tools, packs = (data.get(key) or () for key in ("servers", "tools", "packs"))
     found = {str(name) for name in servers} if isinstance(servers, dict) else set()
