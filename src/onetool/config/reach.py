@@ -30,7 +30,7 @@ LISTENS = ("host", "hosts", "origins", "admin")  # of http
 DEFAULT_SECRETS = "secrets.yaml"
 
 ADDRESS = "://"
-TOKEN = "http.token, which whoever calls us has to know"
+DOOR = "http.token, which whoever calls us has to know"
 
 PLACEHOLDER = re.compile(r"\$\{(" + NAME + r")\}")
 _ASKED_FOR = re.compile(r"(?:secret\w*|api_headers)\s*[(=]\s*[\"']([A-Za-z_][A-Za-z0-9_]*)[\"']")
@@ -181,7 +181,7 @@ def _addresses(data: dict[str, Any]) -> dict[str, str]:
     if not isinstance(http, dict):
         return {**found, **_whole("http", http)}
     found |= {f"http.{key}: {_text(http[key])}": _digest(http[key]) for key in LISTENS if http.get(key)}
-    return {**found, TOKEN: _digest(http["token"])} if http.get("token") else found
+    return {**found, DOOR: _digest(http["token"])} if http.get("token") else found
 
 
 def _of_settings(data: dict[str, Any]) -> dict[str, str]:

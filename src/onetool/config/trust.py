@@ -99,12 +99,14 @@ def _know_files(folder: Path, store: Store, now: Mapping[str, Any]) -> None:
 
 
 def beyond(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]:
-    """What was not there, or was another, when the folder was trusted."""
+    """What was not there, or was another, when the folder was trusted; and what guarded it, if that is gone."""
+    from onetool.config.reach import DOOR
+
     before = pin.get("reaches") or {}
     pinned = reach.pinned()
     new = [line for line, digest in pinned.items() if before.get(line) != digest]
-    door = next((line for line in before if line.startswith("dials: http.token")), None)
-    if door is not None and door not in pinned:
+    door = f"dials: {DOOR}"
+    if door in before and door not in pinned:
         new.append("dials: http.token is gone, so that anybody who reaches us can call")
     if strict:
         packs = pin.get("packs") or {}
@@ -168,7 +170,7 @@ def renewing(file: Path, store: Store, own: Path, names: tuple[str, ...] = ()) -
 
 
 def _is_trusted(folder: Path, config: Path | None, store: Store, own: Path) -> bool:
-    """By a pin: a variable trusts for a moment, which is no reason to remember. Nor is a config that nobody can read."""
+    """By a pin: a variable trusts for a moment, which is no reason to remember; nor is what nobody can read."""
     pin = store.folder(folder)
     if pin is None:
         return False

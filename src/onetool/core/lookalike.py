@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from unicodedata import category
+from unicodedata import category, normalize
 from unicodedata import name as name_of
-from unicodedata import normalize
 
 # Of those that count as printable: blank ones, and such as only change the sign before them.
 _BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef"
