@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import py_compile
 import sys
 
@@ -113,6 +114,26 @@ def test_a_circle_of_links_ends(project):
     assert project.loaded() == {"mild.hello"}
 
 
+def test_a_folder_that_can_not_be_listed_hides_nothing_else(project, monkeypatch):
+    package = project.own / "packs" / "mild"
+    (package / "a").mkdir(parents=True)
+    (package / "__init__.py").write_text("from .z import hello\n")
+    project.evil(project.elsewhere / "z.py")
+    (package / "z.py").write_text(MILD)
+    listed = os.listdir
+
+    def refused(path="."):
+        if str(path).endswith("/mild/a"):
+            raise PermissionError
+        return listed(path)
+
+    monkeypatch.setattr(os, "listdir", refused)
+    project.trust()
+    (package / "z.py").unlink()
+    (package / "z.py").symlink_to(project.elsewhere / "z.py")
+    assert not project.is_used()
+
+
 @pytest.mark.parametrize("named", ["../lib/__pycache__/evil.py", "../lib/__pycache__"])
 def test_a_folder_of_that_name_hides_nothing(named, project):
     project.configure(packs=[named])
@@ -212,8 +233,6 @@ def test_more_files_than_can_be_looked_at_wait(project):
 
 
 def test_strict_sees_what_a_large_file_becomes(project):
-    import os
-
     file = project.own / "packs" / "large.py"
     file.write_bytes(MILD.encode() + b"#" * 5_000_000 + b"\n")
     before = file.stat()

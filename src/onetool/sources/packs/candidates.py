@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import NamedTuple
 
 import msgspec
@@ -52,7 +53,7 @@ class Part(NamedTuple):
 
 
 def parts_of(path: Path) -> Iterator[Part]:
-    """All that packs at this path are made of, and what lies beside them. Raises OSError.
+    """All that packs at this path are made of, and what lies beside them. Raises OSError where it can't be listed.
 
     Links are followed where importing would: to a pack, and whatever lies in a package. Bytecode that Python keeps is
     left out: nobody has to have seen it, because it is not read (see `take_source`).
@@ -71,23 +72,34 @@ def parts_of(path: Path) -> Iterator[Part]:
         if found is not None:
             yield found
             if found.is_folder:
-                waiting += [(one, found.place) for one in sorted(part.iterdir(), reverse=True)]
+                waiting += [(part / name, found.place) for name in sorted(_listed(part), reverse=True)]
 
 
 def _part(path: Path, place: str, seen: set[tuple[int, int]]) -> Part | None:
     """None for what is not there, was there already, or is no pack's."""
-    if path.is_symlink():
+    if os.path.islink(path):
         if not place:
             return None
         real = os.path.realpath(path)
         place = place if real == place or real.startswith(os.path.join(place, "")) else real
-    if not path.is_dir():
-        return Part(path, place, False) if path.is_file() and not _is_kept_bytecode(path) else None
-    status = path.stat()
+    try:
+        status = os.stat(path)
+    except OSError:  # it leads nowhere, or nobody may look
+        return None
+    if not S_ISDIR(status.st_mode):
+        return Part(path, place, False) if S_ISREG(status.st_mode) and not _is_kept_bytecode(path) else None
     if (status.st_dev, status.st_ino) in seen:
         return None
     seen.add((status.st_dev, status.st_ino))
     return Part(path, place, True)
+
+
+def _listed(folder: Path) -> list[str]:
+    """Nothing where we may not look: then nothing in there can be imported, and the rest is looked at."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def _is_kept_bytecode(path: Path) -> bool:
