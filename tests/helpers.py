@@ -73,12 +73,16 @@ def _value(session, code):
     return question.value(16 * 1024 * 1024)
 
 
-def trusted(folder):
-    """Trust a folder that a test has made, in that test's own home, with what it reaches now. Gives the folder."""
+def trusted(folder, packs=True):
+    """Trust a folder that a test has made, in that test's own home, with what it reaches now. Gives the folder.
+
+    With `packs` those that come later, too: as after `onetool init`.
+    """
     from onetool.config.find import trust_store
+    from onetool.config.reach import reach_of
     from onetool.config.trust import trust_folder
 
     place = folder / ".onetool"
     config = place / "onetool.yaml"
-    trust_folder(place, config if config.is_file() else None, trust_store(), packs=True)
+    trust_folder(place, reach_of(place, config if config.is_file() else None), trust_store(), packs=packs)
     return folder

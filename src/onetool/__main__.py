@@ -1,6 +1,7 @@
 """The command `onetool`, and `python -m onetool`."""
 
 import gc
+import os
 import sys
 
 
@@ -23,5 +24,17 @@ def main() -> None:
         gc.freeze()
 
 
+def _leave_out_this_folder() -> None:
+    """`python -m` looks for every module in the folder that one stands in first: anybody's could pass for a library."""
+    try:
+        here = os.getcwd()
+    except OSError:  # it is gone
+        return
+    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if not sys.flags.safe_path and sys.path[0] in ("", here) and ours != here:
+        del sys.path[0]
+
+
 if __name__ == "__main__":
+    _leave_out_this_folder()
     main()

@@ -1,10 +1,13 @@
 """Who enters a stranger's folder runs nothing of it, dials nobody, and gives nothing away: with the real command."""
 
 import json
+import sys
 
 import pytest
 from helpers import cli
 from trust.hostile import Repository
+
+from onetool.sources.packs import candidates
 
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -120,6 +123,29 @@ def test_what_is_the_persons_own_works_there(repository, own_home):
     result = cli("run", "mine.hello()", cwd=repository.folder)
     assert result.stdout.strip() == "hi"
     untouched(repository)
+
+
+@pytest.mark.parametrize("entry", ["", "here", "."])
+def test_an_entry_point_of_the_folder_is_not_installed(entry, repository, monkeypatch):
+    """The folder that one stands in is on the path of `python -c`, of notebooks and of `python -m`."""
+    from onetool.sources.packs.candidates import installed
+
+    info = repository.folder / "evil.egg-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_text("[onetool.packs]\nevil = more\n")
+    monkeypatch.chdir(repository.folder)
+    monkeypatch.setattr("sys.path", [str(repository.folder) if entry == "here" else entry, *sys.path])
+    assert "evil" not in {candidate.name for candidate in installed()}
+    monkeypatch.setattr(candidates, "HOME", str(repository.folder.resolve()))  # we are installed there ourselves
+    assert "evil" in {candidate.name for candidate in installed()}
+
+
+def test_a_module_of_the_folder_is_not_taken_for_a_library(repository):
+    flag = repository.flags["pack"]
+    for name in ("yaml", "click"):
+        (repository.folder / f"{name}.py").write_text(f"import pathlib\npathlib.Path({str(flag)!r}).touch()\n")
+    assert cli("check", cwd=repository.folder).returncode == 0
+    assert repository.has_run() == []
 
 
 def test_the_library_does_not_use_it_either(repository, monkeypatch, caplog):

@@ -2,14 +2,27 @@
 
 import json
 import os
+import sys
 from pathlib import Path
+from time import time
 
 import pytest
+from click.testing import CliRunner
 from helpers import cli, trusted
 
+from onetool.app import App
 from onetool.config.find import find
 from onetool.config.owners import foreign, is_writable_by_others
 from onetool.core.errors import ConfigError
+from onetool.interfaces.cli.init import init
+from onetool.interfaces.cli.repl import _save
+from onetool.services.results import Results
+from onetool.services.results.store import Ended
+from onetool.sources.bundles.model import BundleContent, ToolContent
+from onetool.sources.bundles.names import new_id
+from onetool.sources.mcp_servers.journal import Journal
+from onetool.sources.mcp_servers.oauth_store import _lock_file
+from onetool.sources.mcp_servers.oauth_trouble import AuthFailed
 
 STRANGER = 12345
 FLAG = "from pathlib import Path\nPath({!r}).write_text('imported')\ndef hello() -> str:\n    'Hi.'\n    return 'hi'\n"
@@ -60,6 +73,64 @@ def test_nor_does_one_part_of_it(part, project, tmp_path):
     assert not used
     assert not (tmp_path / "flag").exists()
     assert "--owner" in told
+
+
+@as_root
+@pytest.mark.parametrize("part", ["__init__.py", "sub.py", "deep", "deep/more.py"])
+def test_nor_does_anything_inside_of_a_package(part, project, tmp_path, monkeypatch):
+    package = project / ".onetool" / "packs" / "whole"
+    (package / "deep").mkdir(parents=True)
+    for file in ("__init__.py", "sub.py", "deep/more.py"):
+        (package / file).write_text(FLAG.format(str(tmp_path / "flag")))
+    (project / ".onetool" / "packs" / "evil.py").unlink()
+    trusted(project)
+    give_away(package / part)
+    monkeypatch.chdir(project)
+    with pytest.raises(ConfigError, match=f"--owner {package / part}"):
+        App.open()
+    assert not (tmp_path / "flag").exists()
+
+
+def kept_tool(folder):
+    """A tool in a bundle of this folder's; gives the file that it is kept in."""
+    with App.open(folder / ".onetool" / "onetool.yaml") as app:
+        store = app.bundles.store
+        bundle, _ = store.put_bundle(new_id(time()), BundleContent(slug="mine"))
+        kept = store.put_tool(bundle.id, "hello", "1", ToolContent(type="script", script_impl={"code": "1 + 1"}))
+        return Path(store.place(kept.id))
+
+
+@as_root
+@pytest.mark.parametrize("part", ["the tool", "its folder", "its bundle"])
+def test_nor_does_anything_of_a_bundle(part, project, monkeypatch):
+    tool = kept_tool(project)
+    trusted(project)
+    monkeypatch.chdir(project)
+    with App.open() as app:
+        assert "mine.hello" in app.registry.names()
+    bundle = tool.parent.parent
+    strange = {
+        "the tool": tool,
+        "its folder": tool.parent,
+        "its bundle": bundle / "bundle.json",
+    }[part]
+    give_away(strange)
+    with App.open() as app:
+        assert "mine.hello" not in app.registry.names()
+        assert any(f"--owner {strange}" in str(mistake) for mistake in app.mistakes)
+
+
+@as_root
+def test_nor_does_what_is_known_of_bundles(project, monkeypatch):
+    state = kept_tool(project).parent.parent.parent / ".state"
+    trusted(project)
+    monkeypatch.chdir(project)
+    give_away(state / "index.db")
+    with App.open() as app:
+        assert any(f"--owner {state / 'index.db'}" in str(mistake) for mistake in app.mistakes)
+    give_away(state)
+    with pytest.raises(ConfigError, match=f"--owner {state}"):
+        App.open()
 
 
 @as_root
@@ -184,6 +255,23 @@ def test_we_do_not_look_above_a_mount(tmp_path, own_home, monkeypatch):
     assert find(env={"HOME": str(own_home), "ONETOOL_TRUST": "1"}, cwd=mounted).config is None
 
 
+MOUNT = "36 35 98:0 /mnt1 {} rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n"
+
+
+@pytest.mark.parametrize("below", ["", "deep/er"])
+def test_nor_above_a_bind_mount_of_the_same_file_system(below, tmp_path, own_home, monkeypatch):
+    make(tmp_path)
+    mounted = tmp_path / "my work"
+    (mounted / below).mkdir(parents=True)
+    env = {"HOME": str(own_home), "ONETOOL_TRUST": "1"}
+    assert find(env=env, cwd=mounted / below).config is not None
+    (tmp_path / "mountinfo").write_text(MOUNT.format("/") + MOUNT.format(str(mounted).replace(" ", "\\040")))
+    monkeypatch.setattr(sys.modules["onetool.config.find"], "MOUNTS", str(tmp_path / "mountinfo"), raising=False)
+    assert find(env=env, cwd=mounted / below).config is None
+    assert find(env=env, cwd=tmp_path).config is not None
+    assert make(mounted) == find(env=env, cwd=mounted / below).config
+
+
 def test_who_has_no_home_has_no_trust_file(tmp_path, monkeypatch):
     """The working folder would have to do for one, and that may be anybody's."""
 
@@ -215,6 +303,57 @@ def test_state_is_not_kept_through_links(part, project, tmp_path):
     used, told = is_used(project)
     assert not used
     assert "link" in told
+
+
+INSIDE = [
+    "run_history",
+    "stats.db-journal",
+    "servers/e.log",
+    "servers/.e.auth.json.lock",
+    "results/ended-20000",
+    "sessions/.gitignore",
+    "bundles/.state",
+    "bundles/.state/usage.db",
+]
+
+
+@pytest.mark.parametrize("part", INSIDE)
+def test_nor_through_links_inside(part, project, tmp_path, monkeypatch):
+    link = project / ".onetool" / part
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(tmp_path / "elsewhere")
+    trusted(project)
+    monkeypatch.chdir(project)
+    with pytest.raises(ConfigError, match="it is a link") as told:
+        App.open()
+    assert str(link) in str(told.value)
+
+
+def test_what_is_written_later_follows_no_link_either(tmp_path):
+    """Also one that was put there after we have looked."""
+    victim = tmp_path / ".bashrc"
+    victim.write_text("mine\n")
+    for name in ("e.log", "ended-0", "run_history", ".e.auth.json.lock"):
+        (tmp_path / name).symlink_to(victim)
+    journal = Journal("e", tmp_path / "e.log", lambda text: text)
+    journal.note("evil")
+    results = Results(tmp_path, 1, 1, now=lambda: 0.0)
+    results._remove([Ended("0" * 32 + ".txt", 0.0, removed=True)])
+    _save(tmp_path / "run_history")
+    with pytest.raises(AuthFailed, match="symbolic links"), _lock_file(tmp_path / "e.auth.json"):
+        pass
+    assert victim.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("link", [".onetool", ".onetool/onetool.yaml", ".onetool/.gitignore"])
+def test_a_new_config_is_not_written_through_a_link(link, tmp_path):
+    elsewhere, here = tmp_path / "elsewhere", tmp_path / "here"
+    for folder in (elsewhere, here):
+        folder.mkdir()
+    (here / link).parent.mkdir(exist_ok=True)
+    (here / link).symlink_to(elsewhere if link == ".onetool" else elsewhere / "new")
+    CliRunner().invoke(init, [str(here), "--force"])
+    assert list(elsewhere.iterdir()) == []
 
 
 def test_a_config_error_has_the_way_out(project):

@@ -552,7 +552,8 @@ class App:
 
     def _read(self, config: Config, again: bool = False) -> tuple[Catalogue, Catalogue]:
         """The packs and the declared tools of a config. Nothing is changed by that."""
-        packs = PackSource(pack_paths(config), fresh=again, imports=self._imports).load()
+        fresh = again or config.whose == "project"  # what was compiled there is not what was trusted
+        packs = PackSource(pack_paths(config), fresh=fresh, imports=self._imports).load()
         functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
         return packs, DeclaredTools(config.tools, functions, services(self)).load()
 

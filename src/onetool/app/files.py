@@ -4,13 +4,15 @@ And where the folders may lie that it lends to tools: that depends on whose conf
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from onetool.config import Config, load_roots, nearest_folder
-from onetool.config.find import FOLDER, NAME, trust_store, user_home
+from onetool.config.find import FOLDER, NAME, place_of, trust_store, user_home
 from onetool.config.owners import must_be_ours
 from onetool.config.texts import BESIDE as PROMPTS
+from onetool.sources.packs.candidates import parts_of
 
 
 def pack_paths(config: Config) -> list[Path]:
@@ -22,12 +24,10 @@ def pack_paths(config: Config) -> list[Path]:
     return paths
 
 
-def _inside(path: Path) -> list[Path]:
-    """What may be imported: every file and folder in there has an owner of its own."""
-    try:
-        return [Path(entry.path) for entry in os.scandir(path) if entry.name.endswith(".py") or entry.is_dir()]
-    except OSError:  # it is a file, or not there
-        return []
+def _inside(path: Path) -> Iterator[Path]:
+    """What may be imported: every file and folder of it has an owner of its own."""
+    with suppress(OSError):  # it is not there, or can't be read: the loader says so
+        yield from (part.path for part in parts_of(path) if part.place)
 
 
 def files_of(config: Config, in_vain: Iterable[Path], finds: bool) -> list[Path]:
@@ -47,8 +47,7 @@ def roots_within(config: Config) -> list[str] | None:
     if config.whose != "project" or config.path is None:
         return None
     own = user_home(os.environ) / FOLDER / NAME
-    project = config.path.parent.parent if config.path.parent.name == FOLDER else config.path.parent
-    return [str(project), *(load_roots(own) if own.is_file() else ())]
+    return [str(place_of(config.path)), *(load_roots(own) if own.is_file() else ())]
 
 
 def _beside(config: Config) -> Path:

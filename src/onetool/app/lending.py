@@ -1,11 +1,15 @@
 """What the app lends to the tools of bundles, and the shelf that they stand on. Loaded where there are bundles."""
 
+import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onetool.config.find import trust_store, user_home
+from onetool.config.owners import foreign
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.context import Progress, current_call
+from onetool.core.errors import Mistake
 from onetool.core.offer import Alone
 from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.built_in import built_in_bundles
@@ -28,8 +32,13 @@ def shelf_of(app: "App", folder: Path, functions: Functions) -> Shelf:
     own = {spec.name for pack in BUILTIN for spec in builtin_tools(pack)}
     built_in = [spec for spec in functions().values() if spec.name in own or _is_ot(spec)]
     ways = Lent(app, functions)
-    store = FileStore(folder, built_in_bundles(built_in), max_tools=app.config.bundles.max_tools)
+    most = app.config.bundles.max_tools
+    store = FileStore(folder, built_in_bundles(built_in), max_tools=most, foreign=_foreign)
     return Shelf(store, Workshop(ways), ways.execute, ways.function, [spec.name for spec in built_in], app.come_in_step)
+
+
+def _foreign(path: Path) -> Mistake | None:
+    return foreign(path, user_home(os.environ), trust_store().owners)
 
 
 def _is_ot(spec: ToolSpec) -> bool:

@@ -14,6 +14,7 @@ from onetool.core.errors import ConfigError, Mistake
 
 FOLDER = ".onetool"
 NAME = "onetool.yaml"
+MOUNTS = "/proc/self/mountinfo"
 NOWHERE = Path(os.devnull)  # a folder in which there is nothing, and can be nothing
 
 Whose = Literal["named", "own", "project"]
@@ -78,6 +79,11 @@ def state_home(config: Path | None, env: Mapping[str, str]) -> Path:
     return config.parent if config else user_home(env) / FOLDER
 
 
+def place_of(config: Path) -> Path:
+    """The folder that a config is for: the one that holds its `.onetool`, else the one that it lies in."""
+    return config.parent.parent if config.parent.name == FOLDER else config.parent
+
+
 def user_home(env: Mapping[str, str]) -> Path:
     named = env.get("HOME") or env.get("USERPROFILE")
     if named:
@@ -117,7 +123,26 @@ def _of_a_project(cwd: Path, home: Path, store: Store) -> Path | None:
     found = next((folder for folder in seen if os.path.isfile(folder / NAME)), None)
     if found is None and not os.path.isfile(home / FOLDER / NAME):
         found = next((folder for folder in seen if os.path.isdir(folder / "packs")), None)
-    return found
+    return None if found is None or _is_above_a_mount(found.parent, cwd) else found
+
+
+def _is_above_a_mount(place: Path, cwd: Path) -> bool:
+    """Whether a mount lies between: a bind mount has the same device, so that only the system's list tells of it."""
+    above, here = os.path.realpath(place), Path(os.path.realpath(cwd))
+    between = [str(folder) for folder in (here, *here.parents) if len(str(folder)) > len(above)]
+    if not between:
+        return False
+    try:
+        with open(MOUNTS, "rb") as stream:
+            points = {_unescaped(line.split(b" ")[4]) for line in stream if line.count(b" ") > 4}  # see proc(5)
+    except OSError:  # not on this system: the device has to do
+        return False
+    return any(os.fsencode(folder) in points for folder in between)
+
+
+def _unescaped(name: bytes) -> bytes:
+    """`\\040` is a blank."""
+    return name if b"\\" not in name else name.decode("unicode_escape").encode("latin-1")
 
 
 def _upwards(cwd: Path, home: Path, store: Store) -> Iterator[Path]:

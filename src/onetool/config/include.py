@@ -17,12 +17,13 @@ from onetool.core.errors import Mistake
 MAX_DEPTH = 10
 ALSO = {"mcpServers": "servers"}  # the word of other clients: what is pasted from them works as it is
 
+MayRead = Callable[[Path], bool]
 Unite = Callable[[list[Node], Any, Findings], Node]
 
 
-def read_files(path: Path, findings: Findings) -> tuple[Node, tuple[Path, ...]]:
-    """The root of all files together, and the included ones."""
-    files = Files(findings)
+def read_files(path: Path, findings: Findings, may_read: MayRead = lambda _: True) -> tuple[Node, tuple[Path, ...]]:
+    """The root of all files together, and the included ones. `may_read` is asked before one is opened."""
+    files = Files(findings, may_read)
     files.add(path)
     return unite(files.roots, str(path), findings), tuple(files.paths[1:])
 
@@ -30,8 +31,9 @@ def read_files(path: Path, findings: Findings) -> tuple[Node, tuple[Path, ...]]:
 class Files:
     """Reads files, each once, in the order in which they count: the including one first, then what it includes."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, may_read: MayRead) -> None:
         self.findings = findings
+        self._may_read = may_read
         self.roots: list[Node] = []
         self.paths: list[Path] = []
         self._read_already: set[str] = set()
@@ -44,7 +46,7 @@ class Files:
             self.findings.error(entry, f"files include each other in a circle: {circle}", "remove one of the includes")
         elif entry and len(trail) > MAX_DEPTH:
             self.findings.error(entry, f"includes go more than {MAX_DEPTH} files deep", "name the file further up")
-        elif identity not in self._read_already:
+        elif identity not in self._read_already and self._may_read(path):
             self._read_already.add(identity)
             self.paths.append(path)
             self._read(path, entry, (*trail, identity))

@@ -3,14 +3,15 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
-from onetool.config.find import FOLDER, NAME, Found, own_folder, state_home, trust_store, user_home
+from onetool.config.find import FOLDER, NAME, Found, own_folder, place_of, state_home, trust_store, user_home
 from onetool.config.model import Config, Fs, Keys
 from onetool.config.node import Findings, Node, in_order
 from onetool.config.owners import STATE, is_inside, must_be_no_links, must_be_ours
-from onetool.config.texts import read_texts
+from onetool.config.texts import BESIDE, read_texts
 from onetool.core.errors import ConfigError
 from onetool.services.secrets import Secrets
 
@@ -39,6 +40,8 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
     root, included = read_files(path, findings)
     secrets = _secrets(root.value.pop("secrets", None), found, home, env, findings)
     values = read_fields(fill(root, secrets, findings, _kept_here(found, root)), Keys, findings)
+    values["servers"] = _placed(values.get("servers"), path)
+    _refuse_prompts_elsewhere(root, values.get("prompts"), found, findings)
     values["prompts"], texts = read_texts(values.get("prompts"), path.parent, findings)
     if findings.errors or secrets is None:
         raise ConfigError(in_order(findings.errors))
@@ -130,11 +133,33 @@ def _secrets(
     return secrets
 
 
+def _refuse_prompts_elsewhere(root: Node, named: Any, found: Found, findings: Findings) -> None:
+    """A project's link must not show us what lies outside of it. What is named there in so many words was shown."""
+    file, project = named if isinstance(named, Path) else found.folder / BESIDE, found.folder.parent
+    leads_out = os.path.normpath(file).startswith(f"{project}{os.sep}") and not is_inside(file, project)
+    if found.whose == "project" and leads_out:
+        node = root.value.get("prompts") or Node(value=None, file=str(found.folder / NAME), line=1)
+        told = f"{file} is a link, or lies behind one, and the file lies elsewhere"
+        findings.error(node, told, "keep it in the project, or name it by its own path")
+
+
+def _placed(servers: Any, config: Path) -> Any:
+    """Servers start where their config belongs: a folder that somebody stands in may have programs of its own."""
+    if not isinstance(servers, dict):  # there are none, or what is wrong with them was told
+        return servers or {}
+    folder = place_of(config)
+    return {
+        name: replace(server, cwd=folder) if server.command and server.cwd is None else server
+        for name, server in servers.items()
+    }
+
+
 def _check_state(home: Path, env: Mapping[str, str]) -> None:
     """State is ours, too. A config may lie in the middle of a project, whose folder is then not ours alone."""
-    must_be_no_links(home)
+    is_ours_alone = home.name == FOLDER or bool(env.get("ONETOOL_HOME"))
+    must_be_no_links(home, is_ours_alone)
     parts = [home / part for part in STATE]
-    if home.name == FOLDER or env.get("ONETOOL_HOME"):
+    if is_ours_alone:
         parts.append(home)
     must_be_ours(parts, user_home(env), trust_store(env).owners)
 

@@ -16,7 +16,10 @@ from typing import Any
 
 from onetool.core.errors import ConfigError, Mistake
 
-STATE = ("results", "sessions", "servers", "bundles", "stats.db")  # what we make ourselves, and so never a link
+# What we make ourselves, and so never a link; nor is anything in those folders.
+STATE = ("results", "sessions", "servers", "bundles", "bundles/.state", "stats.db")
+LINKLESS = ("results", "sessions", "servers", "bundles/.state")
+FILES = ("stats.db", "run_history")  # of SQLite there are some with longer names
 ROOT = 0
 
 Accepted = Mapping[str, Mapping[str, Any]]  # places by their real path, and how they were when they were accepted
@@ -29,14 +32,28 @@ def must_be_ours(paths: Iterable[Path], home: Path, accepted: Accepted) -> None:
         raise ConfigError(mistakes)
 
 
-def must_be_no_links(state: Path) -> None:
-    """Where state is kept nothing is followed elsewhere: a link would make us write where somebody else says."""
+def must_be_no_links(state: Path, is_ours_alone: bool) -> None:
+    """Where state is kept nothing is followed elsewhere: a link would make us write where somebody else says.
+
+    Also inside of its folders, unless these may be somebody's who has called his own so.
+    """
     links = [state / part for part in STATE if os.path.islink(state / part)]
+    if is_ours_alone and not links:
+        links = [path for part in LINKLESS for path in _links_in(state / part)]
+        links += [path for path in _links_in(state) if path.name.startswith(FILES)]
     if links:
         hint = "remove the link; ONETOOL_HOME moves all state elsewhere"
         raise ConfigError(
             [Mistake(message="it is a link, which state is not", file=str(it), hint=hint) for it in links]
         )
+
+
+def _links_in(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            return [Path(entry.path) for entry in entries if entry.is_symlink()]
+    except OSError:  # it is not there, or no folder
+        return []
 
 
 def foreign(path: Path, home: Path, accepted: Accepted) -> Mistake | None:

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from onetool.config.mend import NAME
 from onetool.config.node import Findings, Node
 from onetool.config.owners import is_inside
 from onetool.config.placeholders import UNTOUCHED
+from onetool.config.reach_packs import PACKS, packs_at
 from onetool.config.stamps import LARGEST, digest_of, stamp_of
 from onetool.core.errors import ConfigError
 from onetool.core.secrecy import sounds_secret
@@ -27,7 +28,9 @@ from onetool.core.secrecy import sounds_secret
 HARMLESS = {"timeout", "connect_timeout", "enabled", "disabled", "tools", "prefix", "pin", "type"}  # of a server
 LISTENS = ("host", "hosts", "origins", "admin")  # of http
 DEFAULT_SECRETS = "secrets.yaml"
-MOST_FILES = 2_000  # of packs that are looked at for names of secrets, and pinned if wanted
+
+ADDRESS = "://"
+DOOR = "http.token, which whoever calls us has to know"
 
 PLACEHOLDER = re.compile(r"\$\{(" + NAME + r")\}")
 _ASKED_FOR = re.compile(r"(?:secret\w*|api_headers)\s*[(=]\s*[\"']([A-Za-z_][A-Za-z0-9_]*)[\"']")
@@ -41,6 +44,8 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     reads: dict[str, str] = {}
     secrets: dict[str, str] = {}  # `NAME for servers.docs`
     packs: dict[str, str] = {}  # files of packs: they may be edited, unless the person is strict
+    places: tuple[str, ...] = ()  # where packs may be
+    is_all: bool = True  # whether all of their files are among these
     wants: tuple[str, ...] = ()  # names of secrets that packs ask for
     files: dict[str, str] = {}  # what all of this was read from
 
@@ -49,26 +54,38 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         parts = (("runs", self.runs), ("dials", self.dials), ("reads", self.reads), ("secrets", self.secrets))
         return {f"{part}: {line}": digest for part, lines in parts for line, digest in lines.items()}
 
+    def is_like(self, other: "Reach") -> bool:
+        """Whether nothing is to be seen in one that is not in the other."""
+        return (self.pinned(), self.packs, self.wants) == (other.pinned(), other.packs, other.wants)
+
     def names(self) -> set[str]:
         """Of the secrets that it may take from the environment, once this is accepted."""
         return {*(line.partition(" ")[0] for line in self.secrets), *self.wants}
 
 
 def reach_of(folder: Path, config: Path | None) -> Reach:
-    """Of a project's `.onetool`, with its config if it has one. ConfigError for a file that can't be read."""
+    """Of a project's `.onetool`, with its config if it has one. ConfigError for a file that can't be read.
+
+    Stamps are taken before a file is read: what is written meanwhile counts as changed.
+    """
     project = project_of(folder)
-    data, named, files = _read(config)
+    data, named, stamps = _read(config)
+    included = list(map(Path, stamps))
     secrets = None if isinstance(data.get("secrets"), dict) else named.get("secrets", [folder / DEFAULT_SECRETS])[0]
-    paths = list(dict.fromkeys([folder / "packs", *named.get("packs", [])]))
-    packs = list(_pack_files(paths))
+    stamps |= {str(file): stamp_of(file) for file in named.get("prompts", ()) if not is_inside(file, project)}
+    stamps |= {str(secrets): stamp_of(secrets)} if secrets else {}
+    paths = list(dict.fromkeys([folder / PACKS, *named.get("packs", [])]))
+    packs = packs_at(paths, project)
     return Reach(
-        runs={**_servers(data, "command"), **({f"Python of packs in {project}": ""} if packs else {})},
+        runs={**_servers(data, "command"), **packs.lines},
         dials={**_servers(data, "url"), **_hosts(data), **_addresses(data), **_of_settings(data)},
-        reads={**_outside({**named, "include": files, "packs": paths}, project), **_roots(data)},
+        reads={**_outside({**named, "include": included, "packs": paths}, project), **_roots(data)},
         secrets={**_names(data), **_values(data, secrets)},
-        packs={str(file): digest_of(file) for file in packs},
-        wants=tuple(sorted({name for file in packs for name in _asked_for(file)})),
-        files={str(file): stamp_of(file) for file in (*files, *([secrets] if secrets else []))},
+        packs={str(file): digest_of(file) for file in packs.files},
+        places=tuple(map(str, paths)),
+        is_all=packs.is_all,
+        wants=tuple(sorted({name for file in packs.files for name in _asked_for(file)})),
+        files=stamps,
     )
 
 
@@ -80,27 +97,28 @@ def project_of(folder: Path) -> Path:
 # Its parts
 
 
-def _read(config: Path | None) -> tuple[dict[str, Any], dict[str, list[Path]], list[Path]]:
+def _read(config: Path | None) -> tuple[dict[str, Any], dict[str, list[Path]], dict[str, str]]:
     """The data of all files together as it was written, the paths that it names, and which files these are."""
+    stamps: dict[str, str] = {}
     if config is None:
-        return {}, {}, []
+        return {}, {}, stamps
     from onetool.config.include import read_files
     from onetool.config.shape import plain
 
     findings = Findings()
-    root, included = read_files(config, findings)
+    root, _ = read_files(config, findings, lambda file: bool(stamps.setdefault(str(file), stamp_of(file))))
     if findings.errors:
         raise ConfigError(findings.errors)
     data = plain(root, Findings())  # who loads it will say what is wrong with it
     named = {key: list(_paths(root.value[key])) for key in ("packs", "prompts", "secrets") if key in root.value}
-    return data, {key: paths for key, paths in named.items() if paths}, [config, *included]
+    return data, {key: paths for key, paths in named.items() if paths}, stamps
 
 
 def _paths(node: Node) -> Iterator[Path]:
     """Each is relative to the file that names it."""
     for one in node.value if isinstance(node.value, list) else [node]:
         if isinstance(one.value, str):
-            yield Path(os.path.normpath(Path(one.file).parent / os.path.expanduser(one.value)))
+            yield Path(one.file).parent / os.path.expanduser(one.value)
 
 
 def _servers(data: dict[str, Any], kind: str) -> dict[str, str]:
@@ -136,7 +154,7 @@ def _shown(block: Any) -> str:
         if isinstance(block.get(key), dict) and block[key]
     ]
     if block.get("auth") is not None:
-        urls = [text for text in _texts(block["auth"]) if "://" in text]
+        urls = [text for text in _texts(block["auth"]) if ADDRESS in text]
         more.append(f"auth {', '.join(urls)}".rstrip())
     return f"{line} ({'; '.join(more)})" if more else line
 
@@ -162,12 +180,13 @@ def _addresses(data: dict[str, Any]) -> dict[str, str]:
         found[f"model at {_text(ask['base_url'])}"] = _digest(ask["base_url"])
     if not isinstance(http, dict):
         return {**found, **_whole("http", http)}
-    return {**found, **{f"http.{key}: {_text(http[key])}": _digest(http[key]) for key in LISTENS if http.get(key)}}
+    found |= {f"http.{key}: {_text(http[key])}": _digest(http[key]) for key in LISTENS if http.get(key)}
+    return {**found, DOOR: _digest(http["token"])} if http.get("token") else found
 
 
 def _of_settings(data: dict[str, Any]) -> dict[str, str]:
     """Addresses that packs are told: the packs may be the person's own, and have keys for another place."""
-    return {f"settings: {text}": "" for text in _texts(data.get("settings")) if "://" in text}
+    return {f"settings: {text}": "" for text in _texts(data.get("settings")) if ADDRESS in text}
 
 
 def _roots(data: dict[str, Any]) -> dict[str, str]:
@@ -181,7 +200,7 @@ def _roots(data: dict[str, Any]) -> dict[str, str]:
 def _outside(named: dict[str, list[Path]], project: Path) -> dict[str, str]:
     """Files and packs that are not the project's own, but that its config names."""
     outside = ((key, path) for key, paths in named.items() for path in paths if not is_inside(path, project))
-    return {f"{key} {path}": "" for key, path in outside}
+    return {f"{key} {path if '${' in str(path) else os.path.realpath(path)}": "" for key, path in outside}
 
 
 def _names(data: dict[str, Any]) -> dict[str, str]:
@@ -197,31 +216,44 @@ def _names(data: dict[str, Any]) -> dict[str, str]:
 
 
 def _values(data: dict[str, Any], file: Path | None) -> dict[str, str]:
-    """Digests of those secrets of the project that stand where a command or an address does: they decide about it."""
+    """Digests of those secrets of the project that decide about a command or an address.
+
+    What is called a secret (`api_key`, `token`) may be another one tomorrow, unless it is an address nevertheless.
+    """
     own = data.get("secrets")
     values = own if isinstance(own, dict) else None
     found: dict[str, str] = {}
-    for name in {name for text in _deciding(data) for name in PLACEHOLDER.findall(text)}:
-        values = values if values is not None else _read_values(file)
-        if name in values:
-            found[f"{name} as this project sets it"] = _digest(values[name])
+    for key, text in _deciding(data):
+        for name in PLACEHOLDER.findall(text):
+            values = values if values is not None else _read_values(file)
+            if name in values and (not sounds_secret(key) or ADDRESS in text or ADDRESS in _text(values[name])):
+                found[f"{name} as this project sets it"] = _digest(values[name])
     return found
 
 
-def _deciding(data: dict[str, Any]) -> Iterator[str]:
-    """Texts that say what is run, dialled or read; not those that are only handed over."""
+def _deciding(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Texts that say what is run, dialled or read, each with its key; not those that are only handed over."""
     servers = data.get("servers")
     for block in servers.values() if isinstance(servers, dict) else ():
         if isinstance(block, dict):
-            yield from _texts([block.get(key) for key in ("command", "args", "cwd", "url")])
-            env = block.get("env")
-            if isinstance(env, dict):
-                yield from _texts([value for name, value in env.items() if not sounds_secret(str(name))])
-    for key in ("packs", "include", "prompts", "secrets", "fs", "topics"):
-        yield from _texts(data.get(key) if not (key == "secrets" and isinstance(data.get(key), dict)) else None)
-    ask, http = data.get("ask"), data.get("http")
-    yield from _texts(ask.get("base_url") if isinstance(ask, dict) else ask)
-    yield from _texts([http.get(key) for key in LISTENS] if isinstance(http, dict) else http)
+            yield from _with_keys({key: block.get(key) for key in ("command", "args", "cwd", "url", "env", "auth")})
+    for key in ("packs", "include", "prompts", "secrets", "fs", "topics", "settings", "ask"):
+        yield from _with_keys(data.get(key) if not (key == "secrets" and isinstance(data.get(key), dict)) else None)
+    http = data.get("http")
+    yield from _with_keys({key: http.get(key) for key in LISTENS} if isinstance(http, dict) else http)
+
+
+def _with_keys(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Every text in there, with the nearest key above it."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield str(name), str(name)
+            yield from _with_keys(item, str(name))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _with_keys(item, key)
 
 
 def _read_values(file: Path | None) -> dict[str, Any]:
@@ -239,17 +271,6 @@ def _read_values(file: Path | None) -> dict[str, Any]:
 
 
 # Packs
-
-
-def _pack_files(paths: Iterable[Path]) -> Iterator[Path]:
-    """The files of packs, in order; not more of them than a person could have written."""
-    left = MOST_FILES
-    for path in paths:
-        found = [path] if path.is_file() else sorted(path.rglob("*")) if path.is_dir() else []
-        for file in found:
-            if left and file.is_file() and "__pycache__" not in file.parts and file.name != ".gitkeep":
-                left -= 1
-                yield file
 
 
 def _asked_for(file: Path) -> set[str]:

@@ -29,13 +29,13 @@ def stamp_of(file: Path) -> str:
 
 
 def digest_of(file: Path) -> str:
-    """Of a file's content. What is no file, or too large for one of ours, is known by its size and time."""
+    """Of a file's content. What is no file, or too large for one of ours, is known by what the system says of it."""
     from hashlib import sha256  # most only look at stamps
 
     try:
         found = file.stat()
         if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
-            return f"{found.st_mode} {found.st_size} {found.st_mtime_ns}"
+            return f"{found.st_mode} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
         return sha256(file.read_bytes()).hexdigest()
     except OSError:
         return NONE

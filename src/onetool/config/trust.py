@@ -9,13 +9,16 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from onetool.config.owners import foreign
+from onetool.config.owners import foreign, is_inside
 from onetool.config.trust_store import Store
 from onetool.core.errors import ConfigError, Mistake
+
+if TYPE_CHECKING:
+    from onetool.config.reach import Reach
 
 VARIABLE = "ONETOOL_TRUST"
 NAME = "onetool.yaml"  # here again: find asks us
@@ -79,44 +82,50 @@ def accepted_names(
     if new := beyond(pin, reach, strict):
         return Untrusted(folder=folder, config=config, new=tuple(new))
     if pin.get("files") != reach.files:
-        _know_files(folder, store, reach.files)
+        _know_files(folder, store, {"files": reach.files, "places": reach.places})
     return _names_of(pin)
 
 
-def _know_files(folder: Path, store: Store, files: Mapping[str, str]) -> None:
+def _know_files(folder: Path, store: Store, now: Mapping[str, Any]) -> None:
     """The files as they are now reach nothing new: the next start need not read them twice."""
     real = os.path.realpath(folder)
 
     def change(content: dict[str, Any]) -> None:
         if real in content["folders"]:
-            content["folders"][real]["files"] = files
+            content["folders"][real] |= now
 
     with suppress(OSError):  # it is only faster
         store.change(change)
 
 
-def beyond(pin: Mapping[str, Any], reach: Any, strict: bool) -> list[str]:
-    """What was not there, or was another, when the folder was trusted."""
+def beyond(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]:
+    """What was not there, or was another, when the folder was trusted; and what guarded it, if that is gone."""
+    from onetool.config.reach import DOOR
+
     before = pin.get("reaches") or {}
-    new = [line for line, digest in reach.pinned().items() if before.get(line) != digest]
+    pinned = reach.pinned()
+    new = [line for line, digest in pinned.items() if before.get(line) != digest]
+    door = f"dials: {DOOR}"
+    if door in before and door not in pinned:
+        new.append("dials: http.token is gone, so that anybody who reaches us can call")
     if strict:
         packs = pin.get("packs") or {}
         new += [f"runs: {file}, edited or new" for file, digest in reach.packs.items() if packs.get(file) != digest]
+        new += [] if reach.is_all else ["runs: files of packs that can't all be pinned, which `trust: strict` wants"]
     return new
 
 
 def trust_folder(
-    folder: Path, config: Path | None, store: Store, *, packs: bool = False, names: tuple[str, ...] = ()
+    folder: Path, reach: "Reach", store: Store, *, packs: bool = False, names: tuple[str, ...] = ()
 ) -> None:
-    """Pin what it reaches now. `packs`: those that come later, too; `names`: further secrets that it may have."""
+    """Pin what it reaches. `packs`: those that come later, too; `names`: further secrets that it may have."""
     from datetime import UTC, datetime
 
-    from onetool.config.reach import project_of, reach_of
+    from onetool.config.reach_packs import own_line
 
-    reach = reach_of(folder, config)
     pinned = reach.pinned()
     if packs:
-        pinned.setdefault(f"runs: Python of packs in {project_of(folder)}", "")
+        pinned.setdefault(f"runs: {own_line(folder)}", "")
     before = store.folder(folder) or {}
     entry = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -124,6 +133,7 @@ def trust_folder(
         "wants": list(reach.wants),
         "accepted": sorted({*(before.get("accepted") or ()), *names}),
         "packs": reach.packs,
+        "places": reach.places,
         "files": reach.files,
     }
     store.change(lambda content: content["folders"].__setitem__(os.path.realpath(folder), entry))
@@ -132,15 +142,13 @@ def trust_folder(
 def has_anything(folder: Path) -> bool:
     """Whether somebody has put something there: what is hidden is ours, or nobody reads it."""
     try:
-        return any(not entry.name.startswith(".") for entry in os.scandir(folder))
+        return any(not name.startswith(".") for name in os.listdir(folder))
     except OSError:
         return False
 
 
 @contextmanager
-def renewing(
-    file: Path, store: Store, env: Mapping[str, str], own: Path, names: tuple[str, ...] = ()
-) -> Iterator[None]:
+def renewing(file: Path, store: Store, own: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
     """Around what a person does to a config by a command of ours: the pin is renewed if nothing untrusted lay there."""
     folder = file.parent
     if folder.name != own.name or _is_same(folder, own):
@@ -148,20 +156,30 @@ def renewing(
         return
     config = folder / NAME
     was_there = has_anything(folder)
-    fine = not was_there or _is_trusted(folder, config if config.is_file() else None, store, env, own)
+    fine = not was_there or _is_trusted(folder, config if config.is_file() else None, store, own)
     before = (store.folder(folder) or {}).get("reaches") or {}
     yield
     if fine and foreign(folder, own.parent, store.owners) is None:
         with suppress(OSError, ConfigError):  # then it waits for `onetool trust`
-            packs = not was_there or any(line.startswith("runs: Python of packs") for line in before)
-            trust_folder(folder, config if config.is_file() else None, store, packs=packs, names=names)
+            from onetool.config.reach import reach_of
+            from onetool.config.reach_packs import own_line
+
+            packs = not was_there or f"runs: {own_line(folder)}" in before
+            reach = reach_of(folder, config if config.is_file() else None)
+            trust_folder(folder, reach, store, packs=packs, names=names)
 
 
-def _is_trusted(folder: Path, config: Path | None, store: Store, env: Mapping[str, str], own: Path) -> bool:
-    """By a pin: a variable trusts for a moment, which is no reason to remember."""
-    if store.folder(folder) is None:
+def _is_trusted(folder: Path, config: Path | None, store: Store, own: Path) -> bool:
+    """By a pin: a variable trusts for a moment, which is no reason to remember; nor is what nobody can read."""
+    pin = store.folder(folder)
+    if pin is None:
         return False
-    return not isinstance(accepted_names(folder, config, store, env, own), Untrusted)
+    from onetool.config.reach import reach_of
+
+    try:
+        return not beyond(pin, reach_of(folder, config), _is_strict(own))
+    except ConfigError:
+        return False
 
 
 def _is_same(one: Path, other: Path) -> bool:
@@ -169,14 +187,17 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _is_unchanged(pin: Mapping[str, Any], folder: Path, config: Path | None) -> bool:
-    """Whether all files are as they were that its reach was read from; then it needs no parsing."""
+    """Whether all files are as they were that its reach was read from, and packs are where they were: no parsing."""
     from onetool.config.stamps import is_unchanged
 
-    files = pin.get("files") or {}
-    if config is None or str(config) not in files or not is_unchanged(files):
+    files, places, reaches = (pin.get(key) or {} for key in ("files", "places", "reaches"))
+    if config is None or str(config) not in files or not places or not is_unchanged(files):
         return False
-    has_packs = any(line.startswith("runs: Python of packs") for line in pin.get("reaches") or ())
-    return has_packs or not (folder / "packs").is_dir()
+    if not any(map(os.path.lexists, places)):
+        return True  # most have none, and need not load what looks for them
+    from onetool.config.reach_packs import packs_at
+
+    return all(f"runs: {line}" in reaches for line in packs_at(map(Path, places), folder.parent).lines)
 
 
 def _names_of(pin: Mapping[str, Any]) -> frozenset[str]:
@@ -208,9 +229,9 @@ def _is_strict(own: Path) -> bool:
 
 def _packs_in(folder: Path) -> set[str]:
     found: set[str] = set()
-    for part in ("packs", "bundles"):
+    for place in (folder / "packs", folder / "bundles"):
         with suppress(OSError):
-            found |= {entry.name.removesuffix(".py") for entry in os.scandir(folder / part)}
+            found |= {name.removesuffix(".py") for name in os.listdir(place) if is_inside(place, folder.parent)}
     return found
 
 
@@ -221,7 +242,8 @@ def _named_in(config: Path | None) -> set[str]:
     from onetool.config.node import Findings
     from onetool.config.shape import plain
 
-    root, _ = read_files(config, Findings())
+    # Whoever wrote it may have named anything: nothing is opened that does not lie in the project.
+    root, _ = read_files(config, Findings(), lambda file: is_inside(file, config.parent.parent))
     data = plain(root, Findings())
     servers, tools, packs = (data.get(key) or () for key in ("servers", "tools", "packs"))
     found = {str(name) for name in servers} if isinstance(servers, dict) else set()

@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from unicodedata import category, normalize
 from unicodedata import name as name_of
-from unicodedata import normalize
 
 # Of those that count as printable: blank ones, and such as only change the sign before them.
-_BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef"
+_BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef"
 _MAYBE = re.compile(r"[^\n -~]")
 _HIDDEN = re.compile(f"[{_BLANK}]")
+_NAME = re.compile(r"[^\s/@:,;()\"'<>\[\]{}=]+")
+_DOT = re.compile("[.\u3002\uff0e\uff61]")
 _WORD = re.compile(r"[^\W\d_]+")
 _ALIKE = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "FULLWIDTH", "MATHEMATICAL")
 
@@ -32,8 +34,20 @@ def visible(text: str) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     sign = found[0]
-    if sign.isprintable() and not _HIDDEN.match(sign):
+    if sign.isprintable() and not _HIDDEN.match(sign) and not _is_stray(found):
         return sign
+    return _code(sign)
+
+
+def _is_stray(found: re.Match[str]) -> bool:
+    """A mark that belongs on a letter, and stands on none: it is drawn over whatever is before it."""
+    if category(found[0]) not in ("Mn", "Me"):
+        return False
+    before = found.string[found.start() - 1 : found.start()]
+    return not before or category(before)[0] not in "LMN"
+
+
+def _code(sign: str) -> str:
     code = ord(sign)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
@@ -45,7 +59,34 @@ def mixed(text: str) -> Iterator[str]:
     for found in _WORD.finditer(text):
         word = found[0]
         if not word.isascii() and len({_script(sign) for sign in word} & {*_ALIKE}) > 1:
-            yield "".join(sign if sign.isascii() else f"\\u{ord(sign):04x}" for sign in word)
+            yield _spelt(word)
+
+
+def disguised(text: str) -> Iterator[str]:
+    """Those, and the words that look like one of Latin letters altogether, with the odd ones escaped."""
+    if text.isascii():
+        return
+    yield from mixed(text)
+    for found in _WORD.finditer(text):
+        if not found[0].isascii() and skeleton(found[0]).isascii():
+            yield _spelt(found[0])
+
+
+def hosts_in_ascii(text: str) -> Iterator[str]:
+    """Of the names with a dot in a text those that have other letters, as the name system writes them."""
+    if text.isascii():
+        return
+    for found in _NAME.finditer(text):
+        if not found[0].isascii() and len(labels := _DOT.split(found[0])) > 1:
+            yield ".".join(label if label.isascii() else _a_label(label) for label in labels)
+
+
+def _a_label(label: str) -> str:
+    return f"xn--{label.lower().encode('punycode').decode()}"
+
+
+def _spelt(word: str) -> str:
+    return "".join(sign if sign.isascii() else _code(sign) for sign in word)
 
 
 def _script(sign: str) -> str:

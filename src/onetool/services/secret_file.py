@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from onetool.core.private_file import private, write_new
+
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -49,7 +51,8 @@ def _locked(file: Path) -> Iterator[None]:
     except ImportError:  # not on this system
         yield
         return
-    with open(file.parent / f".{file.name}.lock", "a") as lock:  # never deleted: a new one would be another lock
+    # Never deleted: a new one would be another lock.
+    with open(file.parent / f".{file.name}.lock", "a", opener=private) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -57,9 +60,9 @@ def _locked(file: Path) -> Iterator[None]:
 def _keep_from_git(file: Path) -> None:
     """The first secret in a folder of ours that nobody has made with `onetool init`."""
     ignore = file.with_name(".gitignore")
-    if file.parent.name == ".onetool" and not file.exists() and not ignore.exists():
+    if file.parent.name == ".onetool" and not file.exists():
         with suppress(OSError):
-            ignore.write_text(f"{file.name}\n.{file.name}.*\nsessions/\n", encoding="utf-8")
+            write_new(ignore, f"{file.name}\n.{file.name}.*\nsessions/\n")
 
 
 def _lines(file: Path) -> list[str]:

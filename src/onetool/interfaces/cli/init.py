@@ -70,19 +70,21 @@ def init(
 
 
 def _write_starter(folder: Path, force: bool) -> None:
+    from onetool.config.owners import is_inside
     from onetool.config.starter import starter_config
+    from onetool.core.private_file import write_new
     from onetool.interfaces.cli.trusting import renewed
 
     file = folder / ".onetool" / "onetool.yaml"
+    if not is_inside(file, folder):
+        raise click.ClickException(f"{file} would be written elsewhere, because of a link; remove the link.")
     if file.exists() and not force:
         raise click.ClickException(f"{file} is there already; --force replaces it.")
     try:
         with renewed(file):
             file.parent.mkdir(exist_ok=True)
             file.write_text(starter_config(), encoding="utf-8")
-            ignore = file.with_name(".gitignore")
-            if not ignore.exists():
-                ignore.write_text(IGNORED, encoding="utf-8")
+            write_new(file.with_name(".gitignore"), IGNORED)
     except OSError as error:
         raise click.ClickException(f"can't write {file}: {error.strerror}.") from None
     there = "" if folder == Path() else f"cd {folder}, "

@@ -100,7 +100,9 @@ def find_here(ctx: click.Context) -> "Found":
     root.meta[TOLD] = True
     from onetool.interfaces.cli.trusting import offer_trust
 
-    return find(root.obj) if offer_trust(found.untrusted) else found
+    while found.untrusted is not None and offer_trust(found.untrusted):
+        found = find(root.obj)  # it may have changed while somebody looked at it
+    return found
 
 
 def complete_tool(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

@@ -1,8 +1,10 @@
 """`onetool packs …`: begin a pack, and check one before anybody runs it."""
 
+import os
 from contextlib import nullcontext
 from keyword import iskeyword
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -11,6 +13,9 @@ from onetool.interfaces.cli.mistakes import print_mistakes
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import print_json, wants_json
 from onetool.sources.packs.builtin import BUILTIN
+
+if TYPE_CHECKING:
+    from onetool.config.trust import Untrusted
 
 
 @click.group(no_args_is_help=True)
@@ -35,7 +40,7 @@ def new(name: str, folder: Path | None) -> None:
     folder = folder or Path(".onetool") / "packs"
     files = {folder / file: text for file, text in pack_files(name).items()}
     for file in files:
-        if file.exists():
+        if os.path.lexists(file):
             raise click.ClickException(f"{file} is there already; nothing was written.")
     try:
         with nullcontext() if elsewhere else renewed(folder.absolute().with_name("onetool.yaml")):
@@ -52,6 +57,15 @@ def new(name: str, folder: Path | None) -> None:
     click.echo(f"  onetool packs check {pack}\n  pytest {test}")
 
 
+def _refuse_untrusted(path: Path, waits: "Untrusted | None") -> None:
+    """Checking a pack runs it: not one of a folder that waits to be trusted."""
+    from onetool.config.owners import is_inside
+
+    if waits is not None and is_inside(path, waits.folder.parent):
+        known = f"its folder is {waits.short}, or set ONETOOL_TRUST=1" if waits.mistake is None else waits.short
+        raise click.ClickException(f"a pack is run to be checked, and {known}")
+
+
 @packs.command()
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @data_options
@@ -60,7 +74,9 @@ def check(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Say what is wrong with a pack: what would fail, and what a model could not make sense of."""
     from onetool.sources.packs.checking import check_packs
 
-    found = check_packs(path, open_app(ctx).registry)
+    app = open_app(ctx)
+    _refuse_untrusted(path, app.untrusted)
+    found = check_packs(path, app.registry)
     if wants_json(as_json):
         print_json([msgspec.to_builtins(mistake) for mistake in found])
     else:

@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import os
 import signal
 import sys
 from codeop import CommandCompiler
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from onetool.core.private_file import private
 from onetool.interfaces.cli.run import print_error, print_live, print_value
 
 if TYPE_CHECKING:
@@ -186,7 +188,7 @@ def _save(history: Path) -> None:
 
     try:
         history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        history.touch(mode=0o600)  # what somebody typed may hold secrets
+        os.close(private(history, os.O_WRONLY | os.O_CREAT))  # what somebody typed may hold secrets
         readline.set_history_length(MOST_HISTORY)
         readline.write_history_file(history)
     except OSError as error:

@@ -10,6 +10,7 @@ from onetool.interfaces.cli.output import echo, print_json, print_table, wants_j
 from onetool.interfaces.cli.trusting import described, is_anybody_there, remember, visible
 
 if TYPE_CHECKING:
+    from onetool.config.reach import Reach
     from onetool.config.trust_store import Store
 
 
@@ -49,11 +50,23 @@ def _trust(folder: Path, store: "Store", yes: bool) -> None:
     config = folder / NAME if (folder / NAME).is_file() else None
     must_be_ours([folder, *([config] if config else [])], user_home(os.environ), store.owners)
     echo(visible(f"Folder: {folder}"))
-    for line in described(reach_of(folder, config), store.folder(folder)):
-        echo(line)
+    reach = _shown(folder, config, store)
     _confirm("Trust it?", yes)
-    remember(folder, config)
+    while not yes and not reach.is_like(reach_of(folder, config)):
+        echo("It has changed meanwhile. It is like this now:")
+        reach = _shown(folder, config, store)
+        _confirm("Trust it?", yes)
+    remember(folder, reach)
     click.echo(visible(f"{folder} is trusted. onetool trust --revoke takes that back."), err=True)
+
+
+def _shown(folder: Path, config: Path | None, store: "Store") -> "Reach":
+    from onetool.config.reach import reach_of
+
+    reach = reach_of(folder, config)
+    for line in described(reach, store.folder(folder)):
+        echo(line)
+    return reach
 
 
 def _accept(path: Path | None, store: "Store", revoke: bool, yes: bool) -> None:

@@ -1,6 +1,5 @@
 """What commands say about a folder that is not trusted, and the question that they put at a terminal."""
 
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from onetool.core import lookalike
 
 if TYPE_CHECKING:
     from onetool.config.reach import Reach
@@ -22,18 +23,21 @@ HEADS = {
 
 
 def offer_trust(waits: "Untrusted") -> bool:
-    """Tell of it; at a terminal ask whether it is trusted. Whether it is now."""
+    """Tell of it; at a terminal ask whether it is trusted. Whether it is now: what was shown, if it was."""
+    from onetool.config.reach import reach_of
+
     click.echo(f"onetool: {visible(waits)}", err=True)
     if waits.mistake is not None or not is_anybody_there():
         return False
+    shown = None
     while True:
         answer = (
             click.prompt("Trust this folder? [y/N/v]iew", default="n", show_default=False, err=True).strip().lower()
         )
         if answer in ("v", "view"):
-            _show(waits)
+            shown = _shown(waits)
         elif answer in ("y", "yes"):
-            remember(waits.folder, waits.config)
+            remember(waits.folder, shown or reach_of(waits.folder, waits.config))
             return True
         else:
             return False
@@ -43,12 +47,12 @@ def is_anybody_there() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def remember(folder: Path, config: Path | None) -> None:
+def remember(folder: Path, reach: "Reach") -> None:
     from onetool.config.find import trust_store
     from onetool.config.trust import trust_folder
 
     try:
-        trust_folder(folder, config, trust_store())
+        trust_folder(folder, reach, trust_store())
     except OSError as error:
         raise click.ClickException(visible(f"it could not be remembered: {error}")) from None
 
@@ -59,7 +63,7 @@ def renewed(file: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
     from onetool.config.find import own_folder, trust_store
     from onetool.config.trust import renewing
 
-    with renewing(file.absolute(), trust_store(), os.environ, own_folder(), names):
+    with renewing(file.absolute(), trust_store(), own_folder(), names):
         yield
 
 
@@ -71,7 +75,7 @@ def described(reach: "Reach", pin: Mapping[str, Any] | None) -> Iterator[str]:
         if lines:
             yield f"{head}:"
             for line, digest in lines.items():
-                yield f"  {_mark(before, f'{part}: {line}', digest)}{visible(line)}"
+                yield f"  {_mark(before, f'{part}: {line}', digest)}{_line(line)}"
     if reach.wants:
         yield f"Its packs ask for these secrets: {visible(', '.join(reach.wants))}"
     if gone := [] if before is None else [line for line in before if line not in reach.pinned()]:
@@ -88,13 +92,22 @@ def _mark(before: Mapping[str, str] | None, line: str, digest: str) -> str:
 
 
 def visible(text: object) -> str:
-    """With every character that can't be seen, or that turns others around, written out."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(text))
+    """In one line, with everything written out that can't be seen, or that would rule a terminal."""
+    return lookalike.visible(str(text)).replace("\n", "\\n")
 
 
-def _show(waits: "Untrusted") -> None:
+def _line(text: str) -> str:
+    """A line of what is reached; behind it, what looks like something else, and hosts as they are dialled."""
+    odd = [f"mind the letters: {word}" for word in dict.fromkeys(lookalike.disguised(text))]
+    odd += [f"that is {host}" for host in dict.fromkeys(lookalike.hosts_in_ascii(text))]
+    return visible(f"{text} ({'; '.join(odd)})" if odd else text)
+
+
+def _shown(waits: "Untrusted") -> "Reach":
     from onetool.config.find import trust_store
     from onetool.config.reach import reach_of
 
-    for line in described(reach_of(waits.folder, waits.config), trust_store().folder(waits.folder)):
+    reach = reach_of(waits.folder, waits.config)
+    for line in described(reach, trust_store().folder(waits.folder)):
         click.echo(line, err=True)
+    return reach

@@ -16,6 +16,7 @@ from time import time
 import msgspec
 
 from onetool.core.errors import ToolFailure
+from onetool.core.private_file import private
 from onetool.services.results.errors import (
     HandleNotFoundError,
     NotStoredError,
@@ -184,7 +185,7 @@ class Results:
                 line = f"{ended.name} {ended.at:.3f} {'removed' if ended.removed else 'expired'}\n"
                 days.setdefault(int(ended.at // DAY), []).append(line)
         for day, lines in days.items():
-            with suppress(OSError), open(self._list(day), "ab", opener=_private) as stream:
+            with suppress(OSError), open(self._list(day), "ab", opener=private) as stream:
                 stream.write("".join(lines).encode())
         for ended in over:
             with suppress(OSError):
@@ -235,7 +236,3 @@ def _seal(file: Path) -> bytes:
 
 def _unreadable(error: Exception) -> ToolFailure:
     return ToolFailure(f"the result can't be read: {error}", reason="source_unavailable")
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -72,7 +72,7 @@ class NewerFile(Exception):  # noqa: N818 - nothing is wrong with it
 def opened(file: Path, patience: float = BUSY_SECONDS) -> Generator[sqlite3.Connection]:
     """The file, to be written; made, where there is none. Raises OSError, sqlite3.Error, NewerFile."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if file.exists() and not file.is_file():
+    if file.is_symlink() or (file.exists() and not file.is_file()):
         raise OSError(f"{file} is no regular file")
     with closing(sqlite3.connect(file, timeout=patience, isolation_level=None)) as database:
         if _version(database) != VERSION:

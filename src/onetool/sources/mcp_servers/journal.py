@@ -14,6 +14,8 @@ from threading import Lock
 from time import strftime
 from typing import Any
 
+from onetool.core.private_file import private
+
 log = logging.getLogger("onetool.servers")
 
 LONGEST = 2_000  # characters of a line
@@ -105,10 +107,6 @@ class Journal:
             if self._size + len(data) > MOST_BYTES and self._size:
                 os.replace(self._file, self._old)
                 self._size = 0
-            with open(self._file, "ab", opener=_private) as stream:
+            with open(self._file, "ab", opener=private) as stream:
                 stream.write(data[-MOST_BYTES:])
             self._size += len(data)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

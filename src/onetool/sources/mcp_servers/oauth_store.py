@@ -15,6 +15,7 @@ import msgspec
 
 from onetool.core import flock
 from onetool.core.ids import new_id
+from onetool.core.private_file import private
 from onetool.sources.mcp_servers.memory import file_name
 from onetool.sources.mcp_servers.oauth_trouble import AuthFailed
 
@@ -120,7 +121,7 @@ def _lock_file(file: Path) -> Iterator[Any]:
     try:
         _private_folder(file.parent)
         # Never deleted: a new file would be another lock.
-        lock = os.open(file.with_name(f".{file.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        lock = private(file.with_name(f".{file.name}.lock"), os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise _not_kept(file, error) from None
     try:

@@ -85,13 +85,13 @@ def _run_file(file: Path, fresh: bool) -> ModuleType:
     spec = spec_from_file_location(name, file, submodule_search_locations=inside)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file.name} is not a Python file")
+    if fresh:
+        from onetool.sources.packs.from_source import take_source
+
+        take_source(spec)
     module = module_from_spec(spec)
     sys.modules[name] = module  # dataclasses, type hints and relative imports look their module up there
-    if fresh:
-        # The compiled file is told apart by seconds and size: an edit within the same second would not be seen.
-        exec(compile(file.read_bytes(), file, "exec"), module.__dict__)  # noqa: S102 - running packs is what we do
-    else:
-        spec.loader.exec_module(module)
+    spec.loader.exec_module(module)
     return module
 
 

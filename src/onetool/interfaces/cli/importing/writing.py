@@ -20,6 +20,7 @@ from onetool.config.node import Findings, Node
 from onetool.config.source import Refused as NotYaml
 from onetool.config.starter import starter_config
 from onetool.core.errors import ConfigError
+from onetool.core.private_file import write_new
 from onetool.interfaces.cli.auth import check as holds
 from onetool.interfaces.cli.clients.put_file import put_file
 from onetool.interfaces.cli.clients.refused import Refused
@@ -119,8 +120,7 @@ def _folder_for(file: Path) -> Iterator[None]:
     file.parent.mkdir(exist_ok=True, mode=0o700 if file.parent == own_folder() else 0o777)
     try:
         yield
-        if not (ignore := file.with_name(".gitignore")).exists():
-            ignore.write_text(IGNORED, encoding="utf-8")
+        write_new(file.with_name(".gitignore"), IGNORED)
     except BaseException:
         if not was_there:
             with suppress(OSError):

@@ -19,6 +19,7 @@ from onetool.sources.bundles.files.lock import FolderLock
 from onetool.sources.bundles.files.looking import FIRST_SECONDS, Looking
 from onetool.sources.bundles.files.overlay import BuiltIn, check_built_in
 from onetool.sources.bundles.files.reading import NO_BUNDLE
+from onetool.sources.bundles.files.scanning import Foreign, anybody
 from onetool.sources.bundles.files.state import make_state
 from onetool.sources.bundles.index import Index, Unwritable
 from onetool.sources.bundles.index.patience import Aside, Patience
@@ -33,9 +34,10 @@ SHARE = 20  # … which may cost one part in so many
 
 
 class Indexed:
-    def __init__(self, folder: Path, built_in: BuiltIn) -> None:
+    def __init__(self, folder: Path, built_in: BuiltIn, foreign: Foreign = anybody) -> None:
         check_built_in(built_in)
         self._folder = folder
+        self._foreign = foreign
         self._built_in = built_in
         self._lock = FolderLock(folder)
         self._made: tuple[Index, Looking] | None = None
@@ -166,7 +168,7 @@ class Indexed:
         return self._index_in(None)
 
     def _index_in(self, file: Path | None) -> tuple[Index, Looking]:
-        looking = Looking(self._folder, self._lock, self._built_in)
+        looking = Looking(self._folder, self._lock, self._built_in, self._foreign)
         index = Index(file, lambda: looking.look(index, is_new=True))
         return index, looking
 

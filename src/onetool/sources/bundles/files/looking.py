@@ -28,7 +28,7 @@ from onetool.sources.bundles.files.lock import FolderLock
 from onetool.sources.bundles.files.opening import stamp_of
 from onetool.sources.bundles.files.overlay import BuiltIn, Overlay
 from onetool.sources.bundles.files.reading import NO_BUNDLE, Read, read_files
-from onetool.sources.bundles.files.scanning import NOWHERE, Scan
+from onetool.sources.bundles.files.scanning import NOWHERE, Foreign, Scan, anybody
 from onetool.sources.bundles.index import Changes, Index, Stamp, Taken
 from onetool.sources.bundles.model import Bundle, Tool
 
@@ -60,8 +60,9 @@ class Switches(NamedTuple):
 class Looking:
     """Remembers between looks what need not be asked again. One look at a time: the caller sees to that."""
 
-    def __init__(self, folder: Path, lock: FolderLock, built_in: BuiltIn) -> None:
+    def __init__(self, folder: Path, lock: FolderLock, built_in: BuiltIn, foreign: Foreign = anybody) -> None:
         self._folder = folder
+        self._foreign = foreign
         self._lock = lock
         self._built_in = built_in
         self._known: tuple[int, dict[str, Stamp]] = (-1, {})
@@ -85,7 +86,7 @@ class Looking:
     # Seeing
 
     def _find(self, index: Index) -> Found:
-        scan, known = Scan(self._folder), self._stamps(index)
+        scan, known = Scan(self._folder, self._foreign), self._stamps(index)
         switches = self._switches(scan.files.pop(OVERLAY, None))
         changed = {path for path, stamp in scan.files.items() if known.get(path) != stamp}
         gone = [path for path in known if path not in scan.files and path != OVERLAY] if scan.is_whole else []

@@ -22,6 +22,7 @@ from onetool.sources.bundles.files.form import tool_text, with_times
 from onetool.sources.bundles.files.indexed import Indexed
 from onetool.sources.bundles.files.layout import USAGE
 from onetool.sources.bundles.files.rules import check_set, fields_of, not_empty, refuse_stale, structure, tool_of
+from onetool.sources.bundles.files.scanning import Foreign, anybody
 from onetool.sources.bundles.files.state import KEY_BYTES, key_of, read_key
 from onetool.sources.bundles.files.times import as_seconds, as_text
 from onetool.sources.bundles.files.usage import Usage
@@ -49,8 +50,9 @@ class FileStore(Indexed, Store):
         built_in: Sequence[tuple[Bundle, Sequence[Tool]]] = (),
         now: Callable[[], float] = time.time,
         max_tools: int = MOST_TOOLS,
+        foreign: Foreign = anybody,
     ) -> None:
-        super().__init__(folder, built_in)
+        super().__init__(folder, built_in, foreign)
         self._now = now
         self._most = max_tools
         self._usage = Usage(folder / USAGE, now)

@@ -1,0 +1,127 @@
+"""What a person says yes to is what was shown: not what lies there a moment later."""
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from onetool.config import stamps
+from onetool.config.find import find
+from onetool.config.reach import Reach, reach_of
+from onetool.interfaces.cli import trust as trust_command
+from onetool.interfaces.cli import trusting
+
+MILD, EVIL = "allowedHosts: [a.example]\n", "allowedHosts: [a.example, evil.example]\n"
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    config = tmp_path / ".onetool" / "onetool.yaml"
+    config.parent.mkdir()
+    config.write_text(MILD)
+    monkeypatch.chdir(tmp_path)
+    for module in (trust_command, trusting):
+        monkeypatch.setattr(module, "is_anybody_there", lambda: True)
+    return config
+
+
+def test_what_changes_while_somebody_looks_is_shown_again(config, monkeypatch):
+    asked = []
+
+    def answer(*_, **__):
+        asked.append(config.read_text())
+        config.write_text(EVIL)
+        return True
+
+    monkeypatch.setattr(click, "confirm", answer)
+    shown = CliRunner().invoke(trust_command.trust).output
+    assert asked == [MILD, EVIL]
+    assert "changed meanwhile" in shown.partition("evil.example")[0]
+    assert find().untrusted is None
+
+
+def test_nor_is_it_trusted_by_who_says_no_then(config, monkeypatch):
+    answers = iter([True, False])
+
+    def answer(*_, **__):
+        config.write_text(EVIL)
+        return next(answers)
+
+    monkeypatch.setattr(click, "confirm", answer)
+    CliRunner().invoke(trust_command.trust)
+    assert find().untrusted is not None
+
+
+def test_at_the_question_of_other_commands_too(config, monkeypatch):
+    answers = iter(["v", "y"])
+
+    def answer(*_, **__):
+        said = next(answers)
+        if said == "y":
+            config.write_text(EVIL)
+        return said
+
+    monkeypatch.setattr(click, "prompt", answer)
+    assert trusting.offer_trust(find().untrusted)
+    assert "host evil.example" in str(find().untrusted)
+
+
+def test_a_file_that_is_written_while_it_is_read_counts_as_read_before(config, monkeypatch):
+    """Else its stamp would say that what nobody has seen is what was seen."""
+    real = stamps.stamp_of
+
+    def stamped(file):
+        if file == config:
+            config.write_text(EVIL)
+        return real(file)
+
+    monkeypatch.setattr("onetool.config.reach.stamp_of", stamped)
+    before = reach_of(config.parent, config)
+    assert "host evil.example" in before.dials or before.files[str(config)] != real(config)
+
+
+# What is shown
+
+
+HIDDEN = [0x3164, 0xFFA0, 0x115F, 0x1160, 0x2800, 0x17B4, 0x180B, 0x180E, 0xFE00, 0xFE0F, 0x034F, 0xE0100, 0xE01EF]
+
+
+@pytest.mark.parametrize("code", [*HIDDEN, 0x1D159, 0xAD, 0x200B, 0x202E, 0x2066, 0xE0041], ids=hex)
+def test_what_nobody_can_see_is_written_out(code):
+    line = f"server s: rm{chr(code)} -rf"
+    (shown,) = (text for text in trusting.described(Reach(runs={line: ""}), None) if "server" in text)
+    assert chr(code) not in shown
+    assert f"{code:x}" in shown
+
+
+def shown_line(line):
+    return next(text for text in trusting.described(Reach(dials={line: ""}), None) if text.startswith("  "))
+
+
+def test_a_line_stays_one_line():
+    assert "\n" not in shown_line("host a.example\nIt would run:")
+
+
+def test_a_mark_without_a_letter_is_written_out():
+    assert "/\\u0338" in shown_line("server s: a/\u0338b")
+    assert "n\u0303" in shown_line("server s: man\u0303ana")
+
+
+LOOK_ALIKE = {
+    "host p\u0430ypal.example": ("p\\u0430ypal", "xn--pypal-4ve.example"),
+    "host \u0430\u0440\u0440\u04cf\u0435.com": ("\\u0430\\u0440\\u0440\\u04cf\\u0435", "xn--80ak6aa92e.com"),
+    "server s: \u0441\u0440 -r / /tmp": ("\\u0441\\u0440",),
+    "model at https://b\u00fccher.example/v1": ("xn--bcher-kva.example",),
+    "server s: \uff43\uff50 x": ("\\uff43\\uff50",),
+}
+
+
+@pytest.mark.parametrize("line", LOOK_ALIKE)
+def test_what_looks_like_something_else_is_marked(line):
+    shown = shown_line(line)
+    assert all(note in shown for note in LOOK_ALIKE[line]), shown
+
+
+def test_other_letters_alone_are_nothing_odd():
+    assert shown_line("folder /home/\u0416\u0443\u043a\u043e\u0432/\u4e2d\u6587") == (
+        "  folder /home/\u0416\u0443\u043a\u043e\u0432/\u4e2d\u6587"
+    )
