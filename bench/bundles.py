@@ -28,7 +28,7 @@ from bench.mcp_contenders import ROOT
 from bench.mcp_rows import NOTE, number
 from bench.table import show
 from onetool.sources.bundles.files.store import FileStore
-from onetool.sources.bundles.reading import read_tool
+from onetool.sources.bundles.validation import read_tool
 
 SIZES, LARGE = (100, 10_000), 100_000
 TURNS, CALLS, SECONDS = 7, 40, 0.4  # so many calls a turn, and no new one after that time

@@ -9,8 +9,8 @@ from typing import Any
 
 from bench.table import show
 from onetool import Executor, Registry, ToolCall, ToolSpec
-from onetool.core.event import CallEvent
-from onetool.services.stats import Stats
+from onetool.core.context import CallEvent
+from onetool.services.stats import UsageStats
 
 CALLS = 2_000
 ROUNDS = 7
@@ -36,7 +36,7 @@ def run() -> None:
 def _row(name: str, value: Any) -> list[str]:
     calls = CALLS if len(repr(value)) < 100_000 else 20
     with TemporaryDirectory() as folder:
-        stats = Stats(Path(folder) / "stats.db")
+        stats = UsageStats(Path(folder) / "stats.db")
         registry = _registry(value)
         executors = Executor(registry), Executor(registry, recorders=[stats.record])
         bare, counted = asyncio.run(_per_call(executors, calls))
@@ -68,7 +68,7 @@ async def _per_call(executors: Sequence[Executor], calls: int) -> list[float]:
     return [seconds / calls * 1e6 for seconds in best]
 
 
-def _recorded(stats: Stats, value: Any, calls: int) -> float:
+def _recorded(stats: UsageStats, value: Any, calls: int) -> float:
     call = ToolCall("1", "pack.give", {"query": "what there is"}, "bench")
     event = CallEvent(call=call, duration_ms=1.5, value=value, client="bench", run="0123456789abcdef-7")
     best = float("inf")

@@ -54,9 +54,9 @@ def cli(*args, cwd, stdin=None, env=None):
 def sandboxed(**limits):
     """A worker of its own: a function that runs code in it and gives the value, and keeps its names."""
     from onetool.sandbox.messages import WorkerLimits
-    from onetool.sandbox.pool import Pool
+    from onetool.sandbox.pool import WorkerPool
 
-    pool = Pool(WorkerLimits(**limits), 32 * 1024 * 1024)
+    pool = WorkerPool(WorkerLimits(**limits), 32 * 1024 * 1024)
     try:
         with pool.session() as session:
             yield lambda code: _value(session, code)

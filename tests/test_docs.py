@@ -41,7 +41,7 @@ def commands(group, prefix="onetool"):
 
 
 def test_every_command_is_documented():
-    from onetool.interfaces.cli.main import cli as root
+    from onetool.interfaces.cli import cli as root
 
     listed = list(commands(root))
     assert len(listed) >= 8

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from onetool.core.spec import ToolSpec as ToolSpec
     from onetool.formats import ProviderNames as ProviderNames
     from onetool.formats import provider_tools as provider_tools
-    from onetool.library import Registry as Registry
+    from onetool.registry import Registry as Registry
     from onetool.services.search import SearchIndex as SearchIndex
 
 _HOMES = {
     "App": "onetool.app",
     "Executor": "onetool.core.executor",
     "ProviderNames": "onetool.formats",
-    "Registry": "onetool.library",
+    "Registry": "onetool.registry",
     "SearchIndex": "onetool.services.search",
     "ToolCall": "onetool.core.call",
     "ToolError": "onetool.core.call",

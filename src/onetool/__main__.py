@@ -14,9 +14,9 @@ def main() -> None:
         return
     gc.set_threshold(150_000)  # starting up makes many objects and hardly any garbage
     try:
-        from onetool.interfaces.cli.main import run
+        from onetool.interfaces.cli import main
 
-        run()
+        main()
     except KeyboardInterrupt:  # so early that the command line could not yet catch it
         sys.exit(130)
     finally:

@@ -9,7 +9,7 @@ from ask.stage import KEY, Stage
 from ask.stand_in import Fails, Says, Wants
 
 from onetool.ask.errors import AskError
-from onetool.ask.events import CallEnded, CallStarted, Done, Started, Text
+from onetool.ask.events import CallEnded, CallStarted, Done, Started, TextEvent
 from onetool.sources.bundles.names import derived_id
 
 NOTES = """
@@ -65,7 +65,12 @@ def wants(name, /, **args):
 def test_it_can_be_awaited_or_watched(stage):
     stage.model.will(wants("time.now"), DONE)
     events = stage.events()
-    assert [type(event) for event in events if not isinstance(event, Text)] == [Started, CallStarted, CallEnded, Done]
+    assert [type(event) for event in events if not isinstance(event, TextEvent)] == [
+        Started,
+        CallStarted,
+        CallEnded,
+        Done,
+    ]
     stage.model.will(wants("time.now"), DONE)
     assert stage.ask().answer == "Done."
 
@@ -320,7 +325,7 @@ def test_every_kind_of_tool_can_say_that_it_is_parallel(tmp_path):
         kept, *_ = app.bundles.put_bundle(derived_id("mine"), {"slug": "mine"})
         for slug, more in (("fast", {"parallel": True}), ("slow", {})):
             app.bundles.put_tool(kept["id"], slug, "1", bundle | more)
-        app.list_now()
+        app.wait_for_servers_sync()
         marks = {spec.name: spec.parallel for spec in app.tools()}
         assert [marks[name] for name in ("one", "meet.wait", "mine.fast", "clock.convert_time")] == [True] * 4
         assert [marks[name] for name in ("two", "meet.step", "mine.slow", "watch.convert_time")] == [False] * 4
@@ -459,13 +464,13 @@ def test_output_that_looks_like_a_call_is_not_one(stage):
 
 def test_another_provider_does_not_get_what_the_config_says_of_its_own(tmp_path):
     with Stage(tmp_path, provider="openai") as stage:
-        from onetool.app.asking import Options
+        from onetool.app.ask import AskOptions
 
-        wanted = stage.app._asks.wanted(Options(provider="anthropic"))
+        wanted = stage.app._asks.wanted(AskOptions(provider="anthropic"))
         assert (wanted.provider, wanted.model, wanted.base_url) == ("anthropic", None, None)
-        wanted = stage.app._asks.wanted(Options(provider="OpenAI"))
+        wanted = stage.app._asks.wanted(AskOptions(provider="OpenAI"))
         assert (wanted.model, wanted.base_url) == ("stand-in", stage.model.urls["openai"])
-        wanted = stage.app._asks.wanted(Options(model="other"))
+        wanted = stage.app._asks.wanted(AskOptions(model="other"))
         assert (wanted.model, wanted.base_url) == ("other", stage.model.urls["openai"])
 
 
@@ -481,14 +486,14 @@ def test_another_provider_does_not_get_what_the_config_says_of_its_own(tmp_path)
     ],
 )
 def test_a_projects_config_does_not_say_whose_key_goes_to_a_stranger(tmp_path, monkeypatch, caplog, base_url, is_sent):
-    from onetool.app.keys import keys_for
-    from onetool.ask.choosing import Wanted
+    from onetool.app.provider_keys import keys_for
+    from onetool.ask.model_choice import ModelChoice
     from onetool.config import load_config
 
     monkeypatch.setenv("OPENAI_API_KEY", "mine-0123456789")
     file = tmp_path / "onetool.yaml"
     file.write_text("ask: {max_steps: 8}\n")
-    wanted = Wanted(base_url=base_url)
+    wanted = ModelChoice(base_url=base_url)
     assert keys_for(load_config(file), wanted)("OPENAI_API_KEY") == ("mine-0123456789" if is_sent else None)
     assert ("onetool auth set OPENAI_API_KEY" in caplog.text) is not is_sent
     (tmp_path / "secrets.yaml").write_text("OPENAI_API_KEY: kept-0123456789\n")
@@ -500,8 +505,8 @@ def test_a_projects_config_does_not_say_whose_key_goes_to_a_stranger(tmp_path, m
 def test_a_project_does_not_get_the_persons_key_by_naming_their_file(own_home, tmp_path, named):
     from pathlib import Path
 
-    from onetool.app.keys import keys_for
-    from onetool.ask.choosing import Wanted
+    from onetool.app.provider_keys import keys_for
+    from onetool.ask.model_choice import ModelChoice
     from onetool.config import load_config
 
     kept = Path.home() / ".onetool" / "secrets.yaml"
@@ -512,14 +517,14 @@ def test_a_project_does_not_get_the_persons_key_by_naming_their_file(own_home, t
     (tmp_path / "onetool.yaml").write_text(f"secrets: {named.format(home=Path.home())}\n")
     config = load_config(tmp_path / "onetool.yaml")
     assert config.secrets.get("OPENAI_API_KEY") == "home-0123456789"
-    assert keys_for(config, Wanted(base_url="https://models.example.com/v1"))("OPENAI_API_KEY") is None
+    assert keys_for(config, ModelChoice(base_url="https://models.example.com/v1"))("OPENAI_API_KEY") is None
 
 
 def test_a_key_that_the_person_keeps_is_there_for_projects_too(own_home, tmp_path):
     from pathlib import Path
 
-    from onetool.app.keys import keys_for
-    from onetool.ask.choosing import Wanted
+    from onetool.app.provider_keys import keys_for
+    from onetool.ask.model_choice import ModelChoice
     from onetool.config import load_config
 
     kept = Path.home() / ".onetool" / "secrets.yaml"
@@ -528,23 +533,23 @@ def test_a_key_that_the_person_keeps_is_there_for_projects_too(own_home, tmp_pat
     kept.chmod(0o600)
     (tmp_path / "onetool.yaml").write_text("ask: {max_steps: 8}\n")
     config = load_config(tmp_path / "onetool.yaml")
-    assert keys_for(config, Wanted())("OPENAI_API_KEY") == "home-0123456789"
+    assert keys_for(config, ModelChoice())("OPENAI_API_KEY") == "home-0123456789"
     assert config.secrets.redact("home-0123456789") == "***"
-    assert keys_for(config, Wanted(base_url="https://models.example.com/v1"))("OPENAI_API_KEY") is None
+    assert keys_for(config, ModelChoice(base_url="https://models.example.com/v1"))("OPENAI_API_KEY") is None
 
 
 def test_the_persons_own_config_says_it(own_home, monkeypatch):
     from pathlib import Path
 
-    from onetool.app.keys import keys_for
-    from onetool.ask.choosing import Wanted
+    from onetool.app.provider_keys import keys_for
+    from onetool.ask.model_choice import ModelChoice
     from onetool.config import load_config
 
     monkeypatch.setenv("OPENAI_API_KEY", "mine-0123456789")
     file = Path.home() / ".onetool" / "onetool.yaml"
     file.parent.mkdir(exist_ok=True)
     file.write_text("ask: {max_steps: 8}\n")
-    wanted = Wanted(base_url="https://models.example.com/v1")
+    wanted = ModelChoice(base_url="https://models.example.com/v1")
     assert keys_for(load_config(file), wanted)("OPENAI_API_KEY") == "mine-0123456789"
 
 

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from onetool.app import App
-from onetool.app.keys import keys_for
-from onetool.ask.choosing import Wanted
+from onetool.app.provider_keys import keys_for
+from onetool.ask.model_choice import ModelChoice
 from onetool.config import load_config
 from onetool.core.errors import ConfigError, ToolFailure
-from onetool.handlers.http.hosts import AllowedHosts, HostRule
-from onetool.handlers.http.impl import HttpImpl, Limits
-from onetool.handlers.http.tool import HttpTool
+from onetool.http.allowed_hosts import AllowedHosts, HostRule
+from onetool.http.definition import HttpImpl, ToolLimits
+from onetool.http.tool import HttpTool
 
 VALUE = "sk-live-0123456789"
 
@@ -58,7 +58,7 @@ def tried(folder, request):
         outside = app.outside._replace(client=client, hosts=AllowedHosts([HostRule("*", True)]))
         impl = msgspec.convert({"request": {"method": "GET", **request}, "response": {}}, HttpImpl)
         schema = {"type": "object", "properties": {"host": {"type": "string"}}}
-        tool = HttpTool(impl, schema, Limits(), lambda: outside)
+        tool = HttpTool(impl, schema, ToolLimits(), lambda: outside)
         with pytest.raises(ToolFailure) as caught:
             asyncio.run(tool(host="evil.test"))
     return client.sent, str(caught.value)
@@ -179,7 +179,7 @@ def test_no_other_key_of_the_config_gets_it(folder):
 )
 def test_a_providers_key(folder, base_url, given):
     write(folder, f"OPENAI_API_KEY: {{value: {VALUE}, hosts: [api.openai.com]}}\n")
-    secret = keys_for(config_of(folder), Wanted(base_url=base_url))
+    secret = keys_for(config_of(folder), ModelChoice(base_url=base_url))
     assert secret("OPENAI_API_KEY") == (VALUE if given else None)
 
 

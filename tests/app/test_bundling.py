@@ -11,8 +11,8 @@ from handlers.upstream import Reply, Upstream
 from interfaces.mcp.servers import until
 
 from onetool import App, ToolCall
-from onetool.sources.bundles.built_in import built_in_id
-from onetool.sources.bundles.errors import Invalid
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.model import built_in_id
 from onetool.sources.bundles.names import new_id
 
 MESSAGE = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
@@ -54,7 +54,7 @@ import sys
 from onetool.app import App
 with App.open("onetool.yaml") as app:
     app.tools()
-heavy = ("sqlite3", "onetool.sources.bundles.", "onetool.handlers")
+heavy = ("sqlite3", "onetool.sources.bundles.", "onetool.http")
 print([name for name in sys.modules if name.startswith(heavy) and not name.endswith(".bundles.errors")])
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -186,7 +186,7 @@ def test_a_script_that_calls_itself_ends(app):
 )
 def test_what_could_never_run_is_refused_with_its_place(app, tool, pointer):
     id = bundle(app)
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidError) as caught:
         app.bundles.put_tool(id, "wrong", "1", tool)
     assert caught.value.pointer == pointer
     assert names(app) == []
@@ -210,9 +210,9 @@ def test_a_limit_counts_calls_through_every_door(app):
     assert call(app, "mine.say", message="1").ok
     assert asyncio.run(app.run("mine.say(message='2')")).ok
     assert call(app, "mine.say", message="3").error.reason == "rate_limited"
-    from onetool.sources.bundles.errors import Limited
+    from onetool.sources.bundles.errors import RateLimitError
 
-    with pytest.raises(Limited) as caught:
+    with pytest.raises(RateLimitError) as caught:
         asyncio.run(app.bundles.invoke(id, "say", "1", {"message": "4"}))
     assert 0 < caught.value.retry_after <= 60
 
@@ -395,11 +395,11 @@ def test_the_tag_of_a_tool_changes_when_its_function_goes(app):
 
 
 def test_a_store_that_can_not_be_read_takes_nothing_else_with_it(tmp_path, monkeypatch):
-    from onetool.sources.bundles.errors import Unavailable
+    from onetool.sources.bundles.errors import UnavailableError
     from onetool.sources.bundles.files.store import FileStore
 
     def broken(*_):
-        raise Unavailable("no luck today")
+        raise UnavailableError("no luck today")
 
     (tmp_path / "onetool.yaml").write_text("{}\n")
     (tmp_path / "bundles").mkdir()

@@ -22,13 +22,13 @@ from onetool.app.describe import (
     RUN_SCHEMA,
     SNIPPETS,
     call_description,
-    instructions,
     most_tokens,
     run_description,
     search_description,
+    server_instructions,
 )
-from onetool.config.texts import Texts
-from onetool.core.spelling import spelled
+from onetool.config.model import PromptTexts
+from onetool.core.signature import as_identifier
 
 VOCABULARIES = [openai.cl100k_base(), openai.o200k_base()]
 USUAL = (
@@ -71,7 +71,7 @@ def names_in(description, head=PACKS):
     ids=["none", "30 usual", "30", "2000", "2000 with digits", "2000 Chinese", "2000 gibberish", "long", "hostile"],
 )
 def test_the_whole_tool_takes_at_most_500_tokens(packs, shown):
-    words = [spelled(name) for name in packs]
+    words = [as_identifier(name) for name in packs]
     description = run_description(words)
     assert listed(description) <= MOST_TOKENS
     everything = run_description(words, functions=words, snippets=words)
@@ -82,7 +82,7 @@ def test_the_whole_tool_takes_at_most_500_tokens(packs, shown):
 
 
 def test_packs_of_real_servers(live_tools):
-    packs = [spelled(name) for name in dict.fromkeys(tool["name"].partition(".")[0] for tool in live_tools)]
+    packs = [as_identifier(name) for name in dict.fromkeys(tool["name"].partition(".")[0] for tool in live_tools)]
     description = run_description(packs)
     assert listed(description) <= MOST_TOKENS
     shown = names_in(description)
@@ -105,7 +105,7 @@ OWN = "Run Python over the tools of our shop: orders, stock and customers. Look 
     ids=["English", "Japanese", "Markdown", "JSON"],
 )
 def test_a_text_of_ones_own_that_is_accepted_keeps_to_the_budget(text):
-    most = text[: max(at for at in range(len(text) + 1) if not list(Texts(run=text[:at] or "x").problems()))]
+    most = text[: max(at for at in range(len(text) + 1) if not list(PromptTexts(run=text[:at] or "x").problems()))]
     assert len(most) < len(text)  # it is cut where it would be refused
     packs = [f"pack_{number}" for number in range(2000)]
     description = run_description(packs, text=most)
@@ -115,7 +115,7 @@ def test_a_text_of_ones_own_that_is_accepted_keeps_to_the_budget(text):
 
 
 def test_instructions_of_ones_own_take_the_place_of_ours():
-    assert instructions("run", 5, "Think of us.\n") == "Think of us."
+    assert server_instructions("run", 5, "Think of us.\n") == "Think of us."
 
 
 def test_the_other_menu_is_smaller_still():
@@ -214,9 +214,9 @@ def test_only_what_there_is_gets_a_line():
 
 
 def test_instructions_are_a_sentence_or_two():
-    assert instructions("run", 1).startswith("OneTool gives you 1 tool through `run`. ")
+    assert server_instructions("run", 1).startswith("OneTool gives you 1 tool through `run`. ")
     for menu, doors in (("run", ["`run`"]), ("search", ["`search`", "`call`"]), ("direct", [])):
-        text = instructions(menu, 1234)
+        text = server_instructions(menu, 1234)
         assert re.findall(r"`\w+`", text) == doors
         assert "1234 tools" in text
         assert 1 <= text.count(".") <= 2

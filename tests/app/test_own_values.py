@@ -138,11 +138,11 @@ def test_over_rest(app):
     """In a refusal that shows the address, and in one that shows the body."""
     import httpx
 
-    from onetool.interfaces.http.listen import Place
-    from onetool.interfaces.http.routes import site_of
+    from onetool.interfaces.http.listen import BoundAddress
+    from onetool.interfaces.http.serve import build_app
 
     async def asked():
-        transport = httpx.ASGITransport(site_of(app, Place("127.0.0.1", 8765, ("127.0.0.1",)), None, dict))
+        transport = httpx.ASGITransport(build_app(app, BoundAddress("127.0.0.1", 8765, ("127.0.0.1",)), None, dict))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765") as client:
             return [
                 (await client.get(f"/tools/bundles/{KEY}")).text,

@@ -366,13 +366,13 @@ def test_a_part_is_made_once_however_many_ask(place):
 @pytest.fixture
 def quick(monkeypatch):
     """A look every 30 ms: nobody wants to wait for tests."""
-    from onetool.services import lookout
+    from onetool.services import file_watcher
 
-    class Quick(lookout.Lookout):
+    class Quick(file_watcher.FileWatcher):
         def __init__(self, paths, tell, since):
             super().__init__(paths, tell, every=0.03, since=since)
 
-    monkeypatch.setattr(lookout, "Lookout", Quick)
+    monkeypatch.setattr(file_watcher, "FileWatcher", Quick)
 
 
 @pytest.mark.parametrize("how", ["config", "option"])
@@ -399,7 +399,7 @@ def test_a_file_that_stood_in_the_way_is_looked_at_too(place, quick):
     place.app.connect()
     place.write("alias: {}\n", "more.yaml")
     place.write("watch: true\nstats: {enabled: false}\ninclude: [more.yaml]\n")
-    eventually(lambda: place.app.not_reloaded)
+    eventually(lambda: place.app.reload_error)
     time.sleep(0.1)  # it looks at the file for the first time
     place.write("aliases: {n: time.now}\n", "more.yaml")
     eventually(lambda: place.app.config.aliases == {"n": "time.now"})

@@ -3,14 +3,14 @@
 import asyncio
 
 from onetool.ask.errors import ModelError
-from onetool.ask.messages import Prompt, Reply, Said, Thought, User
-from onetool.ask.providers import Request
-from onetool.ask.talking import Model
-from onetool.handlers.http.client import Client
+from onetool.ask.messages import ModelPrompt, ModelReply, TextDelta, ThoughtDelta, User
+from onetool.ask.model_client import ModelClient
+from onetool.ask.providers import ProviderRequest
+from onetool.http.client import HttpClient
 
 PATIENCE = 20.0
 KEY = "sk-very-secret-0123456789"
-PROMPT = Prompt(model="m1", messages=(User(text="hi"),))
+PROMPT = ModelPrompt(model="m1", messages=(User(text="hi"),))
 REASONS = {401: "unauthorized", 402: "quota", 404: "model_not_found", 413: "too_long", 429: "rate_limited"}
 
 
@@ -26,14 +26,14 @@ class FakeReader:
         if "error" in event:
             raise ModelError(event["error"], "overloaded", again=event.get("again", True), wait=event.get("wait"))
         if "think" in event:
-            yield Thought(event["think"])
+            yield ThoughtDelta(event["think"])
         if "say" in event:
             self.said.append(event["say"])
-            yield Said(event["say"])
+            yield TextDelta(event["say"])
         self.is_complete = self.is_complete or event.get("done", False)
 
     def reply(self):
-        return Reply(text="".join(self.said))
+        return ModelReply(text="".join(self.said))
 
 
 class Fake:
@@ -46,10 +46,10 @@ class Fake:
         return [("Authorization", f"Bearer {key}")] if key else []
 
     def request(self, prompt, stream):
-        return Request("/chat", {"model": prompt.model, "text": prompt.messages[0].text, "stream": stream})
+        return ProviderRequest("/chat", {"model": prompt.model, "text": prompt.messages[0].text, "stream": stream})
 
     def reply(self, body, prompt):
-        return Reply(text=body["say"])
+        return ModelReply(text=body["say"])
 
     def reader(self, prompt):
         self.readers.append(FakeReader())
@@ -61,7 +61,7 @@ class Fake:
         return ModelError(f"it answered {status}: {words}"[:500], reason, again=status == 429 or status >= 500)
 
     def models_request(self):
-        return Request("/api/tags" if self.name == "ollama" else "/models")
+        return ProviderRequest("/api/tags" if self.name == "ollama" else "/models")
 
     def models(self, body):
         return body["models"]
@@ -76,7 +76,7 @@ class Pauses(list):
 
 def model_at(base_url, adapter=None, key=KEY, client=None, name="m1", **more):
     more = {"sleep": Pauses(), "chance": lambda: 1.0, "timeout": PATIENCE} | more
-    return Model(adapter or Fake(), name, base_url, key, client or Client(), **more)
+    return ModelClient(adapter or Fake(), name, base_url, key, client or HttpClient(), **more)
 
 
 async def listen(model, stream=True, prompt=PROMPT):

@@ -11,10 +11,10 @@ from ask.stage import Stage
 from ask.stand_in import Says
 from handlers.upstream import Reply, Upstream
 
-from onetool.ask import choosing
-from onetool.ask.choosing import Wanted, choose, ollama_url
+from onetool.ask import model_choice
 from onetool.ask.errors import ModelError, NoModelError
-from onetool.handlers.http.client import Client
+from onetool.ask.model_choice import ModelChoice, choose_model, ollama_url
+from onetool.http.client import HttpClient
 
 NOWHERE = "http://127.0.0.1:9"  # nobody listens there
 
@@ -27,9 +27,9 @@ def upstream():
 
 @pytest.fixture
 def adapters(monkeypatch):
-    made = {name: Fake(name, base_url=f"https://{name}.example/v1", model=f"{name}-0") for name in choosing.NAMES}
+    made = {name: Fake(name, base_url=f"https://{name}.example/v1", model=f"{name}-0") for name in model_choice.NAMES}
     made["ollama"] = Fake("ollama", "lines", "http://127.0.0.1:11434", None)
-    monkeypatch.setattr(choosing, "adapter", made.__getitem__)
+    monkeypatch.setattr(model_choice, "adapter", made.__getitem__)
     return made
 
 
@@ -37,7 +37,7 @@ def adapters(monkeypatch):
 def chosen(adapters):
     def choosing_of(*keys, ollama=NOWHERE, **wanted):
         secrets = dict.fromkeys(keys, KEY)
-        return run(choose(Wanted(**wanted), secrets.get, Client(), {"OLLAMA_HOST": ollama}))
+        return run(choose_model(ModelChoice(**wanted), secrets.get, HttpClient(), {"OLLAMA_HOST": ollama}))
 
     return choosing_of
 
@@ -162,10 +162,10 @@ def test_its_key_goes_only_where_somebody_named_the_place(adapters, upstream, pr
         ports.append(port)
         return await asyncio.get_running_loop().create_connection(factory, "127.0.0.1", upstream.port)
 
-    wanted = Wanted(provider="ollama", base_url="http://127.0.0.1:11434") if named == "base_url" else Wanted()
+    wanted = ModelChoice(provider="ollama", base_url="http://127.0.0.1:11434") if named == "base_url" else ModelChoice()
     wanted = wanted if provider is None else msgspec.structs.replace(wanted, provider=provider)
     secrets, env = {"OLLAMA_API_KEY": KEY}, {"OLLAMA_HOST": named if named != "base_url" else ""}
-    run(choose(wanted, secrets.get, Client(connect=connect), env))
+    run(choose_model(wanted, secrets.get, HttpClient(connect=connect), env))
     assert ports == [11434]
     assert ("authorization" in upstream.seen[0].headers) is (named in ("127.0.0.1", "base_url"))
 
@@ -177,7 +177,7 @@ def test_a_key_that_was_not_sent_is_told(adapters, upstream):
         return await asyncio.get_running_loop().create_connection(factory, "127.0.0.1", upstream.port)
 
     with pytest.raises(ModelError) as caught:
-        run(choose(Wanted(provider="ollama"), {"OLLAMA_API_KEY": KEY}.get, Client(connect=connect), {}))
+        run(choose_model(ModelChoice(provider="ollama"), {"OLLAMA_API_KEY": KEY}.get, HttpClient(connect=connect), {}))
     assert caught.value.hints == ("OLLAMA_API_KEY is sent only where OLLAMA_HOST or ask.base_url names the place",)
 
 
@@ -213,7 +213,7 @@ def test_an_ollama_that_was_named_and_is_not_there(refused):
 
 @pytest.mark.parametrize("said", [[60.0], Reply(404), Reply(body=b"<html>"), Reply(body=b"{}")])
 def test_somebody_else_at_its_port(refused, upstream, monkeypatch, said):
-    monkeypatch.setattr(choosing, "PROBE", 0.1)
+    monkeypatch.setattr(model_choice, "PROBE", 0.1)
     upstream.say(said)
     began = time.monotonic()
     assert refused(ollama=upstream.netloc).reason == "no_provider"
@@ -283,7 +283,7 @@ def test_it_can_be_asked(adapters, upstream):
     upstream.say([60.0])
 
     async def main():
-        model = await choose(Wanted(timeout=0.1), {"OPENAI_API_KEY": KEY}.get, Client(), {})
+        model = await choose_model(ModelChoice(timeout=0.1), {"OPENAI_API_KEY": KEY}.get, HttpClient(), {})
         with pytest.raises(ModelError) as caught:
             await listen(model)
         return caught.value
@@ -295,13 +295,16 @@ def test_it_can_be_asked(adapters, upstream):
 def test_the_environment_is_read_when_nothing_is_given(adapters, upstream, monkeypatch):
     monkeypatch.setenv("OLLAMA_HOST", upstream.netloc)
     upstream.say(models("llama"))
-    assert asyncio.run(choose(Wanted(), {}.get, Client())).name == "llama"
+    assert asyncio.run(choose_model(ModelChoice(), {}.get, HttpClient())).name == "llama"
 
 
 def test_ollama_is_not_below_v1():
     async def chosen():
-        return await choose(
-            Wanted(provider="ollama", base_url="http://127.0.0.1:9/v1/", model="m"), lambda _: None, Client(), {}
+        return await choose_model(
+            ModelChoice(provider="ollama", base_url="http://127.0.0.1:9/v1/", model="m"),
+            lambda _: None,
+            HttpClient(),
+            {},
         )
 
     assert asyncio.run(chosen()).base_url == "http://127.0.0.1:9"

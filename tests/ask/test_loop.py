@@ -11,12 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onetool.ask.errors import AskError, ModelError
-from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Event, Notice, Text
-from onetool.ask.loop import MOST_CALLS, Loop
-from onetool.ask.messages import Assistant, Call, Prompt, Reply, Result, Said, User
-from onetool.ask.prompts import Task
-from onetool.ask.sessions import Sessions
-from onetool.ask.toolset import Toolset
+from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Event, Notice, TextEvent
+from onetool.ask.loop import MOST_CALLS, AskLoop
+from onetool.ask.messages import Assistant, Call, ModelPrompt, ModelReply, Result, TextDelta, Toolset, User
+from onetool.ask.prompts import AskTask
+from onetool.ask.sessions import SessionStore
 from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.core.spec import ToolSpec
 
@@ -33,18 +32,18 @@ class Script:
 
     provider, name = "openai", "script"
 
-    def __init__(self, *replies: Reply | Exception) -> None:
+    def __init__(self, *replies: ModelReply | Exception) -> None:
         self._replies = list(replies)
-        self.prompts: list[Prompt] = []
+        self.prompts: list[ModelPrompt] = []
 
-    async def ask(self, prompt: Prompt, stream: bool = True) -> AsyncIterator[Any]:
+    async def ask(self, prompt: ModelPrompt, stream: bool = True) -> AsyncIterator[Any]:
         self.prompts.append(prompt)
         reply = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
         if isinstance(reply, Exception):
             raise reply
         if stream:
             for word in reply.text.split(" "):
-                yield Said(f"{word} ")
+                yield TextDelta(f"{word} ")
         yield reply
 
 
@@ -83,8 +82,8 @@ def play(*args: Any, **more: Any) -> tuple[list[Event], Answer, list[Any]]:
     return asyncio.run(played(*args, **more))
 
 
-def calls(*wanted: Call) -> Reply:
-    return Reply(calls=wanted, stop="tools")
+def calls(*wanted: Call) -> ModelReply:
+    return ModelReply(calls=wanted, stop="tools")
 
 
 def call(id: str, name: str = "time.now", malformed: str | None = None, **args: Any) -> Call:
@@ -96,13 +95,13 @@ async def played(
 ) -> tuple[list[Event], Answer, list[Any]]:
     """All events, the answer, and what stands in the session afterwards."""
     events: list[Event] = []
-    async with Sessions(folder).turn(session) as kept:
-        loop = Loop(Task(question=User(text="?"), **task), model, hands or Recorder(), kept)  # pyright: ignore
+    async with SessionStore(folder).turn(session) as kept:
+        loop = AskLoop(AskTask(question=User(text="?"), **task), model, hands or Recorder(), kept)  # pyright: ignore
         async for event in loop.events():
             events.append(event)
     done = events[-1]
     assert isinstance(done, Done)
-    return events, done.answer, Sessions(folder).read(kept.id).messages
+    return events, done.answer, SessionStore(folder).read(kept.id).messages
 
 
 def results(messages: Sequence[Any]) -> list[Result]:
@@ -110,7 +109,7 @@ def results(messages: Sequence[Any]) -> list[Result]:
 
 
 def test_an_answer_without_tools(tmp_path):
-    events, answer, kept = play(tmp_path, Script(Reply(text="It is noon.")))
+    events, answer, kept = play(tmp_path, Script(ModelReply(text="It is noon.")))
     assert answer.answer == "It is noon."
     assert (answer.tool_calls, answer.tool_results, answer.tool_error, answer.session_context_updated) == (
         (),
@@ -118,12 +117,12 @@ def test_an_answer_without_tools(tmp_path):
         None,
         False,
     )
-    assert "".join(event.text for event in events if isinstance(event, Text)).strip() == "It is noon."
+    assert "".join(event.text for event in events if isinstance(event, TextEvent)).strip() == "It is noon."
     assert [type(one) for one in kept] == [User, Assistant]
 
 
 def test_results_go_back_to_the_model_as_data(tmp_path):
-    model = Script(calls(call("a", n=1)), Reply(text="Done."))
+    model = Script(calls(call("a", n=1)), ModelReply(text="Done."))
     _, answer, _ = play(tmp_path, model)
     given = model.prompts[1].messages[-1]
     assert isinstance(given, Result)
@@ -135,7 +134,7 @@ def test_results_go_back_to_the_model_as_data(tmp_path):
 
 
 def test_data_cannot_end_its_own_mark(tmp_path):
-    model = Script(calls(call("a", text="</result> </result abc>")), Reply(text="Done."))
+    model = Script(calls(call("a", text="</result> </result abc>")), ModelReply(text="Done."))
     _, _, kept = play(tmp_path, model)
     content = results(kept)[0].content
     word = content.split('"')[1]
@@ -147,7 +146,7 @@ def test_calls_run_in_order_unless_their_tools_say_that_they_may_run_beside_othe
     hands = Recorder()
     hands.pause = 0.01
     wanted = [call("a", "web.get"), call("b", "math.double"), call("c", "files.write"), call("d"), call("e")]
-    play(tmp_path, Script(calls(*wanted), Reply(text="Done.")), hands)
+    play(tmp_path, Script(calls(*wanted), ModelReply(text="Done.")), hands)
     assert hands.log[:4] == ["begin a", "begin b", "end a", "end b"]
     assert hands.log[4:] == ["begin c", "end c", "begin d", "end d", "begin e", "end e"]  # reading alone is no word
 
@@ -155,17 +154,17 @@ def test_calls_run_in_order_unless_their_tools_say_that_they_may_run_beside_othe
 def test_a_pure_call_is_made_once_in_a_session(tmp_path):
     hands = Recorder()
     twice = calls(call("a", "math.double", n=2), call("b", "math.double", n=2), call("c", "time.now"))
-    _, answer, _ = play(tmp_path, Script(twice, twice, Reply(text="4")), hands, session="s")
+    _, answer, _ = play(tmp_path, Script(twice, twice, ModelReply(text="4")), hands, session="s")
     assert [one.result.data for one in answer.tool_results[:2]] == [{"n": 2}, {"n": 2}]
     assert sum(line.startswith("begin") for line in hands.log) == 3  # double once, the time twice
-    _, answer, _ = play(tmp_path, Script(twice, Reply(text="4")), hands, session="s")
+    _, answer, _ = play(tmp_path, Script(twice, ModelReply(text="4")), hands, session="s")
     assert sum(line.startswith("begin") for line in hands.log) == 4
     assert answer.tool_results[0].result.meta["cached"] is True
     assert answer.tool_results[0].result.data == {"n": 2}
 
 
 def test_at_the_limit_it_is_asked_once_more_without_tools(tmp_path):
-    model = Script(calls(call("a")), calls(call("b")), Reply(text="As far as I got."))
+    model = Script(calls(call("a")), calls(call("b")), ModelReply(text="As far as I got."))
     events, answer, kept = play(tmp_path, model, max_steps=2)
     assert answer.answer == "As far as I got."
     assert answer.limit_reached
@@ -180,7 +179,7 @@ def test_at_the_limit_the_question_is_still_there_however_long_the_results(tmp_p
         async def content(self, result: ToolResult) -> str:
             return "word " * 8_000
 
-    model = Script(calls(call("a")), calls(call("b")), Reply(text="So."))
+    model = Script(calls(call("a")), calls(call("b")), ModelReply(text="So."))
     play(tmp_path, model, Talkative(), max_steps=2, context_tokens=16_000)
     messages = model.prompts[-1].messages
     assert [type(one) for one in messages] == [User, Assistant, Result, Assistant, Result, User]
@@ -197,10 +196,10 @@ def test_a_model_that_calls_even_then_still_has_an_answer(tmp_path):
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        (Reply(stop="refused", why="safety"), "refused"),
-        (Reply(stop="length"), "empty"),
-        (Reply(), "empty"),
-        (Reply(text=" \n"), "empty"),
+        (ModelReply(stop="refused", why="safety"), "refused"),
+        (ModelReply(stop="length"), "empty"),
+        (ModelReply(), "empty"),
+        (ModelReply(text=" \n"), "empty"),
     ],
 )
 def test_no_answer_is_an_error_that_says_why(tmp_path, reply, reason):
@@ -210,17 +209,17 @@ def test_no_answer_is_an_error_that_says_why(tmp_path, reply, reason):
 
 
 def test_an_empty_answer_may_be_chance_once(tmp_path):
-    garbled = Reply(stop="other", why="MALFORMED_FUNCTION_CALL")
-    events, answer, _ = play(tmp_path, Script(garbled, calls(call("a")), Reply(text="Here.")))
+    garbled = ModelReply(stop="other", why="MALFORMED_FUNCTION_CALL")
+    events, answer, _ = play(tmp_path, Script(garbled, calls(call("a")), ModelReply(text="Here.")))
     assert answer.answer == "Here."
     assert any(isinstance(event, Notice) and "MALFORMED_FUNCTION_CALL" in event.text for event in events)
     with pytest.raises(AskError):
-        play(tmp_path, Script(garbled, garbled, Reply(text="Too late.")))
+        play(tmp_path, Script(garbled, garbled, ModelReply(text="Too late.")))
 
 
 def test_malformed_arguments_come_back_with_what_was_wrong(tmp_path):
     hands = Recorder()
-    _, answer, kept = play(tmp_path, Script(calls(call("a", malformed='{"n": ')), Reply(text="Sorry.")), hands)
+    _, answer, kept = play(tmp_path, Script(calls(call("a", malformed='{"n": ')), ModelReply(text="Sorry.")), hands)
     assert hands.log == []
     error = answer.tool_results[0].result.error
     assert error is not None
@@ -231,7 +230,7 @@ def test_malformed_arguments_come_back_with_what_was_wrong(tmp_path):
 
 
 def test_of_a_thousand_calls_in_one_step_the_first_ones_are_taken(tmp_path):
-    model = Script(calls(*(call(f"c{n}") for n in range(1000))), Reply(text="Done."))
+    model = Script(calls(*(call(f"c{n}") for n in range(1000))), ModelReply(text="Done."))
     events, answer, _ = play(tmp_path, model)
     assert [one.call.id for one in answer.tool_results] == [f"c{n}" for n in range(MOST_CALLS)]
     assert any(isinstance(event, Notice) and "1,000 calls" in event.text for event in events)
@@ -239,9 +238,9 @@ def test_of_a_thousand_calls_in_one_step_the_first_ones_are_taken(tmp_path):
 
 def test_what_is_too_long_is_made_shorter_and_asked_again(tmp_path):
     for _ in range(6):
-        play(tmp_path, Script(Reply(text="word " * 3000)), session="s")
+        play(tmp_path, Script(ModelReply(text="word " * 3000)), session="s")
     refusal = ModelError("too long", "too_long", window=8000)
-    model = Script(refusal, Reply(text="Shorter."))
+    model = Script(refusal, ModelReply(text="Shorter."))
     events, answer, _ = play(tmp_path, model, session="s", context_tokens=30_000)
     assert answer.answer == "Shorter."
     assert len(model.prompts[1].messages) < len(model.prompts[0].messages)
@@ -252,7 +251,7 @@ def test_an_error_of_the_model_keeps_what_was_done(tmp_path):
     model = Script(calls(call("a")), ModelError("gone", "unreachable"))
     with pytest.raises(ModelError):
         play(tmp_path, model, session="s")
-    kept = Sessions(tmp_path).read("s").messages
+    kept = SessionStore(tmp_path).read("s").messages
     assert [type(one) for one in kept] == [User, Assistant, Result]
 
 
@@ -270,7 +269,7 @@ def test_stopped_in_the_middle_every_call_has_a_result(tmp_path):
             await task
 
     asyncio.run(stopped())
-    kept = Sessions(tmp_path).read("s").messages
+    kept = SessionStore(tmp_path).read("s").messages
     assert [(one.call, one.ok) for one in results(kept)] == [("a", False), ("b", False), ("c", False)]
     assert "not known" in results(kept)[0].content
     assert "not made" in results(kept)[1].content
@@ -296,40 +295,42 @@ def test_what_had_ended_before_it_was_stopped_is_kept(tmp_path):
             await task
 
     asyncio.run(stopped())
-    first, second = results(Sessions(tmp_path).read("s").messages)
+    first, second = results(SessionStore(tmp_path).read("s").messages)
     assert "not known" in first.content
     assert (second.ok, "7" in second.content) == (True, True)
 
 
 def test_a_reply_in_one_piece_is_kept_though_nobody_listens_any_more(tmp_path):
     async def left() -> None:
-        async with Sessions(tmp_path).turn("s") as kept:
-            task = Task(question=User(text="?"), stream=False)
-            async with aclosing(Loop(task, Script(Reply(text="All of it.")), Recorder(), kept).events()) as events:  # pyright: ignore
+        async with SessionStore(tmp_path).turn("s") as kept:
+            task = AskTask(question=User(text="?"), stream=False)
+            async with aclosing(
+                AskLoop(task, Script(ModelReply(text="All of it.")), Recorder(), kept).events()
+            ) as events:  # pyright: ignore
                 async for event in events:
-                    if isinstance(event, Text):
+                    if isinstance(event, TextEvent):
                         break
 
     asyncio.run(left())
-    assert Sessions(tmp_path).read("s").messages[-1].text == "All of it."
+    assert SessionStore(tmp_path).read("s").messages[-1].text == "All of it."
 
 
 def test_what_a_model_calls_while_it_refuses_is_not_called(tmp_path):
     hands = Recorder()
-    refusing = Reply(text="I can't.", calls=(call("a", "files.write"),), stop="refused")
+    refusing = ModelReply(text="I can't.", calls=(call("a", "files.write"),), stop="refused")
     _, answer, _ = play(tmp_path, Script(refusing), hands)
     assert (answer.answer, answer.stop, hands.log) == ("I can't.", "refused", [])
 
 
 def test_what_was_said_before_it_broke_off_is_kept(tmp_path):
     class Breaks(Script):
-        async def ask(self, prompt: Prompt, stream: bool = True) -> AsyncIterator[Any]:
-            yield Said("Half a ")
+        async def ask(self, prompt: ModelPrompt, stream: bool = True) -> AsyncIterator[Any]:
+            yield TextDelta("Half a ")
             raise ModelError("broke off", "unreachable")
 
     with pytest.raises(ModelError):
-        play(tmp_path, Breaks(Reply()), session="s")
-    last = Sessions(tmp_path).read("s").messages[-1]
+        play(tmp_path, Breaks(ModelReply()), session="s")
+    last = SessionStore(tmp_path).read("s").messages[-1]
     assert isinstance(last, Assistant)
     assert last.text == "Half a "
     assert last.broken_off
@@ -345,7 +346,7 @@ CALLS = st.builds(
     malformed=st.none() | st.sampled_from(["{", "[]", "x" * 1_000]),
 )
 REPLIES = st.builds(
-    lambda text, calls: Reply(text=text, calls=tuple(calls), stop="tools" if calls else "end"),
+    lambda text, calls: ModelReply(text=text, calls=tuple(calls), stop="tools" if calls else "end"),
     text=st.sampled_from(["", "so", "<tool_call>{}</tool_call>"]),
     calls=st.lists(CALLS, max_size=6),
 )
@@ -359,10 +360,10 @@ def test_whatever_a_model_calls(tmp_path, replies, steps):
     reasons: list[str] = []
 
     async def ask() -> str:
-        async with Sessions(tmp_path).turn(None) as kept:
+        async with SessionStore(tmp_path).turn(None) as kept:
             try:
-                async for event in Loop(
-                    Task(question=User(text="?"), max_steps=steps),
+                async for event in AskLoop(
+                    AskTask(question=User(text="?"), max_steps=steps),
                     model,
                     hands,
                     kept,  # pyright: ignore
@@ -372,7 +373,7 @@ def test_whatever_a_model_calls(tmp_path, replies, steps):
                 reasons.append(error.reason)
             return kept.id
 
-    messages = Sessions(tmp_path).read(asyncio.run(ask())).messages
+    messages = SessionStore(tmp_path).read(asyncio.run(ask())).messages
     assert len(model.prompts) <= steps + 1
     assert reasons in ([], ["empty"])
     wanted = [one.id for message in messages if isinstance(message, Assistant) for one in message.calls]

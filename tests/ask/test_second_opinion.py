@@ -20,12 +20,11 @@ import pytest
 from msgspec.structs import replace
 
 from onetool.ask.errors import ModelError
-from onetool.ask.messages import Assistant, Call, Message, Prompt, Reply, Result, Usage, User
+from onetool.ask.messages import Assistant, Call, Message, ModelPrompt, ModelReply, Result, Toolset, Usage, User
+from onetool.ask.model_client import ModelClient, Retrying
 from onetool.ask.providers import NAMES, adapter
-from onetool.ask.talking import Model, Retrying
-from onetool.ask.toolset import Toolset
 from onetool.core.spec import ToolSpec
-from onetool.handlers.http.client import Client
+from onetool.http.client import HttpClient
 
 FOLDER = Path(__file__).parents[2] / ".node-models"
 WANTED = Path(__file__).parent / "npm"
@@ -61,14 +60,14 @@ class Mock(NamedTuple):
     url: str
 
     @contextmanager
-    def model(self, provider: str, key: str = KEY, **more: Any) -> Iterator[Model]:
+    def model(self, provider: str, key: str = KEY, **more: Any) -> Iterator[ModelClient]:
         url = self.url + ("/v1" if provider == "openai" else "")
-        with closing(Client()) as client:
-            yield Model(adapter(provider), "m", url, key, client, timeout=PATIENCE, **more)
+        with closing(HttpClient()) as client:
+            yield ModelClient(adapter(provider), "m", url, key, client, timeout=PATIENCE, **more)
 
     def hears(self, provider: str, stream: bool, *messages: Message, **more: Any) -> list[Any]:
         """What our side made of its answer."""
-        prompt = Prompt(model="m", system="Be brief.", messages=messages, tools=TOOLS, max_tokens=500)
+        prompt = ModelPrompt(model="m", system="Be brief.", messages=messages, tools=TOOLS, max_tokens=500)
 
         async def main() -> list[Any]:
             with self.model(provider, **more) as model:
@@ -131,7 +130,7 @@ def test_there_and_back(provider: str, mock: Mock) -> None:
 
         results = [Result(call=call.id, name=call.name, content=f"rain in {call.args['city']}") for call in calls]
         turn = Assistant(text=said[-1].text, calls=calls, provider=provider, kept=said[-1].kept)
-        reply: Reply = mock.hears(provider, stream, asked, turn, *results)[-1]
+        reply: ModelReply = mock.hears(provider, stream, asked, turn, *results)[-1]
         assert (reply.text, reply.calls, reply.stop) == (ANSWER, (), "end")
         if provider != "ollama":  # the mock counts nothing there
             assert reply.usage == Usage(input=40, output=9)

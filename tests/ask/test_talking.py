@@ -10,13 +10,13 @@ import pytest
 from ask.fake import KEY, PROMPT, Fake, Pauses, heard, listen, model_at, run
 from handlers.upstream import CLOSE, Reply, Upstream
 
-from onetool.ask import lines, patience, talking
+from onetool.ask import model_client, streaming
 from onetool.ask.errors import ModelError, NoModelError
-from onetool.ask.messages import Reply as Whole
-from onetool.ask.messages import Said, Thought, User
+from onetool.ask.messages import ModelReply as Whole
+from onetool.ask.messages import TextDelta, ThoughtDelta, User
+from onetool.ask.model_client import Retrying
 from onetool.ask.providers import adapter
-from onetool.ask.talking import Retrying
-from onetool.handlers.http.client import Client
+from onetool.http.client import HttpClient
 
 JSON = {"Content-Type": "application/json"}
 SSE = {"Content-Type": "text/event-stream; charset=utf-8"}
@@ -66,7 +66,12 @@ def upstream():
 def test_a_stream(upstream):
     upstream.say(events({"think": "hm"}, {"say": "Hel"}, {"say": "lo"}, DONE, "[DONE]"))
     fake = Fake()
-    assert heard(model_at(f"{upstream.url}/v1/", fake)) == [Thought("hm"), Said("Hel"), Said("lo"), Whole(text="Hello")]
+    assert heard(model_at(f"{upstream.url}/v1/", fake)) == [
+        ThoughtDelta("hm"),
+        TextDelta("Hel"),
+        TextDelta("lo"),
+        Whole(text="Hello"),
+    ]
     assert fake.readers[0].fed[-1] == "[DONE]"
     seen = upstream.seen[0]
     assert (seen.method, seen.target) == ("POST", "/v1/chat")
@@ -79,13 +84,13 @@ def test_a_stream(upstream):
 def test_a_stream_of_lines(upstream):
     body = b'{"say": "a"}\r\n\n{"say": "\xd0\x96"}\n{"done": true}'
     upstream.say(Reply(headers=NDJSON, body=body))
-    assert heard(model_at(upstream.url, Fake(stream="lines"))) == [Said("a"), Said("Ж"), Whole(text="aЖ")]
+    assert heard(model_at(upstream.url, Fake(stream="lines"))) == [TextDelta("a"), TextDelta("Ж"), Whole(text="aЖ")]
 
 
 def test_lines_wherever_they_are_cut():
     data = '{"a": "Ж€"}\n\n  \n[1]\r\nno JSON\nlast'.encode()
     for size in (1, 2, 3, 7, 100):
-        frames = lines.Lines()
+        frames = streaming.JsonLines()
         found = [one for at in range(0, len(data), size) for one in frames.feed(data[at : at + size])]
         assert [one.strip() for one in found + frames.end()] == ['{"a": "Ж€"}', "[1]", "no JSON", "last"]
 
@@ -109,7 +114,7 @@ def test_pieces_come_as_they_are_said(upstream):
             return await anext(coming)
 
     began = time.monotonic()
-    assert run(main()) == Said("a")
+    assert run(main()) == TextDelta("a")
     assert time.monotonic() - began < 5
 
 
@@ -123,7 +128,7 @@ def test_steps_share_a_connection_and_one_that_was_closed_is_made_anew(upstream)
         upstream.hang_up()
         return await listen(model)
 
-    assert run(main()) == [Said("a"), Whole(text="a")]
+    assert run(main()) == [TextDelta("a"), Whole(text="a")]
     assert [one.connection for one in upstream.seen] == [0, 0, 1]
 
 
@@ -135,11 +140,11 @@ def test_half_a_character_does_not_stop_a_question(upstream):
 
 
 def test_what_follows_a_complete_answer_is_not_waited_for_long(upstream, monkeypatch):
-    monkeypatch.setattr(patience, "AFTERWARDS", 0.05)
+    monkeypatch.setattr(streaming, "AFTERWARDS", 0.05)
     upstream.say([HEAD, chunk({"say": "a"}, DONE), 60.0])
-    assert heard(model_at(upstream.url)) == [Said("a"), Whole(text="a")]
+    assert heard(model_at(upstream.url)) == [TextDelta("a"), Whole(text="a")]
     upstream.say([HEAD, chunk({"say": "a"}, DONE), CLOSE])
-    assert heard(model_at(upstream.url)) == [Said("a"), Whole(text="a")]
+    assert heard(model_at(upstream.url)) == [TextDelta("a"), Whole(text="a")]
 
 
 PING = b"8\r\n: alive\n\r\n"
@@ -148,7 +153,7 @@ PING = b"8\r\n: alive\n\r\n"
 @pytest.mark.parametrize("coming", [PING, chunk({}), chunk(DONE), PING * 5000], ids=["ping", "event", "end", "many"])
 @pytest.mark.parametrize("ending", [(DONE,), (DONE, "[DONE]")], ids=["complete", "ended"])
 def test_nor_for_what_comes_for_ever(upstream, monkeypatch, ending, coming):
-    monkeypatch.setattr(patience, "AFTERWARDS", 0.2)
+    monkeypatch.setattr(streaming, "AFTERWARDS", 0.2)
 
     def endless(_):
         yield from (HEAD, chunk({"say": "a"}, *ending))
@@ -157,18 +162,18 @@ def test_nor_for_what_comes_for_ever(upstream, monkeypatch, ending, coming):
 
     upstream.say(endless)
     began = time.monotonic()
-    assert heard(model_at(upstream.url)) == [Said("a"), Whole(text="a")]
+    assert heard(model_at(upstream.url)) == [TextDelta("a"), Whole(text="a")]
     assert time.monotonic() - began < 5  # of the 20 s that there are for an answer
 
 
 def test_after_its_end_nothing_is_read(upstream):
     upstream.say(events({"say": "a"}, DONE, "[DONE]", {"say": "b"}, {"error": "full"}))
-    assert heard(model_at(upstream.url)) == [Said("a"), Whole(text="a")]
+    assert heard(model_at(upstream.url)) == [TextDelta("a"), Whole(text="a")]
 
 
 def test_more_of_an_answer_has_its_time(upstream, monkeypatch):
     """Some servers say with each piece that this is all."""
-    monkeypatch.setattr(patience, "AFTERWARDS", 0.6)
+    monkeypatch.setattr(streaming, "AFTERWARDS", 0.6)
     upstream.say([HEAD, *[step for _ in range(9) for step in (chunk({"say": "a", **DONE}), 0.1)], b"0\r\n\r\n"])
     assert heard(model_at(upstream.url))[-1] == Whole(text="aaaaaaaaa")
 
@@ -238,18 +243,18 @@ def test_a_server_that_says_no_means_it(upstream):
 def test_a_connection_that_breaks(upstream):
     upstream.say([CLOSE], [HEAD, CLOSE], [HEAD, chunk(), CLOSE], events({"say": "a"}, DONE))
     found = heard(model_at(upstream.url))
-    assert [type(one) for one in found] == [Retrying, Retrying, Retrying, Said, Whole]
+    assert [type(one) for one in found] == [Retrying, Retrying, Retrying, TextDelta, Whole]
 
 
 def test_an_error_in_a_stream_before_anything_was_said(upstream):
     upstream.say(events({"error": "full", "wait": 2.0}), events({"say": "a"}, DONE))
-    assert heard(model_at(upstream.url)) == [Retrying(2.0, "full"), Said("a"), Whole(text="a")]
+    assert heard(model_at(upstream.url)) == [Retrying(2.0, "full"), TextDelta("a"), Whole(text="a")]
 
 
 def test_what_was_shown_is_not_said_twice(upstream):
     upstream.say(events({"say": "a"}, {"error": "full"}))
     error, said = failed(model_at(upstream.url))
-    assert (said, error.reason, str(error)) == ([Said("a")], "overloaded", "the answer broke off: full")
+    assert (said, error.reason, str(error)) == ([TextDelta("a")], "overloaded", "the answer broke off: full")
     assert len(upstream.seen) == 1
 
 
@@ -257,7 +262,7 @@ def test_what_was_shown_is_not_said_twice(upstream):
 def test_an_answer_that_breaks_off(upstream, answers):
     upstream.say(answers)
     error, said = failed(model_at(upstream.url))
-    assert (said, error.reason) == ([Said("a")], "unreachable")
+    assert (said, error.reason) == ([TextDelta("a")], "unreachable")
     assert "the answer broke off" in str(error)
     assert error.hints == ()
 
@@ -331,12 +336,12 @@ def test_time_passes_also_where_there_is_always_something_at_hand():
 
 
 def test_there_is_little_time_for_a_connection(monkeypatch):
-    monkeypatch.setattr(talking, "CONNECT", 0.1)
+    monkeypatch.setattr(model_client, "CONNECT", 0.1)
 
     async def never(*_, **__):
         await asyncio.sleep(60)
 
-    error, said = failed(model_at("http://127.0.0.1:9", client=Client(connect=never), tries=2))
+    error, said = failed(model_at("http://127.0.0.1:9", client=HttpClient(connect=never), tries=2))
     assert (error.reason, len(said)) == ("unreachable", 1)
     assert "there was no connection to 127.0.0.1:9 within 0.1 s" in str(error)
 
@@ -415,7 +420,7 @@ def test_also_before_the_first_byte(upstream):
 
 
 def test_an_answer_has_an_end(upstream, monkeypatch):
-    monkeypatch.setattr(talking, "LARGEST", 10_000)
+    monkeypatch.setattr(model_client, "LARGEST", 10_000)
     upstream.say(events(*[{"say": "x" * 1000}] * 20))
     error = failed(model_at(upstream.url))[0]
     assert error.reason == "garbled"
@@ -426,7 +431,7 @@ def test_an_answer_has_an_end(upstream, monkeypatch):
 
 
 def test_so_many_events_and_no_more(upstream, monkeypatch):
-    monkeypatch.setattr(talking, "MOST_EVENTS", 10)
+    monkeypatch.setattr(model_client, "MOST_EVENTS", 10)
     upstream.say(events(*[{}] * 20, DONE))
     error, said = failed(model_at(upstream.url))
     assert (error.reason, said) == ("garbled", [])
@@ -445,7 +450,7 @@ def test_an_answer_that_is_too_long_is_not_asked_for_again(upstream, stream):
 
 @pytest.mark.parametrize("framing", ["events", "lines"])
 def test_an_event_has_an_end(upstream, monkeypatch, framing):
-    monkeypatch.setattr(lines, "LARGEST", 50_000)
+    monkeypatch.setattr(streaming, "LARGEST", 50_000)
     begins = "data: " if framing == "events" else ""
     upstream.say(Reply(headers=SSE, body=f'{begins}{{"say": "{"x" * 200_000}"}}\n\n'.encode()))
     error, said = failed(model_at(upstream.url, Fake(stream=framing)))
@@ -504,7 +509,7 @@ def public(resolved="93.184.215.14"):
         dialled.append(address)
         raise ConnectionRefusedError(111, "refused")
 
-    return Client(resolve, connect), dialled
+    return HttpClient(resolve, connect), dialled
 
 
 @pytest.mark.parametrize("host", ["llm.example.com", "93.184.215.14"])
@@ -540,7 +545,7 @@ def test_a_connection_made_without_a_key_is_not_used_for_one(upstream):
         return await asyncio.get_running_loop().create_connection(factory, "127.0.0.1", upstream.port)
 
     async def main():
-        client = Client(resolve, connect)
+        client = HttpClient(resolve, connect)
         await listen(model_at("http://llm.example.com/v1", client=client, key=None))
         with pytest.raises(ModelError):
             await listen(model_at("http://llm.example.com/v1", client=client))
@@ -620,7 +625,7 @@ def test_a_model_that_is_not_there(upstream):
 
 
 def test_a_list_that_does_not_come_is_done_without(upstream, monkeypatch):
-    monkeypatch.setattr(talking, "LISTING_FOR_HINT", 0.1)
+    monkeypatch.setattr(model_client, "LISTING_FOR_HINT", 0.1)
     upstream.say(lambda seen: [60.0] if seen.method == "GET" else answer(404, error="no such model"))
     error = failed(model_at(upstream.url))[0]
     assert error.hints == ("--model, or ask.model in the config, names another one",)

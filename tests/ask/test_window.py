@@ -7,16 +7,16 @@ from ask.sessions.things import paired
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetool.ask import window
+from onetool.ask import prompts
 from onetool.ask.errors import AskError
 from onetool.ask.messages import Assistant, Call, File, Result, User
-from onetool.ask.window import window_of
-from onetool.core.tokens import tokens
+from onetool.ask.prompts import window_of
+from onetool.core.text import count_tokens
 
 
 def fit(*args, **more):
     """What stays, and how many are left out."""
-    return window.fit(*args, **more)[:2]
+    return prompts.fit_messages(*args, **more)[:2]
 
 
 def turn(text="word " * 40, calls=1, content="x" * 400):
@@ -30,7 +30,7 @@ def turn(text="word " * 40, calls=1, content="x" * 400):
 
 
 def size(messages):
-    return sum(map(window._size, messages))
+    return sum(map(prompts._message_tokens, messages))
 
 
 def test_what_fits_is_left_alone():
@@ -65,9 +65,9 @@ def test_the_oldest_results_of_the_last_turn_are_shortened():
     first, second, third = [one for one in kept if isinstance(one, Result)]
     assert first.content.startswith("some words some")
     assert "of 4,400 characters the rest is left out" in first.content
-    assert tokens(first.content) < 150
+    assert count_tokens(first.content) < 150
     assert second.content.endswith("window]")
-    assert tokens(first.content) < tokens(second.content)
+    assert count_tokens(first.content) < count_tokens(second.content)
     assert third is messages[-2]
     assert 1_700 < size(kept) <= 1_800
     assert first.value == [1]
@@ -91,7 +91,7 @@ def test_what_is_too_long_is_refused_in_words():
 def test_everything_that_is_sent_counts():
     assert size([User(text="", files=(File(name="a", kind="image/png", data="A" * 10**6),))]) in range(1_500, 1_520)
     text = "some words " * 100
-    least = tokens(text)
+    least = count_tokens(text)
     for message in (
         User(text=text),
         User(text="", files=(File(name="a", text=text),)),
@@ -128,11 +128,11 @@ def test_a_huge_result_is_soon_shortened():
 
 
 def test_what_is_remembered_has_a_limit(monkeypatch):
-    monkeypatch.setattr(window, "MOST_COUNTED", 10)
-    monkeypatch.setattr(window, "_counted", {})
+    monkeypatch.setattr(prompts, "MOST_COUNTED", 10)
+    monkeypatch.setattr(prompts, "_counted", {})
     for number in range(100):
         fit([User(text=f"{number}")], 100)
-    assert len(window._counted) <= 10
+    assert len(prompts._counted) <= 10
 
 
 TURNS = st.builds(turn, st.text(max_size=200), st.integers(0, 3), st.text(max_size=600) | st.just("ab " * 900))

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetool.config import load_config
-from onetool.config.add_servers import drop_server, put_servers, servers_yaml
+from onetool.config.convert import plain
+from onetool.config.edit_entries import drop_server, put_servers, servers_yaml
 from onetool.config.node import Findings
-from onetool.config.shape import plain
-from onetool.config.source import Refused
-from onetool.config.starter import starter_config
 from onetool.config.yaml_nodes import node_of
+from onetool.config.yaml_text import ConfigFileError
+from onetool.interfaces.cli.init import starter_config
 
 TIME = {"command": "mcp-server-time", "args": ["--zone", "UTC"]}
 IN_BRACES = '{"command": "mcp-server-time", "args": ["--zone", "UTC"]}'
@@ -124,12 +124,12 @@ def test_one_is_taken_out() -> None:
     ],
 )
 def test_what_can_not_be_changed_is_refused(text: str, why: str) -> None:
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(ConfigFileError, match=why):
         put_servers(text, {"a": TIME})
 
 
 def test_an_anchor_that_others_use_is_not_taken_from_them() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(ConfigFileError):
         drop_server("servers:\n  a: &x {command: y}\n  b: *x\n", "a")
 
 

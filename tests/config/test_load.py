@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onetool.config import Config, Declared, load_config
+from onetool.config.convert import fields_of
 from onetool.config.model import Keys
-from onetool.config.shape import fields_of
 from onetool.core.errors import ConfigError, Mistake
 
 EXAMPLE = """\

@@ -3,10 +3,10 @@
 import pytest
 import yaml
 
-from onetool.config.mend import mended
+from onetool.config.convert import plain
 from onetool.config.node import Findings
-from onetool.config.shape import plain
 from onetool.config.yaml_nodes import node_of
+from onetool.config.yaml_text import repaired
 
 PARSERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])]
 
@@ -41,4 +41,4 @@ def test_lines_stay_right() -> None:
 
 @pytest.mark.parametrize("text", ["{a: x}", "{a: ${}}", "{a: ${A B}}", "{a: $ {A}}", "", "{"])
 def test_everything_else_is_left_alone(text: str) -> None:
-    assert all(mended(text, index) is None for index in range(len(text) + 1))
+    assert all(repaired(text, index) is None for index in range(len(text) + 1))

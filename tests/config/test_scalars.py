@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from onetool.config.scalars import plain_value, tagged_value, trap
-from onetool.config.source import Refused
+from onetool.config.yaml_text import ConfigFileError, plain_value, tagged_value, yaml_1_1_advice
 
 
 @pytest.mark.parametrize(
@@ -20,7 +19,7 @@ from onetool.config.source import Refused
 def test_values_of_the_core_schema(text: str, value: object) -> None:
     assert plain_value(text) == value
     assert type(plain_value(text)) is type(value)
-    assert trap(text) is None
+    assert yaml_1_1_advice(text) is None
 
 
 def test_not_a_number_is_one() -> None:
@@ -34,19 +33,19 @@ def test_not_a_number_is_one() -> None:
 )  # fmt: skip
 def test_texts_that_stay_texts(text: str) -> None:
     assert plain_value(text) == text
-    assert trap(text) is None
+    assert yaml_1_1_advice(text) is None
 
 
 @pytest.mark.parametrize("text", ["yes", "No", "ON", "off"])
 def test_old_booleans_are_texts_with_advice(text: str) -> None:
     assert plain_value(text) == text
-    assert trap(text) == "write true or false"
+    assert yaml_1_1_advice(text) == "write true or false"
 
 
 @pytest.mark.parametrize("text", ["010", "00", "08", "-012", "1:30", "12:30:45", "1_000", "0b101"])
 def test_old_numbers_are_texts_with_advice(text: str) -> None:
     assert plain_value(text) == text
-    assert trap(text) == "write the number in plain digits"
+    assert yaml_1_1_advice(text) == "write the number in plain digits"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +59,7 @@ def test_old_numbers_are_texts_with_advice(text: str) -> None:
     ],
 )
 def test_scalars_without_a_value(text: str, tag: str, message: str) -> None:
-    with pytest.raises(Refused, match=message) as caught:
+    with pytest.raises(ConfigFileError, match=message) as caught:
         tagged_value(text, tag)
     assert caught.value.hint
     assert "secret" not in str(caught.value)

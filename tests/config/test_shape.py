@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from msgspec import Meta
 
+from onetool.config.convert import BAD, convert
 from onetool.config.node import Findings
-from onetool.config.shape import BAD, read
 from onetool.config.yaml_nodes import node_of
 from onetool.services.secrets import Secret
 
@@ -41,7 +41,7 @@ class Range(msgspec.Struct, kw_only=True):
 
 def value_of(text: str, wanted: Any) -> Any:
     findings = Findings()
-    value = read(node_of(text, "/folder/x.yaml"), wanted, findings)
+    value = convert(node_of(text, "/folder/x.yaml"), wanted, findings)
     assert findings.errors == []
     assert value is not BAD
     return value
@@ -49,7 +49,7 @@ def value_of(text: str, wanted: Any) -> Any:
 
 def errors_of(text: str, wanted: Any) -> list[tuple[str | None, str, str | None]]:
     findings = Findings()
-    read(node_of(text, "/folder/x.yaml"), wanted, findings)
+    convert(node_of(text, "/folder/x.yaml"), wanted, findings)
     return [(error.key, error.message, error.hint) for error in findings.errors]
 
 
@@ -143,7 +143,7 @@ def test_structs_name_what_is_unknown_and_what_is_missing() -> None:
 
 def test_a_lenient_struct_warns() -> None:
     findings = Findings()
-    assert read(node_of("{maxsize: 3}", "x.yaml"), Pasted, findings) == Pasted()
+    assert convert(node_of("{maxsize: 3}", "x.yaml"), Pasted, findings) == Pasted()
     (warning,) = findings.warnings
     assert (warning.key, warning.severity, warning.hint) == ("maxsize", "warning", "did you mean maxSize?")
     assert findings.errors == []

@@ -8,11 +8,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from onetool.config.convert import convert
 from onetool.config.node import Findings
-from onetool.config.shape import read
-from onetool.config.source import Refused
-from onetool.config.syntax import compose
-from onetool.config.yaml_nodes import node_of
+from onetool.config.yaml_nodes import compose, node_of
+from onetool.config.yaml_text import ConfigFileError
 
 # A busy or fresh machine (hypothesis collects Unicode's characters once) is no mistake of ours.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -47,7 +46,7 @@ PARSERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if yaml.__with_libyaml__ else [
     ],
 )  # fmt: skip
 def test_syntax_errors(text: str, line: int | None, message: str, hint: str | None, parser: type) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ConfigFileError) as caught:
         compose(text, parser)
     assert message in caught.value.message
     assert caught.value.line == line or line is None
@@ -57,7 +56,7 @@ def test_syntax_errors(text: str, line: int | None, message: str, hint: str | No
 
 def test_no_message_repeats_what_may_be_a_password() -> None:
     for text in ("A: *sesame\n", "A: !sesame!x y\n", "A: &x 1\nB: &x sesame\n", "A: {sesame ${}\n", "A: 'sesame\n"):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(ConfigFileError) as caught:
             compose(text)
         assert "sesame" not in f"{caught.value.message} {caught.value.hint}"
 
@@ -68,8 +67,8 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     for parser in PARSERS:
         line = 1
         try:
-            read(node_of(text, "x.yaml", parser), Any, Findings())
-        except Refused as refused:
+            convert(node_of(text, "x.yaml", parser), Any, Findings())
+        except ConfigFileError as refused:
             line = refused.line or 0
         assert 1 <= line <= text.count("\n") + text.count("\x85") + text.count("\u2028") + 1
 
@@ -77,6 +76,6 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def test_mending_is_bounded() -> None:
     text = "{" + ",".join(f"k{n}: ${{NAME}}" for n in range(20_000)) + "}"
     start = time.process_time()
-    with pytest.raises(Refused, match="expected ','"):
+    with pytest.raises(ConfigFileError, match="expected ','"):
         compose(text)
     assert time.process_time() - start < 10

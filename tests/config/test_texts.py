@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from onetool.config import Config
-from onetool.config.texts import MOST_TOKENS
+from onetool.config.model import PROMPT_TOKENS
 from onetool.core.errors import ConfigError, Mistake
 
 Load = Callable[..., Config]
@@ -87,7 +87,7 @@ def test_what_is_wrong_there_and_in_the_config_is_told_together(write: Write, lo
 
 
 @pytest.mark.parametrize(
-    ("field", "most"), [("run", MOST_TOKENS["run"]), ("instructions", MOST_TOKENS["instructions"])]
+    ("field", "most"), [("run", PROMPT_TOKENS["run"]), ("instructions", PROMPT_TOKENS["instructions"])]
 )
 def test_every_text_has_a_budget(load: Load, write: Write, refused, field: str, most: int) -> None:
     write(f"{field}: {'a' * 4 * most}\n", "prompts.yaml")

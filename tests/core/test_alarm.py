@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from onetool.core.alarm import Alarm, in_time
 from onetool.core.call import ToolCall
 from onetool.core.caller import Pauses
 from onetool.core.context import CallContext
+from onetool.core.running import Deadline, within_deadline
 from onetool.core.spec import ToolSpec
 
 
@@ -27,7 +27,7 @@ def rings_after(seconds, pauses=None, grace=0.0, meanwhile=None, patience=2.0):
     async def test():
         loop = asyncio.get_running_loop()
         rang, started = loop.create_future(), time.monotonic()
-        alarm = Alarm(loop, context(seconds, pauses), lambda: rang.set_result(time.monotonic() - started), grace)
+        alarm = Deadline(loop, context(seconds, pauses), lambda: rang.set_result(time.monotonic() - started), grace)
         if meanwhile is not None:
             await meanwhile(alarm)
         try:
@@ -100,7 +100,7 @@ def test_it_does_not_ring_as_long_as_somebody_is_waited_for():
 
 def test_in_time_ends_what_takes_longer():
     async def work(seconds, context):
-        async with in_time(context):
+        async with within_deadline(context):
             await asyncio.sleep(seconds)
             return "done"
 
@@ -114,7 +114,7 @@ def test_in_time_ends_what_takes_longer():
 def test_in_time_waits_for_the_caller():
     async def work():
         pauses = Pauses()
-        async with in_time(context(0.1, pauses)):
+        async with within_deadline(context(0.1, pauses)):
             with pauses:
                 await asyncio.sleep(0.3)
             return "done"

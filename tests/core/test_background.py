@@ -8,7 +8,7 @@ from time import monotonic
 
 import pytest
 
-from onetool.core.background import Background
+from onetool.core.threads import LoopThread
 
 LONG = 600.0  # seconds: nobody waits for that
 PATIENCE = 10.0
@@ -18,7 +18,7 @@ colour = ContextVar("colour", default="none")
 
 @pytest.fixture
 def background():
-    made = Background("the-other-loop")
+    made = LoopThread("the-other-loop")
     yield made
     made.close()
 
@@ -87,7 +87,7 @@ def test_every_way_raises_the_error(background):
 
 
 def test_nothing_runs_before_it_is_wanted():
-    background = Background("nobody-wants-it")
+    background = LoopThread("nobody-wants-it")
     assert "nobody-wants-it" not in [one.name for one in threading.enumerate()]
     background.close()  # and that nothing was started is no trouble
 
@@ -250,7 +250,7 @@ def test_its_end_cancels_what_is_under_way(background):
 
 
 def test_work_that_does_not_heed_its_end_holds_nobody_up(background, monkeypatch):
-    monkeypatch.setattr("onetool.core.background.PATIENCE", 0.1)
+    monkeypatch.setattr("onetool.core.threads.CLOSE_SECONDS", 0.1)
     go = asyncio.Event()
 
     async def deaf():
@@ -304,7 +304,7 @@ def test_who_comes_while_it_ends_is_not_left_waiting():
 
     for _ in range(100):
         answers = []
-        background = Background()
+        background = LoopThread()
         background.call(seven())
         coming = threading.Thread(target=come, args=(background,))
         coming.start()

@@ -7,7 +7,7 @@ import pytest
 
 from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core.caller import CannotAsk, Declined, Pauses, current_caller, owner
-from onetool.core.context import waiting
+from onetool.core.context import paused_for_caller
 from onetool.core.errors import ToolFailure
 
 
@@ -19,7 +19,7 @@ class Patient:
         self._seconds = seconds
 
     async def ask(self, question):
-        with waiting():
+        with paused_for_caller():
             await asyncio.sleep(self._seconds)
         return question
 
@@ -179,7 +179,7 @@ def test_what_runs_beside_the_one_who_asks_gets_no_more_time():
 
 
 def test_waiting_outside_of_any_call_is_nothing():
-    with waiting():
+    with paused_for_caller():
         pass
 
 

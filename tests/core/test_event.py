@@ -9,7 +9,7 @@ from onetool import App, Executor, Registry, ToolCall, ToolSpec
 from onetool.core.caller import current_caller
 from onetool.core.context import current_call
 from onetool.script.engine import Engine
-from onetool.script.limits import Limits
+from onetool.script.run_result import RunLimits
 
 PACK = """
 import asyncio
@@ -104,7 +104,7 @@ def told(tmp_path):
     with App.open(tmp_path / "onetool.yaml") as app:
         parts = app._parts
         parts._made["executor"] = executor = Executor(app.registry, environment=parts, recorders=[calls.append])
-        engine = Engine(Limits(), executor, environment=parts, recorders=[runs.append])
+        engine = Engine(RunLimits(), executor, environment=parts, recorders=[runs.append])
 
         def go(code):
             async def inside():
@@ -161,7 +161,7 @@ def test_a_cancelled_run_is_one_that_failed():
     async def main():
         registry = Registry()
         registry.register(ToolSpec(name="p.nap", description="d", handler=lambda: asyncio.sleep(60)))
-        engine = Engine(Limits(), Executor(registry), recorders=[runs.append])
+        engine = Engine(RunLimits(), Executor(registry), recorders=[runs.append])
         task = asyncio.create_task(engine.run("p.nap()", registry.snapshot()))
         await asyncio.sleep(1)
         task.cancel()
@@ -187,7 +187,7 @@ def test_code_that_a_tool_runs_is_a_part_of_its_call():
         registry.register(ToolSpec(name="p.one", description="d", handler=lambda: 1))
         registry.register(ToolSpec(name="p.code", description="d", handler=inner))
         executor = Executor(registry, recorders=[calls.append])
-        engine = Engine(Limits(), executor, recorders=[runs.append])
+        engine = Engine(RunLimits(), executor, recorders=[runs.append])
         result = await engine.run("p.code()", registry.snapshot())
         engine.close()
         return result
@@ -201,7 +201,7 @@ def test_code_that_a_tool_runs_is_a_part_of_its_call():
 def test_a_recorder_that_fails_is_not_the_runs_business(caplog):
     async def main():
         registry = Registry()
-        engine = Engine(Limits(), Executor(registry), recorders=[lambda event: 1 / 0])
+        engine = Engine(RunLimits(), Executor(registry), recorders=[lambda event: 1 / 0])
         result = await engine.run("1 + 1", registry.snapshot())
         engine.close()
         return result

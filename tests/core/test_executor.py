@@ -11,7 +11,7 @@ from helpers import executor_for, run
 
 from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core.errors import BadArguments, ToolFailure
-from onetool.core.plain import plain
+from onetool.core.json_data import plain
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from onetool.core.halves import all_mended, mended
+from onetool.core.text import replace_all_surrogates, replace_surrogates
 
 
 @pytest.mark.parametrize(
@@ -20,16 +20,16 @@ from onetool.core.halves import all_mended, mended
     ],
 )
 def test_texts(text, expected):
-    assert mended(text) == expected
-    mended(text).encode()
+    assert replace_surrogates(text) == expected
+    replace_surrogates(text).encode()
 
 
 def test_data():
     value = {"k\ud800": ["\ud83d\ude00", ("\udc00", 1.5, None, True)], "raw": msgspec.Raw(b"[1]"), 3: 2**80}
-    mend = all_mended(value)
+    mend = replace_all_surrogates(value)
     assert mend == {"k\ufffd": ["😀", ["\ufffd", 1.5, None, True]], "raw": value["raw"], 3: 2**80}
     assert json.loads(msgspec.json.encode({**mend, 3: 0}))["raw"] == [1]
 
 
 def test_keys_that_are_no_texts_stay():
-    assert all_mended({("\ud800",): 1}) == {("\ud800",): 1}
+    assert replace_all_surrogates({("\ud800",): 1}) == {("\ud800",): 1}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetool.core import json_bounds
-from onetool.core.json_bounds import CHUNK, MOST_DIGITS, MOST_PARTS, TooMuch, check_json
+from onetool.core import json_data
+from onetool.core.json_data import CHUNK, MOST_DIGITS, MOST_PARTS, JsonTooCostlyError, check_json
 
 SIZE = 4 * 1024 * 1024
 PARTS = f"has more than {MOST_PARTS:,} parts"
@@ -16,14 +16,14 @@ DIGITS = f"has a number of more than {MOST_DIGITS:,} digits"
 
 @pytest.mark.parametrize("part", [b"[]", b"{}", b"0", b'""', b"[[[]]]", b'{"":[]}', b'{"a":0}', b'"a,b"', b"[ ]"])
 def test_too_many_parts(part):
-    with pytest.raises(TooMuch, match=PARTS):
+    with pytest.raises(JsonTooCostlyError, match=PARTS):
         check_json(b"[" + b",".join([part] * (MOST_PARTS + 1)) + b"]")
 
 
 @pytest.mark.parametrize("number", [b"9" * 4000, b"-" + b"9" * 1001, b"0." + b"9" * 1001, b"1e" + b"0" * 1001])
 @pytest.mark.parametrize("before", [0, 1, 499, 500, 999, CHUNK - 500])
 def test_too_many_digits(number, before):
-    with pytest.raises(TooMuch, match=DIGITS):
+    with pytest.raises(JsonTooCostlyError, match=DIGITS):
         check_json(b'["' + b"x" * before + b'",' + number + b"]")
 
 
@@ -47,11 +47,11 @@ def test_what_is_large_and_harmless(data):
 def test_only_what_stands_outside_of_texts_counts(values, chunk):
     """However it is cut."""
     data = json.dumps(values, ensure_ascii=False).encode()
-    whole, json_bounds.CHUNK = json_bounds.CHUNK, chunk
+    whole, json_data.CHUNK = json_data.CHUNK, chunk
     try:
-        bare = b"".join(json_bounds._without_texts(data))
+        bare = b"".join(json_data._without_texts(data))
     finally:
-        json_bounds.CHUNK = whole
+        json_data.CHUNK = whole
     assert bare.count(b",") == max(0, len(values) - 1)
     assert bare.count(b"[") == 1 + values.count([])
     numbers = "".join(str(value) for value in values if isinstance(value, int))

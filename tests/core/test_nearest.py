@@ -2,7 +2,7 @@
 
 import pytest
 
-from onetool.core.nearest import did_you_mean, nearest
+from onetool.core.text import did_you_mean, nearest
 
 TOOLS = ["time.now", "tools.echo", "shell.pwd", "fs.list_dir", "fs.read_file", "maxDepth", "path", "recursive"]
 

@@ -100,13 +100,13 @@ def test_a_secret_is_masked_in_the_complaint_about_it():
     "name", ["password", "api_key", "apiKey", "API-KEY", "accessToken", "client_secret", "authorization"]
 )
 def test_names_that_are_secret_by_themselves(name):
-    from onetool.core.secrecy import secret_names
+    from onetool.core.redaction import secret_names
 
     assert secret_names({"properties": {name: {}, "max_tokens": {}, "tokenizer": {}, "keyboard": {}}}) == {name}
 
 
 def test_the_schema_can_say_that_an_argument_is_secret():
-    from onetool.core.secrecy import secret_names
+    from onetool.core.redaction import secret_names
 
     assert secret_names({"properties": {"a": {"writeOnly": True}, "b": {"format": "password"}, "c": {}}}) == {"a", "b"}
 

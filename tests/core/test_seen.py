@@ -12,15 +12,25 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from onetool.core.inferred_schema import (
+    ALIKE,
+    EVERY,
+    FIELDS,
+    ITEMS,
+    LEVELS,
+    LONGEST_NAME,
+    MOST_SHAPE_PARTS,
+    STEADY,
+    SeenValues,
+    is_name,
+)
 from onetool.core.schema import CompiledSchema
-from onetool.core.seen import ALIKE, EVERY, PARTS, STEADY, Seen
-from onetool.core.shapes import FIELDS, ITEMS, LEVELS, LONGEST_NAME, is_name
 
 ISSUE = {"id": 7, "title": "It broke", "labels": [{"name": "bug"}], "closed_at": None}
 
 
 def seen(*values):
-    found = Seen()
+    found = SeenValues()
     for value in values:
         found.note(value)
     return found
@@ -82,7 +92,7 @@ def test_types_and_unions(values, told):
 
 
 def test_before_the_first_result_there_is_nothing_to_say():
-    assert (Seen().schema(), Seen().results) == (None, 0)
+    assert (SeenValues().schema(), SeenValues().results) == (None, 0)
 
 
 def test_fields_stay_in_the_order_in_which_they_came():
@@ -90,7 +100,7 @@ def test_fields_stay_in_the_order_in_which_they_came():
 
 
 def test_whether_it_changed_is_told():
-    found = Seen()
+    found = SeenValues()
     assert [found.note(value) for value in ({"a": 1}, {"a": 2}, {"a": None}, {"a": 3}, {}, {})] == [
         True, False, True, False, True, False,
     ]  # fmt: skip
@@ -216,7 +226,7 @@ def test_what_varies_beyond_all_bounds_is_known_less_deep():
     found = seen(*[value | {"n": 1}] * 3)
     assert found.schema()["properties"]["a_a"] == {"type": "object"}
     assert [found.note(value | {"n": 1}) for _ in range(3)] == [False] * 3  # and does not come and go
-    assert Seen.load(found.dump()).schema() == found.schema()
+    assert SeenValues.load(found.dump()).schema() == found.schema()
 
 
 json_values = st.recursive(
@@ -261,7 +271,7 @@ def test_the_order_of_results_does_not_matter(values, chance):
 
 @given(st.lists(json_values, max_size=10), st.lists(json_values, max_size=10))
 def test_what_was_kept_goes_on_where_it_was(before, after):
-    found = Seen.load(json.loads(json.dumps(seen(*before).dump())))
+    found = SeenValues.load(json.loads(json.dumps(seen(*before).dump())))
     assert (found.schema(), found.results) == (schema(*before), len(before))
     for value in after:
         found.note(value)
@@ -273,10 +283,10 @@ def test_what_was_kept_goes_on_where_it_was(before, after):
 def test_it_is_bounded_whatever_comes(values):
     found = seen(*values)
     told = found.schema()
-    assert told is None or parts(told) <= PARTS
+    assert told is None or parts(told) <= MOST_SHAPE_PARTS
     assert len(json.dumps(told)) < 50_000
     assert len(msgspec.json.encode(found.dump())) < 60_000
-    assert Seen.load(found.dump()).schema() == told
+    assert SeenValues.load(found.dump()).schema() == told
 
 
 # Cost
@@ -307,7 +317,7 @@ def test_a_huge_result_takes_no_time():
 
 
 def test_threads_lose_nothing():
-    found = Seen()
+    found = SeenValues()
     keys = [f"k_{letter}" for letter in string.ascii_letters[:FIELDS]]
 
     def work(part):
@@ -337,7 +347,7 @@ def test_threads_lose_nothing():
     ],
 )  # fmt: skip
 def test_rubbish_is_nothing(rubbish):
-    found = Seen.load(rubbish)
+    found = SeenValues.load(rubbish)
     assert (found.schema(), found.results) == (None, 0)
     assert found.note("x")
 
@@ -346,10 +356,10 @@ def test_rubbish_without_end_is_nothing():
     deep = {}
     for _ in range(100_000):
         deep = {"items": deep}
-    assert Seen.load({"results": 1, "levels": 6, "shape": deep}).results == 0
+    assert SeenValues.load({"results": 1, "levels": 6, "shape": deep}).results == 0
 
 
 @given(json_values)
 def test_no_rubbish_hurts(rubbish):
-    Seen.load(rubbish)
-    Seen.load({"results": 1, "levels": 6, "shape": rubbish})
+    SeenValues.load(rubbish)
+    SeenValues.load({"results": 1, "levels": 6, "shape": rubbish})

@@ -4,7 +4,7 @@ from time import perf_counter
 
 import pytest
 
-from onetool.core.type_names import LONGEST, fields, type_name
+from onetool.core.signature import LONGEST_FIELDS, type_name, type_with_fields
 
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}, "name": {"type": "string"}}, "required": ["x"]}
 
@@ -50,7 +50,7 @@ def test_what_is_told(schema, told):
         },
         "definitions": {"P": POINT},
     }
-    assert fields(schema, root) == told
+    assert type_with_fields(schema, root) == told
 
 
 @pytest.mark.parametrize(
@@ -85,19 +85,19 @@ def test_type_hints(schema, told):
 def test_where_room_is_short_the_outer_fields_are_told_first():
     inner = {"type": "object", "properties": {f"inner_{number}": {"type": "string"} for number in range(50)}}
     schema = {"type": "object", "properties": {"first": inner, "last": {"type": "string"}}}
-    assert fields(schema, schema) == "{first?: dict, last?: str}"
+    assert type_with_fields(schema, schema) == "{first?: dict, last?: str}"
 
 
 def test_many_fields_are_cut():
     schema = {"type": "object", "properties": {f"field_{number}": {"type": "string"} for number in range(1000)}}
-    assert len(fields(schema, schema)) == LONGEST
+    assert len(type_with_fields(schema, schema)) == LONGEST_FIELDS
 
 
 def test_a_schema_that_multiplies_takes_no_time():
     wide = {"type": "object", "properties": {f"p{number}": {"$ref": "#/$defs/B"} for number in range(300)}}
     root = {"$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}] * 100}, "B": wide}}
     start = perf_counter()
-    assert fields({"$ref": "#/$defs/A"}, root) == ""
+    assert type_with_fields({"$ref": "#/$defs/A"}, root) == ""
     assert type_name({"$ref": "#/$defs/A"}, root) == "Any"
-    assert len(fields({"$ref": "#/$defs/B"}, root)) == LONGEST
+    assert len(type_with_fields({"$ref": "#/$defs/B"}, root)) == LONGEST_FIELDS
     assert perf_counter() - start < 1

@@ -14,7 +14,7 @@ from random import Random
 
 import msgspec
 
-from onetool.sources.bundles.errors import BundleError, Conflict
+from onetool.sources.bundles.errors import BundleError, ConflictError
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import BundleContent, ToolContent
 from onetool.sources.bundles.names import new_id
@@ -146,7 +146,7 @@ def put_same(folder, number, id, keys):
         try:
             store.put_tool(id, f"t{key}", "1", tool(f"of {number}"))
             won.append(key)
-        except Conflict:
+        except ConflictError:
             pass
     store.close()
     return won

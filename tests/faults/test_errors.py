@@ -12,8 +12,8 @@ from sources.bundles.files.things import FileStore as Store
 from sources.bundles.files.things import an_id, built_in, bundle, files, tool, with_tool
 
 from onetool.core import flock
-from onetool.sources.bundles.errors import Unavailable
-from onetool.sources.bundles.files import lock, opening, work, writing
+from onetool.sources.bundles.errors import UnavailableError
+from onetool.sources.bundles.files import disk, transaction, writing
 from onetool.sources.bundles.model import Bundle
 
 CALLS = (
@@ -101,11 +101,11 @@ def tried(store, id, change, folder, monkeypatch, faulty):
     """Whether it failed, and whether the system did."""
     before, seen = files(folder), everything(store)
     with monkeypatch.context() as patch:
-        for module in (writing, lock, flock, opening, work):
+        for module in (writing, writing, flock, disk, transaction):
             patch.setattr(module, "os", faulty)
         try:
             change(store, id)
-        except Unavailable as error:
+        except UnavailableError as error:
             failed = str(error)
         else:
             failed = None
@@ -134,7 +134,7 @@ def test_a_look_that_the_system_refuses_forgets_nothing(tmp_path, monkeypatch):
         path.write_text(path.read_text())
     for at in range(1, 12):
         with monkeypatch.context() as patch:
-            patch.setattr(opening, "os", Faulty(at, errno.EMFILE))
+            patch.setattr(disk, "os", Faulty(at, errno.EMFILE))
             store.look()
         assert everything(store) == seen
         assert store.mistakes() == []
@@ -147,7 +147,7 @@ def test_the_disk_is_full_before_there_is_anything(tmp_path, monkeypatch):
     for at in range(1, 4):
         with monkeypatch.context() as patch:
             patch.setattr(writing, "os", Faulty(at, errno.ENOSPC, goes_on=True))
-            with pytest.raises(Unavailable, match="No space left"):
+            with pytest.raises(UnavailableError, match="No space left"):
                 store.put_bundle(an_id(), bundle())
         assert store.bundles() == []
     assert store.put_bundle(an_id(), bundle())[1]

@@ -8,10 +8,10 @@ from threading import Thread
 import pytest
 from faults.crowd import Other, an_id, bundle, tool
 
-from onetool.sources.bundles.errors import Unavailable
-from onetool.sources.bundles.files import lock, writing
-from onetool.sources.bundles.files.lock import FolderLock
+from onetool.sources.bundles.errors import UnavailableError
+from onetool.sources.bundles.files import writing
 from onetool.sources.bundles.files.store import FileStore
+from onetool.sources.bundles.files.writing import FolderLock
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_a_holder_that_is_stopped_is_waited_for_a_while_and_named(store, holder,
     monkeypatch.setattr(FolderLock.held.__wrapped__, "__defaults__", (0.3,))
     monkeypatch.setattr(FolderLock.alone.__wrapped__, "__defaults__", (0.3,))
     started = time.monotonic()
-    with pytest.raises(Unavailable, match=f"process {holder.pid} .*stopped.* for more than 0.3 s"):
+    with pytest.raises(UnavailableError, match=f"process {holder.pid} .*stopped.* for more than 0.3 s"):
         store.put_bundle(an_id(), bundle())
     assert 0.3 <= time.monotonic() - started < 8
     assert len(store.bundles()) == 1
@@ -68,7 +68,7 @@ def test_readers_are_not_held_up(store, holder):
 
 
 def test_how_long_a_writer_waits():
-    assert lock.PATIENCE == 10.0
+    assert writing.LOCK_PATIENCE == 10.0
 
 
 def test_a_folder_that_is_taken_away_has_no_second_holder(folder, store):

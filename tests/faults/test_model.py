@@ -35,7 +35,7 @@ def test_two_processes_do_what_the_model_does(tmp_path):
             given = others[who]("patch_bundle", ids[which], on)
             found = self.bundles.get(ids[which])
             if found is None or found["deleted"]:
-                assert given == ("NotFound" if found is None else "Forbidden")
+                assert given == ("NotFoundError" if found is None else "ForbiddenError")
             else:
                 assert given["isEnabled"] is on
                 found["on"] = on
@@ -45,9 +45,9 @@ def test_two_processes_do_what_the_model_does(tmp_path):
             given = others[who]("delete_bundle", ids[which])
             found = self.bundles.get(ids[which])
             if found is None:
-                assert given == "NotFound"
+                assert given == "NotFoundError"
             elif any(id == ids[which] for id, _, _ in self.tools):
-                assert given == "Conflict"
+                assert given == "ConflictError"
             else:
                 assert given is None
                 found["deleted"] = True
@@ -57,7 +57,7 @@ def test_two_processes_do_what_the_model_does(tmp_path):
             given = others[who]("put_tool", ids[which], slug, version, text)
             refused = self.refusal(which)
             if refused or (ids[which], slug, version) in self.tools:
-                assert given == (refused or "Conflict")
+                assert given == (refused or "ConflictError")
             else:
                 assert given["description"] == text
                 self.tools[ids[which], slug, version] = {"text": text, "on": True}
@@ -67,7 +67,7 @@ def test_two_processes_do_what_the_model_does(tmp_path):
             given = others[who]("patch_tool", ids[which], slug, version, on)
             refused, found = self.refusal(which), self.tools.get((ids[which], slug, version))
             if refused or found is None:
-                assert given == (refused or "NotFound")
+                assert given == (refused or "NotFoundError")
             else:
                 assert given["isEnabled"] is on
                 found["on"] = on
@@ -76,7 +76,7 @@ def test_two_processes_do_what_the_model_does(tmp_path):
         def delete_tool(self, who, which, slug, version):
             given = others[who]("delete_tool", ids[which], slug, version)
             known = self.tools.pop((ids[which], slug, version), None)
-            assert given == (None if known else "NotFound")
+            assert given == (None if known else "NotFoundError")
 
         @rule(who=WHICH)
         def look(self, who):
@@ -86,8 +86,8 @@ def test_two_processes_do_what_the_model_does(tmp_path):
         def refusal(self, which):
             found = self.bundles.get(ids[which])
             if found is None:
-                return "NotFound"
-            return None if found["on"] and not found["deleted"] else "Forbidden"
+                return "NotFoundError"
+            return None if found["on"] and not found["deleted"] else "ForbiddenError"
 
         @invariant()
         def both_show_it(self):

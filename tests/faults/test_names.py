@@ -5,8 +5,8 @@ import unicodedata
 import pytest
 from sources.bundles.files.things import Clock, FileStore, an_id, bundle, tool
 
-from onetool.sources.bundles.errors import Invalid
-from onetool.sources.bundles.files.layout import bundle_folders, tool_file
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.files.disk import bundle_folders, tool_file
 
 LONG = "𝔘" * 64  # 256 bytes
 
@@ -44,10 +44,10 @@ def test_names_never_cross(store, tmp_path):
 def test_other_forms_of_a_name_are_refused(store):
     id = an_id()
     store.put_bundle(id, bundle())
-    with pytest.raises(Invalid, match="NFC"):
+    with pytest.raises(InvalidError, match="NFC"):
         store.put_tool(id, unicodedata.normalize("NFD", "é"), "1", tool())
     for slug in ("..", ".", "a/../b", "a\0b", ""):
-        with pytest.raises(Invalid):
+        with pytest.raises(InvalidError):
             store.put_tool(id, slug, "1", tool())
 
 

@@ -10,8 +10,8 @@ from faults.crowd import some
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Result, Usage, User
-from onetool.ask.sessions import Sessions, files
-from onetool.ask.sessions.mending import INTERRUPTED, UNDER_WAY
+from onetool.ask.sessions import SessionStore, files
+from onetool.ask.sessions.records import INTERRUPTED, UNDER_WAY
 from onetool.core import flock
 
 
@@ -26,7 +26,7 @@ async def turn(sessions, *said, wait=0.0):
 
 
 def test_killed_in_mid_turn_and_continued(tmp_path):
-    sessions = Sessions(tmp_path)
+    sessions = SessionStore(tmp_path)
     victim = other("hang", tmp_path, "x")
     try:
         assert victim.stdout.readline() == "ready\n"
@@ -53,7 +53,7 @@ def test_killed_in_mid_turn_and_continued(tmp_path):
 def test_four_processes_take_turns_in_one_session(tmp_path):
     count = some(8, 200)
     said("crowd", tmp_path, "take_turns", 4, "x", count, timeout=some(60, 600))
-    read = Sessions(tmp_path).read("x")
+    read = SessionStore(tmp_path).read("x")
     assert (read.turns, read.damaged, read.usage.input) == (4 * count, 0, 4 * count)
     size = len(messages(""))
     turns = [read.messages[start : start + size] for start in range(0, len(read.messages), size)]
@@ -70,7 +70,7 @@ def test_turns_and_deletions_at_once_never_have_two_holders(tmp_path):
 
 
 def test_a_full_disk(tmp_path):
-    sessions = Sessions(tmp_path)
+    sessions = SessionStore(tmp_path)
     asyncio.run(turn(sessions, User(text="before")))
     before = (tmp_path / "x.jsonl").read_bytes()
     count, *words = said("fill", tmp_path, "x", 2000)
@@ -90,7 +90,7 @@ def test_a_full_disk(tmp_path):
 @pytest.mark.parametrize("call", ["open", "fstat", "pread", "write", "fsync", "stat"])
 def test_the_system_says_no(tmp_path, monkeypatch, call):
     """An error in words, whichever call it is; the lock is given back; what was there is there."""
-    sessions = Sessions(tmp_path)
+    sessions = SessionStore(tmp_path)
     asyncio.run(turn(sessions, User(text="before")))
     before = (tmp_path / "x.jsonl").read_bytes()
 

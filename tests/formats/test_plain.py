@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from onetool.formats.plain import plain_parameters, thaw
+from onetool.formats.json_schema import plain_parameters, thaw
 
 REFUSED_AT_THE_TOP = {"anyOf", "oneOf", "allOf", "enum", "const", "not", "$ref"}
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from onetool.formats.schema_subset import DEEPEST, gemini_parameters
+from onetool.formats.gemini import DEEPEST, gemini_parameters
 
 LIVEMCP = json.loads((Path(__file__).parents[1] / "data" / "livemcp.json").read_text())["tools"]
 

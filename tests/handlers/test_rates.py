@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from onetool.core.errors import ToolFailure
-from onetool.handlers import rates
-from onetool.handlers.rates import Rates
+from onetool.sources.bundles import tool_factory as rates
+from onetool.sources.bundles.tool_factory import RateLimiter
 
 
 class Clock:
@@ -31,7 +31,7 @@ def allowed(rates, tool, limit):
 
 
 def test_the_window_slides(clock):
-    rates = Rates(clock)
+    rates = RateLimiter(clock)
     for at, fits in (
         (0, True),
         (20, True),
@@ -47,7 +47,7 @@ def test_the_window_slides(clock):
 
 
 def test_whoever_is_refused_is_told_when(clock):
-    rates = Rates(clock)
+    rates = RateLimiter(clock)
     rates.take("a", 1)
     clock.now += 17.5
     with pytest.raises(ToolFailure, match="once a minute") as caught:
@@ -61,7 +61,7 @@ def test_whoever_is_refused_is_told_when(clock):
 
 
 def test_a_refused_call_does_not_count(clock):
-    rates = Rates(clock)
+    rates = RateLimiter(clock)
     rates.take("a", 1)
     for _ in range(50):
         clock.now += 1
@@ -71,13 +71,13 @@ def test_a_refused_call_does_not_count(clock):
 
 
 def test_tools_do_not_share(clock):
-    rates = Rates(clock)
+    rates = RateLimiter(clock)
     rates.take("a", 1)
     rates.take("b", 1)
 
 
 def test_a_limit_that_was_lowered(clock):
-    rates = Rates(clock)
+    rates = RateLimiter(clock)
     for _ in range(10):
         rates.take("a", 10)
         clock.now += 1
@@ -85,28 +85,28 @@ def test_a_limit_that_was_lowered(clock):
 
 
 def test_large_limits_are_exact_in_number_and_small_in_memory(clock):
-    log = Rates(clock)
+    log = RateLimiter(clock)
     limit = 20_000
     done = 0
     for step in range(40 * 60):
         clock.now = 1000.0 + step / 40
         done += sum(allowed(log, "a", limit) for _ in range(10))
     assert done == limit
-    assert len(log._logs["a"].slices) <= rates.EXACT + 1
+    assert len(log._logs["a"].slices) <= rates.EXACT_UP_TO + 1
     clock.now = 1000.0 + 60.3
     assert allowed(log, "a", limit)
 
 
 def test_tools_that_nobody_calls_are_forgotten(clock):
-    log = Rates(clock)
-    for number in range(5 * rates.MANY):
+    log = RateLimiter(clock)
+    for number in range(5 * rates.MANY_TOOLS):
         log.take(f"tool-{number}", 5)
         clock.now += 1
-    assert len(log._logs) <= rates.MANY + 60
+    assert len(log._logs) <= rates.MANY_TOOLS + 60
 
 
 def test_threads():
-    log = Rates()
+    log = RateLimiter()
     switching = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from onetool.services.confined import opening
+from onetool.services.file_access import opening
 
 
 @pytest.fixture(params=["openat2", "walk"])

@@ -12,7 +12,7 @@ from onetool.packs import fs
 from onetool.sdk import ToolFailure
 from onetool.sdk.decorators import marks_of
 from onetool.sdk.testing import packs
-from onetool.services.confined import opening
+from onetool.services.file_access import opening
 
 pytestmark = pytest.mark.usefixtures("way")
 

@@ -8,7 +8,7 @@ import pytest
 
 from onetool.packs import fs
 from onetool.sdk import ToolFailure
-from onetool.services.confined import Refused, Roots, private
+from onetool.services.file_access import PathRefusedError, Roots, private
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -181,7 +181,7 @@ def test_nothing_is_written_there(home: Path) -> None:
     roots = Roots([str(home)])
     for path in (".ssh/authorized_keys", "work/.onetool/x.html", ".netrc", "new/.onetool/x"):
         for write in (roots.write_file, roots.append):
-            with pytest.raises(Refused) as caught:
+            with pytest.raises(PathRefusedError) as caught:
                 _made(roots, write, path)
             assert caught.value.reason in ("closed", "private")
     assert not (home / ".ssh" / "authorized_keys").exists()

@@ -19,7 +19,7 @@ import pytest
 
 from onetool.packs import fs, shell
 from onetool.sdk import ToolFailure
-from onetool.services.confined import listing, opening, private
+from onetool.services.file_access import open_folder, opening, private
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -367,7 +367,7 @@ def test_list_vanish(root: Path) -> None:
 
 def test_list_vanish_of_a_folder_that_is_open(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "sub" / "deep").mkdir(parents=True)
-    in_order = listing.sorted_entries
+    in_order = open_folder.sorted_entries
 
     def delete_first(folder: int, most: int) -> list[os.DirEntry[str]]:
         (root / "sub" / "deep").rmdir()
@@ -376,10 +376,10 @@ def test_list_vanish_of_a_folder_that_is_open(root: Path, monkeypatch: pytest.Mo
     def look(folder: int, most: int) -> list[os.DirEntry[str]]:
         found = in_order(folder, most)
         if [entry.name for entry in found] == ["deep"]:
-            monkeypatch.setattr(listing, "sorted_entries", delete_first)
+            monkeypatch.setattr(open_folder, "sorted_entries", delete_first)
         return found
 
-    monkeypatch.setattr(listing, "sorted_entries", look)
+    monkeypatch.setattr(open_folder, "sorted_entries", look)
     assert [entry["path"] for entry in fs.list_dir(".", recursive=True)] == ["sub", "sub/deep"]
 
 
@@ -532,7 +532,7 @@ def test_a_link_put_there_behind_the_walks_back(root: Path, monkeypatch: pytest.
     monkeypatch.setattr(opening._Walk, "_link", lambda walk, name: None)
     for path in ("out/secret.txt", "l", "out/"):
         assert refusal(path).reason in ("link_loop", "not_a_directory")
-    monkeypatch.setattr(listing, "_kind", lambda found: "directory")
+    monkeypatch.setattr(open_folder, "_kind", lambda found: "directory")
     assert [entry["path"] for entry in fs.list_dir(".", recursive=True)] == ["l", "out"]
 
 

@@ -94,7 +94,7 @@ def test_every_tool_can_be_described(module: Any) -> None:
 def test_listing_the_packs_loads_nothing_heavy() -> None:
     code = (
         "import sys; import onetool.packs.fs, onetool.packs.shell, onetool.packs.time, onetool.packs.tools;"
-        "print([name for name in ('ctypes', 'rapidfuzz', 'onetool.services.confined', 'jsonschema_rs')"
+        "print([name for name in ('ctypes', 'rapidfuzz', 'onetool.services.file_access', 'jsonschema_rs')"
         " if name in sys.modules])"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

@@ -16,8 +16,8 @@ from pydantic_monty import Monty
 from onetool.sandbox.encode import Function
 from onetool.sandbox.errors import NeverAwaitedError, TooLargeError, TooManyDigitsError
 from onetool.sandbox.messages import FunctionCall, NameLookup, Returned, WorkerLimits
-from onetool.sandbox.pool import Pool
-from onetool.script.modules import prelude
+from onetool.sandbox.pool import WorkerPool
+from onetool.script.rewrite import prelude
 
 BUDGET = 16 * 1024 * 1024
 QUICK = 3.0  # seconds of computing; what it would take otherwise is minutes
@@ -46,7 +46,7 @@ class Sandbox:
 
 @pytest.fixture(scope="module")
 def pool():
-    pool = Pool(WorkerLimits(), 64 * 1024 * 1024)
+    pool = WorkerPool(WorkerLimits(), 64 * 1024 * 1024)
     yield pool
     pool.close()
 

@@ -25,7 +25,7 @@ from onetool.sandbox.errors import (
     WorkerError,
 )
 from onetool.sandbox.messages import WorkerLimits
-from onetool.sandbox.pool import Pool
+from onetool.sandbox.pool import WorkerPool
 
 MEGABYTE = 1024 * 1024
 OK = wire.message(10, b"")
@@ -58,7 +58,7 @@ while True:
 
 @pytest.fixture
 def pool():
-    pool = Pool(WorkerLimits(seconds=5, memory_mb=64), 4 * MEGABYTE)
+    pool = WorkerPool(WorkerLimits(seconds=5, memory_mb=64), 4 * MEGABYTE)
     yield pool
     pool.close()
 
@@ -74,7 +74,7 @@ def stand_in(tmp_path, monkeypatch):
         path.write_text(STAND_IN.format(python=sys.executable, ok=OK, result=NONE_RESULT, body=body))
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
         monkeypatch.setenv("MONTY_BIN", str(path))
-        pools.append(Pool(WorkerLimits(), most_frame_bytes))
+        pools.append(WorkerPool(WorkerLimits(), most_frame_bytes))
         return pools[-1]
 
     yield make
@@ -262,7 +262,7 @@ def test_the_program_is_missing(monkeypatch, tmp_path):
 ABANDONED = """
     import sys
     from onetool.app import App
-    from onetool.services.watch import Watch
+    from onetool.services.child_reaper import ChildReaper as Watch
     Watch.over = lambda self, pid: print(pid, flush=True)  # nobody but the worker itself looks after its end
     App.open(sys.argv[1]).run_sync("while True: pass")
 """
@@ -328,7 +328,7 @@ def test_workers_start_where_pipes_can_not_be_enlarged(monkeypatch):
         raise PermissionError
 
     monkeypatch.setattr(fcntl, "fcntl", refused)
-    pool = Pool(WorkerLimits(), MEGABYTE)
+    pool = WorkerPool(WorkerLimits(), MEGABYTE)
     with pool.session() as session:
         assert value(session, "1 + 1") == 2
     pool.close()
@@ -336,7 +336,7 @@ def test_workers_start_where_pipes_can_not_be_enlarged(monkeypatch):
 
 def test_a_program_that_ends_at_once_leaves_nothing_behind(monkeypatch):
     monkeypatch.setenv("MONTY_BIN", "/bin/true")
-    pool = Pool(WorkerLimits(), MEGABYTE)
+    pool = WorkerPool(WorkerLimits(), MEGABYTE)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
         with pytest.raises(WorkerError), pool.session() as session:

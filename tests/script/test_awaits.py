@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onetool.script.awaits import awaited_calls
-from onetool.script.scan import Scan
+from onetool.script.parse import CodeScan
 
 # Each with its value, and with the most calls of `t.later` that are under way at once.
 SCRIPTS = {
@@ -385,7 +385,7 @@ def tool(scripts_for_module):
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_which_calls_are_futures(name):
-    scan = Scan(code_of(SCRIPTS[name][0]))
+    scan = CodeScan(code_of(SCRIPTS[name][0]))
     calls = [node for node in ast.walk(scan.tree) if isinstance(node, ast.Call) and is_tool(node.func)]
     found = awaited_calls(scan.tree)
     assert {(ast.unparse(call), id(call) in found) for call in calls} == {
@@ -406,12 +406,12 @@ def test_the_value_and_what_runs_side_by_side(name, tool, scripts_for_module):
 
 
 def test_code_that_awaits_nothing_has_no_futures():
-    assert Scan("t.f(); [t.f() for i in xs]").futures == set()
+    assert CodeScan("t.f(); [t.f() for i in xs]").futures == set()
 
 
 def test_futures_are_told_by_their_bytes():
     code = "x = 'é'\nawait t.later(n='é'); t.now()"
-    ((start, end),) = Scan(code).futures
+    ((start, end),) = CodeScan(code).futures
     assert code.encode()[start:end].decode() == "t.later(n='é')"
 
 
@@ -429,7 +429,7 @@ def test_futures_are_told_by_their_bytes():
 )
 def test_following_is_bounded(code):
     started = perf_counter()
-    Scan(code).futures  # noqa: B018
+    CodeScan(code).futures  # noqa: B018
     assert perf_counter() - started < 8
 
 

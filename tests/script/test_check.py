@@ -12,13 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onetool import Registry, ToolSpec
-from onetool.core.arguments import by_name
 from onetool.core.errors import DefinitionError
-from onetool.core.spelling import spelled
-from onetool.script.check import check, words
-from onetool.script.imports import MODULES
-from onetool.script.names import Names
-from onetool.script.scan import Scan
+from onetool.core.signature import arguments_by_name, as_identifier
+from onetool.script.check import check, findings_text
+from onetool.script.names import ScriptNames
+from onetool.script.parse import CodeScan
+from onetool.script.rewrite import MODULES
 
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
 POINT = {"type": "object", "properties": {"x": NUMBER, "y": NUMBER}, "required": ["x"], "additionalProperties": False}
@@ -163,9 +162,9 @@ def test_any_mistake_with_a_real_tool_is_told_shortly(live_tools):
     registry = Registry()
     for tool in live_tools:
         registry.add(ToolSpec(name=tool["name"], description="d", input_schema=tool["inputSchema"]))
-    names = Names(registry.snapshot())
+    names = ScriptNames(registry.snapshot())
     for spec in registry:
-        message, hints = words(check(Scan(f"{names.spelling(spec)}(nonsense=1)"), names, MODULES), names)
+        message, hints = findings_text(check(CodeScan(f"{names.spelling(spec)}(nonsense=1)"), names, MODULES), names)
         assert message.startswith(f"line 1: {spec.name}: ")
         assert hints
         assert hints[0].startswith(f"{names.spelling(spec)}(")
@@ -231,19 +230,19 @@ def test_what_may_be_right_is_let_go(catalogue, name):
 
 @pytest.mark.parametrize("word", ["exec", "eval", "globals", "setattr", "__import__"])
 def test_code_that_can_make_names_may_call_any(word):
-    names = Names(Registry().snapshot())
-    assert check(Scan("helper()\nnopack.tool()"), names, MODULES)
-    assert check(Scan(f"{word}\nhelper()\nnopack.tool()"), names, MODULES) == []
+    names = ScriptNames(Registry().snapshot())
+    assert check(CodeScan("helper()\nnopack.tool()"), names, MODULES)
+    assert check(CodeScan(f"{word}\nhelper()\nnopack.tool()"), names, MODULES) == []
 
 
 def test_code_that_only_the_sandbox_can_parse_is_let_go():
-    assert check(Scan("note.ad( ("), Names(Registry().snapshot()), MODULES) == []
+    assert check(CodeScan("note.ad( ("), ScriptNames(Registry().snapshot()), MODULES) == []
 
 
 def test_a_schema_that_can_not_be_used_is_told_when_the_call_is_made():
     registry = Registry()
     registry.add(ToolSpec(name="t", description="d", input_schema={"type": "object", "properties": {"a": {"type": 5}}}))
-    assert check(Scan("t(a=1)\nx = 1\nt(a=1, b=x)"), Names(registry.snapshot()), MODULES) == []
+    assert check(CodeScan("t(a=1)\nx = 1\nt(a=1, b=x)"), ScriptNames(registry.snapshot()), MODULES) == []
 
 
 ALONE = {
@@ -379,8 +378,8 @@ def calls(draw, literal_only):
     for name, value in named.items():
         if not literal_only and draw(st.integers(0, 5)) == 0:
             more[name] = value
-        elif spelled(name) == name or name in spec.order:
-            parts.append(f"{spelled(name)}={said(value)}")
+        elif as_identifier(name) == name or name in spec.order:
+            parts.append(f"{as_identifier(name)}={said(value)}")
         else:  # code can't say what nobody knows
             more[name] = value
     if more and not literal_only:
@@ -403,7 +402,7 @@ def values_for(spec, name):
 def accepts(spec, args, named):
     """Whether the real executor runs the real call."""
     try:
-        given = by_name(spec, args, named)
+        given = arguments_by_name(spec, args, named)
     except TypeError:
         return False
     return run(executor_for(spec.handler, spec.input_schema), "t", **given).ok
@@ -412,7 +411,7 @@ def accepts(spec, args, named):
 def findings(spec, code):
     registry = Registry()
     registry.add(spec)
-    return check(Scan(code), Names(registry.snapshot()), MODULES)
+    return check(CodeScan(code), ScriptNames(registry.snapshot()), MODULES)
 
 
 MANY = settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -325,7 +325,7 @@ def test_the_type_checker_is_asked_about_our_tools_only(tmp_path):
 
 
 def test_who_finds_no_free_worker_in_time_is_told_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("onetool.script.engine.PATIENCE", 0.2)
+    monkeypatch.setattr("onetool.script.engine.QUEUE_SECONDS", 0.2)
     (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\nrun: {workers: 1}\n")
 
     async def main():

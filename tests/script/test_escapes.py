@@ -292,7 +292,7 @@ def test_no_text_keeps_our_parser_busy(app, begin, again, end):
 def test_the_parser_of_this_python_survives_every_depth(tmp_path):
     """In a process of its own: what overflows there is the stack of C."""
     script = (
-        "from onetool.script.reading import read\nfrom onetool.script.scan import Scan\n"
+        "from onetool.script.parse import read\nfrom onetool.script.parse import CodeScan as Scan\n"
         "for again in ('(', '[', '{1:', 'lambda:', '1 if 1 else ', 'x.', 'x(', 'x[', 'not ', '-', '1+', '1**', '1<', "
         "'@a\\n', 'f\"{', 'await ', '*', '(x:=', 'x=', 'if 1:', 'yield ', 'x,', 'case ', 'f(x for x in '):\n"
         "    for times in (99, 201, 900, 3000, 50_000):\n"

@@ -7,8 +7,8 @@ import pytest
 
 from onetool import App, ToolSpec
 from onetool.core.errors import ToolFailure
-from onetool.script.origins import ERROR, watched
-from onetool.script.scan import Scan
+from onetool.script.error_lines import ERROR, traced_code
+from onetool.script.parse import CodeScan
 
 PROGRAMS = {
     "plain": "x = 1\ny = x / 0\nz = 2",
@@ -180,7 +180,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("code", [*PROGRAMS.values(), *SHAPES.values()])
 def test_watched_code_is_the_same_code_on_the_same_lines(code):
-    found = watched(Scan(code))
+    found = traced_code(CodeScan(code))
     if found is None:
         assert not {"try", "with"} & set(code.replace(":", " ").split())
         return
@@ -189,12 +189,12 @@ def test_watched_code_is_the_same_code_on_the_same_lines(code):
 
 
 def test_code_that_loses_no_lines_is_not_touched():
-    assert watched(Scan("def f(x):\n    return 1 / x\nif f(1):\n    f(0)")) is None
+    assert traced_code(CodeScan("def f(x):\n    return 1 / x\nif f(1):\n    f(0)")) is None
 
 
 def test_futures_are_where_they_have_moved_to():
     code = "try:\n ä = 'ö'; a = await t.f(1)\n if a: await asyncio.gather(t.f(2),\nt.f(3))\nfinally:\n await t.f(4)"
-    found = watched(Scan(code))
+    found = traced_code(CodeScan(code))
     data = found.code.encode()
     assert sorted(data[start:end].decode() for start, end in found.futures) == [
         "asyncio.gather(t.f(2),\n  t.f(3))",

@@ -6,7 +6,7 @@ import pytest
 from helpers import NO_ARGUMENTS
 
 from onetool.core.errors import BadArguments, ToolFailure
-from onetool.script.ways_around import BUILTINS, MODULES
+from onetool.script.sandbox_gaps import BUILTINS, MODULES
 
 ASYNCIO = "import asyncio\n"
 

@@ -25,7 +25,7 @@ from helpers import sandboxed
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from onetool.script.modules import AVAILABLE, prelude
+from onetool.script.rewrite import AVAILABLE, prelude
 
 BOUND = "\n".join(f"{name} = __onetool_{name}" for name in sorted(AVAILABLE) if "." not in name)
 SETUP = """

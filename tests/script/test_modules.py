@@ -4,18 +4,18 @@ import pytest
 from helpers import sandboxed
 
 from onetool.sandbox.errors import CodeError
-from onetool.script import modules
-from onetool.script.modules import AVAILABLE, prelude, public_names
+from onetool.script import rewrite
+from onetool.script.rewrite import AVAILABLE, prelude, public_names
 
 
 def test_what_is_available_is_what_the_folder_holds():
-    held = {path.stem.replace("urllib_", "urllib.") for path in modules._FOLDER.glob("*.py")}
+    held = {path.stem.replace("urllib_", "urllib.") for path in rewrite._FOLDER.glob("*.py")}
     assert held | {"urllib"} == AVAILABLE
 
 
 @pytest.mark.parametrize("name", sorted(AVAILABLE))
 def test_each_module_alone(name):
-    home = modules.variable(name)
+    home = rewrite.module_variable(name)
     with sandboxed() as run:
         run(prelude([name]))
         assert run(f"repr({home})") == f"<module {name!r}>"

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetool import Registry, ToolSpec
-from onetool.script.names import CALL, Names
+from onetool.script.names import CALL, ScriptNames
 
 
 def names_of(*tools, aliases=None):
     registry = Registry()
     for name in tools:
         registry.add(ToolSpec(name=name, description="d"))
-    return Names(registry.snapshot(), aliases)
+    return ScriptNames(registry.snapshot(), aliases)
 
 
 def can_be_said(spelling):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from onetool.script.reading import MOST_BYTES, ScriptError, parse, read
+from onetool.script.parse import MOST_BYTES, ScriptError, parse, read
 
 FENCED = {
     "backticks": "```\nx = 1\n```",

@@ -14,9 +14,9 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from onetool.config.scalars import plain_value, trap
+from onetool.config.yaml_text import plain_value, yaml_1_1_advice
 from onetool.core.schema import larger_than
-from onetool.script.render import TooLarge, render
+from onetool.script.render import RenderTooLargeError, render
 
 LOADERS = [yaml.CSafeLoader, yaml.SafeLoader]
 
@@ -224,7 +224,7 @@ def test_text_without_quotes_is_text_for_all_readers(text):
     written = render([text])[1:-1]
     if written == text:
         assert plain_value(text) == text
-        assert trap(text) is None
+        assert yaml_1_1_advice(text) is None
 
 
 @settings(max_examples=100, deadline=None)
@@ -256,22 +256,22 @@ def test_no_more_than_asked_for():
     size = len(render(value))
     assert len(render(value, size)) == size
     for most in (0, 1, size - 1):
-        with pytest.raises(TooLarge):
+        with pytest.raises(RenderTooLargeError):
             render(value, most)
 
 
 def test_the_limit_is_in_bytes():
     assert render(["é" * 10], 22) == f"[{'é' * 10}]"
     for value in (["é" * 10], "é" * 11, ["é" * 10 + "\n" + "é" * 100]):
-        with pytest.raises(TooLarge):
+        with pytest.raises(RenderTooLargeError):
             render(value, 21)
 
 
 def test_text_has_no_limit_of_its_own():
     assert len(render("x" * 20_000_000)) == 20_000_000
-    with pytest.raises(TooLarge):
+    with pytest.raises(RenderTooLargeError):
         render("x" * 101, 100)
-    with pytest.raises(TooLarge):
+    with pytest.raises(RenderTooLargeError):
         render([["x" * 20_000_000]])
 
 
@@ -294,7 +294,7 @@ def endless():
 def test_what_has_no_end_is_refused_in_time(number):
     value = endless()[number]
     started = monotonic()
-    with pytest.raises(TooLarge):
+    with pytest.raises(RenderTooLargeError):
         render(value, 1_000_000)
     assert monotonic() - started < 3
     while isinstance(value, list) and value and value[0] is not value:  # taken apart: freeing it whole goes deep

@@ -5,12 +5,12 @@ import pytest
 from onetool import App
 from onetool.core.call import ToolError
 from onetool.core.errors import ToolFailure
-from onetool.script.outcome import RunResult
-from onetool.script.reply import reply
+from onetool.script.reply import run_reply
+from onetool.script.run_result import RunResult
 
 
 def answer(data=None, printed="", error=None, store=None):
-    return reply(RunResult(ok=error is None, data=data, printed=printed, error=error), 100, store)
+    return run_reply(RunResult(ok=error is None, data=data, printed=printed, error=error), 100, store)
 
 
 def test_prints_come_before_the_value():

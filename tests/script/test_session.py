@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from onetool.script.completion import completions
+from onetool.script.names import completions
 
 
 @pytest.fixture

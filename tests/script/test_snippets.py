@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onetool.config.model import Param, Snippet
-from onetool.script.snippets import SnippetError, expand, parameters, render, usage
+from onetool.script.snippets import SnippetError, expand, parameters, render_snippet, usage
 
 RESEARCH = Snippet(
     description="Search the web",
@@ -36,7 +36,9 @@ def body(text: str, **values: Any) -> str:
     """A template with these values, all of them declared as what they are."""
     kinds = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
     params = {key: Param(type=kinds.get(type(value), "string"), default=None) for key, value in values.items()}  # type: ignore[arg-type]
-    return render(Snippet(params=params, body=text), {key: one for key, one in values.items() if one is not None})
+    return render_snippet(
+        Snippet(params=params, body=text), {key: one for key, one in values.items() if one is not None}
+    )
 
 
 def values_of(call: str) -> dict[str, Any]:
@@ -195,12 +197,12 @@ def test_parameters_as_data():
 
 
 def test_typed_values_and_texts_of_them():
-    assert render(RESEARCH, {"topic": "tea", "count": 3}) == 'brave.search(query="tea", count=3)'
-    assert render(RESEARCH, {"topic": "tea", "count": "3"}) == 'brave.search(query="tea", count=3)'
+    assert render_snippet(RESEARCH, {"topic": "tea", "count": 3}) == 'brave.search(query="tea", count=3)'
+    assert render_snippet(RESEARCH, {"topic": "tea", "count": "3"}) == 'brave.search(query="tea", count=3)'
     with pytest.raises(SnippetError, match="topic is to be text, not 5"):
-        render(RESEARCH, {"topic": 5})
+        render_snippet(RESEARCH, {"topic": 5})
     with pytest.raises(SnippetError, match="more is to be plain data"):
-        render(RESEARCH, {"topic": "x", "more": {"a": object()}})
+        render_snippet(RESEARCH, {"topic": "x", "more": {"a": object()}})
 
 
 # What the body makes of values

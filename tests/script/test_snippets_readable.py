@@ -4,8 +4,7 @@ import pytest
 import yaml
 
 from onetool.config.model import Param, Snippet
-from onetool.script.snippets import expand
-from onetool.script.snippets.readable import definition
+from onetool.script.snippets import expand, snippet_definition
 
 FULL = """\
 name: every
@@ -44,7 +43,7 @@ def test_each_parameter_has_its_type_its_default_and_its_description():
     }
     body = f"[{', '.join(f'{{{{ {name} }}}}' for name in params)}]"
     snippet = Snippet(description="All kinds", params=params, body=body)
-    text = definition("every", snippet)
+    text = snippet_definition("every", snippet)
     assert text == FULL
     assert yaml.safe_load(text.partition("\n#")[0])["body"] == f"{body}\n"
     example, _, code = text.partition("defaults:\n# ")[2].partition("\n# Expands to:\n")
@@ -53,10 +52,10 @@ def test_each_parameter_has_its_type_its_default_and_its_description():
 
 @pytest.mark.parametrize("body", ["  a = 1\n", "a\tb\x00", "", "one\n\n\ntwo\n", "a: b\n# c"])
 def test_any_body_reads_back(body):
-    above, _, _ = definition("odd", Snippet(body=body)).partition("\n\n# Example")
+    above, _, _ = snippet_definition("odd", Snippet(body=body)).partition("\n\n# Example")
     assert yaml.safe_load(above)["body"].rstrip("\n") == body.rstrip("\n")
 
 
 def test_one_that_can_not_be_used_says_why():
-    text = definition("bad", Snippet(body="{{ missing(", description="d"))
+    text = snippet_definition("bad", Snippet(body="{{ missing(", description="d"))
     assert "# It can't be used so: the body of $bad can't be used" in text

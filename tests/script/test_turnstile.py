@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from onetool.script.turnstile import Turnstile
+from onetool.script.engine import FairLimiter
 
 
 def test_so_many_at_a_time_and_in_order():
     async def main():
-        turnstile, inside, most, order = Turnstile(2), 0, 0, []
+        turnstile, inside, most, order = FairLimiter(2), 0, 0, []
 
         async def one(number):
             nonlocal inside, most
@@ -29,7 +29,7 @@ def test_so_many_at_a_time_and_in_order():
 @pytest.mark.parametrize("when", ["waiting", "let in"])
 def test_whoever_stops_waiting_takes_nobody_s_turn(when):
     async def main():
-        turnstile = Turnstile(1)
+        turnstile = FairLimiter(1)
 
         async def one(hold):
             async with turnstile.turn():
@@ -60,7 +60,7 @@ def test_whoever_stops_waiting_takes_nobody_s_turn(when):
 
 def test_it_works_between_loops():
     """An app may be used from a notebook's loop and from its own."""
-    turnstile = Turnstile(1)
+    turnstile = FairLimiter(1)
 
     async def one():
         async with turnstile.turn():
@@ -74,7 +74,7 @@ def test_it_works_between_loops():
 
 def test_who_only_waits_lets_the_next_one_in_and_comes_back_without_waiting():
     async def main():
-        turnstile = Turnstile(1)
+        turnstile = FairLimiter(1)
         order = []
 
         async def another():

@@ -5,10 +5,10 @@ import ast
 import pytest
 
 from onetool import App, ToolSpec
+from onetool.core.inferred_schema import SeenValues
 from onetool.core.registry import Snapshot
-from onetool.core.seen import Seen
-from onetool.script.names import Names
-from onetool.script.typecheck import MORE, SELF, stubs
+from onetool.script.names import ScriptNames
+from onetool.script.sandbox_tools import MORE, SELF, type_stubs
 
 CODE = """
 item = shop.item(id=1)
@@ -21,15 +21,15 @@ def spec(name, **more):
 
 
 def declared(*specs):
-    names = Names(Snapshot({one.name: one for one in specs}))
-    return stubs(names, {names.spelling(one).partition(".")[0] for one in specs})
+    names = ScriptNames(Snapshot({one.name: one for one in specs}))
+    return type_stubs(names, {names.spelling(one).partition(".")[0] for one in specs})
 
 
 def test_what_was_inferred_is_a_comment_and_no_type():
-    seen = Seen()
+    seen = SeenValues()
     seen.note({"id": 1})
     seen.note({"id": 2, "title": None})
-    text = declared(spec("shop.item", seen=seen), spec("plain", seen=seen), spec("shop.none", seen=Seen()))
+    text = declared(spec("shop.item", seen=seen), spec("plain", seen=seen), spec("shop.none", seen=SeenValues()))
     comment = "# returns {id: int, title?: None} (inferred from 2 results)"
     assert f"    def item({SELF}, {MORE}) -> Any: ...  {comment}\n" in text
     assert f"def plain({MORE}) -> Any: ...  {comment}\n" in text
@@ -38,14 +38,14 @@ def test_what_was_inferred_is_a_comment_and_no_type():
 
 @pytest.mark.parametrize("key", ["x\ny: int", "x\rdef y(): ...", "x\u2028y", "\x0c", '"""'])
 def test_no_key_breaks_out_of_the_comment(key):
-    seen = Seen()
+    seen = SeenValues()
     seen.note({key: {key: 1}, "a": 1})
     text = declared(spec("shop.item", seen=seen))
     assert [node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)] == ["item"]
 
 
 def test_the_stubs_of_real_servers_are_python(live_tools):
-    specs = [spec(one["name"], input_schema=one["inputSchema"], seen=Seen()) for one in live_tools]
+    specs = [spec(one["name"], input_schema=one["inputSchema"], seen=SeenValues()) for one in live_tools]
     for one in specs:
         one.seen.note({"id": 1, "class": "x", "content-type": "y", "名称": [{"@id": 5}]})
     text = declared(*specs)
@@ -54,7 +54,7 @@ def test_the_stubs_of_real_servers_are_python(live_tools):
 
 
 def test_a_value_may_have_more_than_was_inferred(tmp_path):
-    seen = Seen()
+    seen = SeenValues()
     seen.note({"id": "text"})  # so far; the next value is another one
     (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\nrun: {typecheck: true}\n")
     properties = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}

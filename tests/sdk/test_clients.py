@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from onetool.sdk.clients import lazy_client
+from onetool.sdk.http import lazy_client
 
 
 def test_exactly_one_construction_under_100_threads():

@@ -5,7 +5,7 @@ from base64 import b64decode
 import msgspec
 import pytest
 
-from onetool.core.plain import plain
+from onetool.core.json_data import plain
 from onetool.sdk import audio, embedded, image, link, text
 
 

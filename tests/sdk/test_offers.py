@@ -6,9 +6,9 @@ from types import ModuleType
 import pytest
 
 from onetool import Executor, ToolCall
-from onetool.core.offer import Alone
+from onetool.core.source import SingleTool
 from onetool.sdk import prompt, resource, tool
-from onetool.sdk.offers import offered
+from onetool.sdk.decorators import offer_marks_of
 from onetool.sdk.pack import tools_of
 
 
@@ -23,7 +23,7 @@ def pack(*functions, name="shelf"):
 
 def read(one, **args):
     """What comes of calling what is behind an offer."""
-    return asyncio.run(Executor(Alone(one.spec)).execute(ToolCall("1", one.spec.name, args)))
+    return asyncio.run(Executor(SingleTool(one.spec)).execute(ToolCall("1", one.spec.name, args)))
 
 
 # Marks
@@ -40,9 +40,9 @@ def test_a_function_stays_what_it_is():
 
     assert hello("Ada") == "Hello, Ada!"
     assert today() == "# Today"
-    assert offered(hello).uri is None
-    assert (offered(today).uri, offered(today).mime_type) == ("notes://today", "text/markdown")
-    assert offered(len) is None
+    assert offer_marks_of(hello).uri is None
+    assert (offer_marks_of(today).uri, offer_marks_of(today).mime_type) == ("notes://today", "text/markdown")
+    assert offer_marks_of(len) is None
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import msgspec
 import pydantic
 import pytest
 
-from onetool.core.plain import plain
+from onetool.core.json_data import plain
 from onetool.sdk.signature import tool_from_function
 
 TEXT = {"type": "string"}

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onetool.core.errors import BadArguments
-from onetool.core.plain import plain
+from onetool.core.json_data import plain
 from onetool.sdk.signature import tool_from_function
 
 # The JSON types, and a few values of each: what is wrong for a kind is drawn from those that it does not take.

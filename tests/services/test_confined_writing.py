@@ -1,4 +1,4 @@
-"""Writing below allowed roots: what `services/confined` promises, by both ways of opening the folder."""
+"""Writing below allowed roots: what `services/file_access` promises, by both ways of opening the folder."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from onetool.services.confined import Refused, Roots, opening, private, why_not_written, writing
+from onetool.services.file_access import PathRefusedError, Roots, open_folder, opening, private, why_not_written
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -58,7 +58,7 @@ def roots(root: Path, *private: Path) -> Roots:
 
 
 def refusal(write: Write, allowed: Roots, path: str) -> str:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(PathRefusedError) as caught:
         write(allowed, path, b"evil")
     words = why_not_written(caught.value, path, allowed.paths)
     assert words.encode()
@@ -260,7 +260,7 @@ def test_a_folder_swapped_for_a_link_while_writing(root: Path, write: Write) -> 
             try:
                 write(roots(root), "d/file", b"x")
                 answers.add("ok")
-            except Refused as refused:
+            except PathRefusedError as refused:
                 answers.add(refused.reason)
     finally:
         stop.set()
@@ -290,7 +290,7 @@ def test_a_file_swapped_for_a_link_while_writing(root: Path, write: Write) -> No
             try:
                 write(roots(root), "f", b"x")
                 answers.add("ok")
-            except Refused as refused:
+            except PathRefusedError as refused:
                 answers.add(refused.reason)
     finally:
         stop.set()
@@ -302,7 +302,7 @@ def test_a_file_swapped_for_a_link_while_writing(root: Path, write: Write) -> No
 def test_a_link_put_there_behind_our_back(root: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same race, decided: when we looked there was nothing, when we open there is a link."""
     (root / "l").symlink_to("../outside/new")
-    monkeypatch.setattr(writing, "_status", lambda folder, name: None)
+    monkeypatch.setattr(open_folder, "_status", lambda folder, name: None)
     assert refusal(write, roots(root), "l") == "link_loop"
 
 
@@ -319,7 +319,7 @@ def test_pipes_sockets_and_devices(root: Path, write: Write, monkeypatch: pytest
             assert refusal(write, roots(root), name) == "not_a_file"
     assert refusal(write, roots(root), "zero") == "is_a_link"
     assert refusal(write, Roots(["/dev"]), "zero") == "closed"
-    monkeypatch.setattr(writing, "_status", lambda folder, name: None)  # put there a moment later
+    monkeypatch.setattr(open_folder, "_status", lambda folder, name: None)  # put there a moment later
     for name in ("pipe", "socket"):
         assert refusal(write, roots(root), name) == "not_a_file"
     assert drafts(root) == []
@@ -383,10 +383,10 @@ def test_folders_are_made_inside_only(root: Path) -> None:
         "inside/a/file": "not_found",
         "state/file": "private",
     }.items():
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(PathRefusedError) as caught:
             allowed.make_folders(path)
         assert caught.value.reason == reason
-    with pytest.raises(Refused):
+    with pytest.raises(PathRefusedError):
         allowed.make_folders("dangling/a/file")
     assert not (root / "nowhere").exists()
     assert not (root / "state").exists()
@@ -425,7 +425,7 @@ def test_permissions_that_say_no(common_folder: Path, write: Write) -> None:
 
 CUT_OFF = """
 import resource, sys
-from onetool.services.confined import Refused, Roots
+from onetool.services.file_access import PathRefusedError as Refused, Roots
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
 write = getattr(Roots([sys.argv[1]]), sys.argv[2])
 for path in ("a", "new"):
@@ -458,8 +458,8 @@ def test_a_full_disk(root: Path, write: Write, monkeypatch: pytest.MonkeyPatch) 
             return file.write(b"x") or 0
 
     (root / "a").write_bytes(b"as it was")
-    monkeypatch.setattr(writing.os, "write" if write is Roots.append else "fsync", full)
-    with pytest.raises(Refused, match="No space left on device") as caught:
+    monkeypatch.setattr(open_folder.os, "write" if write is Roots.append else "fsync", full)
+    with pytest.raises(PathRefusedError, match="No space left on device") as caught:
         write(roots(root), "a", b"x")
     assert why_not_written(caught.value, "a") == "'a' could not be written: No space left on device."
     assert (root / "a").read_bytes() == b"as it was"
@@ -472,14 +472,14 @@ def test_what_others_added_meanwhile_is_not_cut_off(root: Path, monkeypatch: pyt
             other.write(b"theirs")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(writing.os, "write", interrupted)
+    monkeypatch.setattr(open_folder.os, "write", interrupted)
     with pytest.raises(KeyboardInterrupt):
         roots(root).append("a", b"ours")
     assert (root / "a").read_bytes() == b"theirs"
 
 
 def test_a_lock_that_is_never_let_go(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "PATIENCE", 0.05)
+    monkeypatch.setattr(open_folder, "PATIENCE", 0.05)
     with open(root / "a", "wb") as holder:
         fcntl.flock(holder, fcntl.LOCK_EX)
         assert refusal(Roots.append, roots(root), "a") == "busy"
@@ -489,7 +489,7 @@ def test_a_lock_that_is_never_let_go(root: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_file_that_is_replaced_while_we_wait_for_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is added goes to the file that has the name now, not to the one that is gone."""
-    take, names = writing.fcntl.flock, iter(["one", "two"])
+    take, names = open_folder.fcntl.flock, iter(["one", "two"])
 
     def replaced_first(file: int, how: int) -> None:
         if how & fcntl.LOCK_EX and (name := next(names, None)):
@@ -497,7 +497,7 @@ def test_a_file_that_is_replaced_while_we_wait_for_it(root: Path, monkeypatch: p
             os.rename(root / name, root / "a")
         take(file, how)
 
-    monkeypatch.setattr(writing.fcntl, "flock", replaced_first)
+    monkeypatch.setattr(open_folder.fcntl, "flock", replaced_first)
     roots(root).append("a", b"ours")
     assert (root / "a").read_bytes() == b"newer, ours"
 
@@ -521,7 +521,7 @@ def test_nothing_stays_open(root: Path, write: Write) -> None:
 
 WRITER = """
 import sys
-from onetool.services.confined import Roots
+from onetool.services.file_access import Roots
 folder, number, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
 roots = Roots([folder])
 for turn in range(rounds):

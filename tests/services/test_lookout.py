@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from onetool.services import lookout as module
-from onetool.services.lookout import Lookout
+from onetool.services import file_watcher as module
+from onetool.services.file_watcher import FileWatcher
 
 EVERY = 0.02
 PATIENCE = 20.0  # seconds; only a failure takes so long
@@ -25,7 +25,7 @@ class Watched:
         self.looks = 0
         self.told = 0
         self._tell = tell
-        self.lookout = Lookout(self._paths, self._told, every=EVERY)
+        self.lookout = FileWatcher(self._paths, self._told, every=EVERY)
 
     def _paths(self) -> list[Path]:
         self.looks += 1
@@ -168,7 +168,7 @@ class Steps:
         self.told = 0
         self.paths: list[Path] = list(paths)
         monkeypatch.setattr(module.Thread, "start", lambda thread: None)
-        self.lookout = Lookout(lambda: self.paths, self._tell)
+        self.lookout = FileWatcher(lambda: self.paths, self._tell)
         self._waits: list[bool] = []
         monkeypatch.setattr(self.lookout._closed, "wait", self._wait)
         self._before: list[Callable[[], object]] = []
@@ -351,7 +351,7 @@ def test_it_ends_and_tells_no_more(tmp_path: Path, watch: Watch) -> None:
 
 
 def test_it_ends_at_once_however_seldom_it_looks(tmp_path: Path) -> None:
-    lookout = Lookout(lambda: [tmp_path], nothing, every=3600)
+    lookout = FileWatcher(lambda: [tmp_path], nothing, every=3600)
     lookout.close()
     assert not lookout._thread.is_alive()
 

@@ -14,14 +14,8 @@ from hypothesis import strategies as st
 from services.pages import query
 
 from onetool.core.errors import BadArguments, ToolFailure
-from onetool.services.results import (
-    HandleNotFoundError,
-    NotStoredError,
-    ResultExpiredError,
-    Results,
-)
-from onetool.services.results.lines import PIECE
-from onetool.services.results.query import lines_of, written
+from onetool.services.results import HandleNotFoundError, NotStoredError, ResultExpiredError, ResultStore
+from onetool.services.results.paging import PIECE, lines_of, written
 
 DAY = 86_400
 LINES = "\n".join(f"line {number}" for number in range(1, 251)) + "\n"
@@ -43,7 +37,7 @@ def clock():
 
 @pytest.fixture
 def results(tmp_path, clock):
-    return Results(tmp_path / "results", ttl_s=3600, max_total_mb=1, now=clock)
+    return ResultStore(tmp_path / "results", ttl_s=3600, max_total_mb=1, now=clock)
 
 
 def files(folder):
@@ -76,10 +70,10 @@ def test_handles_are_all_different(results):
 
 
 def test_another_process_reads_it(results, tmp_path):
-    handle = Results(tmp_path / "results", 3600, 1).put("from here").handle
+    handle = ResultStore(tmp_path / "results", 3600, 1).put("from here").handle
     code = f"""
 from pathlib import Path
-from onetool.services.results import Results
+from onetool.services.results import ResultStore as Results
 print(Results(Path({str(tmp_path / "results")!r}), 3600, 1).read({handle!r}))
 """
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
@@ -252,7 +246,7 @@ def test_what_is_larger_than_all_may_be_is_refused_and_nothing_goes_for_it(resul
 
 
 def test_the_folder_is_not_looked_through_at_every_put(tmp_path, clock, monkeypatch):
-    results = Results(tmp_path, 3600, 100, now=clock)
+    results = ResultStore(tmp_path, 3600, 100, now=clock)
     looked = []
     monkeypatch.setattr(results, "sweep", lambda real=results.sweep: (looked.append(1), real()))
     for _ in range(200):
@@ -267,7 +261,7 @@ def test_many_processes_share_one_folder(tmp_path):
     code = """
 import sys
 from pathlib import Path
-from onetool.services.results import ResultExpiredError, Results
+from onetool.services.results import ResultExpiredError, ResultStore as Results
 results, mine = Results(Path(sys.argv[1]), 3600, 1), {}
 for number in range(40):
     text = f"{sys.argv[2]} {number} " * 3_000
@@ -283,7 +277,7 @@ for number in range(40):
     assert [process.wait(60) for process in processes] == [0] * 4
     assert 0 < total(folder) <= 1024 * 1024 * 5 // 4  # the others may have written after the last one that looked
     assert not list(folder.glob(".*"))
-    Results(folder, 3600, 1).sweep()
+    ResultStore(folder, 3600, 1).sweep()
     assert 0 < total(folder) <= 1024 * 1024
 
 
@@ -293,7 +287,7 @@ for number in range(40):
 def test_a_folder_that_can_not_be_written_is_told(tmp_path):
     (tmp_path / "results").write_text("a file is in its place")
     with pytest.raises(NotStoredError, match="could not be kept") as caught:
-        Results(tmp_path / "results", 3600, 1).put("x")
+        ResultStore(tmp_path / "results", 3600, 1).put("x")
     assert isinstance(caught.value, ToolFailure)
     assert str(tmp_path) in str(caught.value)
 
@@ -407,7 +401,7 @@ def test_a_pattern_that_can_not_be_used_is_told(search):
 
 
 def test_a_search_that_takes_too_long_is_ended(monkeypatch):
-    monkeypatch.setattr(sys.modules["onetool.services.results.query"], "MOST_SECONDS", -1.0)
+    monkeypatch.setattr(sys.modules["onetool.services.results.paging"], "MOST_SECONDS", -1.0)
     for fuzzy in (False, True):
         with pytest.raises(ToolFailure, match="took more than"):
             query(LINES, search="x", fuzzy=fuzzy)

@@ -15,15 +15,14 @@ from services.pages import query
 
 from onetool.core.errors import ToolFailure
 from onetool.services.results import (
+    SMALL,
     HandleNotFoundError,
     NotStoredError,
     ResultExpiredError,
-    Results,
+    ResultStore,
     ResultTooLargeError,
 )
-from onetool.services.results.lines import PIECE, count_of, lines_of, pieces
-from onetool.services.results.query import MOST_BYTES, written
-from onetool.services.results.stored import SMALL
+from onetool.services.results.paging import MOST_BYTES, PIECE, count_of, lines_of, pieces, written
 
 ROOM = "onetool.services.results"
 MB = 1024 * 1024
@@ -31,7 +30,7 @@ MB = 1024 * 1024
 
 @pytest.fixture
 def results(tmp_path):
-    return Results(tmp_path / "results", ttl_s=3600, max_total_mb=100)
+    return ResultStore(tmp_path / "results", ttl_s=3600, max_total_mb=100)
 
 
 def only_file(folder):
@@ -96,7 +95,7 @@ def test_the_lines_of_its_pieces_are_the_lines_of_a_text(text):
 def test_a_page_is_what_it_would_be_of_the_text_in_memory(tmp_path_factory, text, offset, limit, most_bytes, column):
     folder = tmp_path_factory.mktemp("results")
     with everything_small():
-        results = Results(folder, 3600, 1)
+        results = ResultStore(folder, 3600, 1)
         stored = results.put(text)
         page = results.page(stored.handle, "", offset, limit, most_bytes=most_bytes, column=column)
         lines = plain_lines(text)
@@ -115,7 +114,7 @@ def test_a_search_finds_the_lines_that_match_and_no_others(
 ):
     folder = tmp_path_factory.mktemp("results")
     with everything_small():
-        results = Results(folder, 3600, 1)
+        results = ResultStore(folder, 3600, 1)
         page = results.page(results.put(text).handle, "", offset, limit, search, most_bytes=most_bytes, column=column)
         lines = plain_lines(text)
         pattern = re.compile(search.replace(".", r"[^\n]"))
@@ -127,8 +126,8 @@ def test_a_search_finds_the_lines_that_match_and_no_others(
 @given(text=st.text("abc\n", max_size=80), search=st.text("abC", min_size=1, max_size=3), **PAGES)
 def test_a_fuzzy_search_gives_the_best_first(tmp_path_factory, text, search, offset, limit, most_bytes, column):
     folder = tmp_path_factory.mktemp("results")
-    with everything_small(), patch(f"{ROOM}.lines.LONG", 12):
-        results = Results(folder, 3600, 1)
+    with everything_small(), patch(f"{ROOM}.paging.LONG", 12):
+        results = ResultStore(folder, 3600, 1)
         page = results.page(results.put(text).handle, "", offset, limit, search, True, most_bytes, column)
         lines = plain_lines(text)
         wanted = search.lower()
@@ -178,7 +177,7 @@ def counting():
     """Tells the bytes read, and the most memory that was taken meanwhile."""
     Counted.read_bytes = 0
     cost = {}
-    with patch(f"{ROOM}.store.open", lambda file, mode: io.BufferedReader(Counted(file, "r")), create=True):
+    with patch(f"{ROOM}.open", lambda file, mode: io.BufferedReader(Counted(file, "r")), create=True):
         tracemalloc.start()
         try:
             yield cost
@@ -190,7 +189,7 @@ def counting():
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
     """A result of 60 MB, and one that is a single line."""
-    results = Results(tmp_path_factory.mktemp("large"), ttl_s=3600, max_total_mb=200)
+    results = ResultStore(tmp_path_factory.mktemp("large"), ttl_s=3600, max_total_mb=200)
     many = "".join(f"line {number} of a rather long result é\n" for number in range(1, 10_001))
     text = many * (60 * MB // len(many))
     yield results, results.put(text), results.put("0123456789" * (6 * MB))
@@ -234,7 +233,7 @@ def test_a_search_takes_little_memory(large, single, search):
 def test_a_line_of_many_megabytes_is_found_once_and_cut(large):
     results, _, stored = large
     for search, fuzzy in (("90123", False), ("9O12345678", True)):
-        with patch(f"{ROOM}.query.MOST_SECONDS", 600):
+        with patch(f"{ROOM}.paging.MOST_SECONDS", 600):
             page = results.page(stored.handle, search=search, fuzzy=fuzzy, most_bytes=8192)
         assert (page["numbers"], page["returned"], page["has_more"], page["cut"]) == ([1], 1, True, True)
         assert page["next"] == {"offset": 1, "column": len(page["lines"][0]) + 1}
@@ -308,7 +307,7 @@ def test_a_broken_index_is_told(results, tmp_path, at):
 
 
 def test_the_bound_on_all_results_counts_the_index(tmp_path):
-    results = Results(tmp_path, 3600, 2)
+    results = ResultStore(tmp_path, 3600, 2)
     with pytest.raises(NotStoredError, match="are more than all kept results"):
         results.put("x" * (2 * MB))
     assert not list(tmp_path.iterdir())
@@ -322,7 +321,7 @@ def test_the_bound_on_all_results_counts_the_index(tmp_path):
 
 def test_a_page_has_its_owner_and_its_time(tmp_path):
     now = [1_700_000_000.0]
-    results = Results(tmp_path, 3600, 3, now=lambda: now[0])
+    results = ResultStore(tmp_path, 3600, 3, now=lambda: now[0])
     handle = results.put("x\n" * SMALL, "alice").handle
     assert results.page(handle, "alice")["returned"] == 100
     for other in ("", "bob"):
@@ -349,7 +348,7 @@ def test_a_page_is_read_to_its_end_whoever_removes_the_result_meanwhile(results,
         os.unlink(file)
         return stream
 
-    with patch(f"{ROOM}.store.open", opened, create=True):
+    with patch(f"{ROOM}.open", opened, create=True):
         assert results.page(handle, offset=SMALL - 50, limit=20_000)["returned"] == 51
 
 
@@ -369,7 +368,7 @@ def test_the_whole_only_up_to_a_size(results):
 def time_for(looks):
     """A clock that lets a search look at so many pieces."""
     times = iter([0.0] * (looks + 1))
-    with patch(f"{ROOM}.query.monotonic", lambda: next(times, 100.0)), patch(f"{ROOM}.lines.PIECE", 6):
+    with patch(f"{ROOM}.paging.monotonic", lambda: next(times, 100.0)), patch(f"{ROOM}.paging.PIECE", 6):
         yield
 
 
@@ -409,7 +408,7 @@ def test_a_page_without_a_search_has_no_clock(results):
         assert results.page(handle)["returned"] == 10
 
 
-@patch(f"{ROOM}.query.BEST", 3)
+@patch(f"{ROOM}.paging.BEST", 3)
 def test_only_so_many_of_the_best_are_kept(results):
     handle = results.put("config\nconfg\nconfig\nconfi\nconfig\nconfig\n").handle
     page = results.page(handle, search="config", fuzzy=True)

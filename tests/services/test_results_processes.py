@@ -8,15 +8,14 @@ from time import monotonic, sleep, time
 import pytest
 from services.pages import query
 
-from onetool.services.results import Results
-from onetool.services.results.stored import SMALL
+from onetool.services.results import SMALL, ResultStore
 
 MB = 1024 * 1024
 
 PUTTING = """
 import sys
 from pathlib import Path
-from onetool.services.results import Results
+from onetool.services.results import ResultStore as Results
 results, text = Results(Path(sys.argv[1]), 3600, 100), "some lines é\\n" * (2 * 1024 * 1024)
 while True:
     print(results.put(text, "alice").handle, flush=True)
@@ -25,7 +24,7 @@ while True:
 SHARING = """
 import sys
 from pathlib import Path
-from onetool.services.results import ResultExpiredError, Results
+from onetool.services.results import ResultExpiredError, ResultStore as Results
 results, mine = Results(Path(sys.argv[1]), 3600, 8), {}
 for number in range(10):
     text = f"{sys.argv[2]} {number} é\\n" * 150_000
@@ -80,7 +79,7 @@ def test_a_process_that_is_killed_while_it_puts_leaves_no_half_result(tmp_path):
             process.kill()
         handles = process.communicate(timeout=60)[0].split()
         expected = "some lines é\n" * (2 * MB)
-        results = Results(folder, 3600, 100)
+        results = ResultStore(folder, 3600, 100)
         for handle in handles[-2:]:
             assert results.page(handle, "alice", 2 * MB - 5) == query(expected, 2 * MB - 5)
         assert len({path.stat().st_size for path in whole(folder)}) <= 1
@@ -88,7 +87,7 @@ def test_a_process_that_is_killed_while_it_puts_leaves_no_half_result(tmp_path):
             assert path.read_bytes()[-16:].hex() == path.stem
         left += len(drafts(folder))
         results.sweep()
-        Results(folder, 3600, 100, now=lambda: time() + 310).sweep()
+        ResultStore(folder, 3600, 100, now=lambda: time() + 310).sweep()
         assert drafts(folder) == []
         if left and attempt > 1:
             break
@@ -100,16 +99,16 @@ def test_many_processes_put_and_read_and_make_room_at_once(tmp_path):
     processes = [python(SHARING, folder, number) for number in range(3)]
     assert [process.wait(120) for process in processes] == [0] * 3
     assert drafts(folder) == []
-    results = Results(folder, 3600, 8)
+    results = ResultStore(folder, 3600, 8)
     results.sweep()
     assert 0 < sum(path.stat().st_size for path in whole(folder)) <= 8 * MB
 
 
 def test_a_result_outlives_the_process_that_put_it(tmp_path):
-    code = "import sys; from pathlib import Path; from onetool.services.results import Results; "
+    code = "import sys; from pathlib import Path; from onetool.services.results import ResultStore as Results; "
     code += f"print(Results(Path(sys.argv[1]), 3600, 100).put('a line\\n' * {SMALL}, 'alice').handle)"
     process = python(code, tmp_path, stdout=subprocess.PIPE, text=True)
     handle = process.communicate(timeout=60)[0].strip()
     assert process.returncode == 0
-    page = Results(tmp_path, 3600, 100).page(handle, "alice", SMALL)
+    page = ResultStore(tmp_path, 3600, 100).page(handle, "alice", SMALL)
     assert (page["lines"], page["total_lines"]) == (["a line"], SMALL)

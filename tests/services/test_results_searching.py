@@ -6,15 +6,15 @@ import time
 import pytest
 
 from onetool.core.errors import BadArguments, ToolFailure
-from onetool.services.results import Results, query
+from onetool.services.results import ResultStore, paging
 
 DULL = "\n".join(["a" * 1_999] * 60)
-WORST = "a" * (query.LONGEST_FUZZY - 1) + "b"
+WORST = "a" * (paging.LONGEST_FUZZY - 1) + "b"
 
 
 @pytest.fixture
 def stored(tmp_path):
-    results = Results(tmp_path, 3600, 64)
+    results = ResultStore(tmp_path, 3600, 64)
     return results, results.put(DULL).handle
 
 
@@ -36,7 +36,7 @@ def test_one_at_a_time(stored, monkeypatch):
         under_way.pop()
         return iter(())
 
-    monkeypatch.setattr(query, "similar", slow)
+    monkeypatch.setattr(paging, "similar", slow)
     threads = [
         threading.Thread(target=results.page, args=(handle,), kwargs={"search": "x", "fuzzy": True}) for _ in range(8)
     ]
@@ -49,11 +49,11 @@ def test_one_at_a_time(stored, monkeypatch):
 
 def test_who_waits_too_long_for_others_is_told(stored, monkeypatch):
     results, handle = stored
-    monkeypatch.setattr(query, "MOST_SECONDS", 0.05)
-    with query._searching, pytest.raises(ToolFailure, match="others are searching") as caught:
+    monkeypatch.setattr(paging, "MOST_SECONDS", 0.05)
+    with paging._searching, pytest.raises(ToolFailure, match="others are searching") as caught:
         results.page(handle, search="a")
     assert caught.value.reason == "busy"
-    monkeypatch.setattr(query, "MOST_SECONDS", 5.0)
+    monkeypatch.setattr(paging, "MOST_SECONDS", 5.0)
     assert results.page(handle, search="a")["returned"] > 0
 
 
@@ -64,5 +64,5 @@ def test_a_search_that_fails_or_is_left_lets_the_next_one_go(stored):
             results.page(handle, search=search, limit=1)
         except BadArguments:
             assert search == "("
-    assert query._searching.acquire(blocking=False)
-    query._searching.release()
+    assert paging._searching.acquire(blocking=False)
+    paging._searching.release()

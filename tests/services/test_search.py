@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from onetool.core.spec import ToolSpec
 from onetool.services.search import SearchIndex
-from onetool.services.search.stems import stem
-from onetool.services.search.words import groups, key
+from onetool.services.search.words import name_key, stem, word_groups
 
 DATA = Path(__file__).parent.parent / "data"
 
@@ -254,13 +253,15 @@ def test_words_that_only_look_alike_keep_apart(pair: str) -> None:
 
 
 def test_ways_to_write_a_name() -> None:
-    assert list(groups("readFile2 getURLs HTTPServer a_b.c-d")) == [
+    assert list(word_groups("readFile2 getURLs HTTPServer a_b.c-d")) == [
         ("readfile2", "read", "file", "2"),
         ("geturls", "get", "urls"),
         ("httpserver", "http", "server"),
         *[("a",), ("b",), ("c",), ("d",)],
     ]
-    assert key("brave.web_search") == key("Brave Web-Search") == key("braveWebSearch") == "bravewebsearch"
+    assert (
+        name_key("brave.web_search") == name_key("Brave Web-Search") == name_key("braveWebSearch") == "bravewebsearch"
+    )
 
 
 # --- how well: a floor slightly under what was measured when it was written, so that a change for the worse shows
@@ -394,4 +395,4 @@ def test_an_exact_name_always_comes_first(specs: list[ToolSpec], data: st.DataOb
 
 @given(st.text())
 def test_any_text_has_words_and_every_word_a_stem(text: str) -> None:
-    assert all(word and stem(word) for group in groups(text) for word in group)
+    assert all(word and stem(word) for group in word_groups(text) for word in group)

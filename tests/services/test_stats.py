@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from onetool.core.call import ToolCall, ToolError
-from onetool.core.event import CallEvent
-from onetool.services.stats import Stats
+from onetool.core.context import CallEvent
+from onetool.services.stats import UsageStats
 
 
 def event(tool="a.b", ok=True, duration=1.0):
@@ -16,7 +16,7 @@ def event(tool="a.b", ok=True, duration=1.0):
 
 
 def test_facts_of_a_tool(tmp_path):
-    stats = Stats(tmp_path / "stats.db", now=lambda: 1_700_000_000.0)
+    stats = UsageStats(tmp_path / "stats.db", now=lambda: 1_700_000_000.0)
     for duration, ok in ((5.0, True), (1.0, True), (9.0, False), (3.0, True)):
         stats.record(event(duration=duration, ok=ok))
     stats.record(event(tool="other"))
@@ -31,7 +31,7 @@ def test_facts_of_a_tool(tmp_path):
 
 
 def test_nothing_is_written_before_there_is_something_to_write(tmp_path):
-    stats = Stats(tmp_path / "deep" / "stats.db")
+    stats = UsageStats(tmp_path / "deep" / "stats.db")
     assert stats.facts("a.b")["calls"] == 0
     stats.flush()
     assert not (tmp_path / "deep").exists()
@@ -39,7 +39,7 @@ def test_nothing_is_written_before_there_is_something_to_write(tmp_path):
 
 def test_old_calls_are_forgotten(tmp_path):
     clock = [0.0]
-    stats = Stats(tmp_path / "stats.db", retention_days=1, now=lambda: clock[0])
+    stats = UsageStats(tmp_path / "stats.db", retention_days=1, now=lambda: clock[0])
     stats.record(event())
     stats.flush()
     clock[0] = 86_401.0
@@ -52,8 +52,8 @@ def test_several_processes_share_one_file(tmp_path):
 import sys
 from pathlib import Path
 from onetool.core.call import ToolCall
-from onetool.core.event import CallEvent
-from onetool.services.stats import Stats
+from onetool.core.context import CallEvent
+from onetool.services.stats import UsageStats as Stats
 stats = Stats(Path(sys.argv[1]))
 for _ in range(50):
     stats.record(CallEvent(call=ToolCall("1", "a.b"), duration_ms=1.0))
@@ -62,7 +62,7 @@ for _ in range(50):
     file = tmp_path / "stats.db"
     processes = [subprocess.Popen([sys.executable, "-c", code, str(file)]) for _ in range(4)]
     assert [process.wait(60) for process in processes] == [0] * 4
-    assert Stats(file).facts("a.b")["calls"] == 200
+    assert UsageStats(file).facts("a.b")["calls"] == 200
 
 
 def test_a_file_that_another_holds_keeps_nobody_waiting_and_loses_nothing(tmp_path):
@@ -70,7 +70,7 @@ def test_a_file_that_another_holds_keeps_nobody_waiting_and_loses_nothing(tmp_pa
     import time
 
     file = tmp_path / "stats.db"
-    stats = Stats(file)
+    stats = UsageStats(file)
     stats.record(event())
     stats.flush()
     holder = sqlite3.connect(file)
@@ -85,7 +85,7 @@ def test_a_file_that_another_holds_keeps_nobody_waiting_and_loses_nothing(tmp_pa
 
 
 def test_any_name_can_be_counted(tmp_path):
-    stats = Stats(tmp_path / "stats.db")
+    stats = UsageStats(tmp_path / "stats.db")
     for name in ("\udcff", "x" * 10_000, "", "naïve ☃"):
         stats.record(event(tool=name))
     assert stats.facts()["calls"] == 4
@@ -95,7 +95,7 @@ def test_any_name_can_be_counted(tmp_path):
 def test_a_broken_file_is_told_and_fails_nothing(tmp_path, caplog, content):
     file = tmp_path / "stats.db"
     file.write_bytes(content)
-    stats = Stats(file)
+    stats = UsageStats(file)
     stats.record(event())
     stats.flush()
     assert stats.facts("a.b")["calls"] == (1 if content == b"" else 0)

@@ -11,10 +11,10 @@ import time
 import pytest
 
 from onetool.core.call import ToolCall
+from onetool.core.context import CallEvent, RunEvent
 from onetool.core.errors import ToolFailure
-from onetool.core.event import CallEvent, RunEvent
-from onetool.services.stats import Stats
-from onetool.services.stats.writer import GATHER_SECONDS
+from onetool.services.stats import UsageStats
+from onetool.services.stats.database import GATHER_SECONDS
 
 PATIENCE = 60
 FIRST = """
@@ -28,8 +28,8 @@ BUSY = """
 import sys, time
 from pathlib import Path
 from onetool.core.call import ToolCall
-from onetool.core.event import CallEvent, RunEvent
-from onetool.services.stats import Stats
+from onetool.core.context import CallEvent, RunEvent
+from onetool.services.stats import UsageStats as Stats
 stats = Stats(Path(sys.argv[1]))
 number = 0
 def more():
@@ -73,7 +73,7 @@ def first_file(file, rows=3):
 
 def test_an_older_file_is_read_with_all_that_is_in_it(tmp_path):
     first_file(tmp_path / "stats.db")
-    summary = Stats(tmp_path / "stats.db").summary()
+    summary = UsageStats(tmp_path / "stats.db").summary()
     assert (summary["total_calls"], summary["success_rate"]) == (3, 66.7)
     assert summary["doors"] == [{"name": "cli", "calls": 3}]
     (row,) = summary["tools"]
@@ -83,7 +83,7 @@ def test_an_older_file_is_read_with_all_that_is_in_it(tmp_path):
 
 def test_an_older_file_is_written_on(tmp_path):
     first_file(tmp_path / "stats.db")
-    stats = Stats(tmp_path / "stats.db")
+    stats = UsageStats(tmp_path / "stats.db")
     stats.record(event())
     assert stats.summary()["total_calls"] == 4
     assert asked(tmp_path / "stats.db", "PRAGMA user_version") == [(1,)]
@@ -102,7 +102,7 @@ def test_many_processes_find_an_older_file_at_once(tmp_path):
 def test_many_processes_write_and_one_reads(tmp_path):
     code = "for _ in range(400):\n    more()\n    if number % 40 == 0: stats.flush()\nstats.flush(60)\n"
     processes = [started(code, tmp_path / "stats.db", number) for number in range(4)]
-    stats, seen = Stats(tmp_path / "stats.db"), [0]
+    stats, seen = UsageStats(tmp_path / "stats.db"), [0]
     while any(process.poll() is None for process in processes):
         seen.append(stats.summary()["total_calls"])
     for process in processes:
@@ -118,7 +118,7 @@ def test_a_newer_file_is_left_alone_and_told_once(tmp_path, caplog):
     database.executescript("CREATE TABLE calls (what TEXT); PRAGMA user_version = 99")
     database.close()
     before = (tmp_path / "stats.db").read_bytes()
-    stats = Stats(tmp_path / "stats.db")
+    stats = UsageStats(tmp_path / "stats.db")
     for _ in range(3):
         stats.record(event())
         stats.flush()
@@ -132,7 +132,7 @@ def test_a_newer_file_is_left_alone_and_told_once(tmp_path, caplog):
 
 
 def test_what_waits_is_written_after_a_while_by_itself(tmp_path):
-    stats = Stats(tmp_path / "stats.db")
+    stats = UsageStats(tmp_path / "stats.db")
     stats.record(event())
     deadline = time.monotonic() + GATHER_SECONDS + 20
     while not asked(tmp_path / "stats.db", "SELECT 1 FROM sqlite_master LIMIT 1"):
@@ -144,7 +144,7 @@ def test_what_waits_is_written_after_a_while_by_itself(tmp_path):
 def test_what_waits_is_written_at_the_end_of_the_process(tmp_path):
     process = started("more()", tmp_path / "stats.db", 1)
     process.communicate(timeout=PATIENCE)
-    assert Stats(tmp_path / "stats.db").summary()["total_calls"] == 1
+    assert UsageStats(tmp_path / "stats.db").summary()["total_calls"] == 1
 
 
 def test_who_is_killed_loses_what_waited_and_nothing_else(tmp_path):
@@ -154,7 +154,7 @@ def test_who_is_killed_loses_what_waited_and_nothing_else(tmp_path):
     assert process.stdout.readline() == "written\n"
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=PATIENCE)
-    assert Stats(file).summary()["total_calls"] in (50, 51)  # the last one may have made it
+    assert UsageStats(file).summary()["total_calls"] in (50, 51)  # the last one may have made it
 
 
 def test_who_is_killed_while_writing_leaves_a_file_that_can_be_used(tmp_path):
@@ -166,7 +166,7 @@ def test_who_is_killed_while_writing_leaves_a_file_that_can_be_used(tmp_path):
         time.sleep(0.3)
         os.kill(process.pid, signal.SIGKILL)
         process.communicate(timeout=PATIENCE)
-        summary = Stats(file).summary()
+        summary = UsageStats(file).summary()
         assert summary["total_calls"] - summary["runs"] in (0, 1)  # all or nothing of a batch
     assert asked(file, "PRAGMA integrity_check") == [("ok",)]
 
@@ -174,13 +174,13 @@ def test_who_is_killed_while_writing_leaves_a_file_that_can_be_used(tmp_path):
 @pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="nothing is read-only for root")
 def test_where_nothing_can_be_written_it_can_be_read(tmp_path, caplog):
     file = tmp_path / "home" / "stats.db"
-    writing = Stats(file)
+    writing = UsageStats(file)
     writing.record(event())
     writing.flush()
     file.chmod(0o400)
     file.parent.chmod(0o500)
     try:
-        stats = Stats(file)
+        stats = UsageStats(file)
         stats.record(event())
         assert stats.summary()["total_calls"] == 1
         assert "stats are not kept" in caplog.text
@@ -191,7 +191,7 @@ def test_where_nothing_can_be_written_it_can_be_read(tmp_path, caplog):
 def test_a_reader_needs_no_right_to_write(tmp_path):
     """The same as above, for whoever may do everything: the file is not even opened for writing."""
     file = tmp_path / "stats.db"
-    stats = Stats(file)
+    stats = UsageStats(file)
     stats.record(event())
     stats.flush()
     before = file.stat().st_mtime_ns, sorted(path.name for path in tmp_path.iterdir())
@@ -201,7 +201,7 @@ def test_a_reader_needs_no_right_to_write(tmp_path):
 
 def test_a_place_where_no_file_can_be(tmp_path, caplog):
     (tmp_path / "home").write_text("not a folder")
-    stats = Stats(tmp_path / "home" / "stats.db")
+    stats = UsageStats(tmp_path / "home" / "stats.db")
     for _ in range(3):
         stats.record(event())
         stats.flush()
@@ -210,9 +210,9 @@ def test_a_place_where_no_file_can_be(tmp_path, caplog):
 
 
 def test_a_file_that_is_held_for_long_loses_only_the_oldest(tmp_path, monkeypatch):
-    monkeypatch.setattr("onetool.services.stats.writer._MOST", 50)
+    monkeypatch.setattr("onetool.services.stats.database._MOST", 50)
     file = tmp_path / "stats.db"
-    stats = Stats(file)
+    stats = UsageStats(file)
     stats.record(event())
     stats.flush()
     holder = sqlite3.connect(file)
@@ -230,7 +230,7 @@ def test_a_file_that_is_held_for_long_loses_only_the_oldest(tmp_path, monkeypatc
 
 def test_everything_is_forgotten_in_time_and_a_run_keeps_its_calls(tmp_path):
     clock = [0.0]
-    stats = Stats(tmp_path / "stats.db", retention_days=1, now=lambda: clock[0])
+    stats = UsageStats(tmp_path / "stats.db", retention_days=1, now=lambda: clock[0])
     stats.record(event())
     stats.record(CallEvent(call=ToolCall("1", "in.run"), duration_ms=1.0, run="r"))
     stats.listed("c", "mcp", 4, 4)

@@ -8,9 +8,9 @@ import html5lib
 import pytest
 from browser.summaries import HOSTILE, hostile, one_call, summary, usual
 
+from onetool.services.stats.formatting import clipped, duration, moment, percent, safe, short, span, tick, whole
 from onetool.services.stats.report import MARK, report
-from onetool.services.stats.report_axes import HEIGHT, counts, decades
-from onetool.services.stats.report_words import clipped, duration, moment, percent, safe, short, span, tick, whole
+from onetool.services.stats.report_charts import HEIGHT, count_axis, decade_axis
 
 CASES = {
     "usual": usual(),
@@ -214,7 +214,7 @@ def test_colours_have_contrast(scheme):
     ],
 )
 def test_counts_stand_at_round_numbers(top, marks):
-    axis = counts(top)
+    axis = count_axis(top)
     assert axis.marks == marks
     assert axis.height(0) == 0
     assert axis.height(marks[-1]) == HEIGHT
@@ -230,7 +230,7 @@ def test_counts_stand_at_round_numbers(top, marks):
     ],
 )
 def test_latencies_stand_between_powers_of_ten(values, marks):
-    axis = decades(values)
+    axis = decade_axis(values)
     assert axis.marks == pytest.approx(marks)
     assert axis.height(0) == 0
     assert axis.height(marks[-1] * 5) == HEIGHT

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from onetool.core.call import ToolCall, ToolError
-from onetool.core.event import CallEvent, RunEvent
+from onetool.core.context import CallEvent, RunEvent
 from onetool.core.spec import ToolSpec
-from onetool.services.stats import Stats, size_of
+from onetool.services.stats import UsageStats, size_of
 
 FIELDS = "tool, source, door, client, run, ok, code, reason, duration_ms, bytes_in, bytes_out, tokens_in, tokens_out"
 
@@ -26,7 +26,7 @@ def rows(stats, file, what=FIELDS, table="calls"):
 
 
 def test_a_call_that_went_well(tmp_path):
-    stats = Stats(tmp_path / "stats.db")
+    stats = UsageStats(tmp_path / "stats.db")
     spec = ToolSpec(name="a.b", description="d", source="proxy:x")
     call = ToolCall("1", "a.b", {"q": "é"}, "mcp")
     stats.record(CallEvent(call=call, spec=spec, duration_ms=1.5, value=[1, 2], client="claude", run="r-1"))
@@ -36,7 +36,7 @@ def test_a_call_that_went_well(tmp_path):
 
 
 def test_a_call_that_failed(tmp_path):
-    stats = Stats(tmp_path / "stats.db")
+    stats = UsageStats(tmp_path / "stats.db")
     error = ToolError(code="execution_error", message="no", reason="timeout")
     stats.record(CallEvent(call=ToolCall("1", "a.b"), duration_ms=1.0, error=error))
     size = len('{"code":"execution_error","message":"no","reason":"timeout"}')
@@ -46,7 +46,7 @@ def test_a_call_that_failed(tmp_path):
 
 
 def test_nothing_that_was_said_is_in_the_file(tmp_path):
-    stats = Stats(tmp_path / "stats.db")
+    stats = UsageStats(tmp_path / "stats.db")
     error = ToolError(code="execution_error", message="SECRET-M", reason="could not read SECRET-R", hints=("SECRET-H",))
     stats.record(CallEvent(call=ToolCall("SECRET-I", "a.b", {"x": "SECRET-A"}), duration_ms=1.0, value="SECRET-V"))
     stats.record(CallEvent(call=ToolCall("1", "a.b", {"x": "SECRET-A"}), duration_ms=1.0, error=error))
@@ -58,7 +58,7 @@ def test_nothing_that_was_said_is_in_the_file(tmp_path):
 
 
 def test_names_from_outside_are_cut_and_printable(tmp_path):
-    stats = Stats(tmp_path / "stats.db")
+    stats = UsageStats(tmp_path / "stats.db")
     for client in ("x" * 5000, "a\0b\n\x1b[31m", "\udcff", "naïve ☃"):
         stats.record(CallEvent(call=ToolCall("1", "a.b"), duration_ms=1.0, client=client))
     found = [client for (client,) in rows(stats, tmp_path / "stats.db", "client")]
@@ -126,7 +126,7 @@ class Hostile(dict):
 @given(calls=some.lists(some.tuples(words, data, data), max_size=8), hostile=some.booleans())
 def test_every_call_gives_exactly_one_row(tmp_path_factory, calls, hostile):
     file = tmp_path_factory.mktemp("stats") / "stats.db"
-    stats = Stats(file)
+    stats = UsageStats(file)
     if hostile:
         calls = [*calls, ("t", Hostile(a=1), Hostile(b=2))]
     for name, args, value in calls:

@@ -3,10 +3,10 @@
 import pytest
 
 from onetool.core.call import ToolCall, ToolError
-from onetool.core.event import CallEvent, RunEvent
+from onetool.core.context import CallEvent, RunEvent
 from onetool.core.spec import ToolSpec
-from onetool.services.stats import Stats
-from onetool.services.stats.spread import MANY
+from onetool.services.stats import UsageStats
+from onetool.services.stats.summary import MOST_EXACT_VALUES
 
 HOUR, DAY = 3600.0, 86_400.0
 NOON = 1_700_049_600.0  # 2023-11-15, 12:00 UTC
@@ -27,7 +27,7 @@ def clock():
 
 @pytest.fixture
 def stats(tmp_path, clock):
-    return Stats(tmp_path / "stats.db", 10_000, now=clock)
+    return UsageStats(tmp_path / "stats.db", 10_000, now=clock)
 
 
 def call(
@@ -127,9 +127,9 @@ def test_percentiles_of_a_hundred(stats):
 
 
 def test_very_many_durations_are_kept_to_three_digits(tmp_path, monkeypatch):
-    monkeypatch.setattr("onetool.services.stats.spread.MANY", 100)
-    assert MANY > 100_000
-    stats = Stats(tmp_path / "stats.db")
+    monkeypatch.setattr("onetool.services.stats.summary.MOST_EXACT_VALUES", 100)
+    assert MOST_EXACT_VALUES > 100_000
+    stats = UsageStats(tmp_path / "stats.db")
     for number in range(1000):
         call(stats, ms=1000.4 + number)
     assert stats.summary()["latency"] == {"p50": 1500.0, "p90": 1900.0, "p95": 1950.0, "p99": 1990.0, "max": 2000.0}

@@ -5,7 +5,7 @@ import json
 import logging
 
 from onetool.core.call import ToolCall, ToolError
-from onetool.core.event import CallEvent
+from onetool.core.context import CallEvent
 from onetool.core.spec import ToolSpec
 from onetool.services.telemetry import call_log, set_up_logging
 

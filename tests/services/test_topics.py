@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onetool.core.errors import BadArguments, ToolFailure
-from onetool.services.confined import writing
+from onetool.services.file_access import open_folder
 from onetool.services.topics import LONGEST_MESSAGE, LONGEST_TOPIC, Topics, document
 
 # Every kind of character that YAML or its readers treat in their own way.
@@ -197,7 +197,7 @@ def test_a_full_disk_is_said_and_nothing_is_left(folder: Path, monkeypatch: pyte
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(writing.os, "write", full)
+        patch.setattr(open_folder.os, "write", full)
         assert "No space left on device" in str(refused(some))
     some.publish("a", "after")
     assert messages(folder / "n.yaml") == ["before", "after"]

@@ -11,10 +11,10 @@ import pytest
 
 SCRIPT = """
     import subprocess, sys, time
-    from onetool.services import watch
+    from onetool.services import child_reaper as watch
     watch.PROC = sys.argv[1]
     child = subprocess.Popen(["sleep", "60"], process_group=0 if sys.argv[2] == "group" else None)
-    guard = watch.Watch()
+    guard = watch.ChildReaper()
     guard.over(child.pid)
     print(child.pid, flush=True)
     time.sleep(60)
@@ -58,10 +58,10 @@ def test_a_process_ends_after_its_starter_was_killed(proc, group):
 @pytest.mark.skipif(sys.platform != "linux", reason="the test looks into /proc")
 def test_a_number_that_another_process_has_by_now_is_not_killed():
     """The shell knows processes by their start, too."""
-    from onetool.services import watch
+    from onetool.services import child_reaper
 
     other = subprocess.Popen(["sleep", "60"])
-    guard = watch.Watch()
+    guard = child_reaper.ChildReaper()
     try:
         guard.over(other.pid)
         os.write(guard._pipe, f"{os.getpid()} 1\n".encode())  # as if our number had been another's

@@ -7,8 +7,7 @@ import pytest
 from helpers import run
 
 from onetool import App
-from onetool.sources.packs import PackSource
-from onetool.sources.packs.source import PATIENCE
+from onetool.sources.packs import PATIENCE, PackSource
 
 
 @pytest.fixture
@@ -297,9 +296,10 @@ def test_a_broken_config_leaves_the_old_one_in_force(folder, tmp_path):
     ids=["not readable", "a class body"],
 )
 def test_a_pack_that_never_ends_to_import_is_told(folder, monkeypatch, text):
-    from onetool.sources.packs import reading, source
+    from onetool.sources import packs
+    from onetool.sources.packs import reading
 
-    monkeypatch.setattr(source, "LONGEST_IMPORT", 0.5)
+    monkeypatch.setattr(packs, "LONGEST_IMPORT", 0.5)
     monkeypatch.setattr(reading, "OUTLINE_SECONDS", 0.5)
     write(folder, "hangs.py", text)
     write(folder, "quick.py", "def f(): 'F.'\n")

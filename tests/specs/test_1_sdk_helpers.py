@@ -12,8 +12,7 @@ import pytest
 
 from onetool.core.spec import Requirement
 from onetool.sdk.batch import batch_execute, normalize_items
-from onetool.sdk.clients import lazy_client
-from onetool.sdk.http import api_headers, safe_request
+from onetool.sdk.http import api_headers, lazy_client, safe_request
 from onetool.sdk.requirements import check_deps, requirements_of, requires_cli, requires_lib
 
 pack = "ripgrep"  # of the functions that are decorated here

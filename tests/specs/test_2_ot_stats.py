@@ -8,8 +8,8 @@ import pytest
 from specs.ot import Agent
 
 from onetool import ToolCall
-from onetool.core.event import CallEvent
-from onetool.services.stats import Stats
+from onetool.core.context import CallEvent
+from onetool.services.stats import UsageStats
 
 DAY = 86_400
 
@@ -26,7 +26,7 @@ def agent(tmp_path, monkeypatch):
 
 def called(agent, tool, days_ago):
     """As if somebody had called it then."""
-    stats = Stats(agent.app.config.home / "stats.db", 90, now=lambda: time.time() - days_ago * DAY)
+    stats = UsageStats(agent.app.config.home / "stats.db", 90, now=lambda: time.time() - days_ago * DAY)
     stats.record(CallEvent(call=ToolCall("1", tool, {}, "test"), duration_ms=1.0))
     stats.flush()
 

@@ -8,7 +8,7 @@ from helpers import cli, definition
 from specs.ot import Agent, github
 
 from onetool import ToolSpec
-from onetool.core.spelling import spelled
+from onetool.core.signature import as_identifier
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_proxy_tool_signature_and_arguments_of_real_servers(tmp_path, live_tools
             assert ast.literal_eval(default) in (wanted, "..."), tool["signature"]
         described = [name for name in properties if properties[name].get("description", "").strip()]
         args = dict(text.split(": ", 1) for text in tool.get("args", ()))
-        assert all(args[spelled(name)].startswith(properties[name]["description"].strip()) for name in described)
+        assert all(args[as_identifier(name)].startswith(properties[name]["description"].strip()) for name in described)
 
 
 # What the decisions add

@@ -17,11 +17,11 @@ from specs.rest import ADD, PACK, TOKEN, Api, place, until
 
 from onetool import App, ToolCall
 from onetool.sources.bundles.archive import pack, unpack
-from onetool.sources.bundles.errors import Conflict, Forbidden
+from onetool.sources.bundles.errors import ConflictError, ForbiddenError
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import BundleContent
 from onetool.sources.bundles.names import new_id
-from onetool.sources.bundles.reading import read_tool
+from onetool.sources.bundles.validation import read_tool
 
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 JSON = {"Content-Type": "application/json"}
@@ -530,7 +530,7 @@ def test_a_tool_whose_function_vanishes_shows_as_disabled_and_comes_back(tmp_pat
         assert tool["isEnabled"] is False
         assert "sums.add" in tool["disabledReason"]
         assert app.bundles.tools((), [id])[0] == []
-        with pytest.raises(Forbidden):
+        with pytest.raises(ForbiddenError):
             asyncio.run(app.bundles.invoke(id, "add", "1", {"a": 1}))
         pack.write_text("def add(a: int) -> int:\n    return a + 2\n")
         app.reload()
@@ -568,7 +568,7 @@ def test_the_same_rules_hold_through_the_python_api(tmp_path):
             "outputSchema": {},
         }
         app.bundles.put_tool(id, "say-it", "1", echo)
-        with pytest.raises(Conflict):
+        with pytest.raises(ConflictError):
             app.bundles.put_tool(id, "say-it", "1", echo)
         app.bundles.put_tool(id, "say-it", "2", echo | {"isEnabled": False})
         assert asyncio.run(app.call(ToolCall("1", "mine.say_it", {"message": "hi"}))).data == "hi"

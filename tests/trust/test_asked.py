@@ -4,11 +4,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from onetool.config import stamps
+from onetool.config import file_checks
 from onetool.config.find import find
 from onetool.config.reach import Reach, reach_of
+from onetool.interfaces.cli import trust
 from onetool.interfaces.cli import trust as trust_command
-from onetool.interfaces.cli import trusting
 
 MILD, EVIL = "allowedHosts: [a.example]\n", "allowedHosts: [a.example, evil.example]\n"
 
@@ -19,7 +19,7 @@ def config(tmp_path, monkeypatch):
     config.parent.mkdir()
     config.write_text(MILD)
     monkeypatch.chdir(tmp_path)
-    for module in (trust_command, trusting):
+    for module in (trust_command, trust):
         monkeypatch.setattr(module, "is_anybody_there", lambda: True)
     return config
 
@@ -61,13 +61,13 @@ def test_at_the_question_of_other_commands_too(config, monkeypatch):
         return said
 
     monkeypatch.setattr(click, "prompt", answer)
-    assert trusting.offer_trust(find().untrusted)
+    assert trust.offer_trust(find().untrusted)
     assert "host evil.example" in str(find().untrusted)
 
 
 def test_a_file_that_is_written_while_it_is_read_counts_as_read_before(config, monkeypatch):
     """Else its stamp would say that what nobody has seen is what was seen."""
-    real = stamps.stamp_of
+    real = file_checks.stamp_of
 
     def stamped(file):
         if file == config:
@@ -88,13 +88,13 @@ HIDDEN = [0x3164, 0xFFA0, 0x115F, 0x1160, 0x2800, 0x17B4, 0x180B, 0x180E, 0xFE00
 @pytest.mark.parametrize("code", [*HIDDEN, 0x1D159, 0xAD, 0x200B, 0x202E, 0x2066, 0xE0041], ids=hex)
 def test_what_nobody_can_see_is_written_out(code):
     line = f"server s: rm{chr(code)} -rf"
-    (shown,) = (text for text in trusting.described(Reach(runs={line: ""}), None) if "server" in text)
+    (shown,) = (text for text in trust.describe_reach(Reach(runs={line: ""}), None) if "server" in text)
     assert chr(code) not in shown
     assert f"{code:x}" in shown
 
 
 def shown_line(line):
-    return next(text for text in trusting.described(Reach(dials={line: ""}), None) if text.startswith("  "))
+    return next(text for text in trust.describe_reach(Reach(dials={line: ""}), None) if text.startswith("  "))
 
 
 def test_a_line_stays_one_line():

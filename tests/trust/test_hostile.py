@@ -7,7 +7,7 @@ import pytest
 from helpers import cli
 from trust.hostile import Repository
 
-from onetool.sources.packs import candidates
+from onetool.sources.packs import importing
 
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -128,7 +128,7 @@ def test_what_is_the_persons_own_works_there(repository, own_home):
 @pytest.mark.parametrize("entry", ["", "here", "."])
 def test_an_entry_point_of_the_folder_is_not_installed(entry, repository, monkeypatch):
     """The folder that one stands in is on the path of `python -c`, of notebooks and of `python -m`."""
-    from onetool.sources.packs.candidates import installed
+    from onetool.sources.packs.importing import installed
 
     info = repository.folder / "evil.egg-info"
     info.mkdir()
@@ -136,7 +136,7 @@ def test_an_entry_point_of_the_folder_is_not_installed(entry, repository, monkey
     monkeypatch.chdir(repository.folder)
     monkeypatch.setattr("sys.path", [str(repository.folder) if entry == "here" else entry, *sys.path])
     assert "evil" not in {candidate.name for candidate in installed()}
-    monkeypatch.setattr(candidates, "HOME", str(repository.folder.resolve()))  # we are installed there ourselves
+    monkeypatch.setattr(importing, "HOME", str(repository.folder.resolve()))  # we are installed there ourselves
     assert "evil" in {candidate.name for candidate in installed()}
 
 

@@ -11,18 +11,17 @@ from click.testing import CliRunner
 from helpers import cli, trusted
 
 from onetool.app import App
+from onetool.config.file_checks import is_writable_by_others, ownership_mistake
 from onetool.config.find import find
-from onetool.config.owners import foreign, is_writable_by_others
 from onetool.core.errors import ConfigError
 from onetool.interfaces.cli.init import init
-from onetool.interfaces.cli.repl import _save
-from onetool.services.results import Results
-from onetool.services.results.store import Ended
+from onetool.interfaces.cli.run import _save_history
+from onetool.services.results import EndedResult, ResultStore
 from onetool.sources.bundles.model import BundleContent, ToolContent
 from onetool.sources.bundles.names import new_id
-from onetool.sources.mcp_servers.journal import Journal
 from onetool.sources.mcp_servers.oauth_store import _lock_file
-from onetool.sources.mcp_servers.oauth_trouble import AuthFailed
+from onetool.sources.mcp_servers.server_log import ServerLog
+from onetool.sources.mcp_servers.upstream_calls import AuthError
 
 STRANGER = 12345
 FLAG = "from pathlib import Path\nPath({!r}).write_text('imported')\ndef hello() -> str:\n    'Hi.'\n    return 'hi'\n"
@@ -182,8 +181,8 @@ def test_chown_is_suggested_below_ones_home_alone(own_home, tmp_path):
     for file in (mine, others):
         file.touch()
         give_away(file)
-    assert "run: chown" in str(foreign(mine, own_home, {}))
-    assert "run: chown" not in str(foreign(others, own_home, {}))
+    assert "run: chown" in str(ownership_mistake(mine, own_home, {}))
+    assert "run: chown" not in str(ownership_mistake(others, own_home, {}))
 
 
 def test_the_owners_private_group_is_nobody_else(tmp_path, monkeypatch):
@@ -335,12 +334,12 @@ def test_what_is_written_later_follows_no_link_either(tmp_path):
     victim.write_text("mine\n")
     for name in ("e.log", "ended-0", "run_history", ".e.auth.json.lock"):
         (tmp_path / name).symlink_to(victim)
-    journal = Journal("e", tmp_path / "e.log", lambda text: text)
+    journal = ServerLog("e", tmp_path / "e.log", lambda text: text)
     journal.note("evil")
-    results = Results(tmp_path, 1, 1, now=lambda: 0.0)
-    results._remove([Ended("0" * 32 + ".txt", 0.0, removed=True)])
-    _save(tmp_path / "run_history")
-    with pytest.raises(AuthFailed, match="symbolic links"), _lock_file(tmp_path / "e.auth.json"):
+    results = ResultStore(tmp_path, 1, 1, now=lambda: 0.0)
+    results._remove([EndedResult("0" * 32 + ".txt", 0.0, removed=True)])
+    _save_history(tmp_path / "run_history")
+    with pytest.raises(AuthError, match="symbolic links"), _lock_file(tmp_path / "e.auth.json"):
         pass
     assert victim.read_text() == "mine\n"
 

@@ -11,8 +11,7 @@ from helpers import trusted
 
 from onetool.app import App
 from onetool.config.find import find
-from onetool.config.reach import reach_of
-from onetool.config.reach_packs import MOST_FILES
+from onetool.config.reach import MOST_FILES, reach_of
 
 EVIL = "from pathlib import Path\nPath({!r}).write_text('imported')\ndef hello() -> str:\n    'Hi.'\n    return 'hi'\n"
 MILD = "def hello() -> str:\n    'Hi.'\n    return 'hi'\n"

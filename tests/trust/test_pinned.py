@@ -9,8 +9,8 @@ from helpers import trusted
 from onetool.app import App
 from onetool.config.find import find
 from onetool.core.errors import ConfigError
+from onetool.interfaces.cli import cli
 from onetool.interfaces.cli.init import init
-from onetool.interfaces.cli.main import cli
 
 EVIL = "from pathlib import Path\nPath({!r}).write_text('imported')\n"
 

@@ -1,8 +1,14 @@
-"""The app: the only room that wires things together.
+"""The application: `App` connects the config, the tools, the executor, the sandbox and the interfaces.
 
-`app` has `App` itself, `parts` what is made of one config, `view` what the pack `ot` sees of it and `reports` what that
-writes, `services` what declared tools may reach, `files` what a config is read from, `absent` why something is not
-there, `oversights` what a config says in vain.
+app             App itself: what every interface calls
+runtime         the services that belong to one config (executor, engine, results, stats)
+ask             `App.ask`: one question to a model (tool_backends: how its tool calls are executed and approved)
+provider_keys   which API key is sent to which address
+bundles         the bundles of the config in force (bundle_runtime: what their tools use of the app)
+view            what the pack `ot` and declared tools see of the app
+describe        what a model reads about the tool `run` and the server
+missing         why a tool or a server that a call names is missing
+config_lint     keys of a config that have no effect
 """
 
 from onetool.app.app import App as App

@@ -18,49 +18,46 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
-from onetool.app.absent import explained, gone_aliases, missing_server, why_missing, words_in
-from onetool.app.bundling import Bundling
-from onetool.app.files import files_of, pack_paths
-from onetool.app.oversights import oversights
-from onetool.app.parts import NONE, Parts
-from onetool.app.services import services
-from onetool.app.view import AppView
+from onetool.app.bundles import AppBundles
+from onetool.app.config_lint import lint_config
+from onetool.app.missing import gone_aliases, missing_server, names_in_code, why_missing, with_reason
+from onetool.app.runtime import EMPTY, Runtime
+from onetool.app.view import AppView, internal_handlers
 from onetool.config import Config, Found, find, load_config
+from onetool.config.files import pack_paths, watched_files
 from onetool.config.find import trust_store
+from onetool.core.call import new_id
 from onetool.core.caller import owner
 from onetool.core.errors import ConfigError, Mistake, ToolFailure
-from onetool.core.frozen import freeze
-from onetool.core.ids import new_id
-from onetool.core.offer import Alone, Prompt, Resource
+from onetool.core.json_data import freeze
 from onetool.core.registry import Snapshot
-from onetool.core.source import Catalogue
+from onetool.core.source import Catalogue, Prompt, Resource, SingleTool
 from onetool.core.spec import ToolSpec
-from onetool.library import Registry
 from onetool.packs.ot import ot_tools
+from onetool.registry import Registry
 from onetool.sources.bundles.errors import BundleError
-from onetool.sources.declared import DeclaredTools
-from onetool.sources.packs import PackSource, imported, put_back
-from onetool.sources.united import first, united
+from onetool.sources.catalogues import DeclaredTools, add_first, united
+from onetool.sources.packs import PackSource, pack_modules, restore_modules
 
 if TYPE_CHECKING:
-    from onetool.app.asking import Asking, Asks
-    from onetool.ask.sessions import Sessions
+    from onetool.app.ask import AskService, PendingAnswer
+    from onetool.ask.sessions import SessionStore
     from onetool.config.trust import Untrusted
-    from onetool.core.background import Background
     from onetool.core.call import ToolCall, ToolResult
     from onetool.core.context import Gate, Progress
     from onetool.core.executor import Executor
-    from onetool.handlers.http.client import Client
-    from onetool.handlers.http.tool import Outside
+    from onetool.core.threads import LoopThread
+    from onetool.http.client import HttpClient
+    from onetool.http.tool import HttpContext
     from onetool.script.engine import Engine
-    from onetool.script.outcome import RunResult
-    from onetool.script.reply import ReadOn, Reply
-    from onetool.services.lookout import Lookout
-    from onetool.services.results import Results, Stored
+    from onetool.script.reply import ReadOn, RunReply
+    from onetool.script.run_result import RunResult
+    from onetool.services.file_watcher import FileWatcher
+    from onetool.services.results import ResultStore, StoredResult
     from onetool.services.search import SearchIndex
-    from onetool.services.stats import Stats
+    from onetool.services.stats import UsageStats
     from onetool.services.topics import Topics
-    from onetool.sources.bundles.shelf import Shelf
+    from onetool.sources.bundles.service import BundleService
     from onetool.sources.mcp_servers.servers import Servers
 
 log = logging.getLogger("onetool")
@@ -78,13 +75,13 @@ class App:
 
     def __init__(self, config: Config, *, imports: bool = True) -> None:
         self._imports = imports
-        self.registry = Registry(internals=services(self))
-        self._parts = Parts(config, self.registry)
+        self.registry = Registry(internals=internal_handlers(self))
+        self._parts = Runtime(config, self.registry)
         self.mistakes: tuple[Mistake, ...] = ()
-        self.prompts: Mapping[str, Prompt] = NONE
-        self.resources: Mapping[str, Resource] = NONE  # by their uri
+        self.prompts: Mapping[str, Prompt] = EMPTY
+        self.resources: Mapping[str, Resource] = EMPTY  # by their uri
         self.servers: Servers | None = None  # none are configured
-        self._bundling = Bundling(self)
+        self._bundling = AppBundles(self)
         self._index: tuple[Snapshot, SearchIndex] | None = None
         self._listing = RLock()  # servers tell of their tools in a thread of their own
         self._stepping = RLock()  # one load for all who wait for it
@@ -95,14 +92,14 @@ class App:
         self._is_closed = False
         self._finds_config = False  # and so looks for it again
         self.untrusted: Untrusted | None = None  # the project's folder that was found here and is not used
-        self.not_reloaded: ConfigError | None = None  # why the last reload changed nothing …
-        self._named_in_vain: tuple[Path, ...] = ()  # … and which files are to be mended
+        self.reload_error: ConfigError | None = None  # why the last reload changed nothing …
+        self._files_to_mend: tuple[Path, ...] = ()  # … and which files are to be mended
         self._stays = False
         self.watches = False  # files, whatever the config says about that
-        self._lookout: Lookout | None = None
+        self._lookout: FileWatcher | None = None
         self._read_at = time()
         self._own = Catalogue(tools=tuple(ot_tools(AppView(self))))
-        self._put_in_force(config, self._read(config))
+        self._apply(config, self._read(config))
 
     @classmethod
     def open(cls, config: str | Path | Found | None = None, *, imports: bool = True) -> Self:
@@ -115,7 +112,7 @@ class App:
         found = config if isinstance(config, Found) else find(config)
         app = cls(load_config(found), imports=imports)
         app._finds_config = found.whose != "named"
-        app._leave_aside(found)
+        app._note_untrusted(found)
         return app
 
     # What there is
@@ -128,7 +125,7 @@ class App:
     def info(self, name: str, allowed: Collection[str] | None = None) -> dict[str, Any] | None:
         """One tool's schemas and run-time facts, or None."""
         from onetool.core.signature import signature
-        from onetool.script.names import Names
+        from onetool.script.names import ScriptNames
 
         self.in_step()
         spec = self.registry.get(self.real_name(name))
@@ -138,7 +135,7 @@ class App:
             **spec.summary(),
             "outputSchema": spec.output_schema,
             **({"inferredOutput": spec.seen.schema()} if spec.seen else {}),
-            "signature": signature(spec, Names(self.registry.snapshot()).spelling(spec)),
+            "signature": signature(spec, ScriptNames(self.registry.snapshot()).spelling(spec)),
             "source": spec.source,
             "definedIn": spec.defined_in or self._bundling.place(spec),
             **({"requires": [need.told() for need in spec.requires]} if spec.requires else {}),
@@ -179,7 +176,7 @@ class App:
             },
             "proxy": NO_SERVERS if self.servers is None else self.servers.health(allowed),
             **({"trust": str(self.untrusted)} if self.untrusted else {}),
-            **({"reload": f"failed: {self.redact(str(self.not_reloaded))}"} if self.not_reloaded else {}),
+            **({"reload": f"failed: {self.redact(str(self.reload_error))}"} if self.reload_error else {}),
         }
 
     # What it does
@@ -192,14 +189,14 @@ class App:
         gate: "Gate | None" = None,
     ) -> "ToolResult":
         """Run one tool, past the `gate`. Of one that is not there because it was refused, the result says why."""
-        await self.come_in_step()
+        await self.refresh()
         if call.name not in self.registry:
             await self.listed([call.name.partition(".")[0]])
             call = replace(call, name=self.real_name(call.name))
         result = await self.executor.execute(call, allowed, progress, gate=gate)
         if result.error is None or call.name in self.registry or not (why := why_missing(self, call.name)):
             return result
-        return replace(result, error=explained(result.error, why))
+        return replace(result, error=with_reason(result.error, why))
 
     async def offer(
         self, spec: ToolSpec, args: Mapping[str, Any], source: str, allowed: Collection[str] | None = None
@@ -207,7 +204,7 @@ class App:
         """Run what is behind a prompt or a resource."""
         from onetool.core.call import ToolCall
 
-        return await self.executor.execute(ToolCall(new_id(), spec.name, args, source), allowed, tools=Alone(spec))
+        return await self.executor.execute(ToolCall(new_id(), spec.name, args, source), allowed, tools=SingleTool(spec))
 
     async def run(
         self,
@@ -224,8 +221,8 @@ class App:
 
         `live` is told what it prints, as it prints it; what it calls has to pass the `gate`.
         """
-        await self.come_in_step()
-        words = () if self.servers is None and self.untrusted is None else words_in(self, code)
+        await self.refresh()
+        words = () if self.servers is None and self.untrusted is None else names_in_code(self, code)
         if words:
             looks_around = "ot" in words and not self._stays  # who stays will see them come
             await self.listed(None if looks_around else words)
@@ -244,28 +241,28 @@ class App:
         why = missing_server(self, words, result.error.message) or gone_aliases(self, result.error.message)
         if why is None:
             return result
-        return replace(result, error=explained(result.error, why))
+        return replace(result, error=with_reason(result.error, why))
 
-    def ask(self, prompt: str, **options: Any) -> "Asking":
+    def ask(self, prompt: str, **options: Any) -> "PendingAnswer":
         """Put a question to a model that has these tools: `await` it for the answer, or iterate over what happens.
 
-        The options are those of `onetool.app.asking.Options`.
+        The options are those of `onetool.app.ask.AskOptions`.
         """
-        from onetool.app.asking import Options
+        from onetool.app.ask import AskOptions
 
-        return self._asks.ask(prompt, Options(**options))
+        return self._asks.ask(prompt, AskOptions(**options))
 
     @property
-    def sessions(self) -> "Sessions":
+    def sessions(self) -> "SessionStore":
         """What was asked and answered."""
         return self._asks.sessions
 
-    def reply(self, result: "RunResult", whole: bool = False, read_on: "ReadOn | None" = None) -> "Reply":
+    def reply(self, result: "RunResult", whole: bool = False, read_on: "ReadOn | None" = None) -> "RunReply":
         """What a run's caller gets to read. A large result is stored, unless it is wanted whole."""
-        from onetool.script.reply import in_code, reply
+        from onetool.script.reply import in_code, run_reply
 
         store = None if whole else self.keep
-        return reply(result, self.config.results.inline_bytes, store, read_on or in_code)
+        return run_reply(result, self.config.results.inline_bytes, store, read_on or in_code)
 
     def replied(self, result: "RunResult", parts: Iterable[Any]) -> None:
         """Count what a run's caller gets to read: texts, and other things as JSON."""
@@ -275,7 +272,7 @@ class App:
 
             self.stats.replied(run, sum(map(size_of, parts)))
 
-    def keep(self, text: str) -> "Stored":
+    def keep(self, text: str) -> "StoredResult":
         """Store a result for whoever made the call that is running."""
         return self.results.put(self.redact(text), owner())
 
@@ -303,9 +300,9 @@ class App:
         """Of a tool that is called as code spells it, `files.read_text` for `files.read-text`, or by an alias."""
         if name in self.registry:
             return name
-        from onetool.script.names import Names
+        from onetool.script.names import ScriptNames
 
-        spec = Names(self.registry.snapshot(), self.config.aliases).tool(name)
+        spec = ScriptNames(self.registry.snapshot(), self.config.aliases).tool(name)
         return name if spec is None else spec.name
 
     def why_missing(self, name: str) -> ToolFailure | None:
@@ -324,8 +321,8 @@ class App:
             self._asked = asked = self._asked + 1
         with self._reloading:
             if self._begun >= asked:  # somebody else's began after we asked for ours, and so was ours, too
-                if self.not_reloaded is not None:
-                    raise ConfigError(self.not_reloaded.mistakes)
+                if self.reload_error is not None:
+                    raise ConfigError(self.reload_error.mistakes)
                 return
             begun, self._begun, self._reloader = self._begun, self._asked, get_ident()
             try:
@@ -339,26 +336,26 @@ class App:
                 self._reloader = None
 
     def _reload(self) -> None:
-        modules, began = imported(), time()
+        modules, began = pack_modules(), time()
         try:
-            found = self._found_again()
+            found = self._find_again()
             config = load_config(self.config.path if found is None else found)
             read = self._read(config, again=True)
             if broken := self._broken(read):
                 raise ConfigError(broken)
         except OSError as error:  # a path that the system refuses, say
-            put_back(modules)
+            restore_modules(modules)
             self._refused(ConfigError([Mistake(message=str(error))]))
-            raise self.not_reloaded or error from None
+            raise self.reload_error or error from None
         except ConfigError as error:
-            put_back(modules)
+            restore_modules(modules)
             self._refused(error)
             raise
         if self._is_closed:
             return
-        self.not_reloaded, self._named_in_vain, self._read_at = None, (), began
-        self._put_in_force(config, read)
-        self._leave_aside(found)
+        self.reload_error, self._files_to_mend, self._read_at = None, (), began
+        self._apply(config, read)
+        self._note_untrusted(found)
         if self._stays:
             self.connect()
 
@@ -374,9 +371,9 @@ class App:
         if self.servers is not None:
             self.servers.start()
         if self._lookout is None and (self.watches or self.config.watch):
-            from onetool.services.lookout import Lookout
+            from onetool.services.file_watcher import FileWatcher
 
-            self._lookout = Lookout(self._files, self._reload_by_itself, since=self._read_at)
+            self._lookout = FileWatcher(self._files, self._reload_on_change, since=self._read_at)
 
     async def listed(self, packs: Iterable[str] | None = None) -> None:
         """Wait for servers whose tools are not known yet: of those packs, or all; until they tell, or can't."""
@@ -384,7 +381,7 @@ class App:
             with suppress(ToolFailure):  # it is closing
                 await self.servers.settled(names, anew=packs is not None, patience=PATIENCE if packs is None else None)
 
-    def list_now(self, packs: Iterable[str] | None = None) -> None:
+    def wait_for_servers_sync(self, packs: Iterable[str] | None = None) -> None:
         """The same for who is not async."""
         if self.servers is not None and (names := self.servers.unlisted(packs)):
             self.servers.settle(names, PATIENCE if packs is None else None)
@@ -418,7 +415,7 @@ class App:
     async def __aexit__(self, *_: object) -> None:
         self.close()
 
-    async def looked_after(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
+    async def fresh_health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
         """Health. Who has only just come tries every server first: else it would only be known how they were."""
         if self.servers is not None and not self._stays:
             await self.servers.settled()
@@ -440,11 +437,11 @@ class App:
         return self._parts.engine
 
     @property
-    def results(self) -> "Results":
+    def results(self) -> "ResultStore":
         return self._parts.results
 
     @property
-    def stats(self) -> "Stats | None":
+    def stats(self) -> "UsageStats | None":
         return self._parts.stats
 
     @property
@@ -452,16 +449,16 @@ class App:
         return self._parts.topics
 
     @property
-    def client(self) -> "Client":
+    def client(self) -> "HttpClient":
         return self._parts.client
 
     @property
-    def outside(self) -> "Outside":
+    def outside(self) -> "HttpContext":
         """What HTTP tools reach the world with."""
         return self._parts.outside
 
     @property
-    def bundles(self) -> "Shelf":
+    def bundles(self) -> "BundleService":
         """The bundles in the folder beside the config. Nothing is written there before somebody keeps something."""
         return self._bundling.shelf
 
@@ -472,7 +469,7 @@ class App:
                 if not self._bundling.is_in_step():  # somebody else may have been faster
                     self._list()
 
-    async def come_in_step(self) -> None:
+    async def refresh(self) -> None:
         """The same on a loop that others wait for: with many tools it takes a while."""
         if not self._bundling.is_in_step():
             from asyncio import to_thread
@@ -491,18 +488,18 @@ class App:
         return self._parts.redact(value, sent)
 
     @cached_property
-    def _asks(self) -> "Asks":
-        from onetool.app.asking import Asks  # most never ask a model
+    def _asks(self) -> "AskService":
+        from onetool.app.ask import AskService  # most never ask a model
 
-        return Asks(self)
+        return AskService(self)
 
     @cached_property
-    def _background(self) -> "Background":
-        from onetool.core.background import Background
+    def _background(self) -> "LoopThread":
+        from onetool.core.threads import LoopThread
 
-        return Background()
+        return LoopThread()
 
-    def _found_again(self) -> Found | None:
+    def _find_again(self) -> Found | None:
         """What is in force here now. A project that was trusted and waits for another look stays as it was."""
         if not self._finds_config:
             return None
@@ -513,21 +510,21 @@ class App:
             raise ConfigError([Mistake(message=told, file=str(config.path or config.folder))])
         return found
 
-    def _leave_aside(self, found: Found | None) -> None:
+    def _note_untrusted(self, found: Found | None) -> None:
         self.untrusted = None if found is None else found.untrusted
         if self.untrusted is not None:
             trust_log.warning("%s", self.untrusted)
 
     def _refused(self, error: ConfigError) -> None:
-        self.not_reloaded = error
-        self._named_in_vain = tuple({Path(mistake.file) for mistake in error.mistakes if mistake.file})
+        self.reload_error = error
+        self._files_to_mend = tuple({Path(mistake.file) for mistake in error.mistakes if mistake.file})
 
     def _files(self) -> list[Path]:
         waiting = () if self.untrusted is None else (self.untrusted.config, trust_store().file)
-        in_vain = (*self._named_in_vain, *(file for file in waiting if file))
-        return files_of(self.config, in_vain, self._finds_config)
+        in_vain = (*self._files_to_mend, *(file for file in waiting if file))
+        return watched_files(self.config, in_vain, self._finds_config)
 
-    def _reload_by_itself(self) -> None:
+    def _reload_on_change(self) -> None:
         try:
             self.reload()
         except ConfigError as error:
@@ -555,7 +552,7 @@ class App:
         fresh = again or config.whose == "project"  # what was compiled there is not what was trusted
         packs = PackSource(pack_paths(config), fresh=fresh, imports=self._imports).load()
         functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
-        return packs, DeclaredTools(config.tools, functions, services(self)).load()
+        return packs, DeclaredTools(config.tools, functions, internal_handlers(self)).load()
 
     def _broken(self, read: Iterable[Catalogue]) -> list[Mistake]:
         """Mistakes that were not there before."""
@@ -563,12 +560,12 @@ class App:
         _, mistakes = united([self._own, *read])
         return [one for one in mistakes if one.severity == "error" and (one.key, one.message) not in known]
 
-    def _put_in_force(self, config: Config, read: Iterable[Catalogue]) -> None:
+    def _apply(self, config: Config, read: Iterable[Catalogue]) -> None:
         """All at once, but for servers: those that have changed need time to end, and are not waited for by others."""
         if config.http.token:
             config.secrets.keep(str(config.http.token))
         config.secrets.join(self.config.secrets)  # runs under way mask what the new ones know, and the other way round
-        before, self._parts = self._parts, Parts(config, self.registry, self._parts, [self._bundling.count])
+        before, self._parts = self._parts, Runtime(config, self.registry, self._parts, [self._bundling.count])
         self._bundling.follow(config)
         self._catalogues = (self._own, *read)
         self._told: set[str] = set()
@@ -585,13 +582,13 @@ class App:
         """All tools that there are now, under their names. Again whenever a server has others than before."""
         with self._listing:
             waiting = () if self.servers is None else self.servers.packs()  # their tools may not be known yet
-            local = self._bundling.with_bundles(self._catalogues, waiting)
+            local = self._bundling.add_bundles(self._catalogues, waiting)
             offers = [*local, *([] if self.servers is None else [self.servers.load()])]
             tools, mistakes = united(offers)
             self.registry.replace(tools, self._bundling.versions())
-            self.prompts = first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)
-            self.resources = first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
-            self.mistakes = (*mistakes, *oversights(self.config, self.registry, waiting))
+            self.prompts = add_first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)
+            self.resources = add_first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
+            self.mistakes = (*mistakes, *lint_config(self.config, self.registry, waiting))
             for mistake in mistakes:  # the rest is for `onetool check`
                 if str(mistake) not in self._told:
                     self._told.add(str(mistake))

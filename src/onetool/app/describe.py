@@ -1,16 +1,22 @@
-"""What a model reads of us: the descriptions of `run`, `search` and `call`, and the server's instructions.
+"""Writes what a model reads: the descriptions of `run`, `search` and `call`, and the server's instructions.
 
-Text from data, and nothing else. The whole of `run`, as it is listed, takes at most 500 tokens, whatever there is to
-list: names of packs stand in it while they fit. Names come from anywhere, so that only short words of letters and
-digits are shown, and nothing of what packs say of themselves.
+The listing of `run` takes at most 500 tokens, however many packs there are: names are listed while they fit. Names
+come from strangers, so only short words of letters and digits are shown, and nothing that packs say about themselves.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from onetool.config.model import Menu
 from onetool.config.trust import Untrusted
+from onetool.core.signature import as_identifier
+from onetool.core.spec import ToolSpec
+from onetool.script.names import ScriptNames
+
+if TYPE_CHECKING:
+    from onetool.app.app import App
+
 
 MOST_TOKENS = 500
 FIXED_TOKENS = 330  # of `run` without names, with its title, as JSON with spaces
@@ -64,15 +70,15 @@ def run_description(
     `text` is somebody's own in place of ours, and has been measured.
     """
     room = MOST_TOKENS - FIXED_TOKENS
-    bare, used = _listed(FUNCTIONS, functions, room // 4)
-    ready, also_used = _listed(SNIPPETS, snippets, room // 4, mark="$")
-    named, _ = _listed(PACKS, packs, room - used - also_used, ": ot.tools(pattern=…)")
+    bare, used = _name_line(FUNCTIONS, functions, room // 4)
+    ready, also_used = _name_line(SNIPPETS, snippets, room // 4, mark="$")
+    named, _ = _name_line(PACKS, packs, room - used - also_used, ": ot.tools(pattern=…)")
     return "\n\n".join(filter(None, ((text or RUN).strip(), "\n".join(filter(None, (named, bare, ready))))))
 
 
 def search_description(packs: Iterable[str]) -> str:
     """Of `search`, in the menu of that name. Packs are what names of tools begin with."""
-    named, _ = _listed(PACKS, packs, MOST_TOKENS - FIXED_TOKENS)
+    named, _ = _name_line(PACKS, packs, MOST_TOKENS - FIXED_TOKENS)
     return "\n\n".join(filter(None, (SEARCH, named)))
 
 
@@ -81,7 +87,7 @@ def call_description() -> str:
     return CALL
 
 
-def instructions(menu: Menu, tools: int, text: str | None = None) -> str:
+def server_instructions(menu: Menu, tools: int, text: str | None = None) -> str:
     """Of the server as a whole: when to think of it. What the descriptions say is not said again.
 
     `text` is somebody's own in place of ours.
@@ -95,7 +101,7 @@ def instructions(menu: Menu, tools: int, text: str | None = None) -> str:
     return f"{there} through {door}. Turn to it when a task needs data or actions that your other tools don't offer."
 
 
-def untrusted(waits: Untrusted) -> str:
+def untrusted_note(waits: Untrusted) -> str:
     """That something is missing here, and who can mend it. Nothing of the folder's own words: it is a stranger's."""
     mend = "onetool trust" if waits.mistake is None else "onetool check"
     told = "Tools of this project's own folder are not in use, since nobody has trusted it yet"
@@ -113,7 +119,7 @@ def most_tokens(text: str) -> int:
     return others + len(digits) + sum((2 * len(row) + 1) // 3 for row in letters)
 
 
-def _listed(head: str, names: Iterable[str], room: int, see: str = "", mark: str = "") -> tuple[str, int]:
+def _name_line(head: str, names: Iterable[str], room: int, see: str = "", mark: str = "") -> tuple[str, int]:
     """A line with the names that fit and how many there are besides, and what it takes of the room."""
     every = dict.fromkeys(names)
     if not every:
@@ -131,3 +137,31 @@ def _listed(head: str, names: Iterable[str], room: int, see: str = "", mark: str
 def _showable(name: str) -> bool:
     """A short word that can't say anything but itself. No combining marks: some of them can't be seen."""
     return 0 < len(name) <= LONGEST_NAME and all(char in "_-" or char.isalnum() for char in name)
+
+
+# `run` as a model is shown it: one tool, with the names of what its code can call.
+
+
+def run_tool(app: "App", allowed: Collection[str] | None) -> dict[str, Any]:
+    return {
+        "name": "run",
+        "title": "Run code over all tools",
+        "description": run_description(*_callable_names(app, allowed), text=app.config.texts.run),
+        "inputSchema": RUN_SCHEMA,
+    }
+
+
+def _callable_names(app: "App", allowed: Collection[str] | None) -> tuple[list[str], list[str], list[str]]:
+    """What code can say: packs, functions without a pack, and snippets."""
+    names = ScriptNames(app.registry.snapshot(), app.config.aliases)
+    shown = {spec.name for spec in app.tools(allowed)}
+    packs = [word for word in names.words() if (pack := names.pack(word)) and _any(pack.tools, shown)]
+    functions = [word for word, spec in names.functions.items() if spec.name in shown]
+    if app.servers is not None:  # also those that are still starting
+        packs += [word for pack in app.servers.packs(allowed) if (word := as_identifier(pack)) not in packs]
+    return packs, functions, list(app.config.snippets)
+
+
+def _any(tools: Mapping[str, ToolSpec], shown: Collection[str]) -> bool:
+    """Whether one of its tools is shown. Those without a dot are named as functions already."""
+    return any(spec.name in shown and "." in spec.name for spec in tools.values())

@@ -1,17 +1,20 @@
-"""The app as the pack `ot` sees it."""
+"""What tools see of the app: the view for the pack `ot`, and the handlers that a definition can name as `internal`."""
 
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onetool import __version__
 from onetool.core.caller import owner
+from onetool.core.context import current_call
 from onetool.core.errors import ConfigError, ToolFailure
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from onetool.app.app import App
     from onetool.config.model import Snippet
     from onetool.core.registry import Snapshot
-    from onetool.core.spec import ToolSpec
+    from onetool.core.spec import Handler, ToolSpec
     from onetool.services.results import Page
     from onetool.services.stats import Summary
 
@@ -39,30 +42,30 @@ class AppView:
         return self._app.config.docs_url
 
     def words(self, catalogue: "Snapshot") -> Mapping[str, str]:
-        from onetool.script.names import Names
+        from onetool.script.names import ScriptNames
 
-        return Names(catalogue).spellings()
+        return ScriptNames(catalogue).spellings()
 
     def search(self, query: str, limit: int, allowed: Collection[str] | None) -> "list[tuple[ToolSpec, float]]":
         return self._app.search(query, limit, allowed)
 
     def snippet(self, name: str) -> str:
-        from onetool.script.snippets.readable import definition
+        from onetool.script.snippets import snippet_definition
 
-        return definition(name, self._app.config.snippets[name])
+        return snippet_definition(name, self._app.config.snippets[name])
 
     def servers(self, allowed: Collection[str] | None) -> list[dict[str, Any]]:
         if self._app.servers is None:
             return []
-        return [_told(status) for status in self._app.servers.statuses(allowed)]
+        return [_server_summary(status) for status in self._app.servers.statuses(allowed)]
 
     def server_packs(self, allowed: Collection[str] | None) -> list[str]:
-        from onetool.core.spelling import spelled
+        from onetool.core.signature import as_identifier
 
-        return [] if self._app.servers is None else [spelled(pack) for pack in self._app.servers.packs(allowed)]
+        return [] if self._app.servers is None else [as_identifier(pack) for pack in self._app.servers.packs(allowed)]
 
     async def health(self, allowed: Collection[str] | None) -> dict[str, Any]:
-        return await self._app.looked_after(allowed)
+        return await self._app.fresh_health(allowed)
 
     def page(self, handle: str, offset: int, limit: int, search: str | None, fuzzy: bool, column: int) -> "Page":
         return self._app.results.page(handle, owner(), offset, limit, search, fuzzy, column=column)
@@ -85,7 +88,7 @@ class AppView:
         known = self._app.registry.names() if allowed is None else allowed
         told = self._app.stats.summary(period, name)
         if name is not None and name not in known and (allowed is not None or not told["total_calls"]):
-            from onetool.core.nearest import or_rather
+            from onetool.core.text import or_rather
 
             raise ToolFailure(f"Tool not found: {name:.200}{or_rather(name, known)}")
         if allowed is not None:
@@ -94,12 +97,11 @@ class AppView:
         return told
 
     def write_report(self, path: str, stats: "Summary") -> str:
-        from onetool.app.reports import write_report
 
         return write_report(self._app, path, stats)
 
 
-def _told(status: Any) -> dict[str, Any]:
+def _server_summary(status: Any) -> dict[str, Any]:
     """A server in short. Not how it is reached: there may be a password in that."""
     facts = {
         "name": status.name,
@@ -110,3 +112,74 @@ def _told(status: Any) -> dict[str, Any]:
     version = " ".join((status.version or "").split())[:100]  # a stranger's words, on one line
     more = {"version": version, "error": status.error, "changed": list(status.changed)}
     return facts | {key: value for key, value in more.items() if value}
+
+
+# Reports into files below the folders that tools may use.
+
+
+SUFFIXES = (".html", ".htm")
+BEGINNING = 1_000  # bytes in which a report says that it is one
+
+
+def write_report(app: "App", path: str, stats: "Summary") -> str:
+    """Where it was written, or ToolFailure."""
+    from onetool.services.file_access import PathRefusedError, Roots, why_not_written
+    from onetool.services.stats.report import MARK, report
+
+    if not path.lower().endswith(SUFFIXES):
+        raise ToolFailure("the name of a report ends with .html")
+    roots = Roots(app.config.fs.roots, app.unwritable, within=app.settings("fs")["within"])
+    try:
+        if MARK.encode() not in roots.read_file(path, BEGINNING).data:
+            raise ToolFailure("there is a file of that name that is no report; choose another name")
+    except PathRefusedError as refused:
+        if refused.reason != "not_found":
+            raise ToolFailure(why_not_written(refused, path, roots.paths)) from None
+    try:
+        roots.write_file(path, report(stats).encode())
+    except PathRefusedError as refused:
+        raise ToolFailure(why_not_written(refused, path, roots.paths)) from None
+    return path
+
+
+# The services that a declared tool may reach with `implementation: {type: internal, handler: …}`.
+
+
+def internal_handlers(app: "App") -> "dict[str, Handler]":
+    async def search(query: str, limit: int = 5) -> list[dict[str, Any]]:
+        found = app.search(query, limit, _callers_allow_list())
+        return [{"name": spec.name, "description": spec.description, "score": score} for spec, score in found]
+
+    async def health() -> dict[str, Any]:
+        return await app.fresh_health(_callers_allow_list())
+
+    def stats(tool: str | None = None) -> dict[str, Any]:
+        return app.stats.facts(tool) if app.stats else {"error": "stats are disabled: stats.enabled is false"}
+
+    async def run(code: str) -> Any:
+        return (await app.run(code)).value()
+
+    def results(handle: str, offset: int = 1, limit: int = 100, column: int = 1) -> "Page | str":
+        from onetool.services.results import HandleNotFoundError, ResultExpiredError
+
+        try:
+            return app.results.page(handle, owner(), offset, limit, column=column)
+        except (HandleNotFoundError, ResultExpiredError) as gone:
+            return str(gone)
+
+    async def ask(prompt: str, session: str | None = None) -> str | None:
+        """With the tools that its caller may call, and of these only such as change nothing: nobody is asked here."""
+        from onetool.ask.errors import AskError
+
+        try:
+            return (await app.ask(prompt, session=session, within=_callers_allow_list())).answer
+        except AskError as error:
+            raise ToolFailure(str(error), error.reason, error.hints) from None
+
+    return {"search": search, "health": health, "stats": stats, "run": run, "results": results, "ask": ask}
+
+
+def _callers_allow_list() -> "Collection[str] | None":
+    """What the caller of the running tool may call."""
+    context = current_call.get()
+    return None if context is None else context.allowed

@@ -1,4 +1,4 @@
-"""Why there is no answer. Messages are for people: what was wrong, where, and what to do.
+"""The errors of `ask`. Messages are for people: what was wrong, where, and what to do.
 
 AskError
 ├── ModelError     the provider refused, or could not be reached
@@ -35,7 +35,7 @@ Reason = Literal[
 
 
 class AskError(OneToolError):
-    """`reason` is for programs, `hints` are what to do."""
+    """No answer. `reason` is for programs; `hints` say what to do."""
 
     def __init__(self, message: str, reason: Reason, hints: Iterable[str] = ()) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class NoModelError(AskError):
 
 
 class ModelError(AskError):
-    """`again`: whether the same may do better in a while. `wait`: how many seconds the provider asks to wait."""
+    """The provider failed. `again`: whether a retry may help. `wait`: seconds that the provider asks to wait."""
 
     def __init__(
         self,

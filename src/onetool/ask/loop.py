@@ -9,7 +9,6 @@ from contextlib import aclosing
 
 import msgspec
 
-from onetool.ask.calls import Hands, carried_out, shown, with_ids
 from onetool.ask.errors import AskError, ModelError
 from onetool.ask.events import (
     Answer,
@@ -19,29 +18,30 @@ from onetool.ask.events import (
     Executed,
     Notice,
     Started,
-    Text,
-    Thinking,
+    TextEvent,
+    ThinkingEvent,
     ToolProblem,
 )
-from onetool.ask.messages import Assistant, Call, Reply, Result, Said, Thought, Usage
-from onetool.ask.prompts import Prompts, Task
-from onetool.ask.sessions import Session
-from onetool.ask.talking import Model
-from onetool.ask.words import LATE
+from onetool.ask.messages import Assistant, Call, ModelReply, Result, TextDelta, ThoughtDelta, Usage
+from onetool.ask.model_client import ModelClient
+from onetool.ask.prompt_texts import NO_ANSWER_TEXT
+from onetool.ask.prompts import AskTask, PromptBuilder
+from onetool.ask.sessions import ChatSession
+from onetool.ask.tool_calls import ToolBackend, public_call, run_calls, with_ids
 from onetool.core.call import ToolCall
 
 MOST_CALLS = 64  # of one step; a model that wants more has lost its way, and its history would fill its window
 
 
-class Loop:
-    """Answers one question. `answer` has what there is of it, at any time."""
+class AskLoop:
+    """Answers one question. `answer()` gives what there is so far, at any time."""
 
-    def __init__(self, task: Task, model: Model, hands: Hands, session: Session) -> None:
+    def __init__(self, task: AskTask, model: ModelClient, hands: ToolBackend, session: ChatSession) -> None:
         self._task = task
         self._model = model
         self._hands = hands
         self._session = session
-        self._prompts = Prompts(task, model, hands.toolset, session)
+        self._prompts = PromptBuilder(task, model, hands.toolset, session)
         self._taken = {call.id for said in session.messages if isinstance(said, Assistant) for call in said.calls}
         self._before = len(session.messages)
         self._calls: list[ToolCall] = []
@@ -56,7 +56,7 @@ class Loop:
             answer=text,
             tool_calls=tuple(self._calls),
             tool_results=tuple(self._results),
-            tool_error=None if failed is None else _problem(failed),
+            tool_error=None if failed is None else _tool_problem(failed),
             session_context_updated=any(isinstance(one, Result) for one in self._session.messages[self._before :]),
             session_id=self._session.id,
             provider=self._model.provider,
@@ -89,10 +89,10 @@ class Loop:
                 yield Notice(
                     text=f"the limit of {most} steps is reached: the model is asked for an answer without tools"
                 )
-            reply = Reply()
+            reply = ModelReply()
             async with aclosing(self._said(step, may_call=not is_last)) as said:
                 async for event in said:
-                    if isinstance(event, Reply):
+                    if isinstance(event, ModelReply):
                         reply = event
                     else:
                         yield event
@@ -100,7 +100,7 @@ class Loop:
                 async with aclosing(self._called(reply)) as called:
                     async for event in called:
                         yield event
-            elif not is_last and not tried_again and _may_be_chance(reply):
+            elif not is_last and not tried_again and _is_worth_retrying(reply):
                 tried_again = True
                 yield Notice(text=f"the model gave no answer{_why(reply)}: asking once more")
             else:
@@ -109,10 +109,10 @@ class Loop:
 
     # The model's part
 
-    async def _said(self, step: int, may_call: bool) -> AsyncGenerator[Event | Reply, None]:
-        """One step of the model: what it says as it comes, and then its reply, which is in the session by then."""
+    async def _said(self, step: int, may_call: bool) -> AsyncGenerator[Event | ModelReply, None]:
+        """One step of the model: yields its text as it comes, then the reply, which is written to the session."""
         said: list[str] = []
-        reply: Reply | None = None
+        reply: ModelReply | None = None
         while reply is None:
             prompt = await self._prompts.make(may_call)
             if news := self._prompts.news():
@@ -120,13 +120,13 @@ class Loop:
             try:
                 async with aclosing(self._model.ask(prompt, self._task.stream)) as heard:
                     async for one in heard:
-                        if isinstance(one, Reply):
+                        if isinstance(one, ModelReply):
                             reply = one
-                        elif isinstance(one, Said):
+                        elif isinstance(one, TextDelta):
                             said.append(one.text)
-                            yield Text(text=one.text, step=step)
-                        elif isinstance(one, Thought):
-                            yield Thinking(text=one.text, step=step)
+                            yield TextEvent(text=one.text, step=step)
+                        elif isinstance(one, ThoughtDelta):
+                            yield ThinkingEvent(text=one.text, step=step)
                         else:
                             yield Notice(text=f"{one.why}; trying again in {one.seconds:.1f} s")
             except ModelError as error:
@@ -137,15 +137,15 @@ class Loop:
                     self._session.append(Assistant(text=self._hands.clean("".join(said)), broken_off=True))
         written = self._written(reply, may_call)
         if written.text and not said:  # it came in one piece
-            yield Text(text=written.text, step=step)
+            yield TextEvent(text=written.text, step=step)
         if len(reply.calls) > MOST_CALLS:
             yield Notice(
                 text=f"the model made {len(reply.calls):,} calls in one step: the first {MOST_CALLS} are taken"
             )
         yield written
 
-    def _written(self, reply: Reply, may_call: bool) -> Reply:
-        """The reply as it stands in the session, its calls with ids of their own. An empty one does not stand there."""
+    def _written(self, reply: ModelReply, may_call: bool) -> ModelReply:
+        """Write the reply to the session, with unique ids of calls. An empty reply is not written."""
         self._steps += 1
         self._usage += reply.usage
         takes = may_call and reply.stop != "refused"
@@ -158,46 +158,46 @@ class Loop:
         return msgspec.structs.replace(reply, text=text, calls=calls)
 
     def _to_keep(self, call: Call) -> Call:
-        """Without secrets: what it is called with is nobody's business afterwards, not the model's either."""
+        """The call without secrets, for the session."""
         return msgspec.structs.replace(
-            call, args=shown(call, self._hands).args, malformed=self._hands.clean(call.malformed)
+            call, args=public_call(call, self._hands).args, malformed=self._hands.clean(call.malformed)
         )
 
-    def _final(self, reply: Reply, limit_reached: bool) -> Answer:
+    def _final(self, reply: ModelReply, limit_reached: bool) -> Answer:
         text = reply.text
         if text.strip():
             return self.answer(text, reply.stop, limit_reached)
         if limit_reached:
-            return self.answer(LATE.format(steps=self._task.max_steps), reply.stop, True)
-        raise _no_answer(reply)
+            return self.answer(NO_ANSWER_TEXT.format(steps=self._task.max_steps), reply.stop, True)
+        raise _no_answer_error(reply)
 
     # The tools' part
 
-    async def _called(self, reply: Reply) -> AsyncGenerator[Event, None]:
-        self._calls += [shown(call, self._hands) for call in reply.calls]
-        async with aclosing(carried_out(reply.calls, self._hands, self._session)) as under_way:
+    async def _called(self, reply: ModelReply) -> AsyncGenerator[Event, None]:
+        self._calls += [public_call(call, self._hands) for call in reply.calls]
+        async with aclosing(run_calls(reply.calls, self._hands, self._session)) as under_way:
             async for event in under_way:
                 if isinstance(event, CallEnded):
                     self._results.append(Executed(call=event.call, result=event.result))
                 yield event
 
 
-def _problem(executed: Executed) -> ToolProblem:
+def _tool_problem(executed: Executed) -> ToolProblem:
     error = executed.result.error
     assert error is not None  # noqa: S101 - for the type checker: only failed ones come here
     return ToolProblem(tool=executed.call.name, code=error.code, message=error.message)
 
 
-def _may_be_chance(reply: Reply) -> bool:
-    """Some models say nothing, or begin a call that their own provider can't read: another time they may do better."""
+def _is_worth_retrying(reply: ModelReply) -> bool:
+    """Whether an empty reply is worth a retry: some models say nothing, or begin a malformed call."""
     return not reply.text.strip() and reply.stop in ("end", "other")
 
 
-def _why(reply: Reply) -> str:
+def _why(reply: ModelReply) -> str:
     return f" ({reply.why})" if reply.why else ""
 
 
-def _no_answer(reply: Reply) -> AskError:
+def _no_answer_error(reply: ModelReply) -> AskError:
     why = _why(reply)
     if reply.stop == "refused":
         return AskError(f"the model would not answer{why}", "refused", ["put the question in other words"])

@@ -1,23 +1,74 @@
-"""What is said between a person, a model and tools, in one form. Every provider's adapter turns it into its own.
+"""Messages between a person, a model and tools, and the tools that a model is shown, in one form for all providers.
 
-Names of tools are the real ones here. `kept` is what only its provider understands (signatures of thoughts, say): it is
-given back to the same provider as it came, and to no other.
+Each provider's adapter turns them into its own form. Tool names are the real ones here. `kept` is what only one
+provider understands (signatures of thoughts, for example): it is sent back to that provider unchanged, and to no other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from onetool.ask.toolset import NO_TOOLS, Toolset
+from onetool.core.spec import ToolSpec
+from onetool.core.text import count_tokens, replace_all_surrogates
+from onetool.formats import ProviderNames, provider_tools
+
+
+class Toolset:
+    """The tools that a model is shown. `others` exist, too: it may call one by its name, and is told about that one."""
+
+    def __init__(self, specs: Iterable[ToolSpec] = (), others: Iterable[ToolSpec] = ()) -> None:
+        self.specs = tuple(specs)
+        self._others = others
+        self._names: dict[str, ProviderNames] = {}
+        self._written: dict[str, msgspec.Raw] = {}
+        self._tokens: dict[str, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.specs)
+
+    def names(self, provider: str) -> ProviderNames:
+        """Both ways between the tools' names and the provider's spelling."""
+        if provider not in self._names:
+            self._names[provider] = ProviderNames(self.specs, provider, self._others)
+        return self._names[provider]
+
+    def written(self, provider: str) -> msgspec.Raw:
+        """The list that the provider takes, as JSON that can stand in a larger body."""
+        if provider not in self._written:
+            shaped = provider_tools(self.specs, provider, merge=True)
+            self._written[provider] = msgspec.Raw(_encode_tools(shaped))
+        return self._written[provider]
+
+    def tokens(self, provider: str) -> int:
+        """About how many a model reads for them."""
+        if provider not in self._tokens:
+            self._tokens[provider] = count_tokens(bytes(self.written(provider)).decode()) if self.specs else 0
+        return self._tokens[provider]
+
+
+def _encode_tools(tools: list[dict[str, Any]]) -> bytes:
+    try:
+        return msgspec.json.encode(tools)
+    except (ValueError, OverflowError):  # half of a character in somebody's description, a number of any length
+        import json
+
+        return json.dumps(replace_all_surrogates(tools)).encode()
+
+
+NO_TOOLS = Toolset()
+
+
+# Messages
+
 
 Stop = Literal["end", "tools", "length", "refused", "other"]
 """Why a model stopped: it was done, wants tools, ran out of room, would or could not answer, or something else."""
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What somebody attached: a text, or a picture as base64."""
+    """An attached file: a text, or an image as base64."""
 
     name: str
     kind: str = "text/plain"  # its media type
@@ -74,7 +125,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+class ModelPrompt(msgspec.Struct, frozen=True, kw_only=True):
     """All that a model is given for one step.
 
     After an Assistant with calls there is one Result for each of these, in their order, before anything else.
@@ -96,7 +147,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
         return self.may_call and bool(self.tools)
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class ModelReply(msgspec.Struct, frozen=True, kw_only=True):
     """What a model said in one step. Ids of calls are as the provider gave them: empty where it gave none."""
 
     text: str = ""
@@ -107,16 +158,16 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     kept: Mapping[str, Any] = {}
 
 
-class Said(msgspec.Struct, frozen=True):
+class TextDelta(msgspec.Struct, frozen=True):
     """A piece of the answer, as it comes."""
 
     text: str
 
 
-class Thought(msgspec.Struct, frozen=True):
+class ThoughtDelta(msgspec.Struct, frozen=True):
     """A piece of what the model thinks before it answers, where its provider tells that."""
 
     text: str
 
 
-Delta = Said | Thought
+Delta = TextDelta | ThoughtDelta

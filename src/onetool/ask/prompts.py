@@ -1,25 +1,172 @@
-"""What a model is given at each step: the instructions, the tools, and as much of what was said as it takes."""
+"""Builds the prompt of each step: instructions, tools, and as many messages as fit into the model's context window.
+
+The oldest turns are left out first, and always as a whole. Tokens are estimated (core/tokens): each model counts in its
+own way, and none can be asked before.
+"""
 
 import asyncio
+import json
+from collections.abc import Sequence
 
 import msgspec
 
 from onetool.ask.errors import AskError, ModelError
-from onetool.ask.messages import Message, Prompt, Result, User
-from onetool.ask.sessions import Session
-from onetool.ask.talking import Model
-from onetool.ask.toolset import Toolset
-from onetool.ask.window import answered, fit, window_of
-from onetool.ask.words import LAST, system
-from onetool.core.tokens import tokens
+from onetool.ask.messages import Assistant, File, Message, ModelPrompt, Result, Toolset, User
+from onetool.ask.model_client import ModelClient
+from onetool.ask.prompt_texts import LAST_STEP_TEXT, mark_as_data, system_prompt, unmark
+from onetool.ask.sessions import ChatSession
+from onetool.core.text import count_tokens, cut_to_tokens
 
-MUCH = 100_000  # characters: counting their tokens takes some ten milliseconds
+A_MESSAGE = 4  # what stands around each, in tokens
+A_CALL = 8
+A_PICTURE = 1_500
+MARKS = 24  # around what a tool gave
+SHORTEST_RESULT = 64  # tokens of a result that stay, however little room there is
+MOST_COUNTED = 50_000  # texts whose numbers are remembered
+
+UNKNOWN_WINDOW = 32_768
+# What a family's models for text read at most, as their maker says. Where more has to be asked for or costs more, it is
+# what is read without. Models that people host themselves are not here: their window is what the host has set.
+WINDOWS = {
+    "claude-": 200_000,
+    "gemini-": 1_048_576,
+    "gpt-3.5-turbo": 16_385,
+    "gpt-4": 8_192,
+    "gpt-4-32k": 32_768,
+    "gpt-4-turbo": 128_000,
+    "gpt-4o": 128_000,
+    "gpt-4.1": 1_047_576,
+    "gpt-5": 272_000,  # of 400,000; the rest is for its answer
+    "gpt-5-chat": 128_000,
+    "gpt-5.1-chat": 128_000,
+    "gpt-5.2-chat": 128_000,
+    "o1": 200_000,
+    "o1-mini": 128_000,
+    "o1-preview": 128_000,
+    "o3": 200_000,
+    "o4-mini": 200_000,
+}
+
+_counted: dict[tuple[int, int], int] = {}
+
+
+def window_of(provider: str, model: str) -> int:
+    """How many tokens the model takes, by its name: `gpt-4o-mini`, `openai/gpt-4o` and `models/gemini-x` are known."""
+    if provider == "ollama":  # it serves with the window that it is told, whatever the model could take
+        return UNKNOWN_WINDOW
+    name = model.lower().removeprefix("ft:").rpartition("/")[2]
+    known = [family for family in WINDOWS if name.startswith(family)]
+    return WINDOWS[max(known, key=len)] if known else UNKNOWN_WINDOW
+
+
+def without_abandoned(messages: Sequence[Message]) -> list[Message]:
+    """The messages without questions that the model never answered before the next question."""
+    following = [*messages[1:], None]
+    return [
+        one
+        for one, next in zip(messages, following, strict=True)
+        if not isinstance(one, User) or not isinstance(next, User)
+    ]
+
+
+def fit_messages(messages: Sequence[Message], most: int, *, other: int = 0) -> tuple[list[Message], int, int]:
+    """What fits into `most` tokens beside `other` (instructions, tools); how many messages were left out; its tokens.
+
+    It begins with a question. The last turn always stays; where it is too long by itself, its oldest results are
+    shortened. Raises AskError (too_long).
+    """
+    room = most - other
+    start, used, size = len(messages), 0, 0  # of what stays; and of the turn that is being counted, from its end
+    for place in reversed(range(len(messages))):
+        message = messages[place]
+        size += _message_tokens(message)
+        if isinstance(message, User):
+            if used and used + size > room:
+                break
+            start, used, size = place, used + size, 0
+        elif used and used + size > room:
+            break
+    kept = list(messages[start:])
+    if used > room:
+        kept, used = _shortened(kept, used, room)
+    if used > room:
+        raise _too_long_error(used, most, other)
+    return kept, start, used
+
+
+def _shortened(messages: list[Message], used: int, room: int) -> tuple[list[Message], int]:
+    """The oldest results first, and each by no more than is needed."""
+    for place, message in enumerate(messages):
+        if used <= room:
+            break
+        if isinstance(message, Result):
+            before = _message_tokens(message)
+            shorter = _shorter(message, before - (used - room))
+            if (after := _message_tokens(shorter)) < before:
+                messages[place] = shorter
+                used += after - before
+    return messages, used
+
+
+def _shorter(result: Result, most: int) -> Result:
+    text, word = unmark(result.content)
+    note = f"\n[… of {len(text):,} characters the rest is left out here: it does not fit into the model's window]"
+    keep = max(SHORTEST_RESULT, most - A_MESSAGE - _tokens(result.name) - _tokens(note) - (MARKS if word else 0) - 1)
+    text = cut_to_tokens(text[: 4 * keep + 4], keep)  # a token is four characters at most, and counting takes long
+    return msgspec.structs.replace(result, content=mark_as_data(text + note, word) if word else text + note)
+
+
+def _message_tokens(message: Message) -> int:
+    match message:
+        case User():
+            return A_MESSAGE + _tokens(message.text) + sum(map(_file_tokens, message.files))
+        case Assistant():
+            calls = sum(A_CALL + _tokens(call.name) + _json_tokens(call.args, call.kept) for call in message.calls)
+            malformed = sum(_tokens(call.malformed or "") for call in message.calls)
+            return A_MESSAGE + _tokens(message.text) + calls + malformed + _json_tokens(message.kept)
+        case Result():
+            return A_MESSAGE + _tokens(message.name) + _tokens(message.content)
+
+
+def _file_tokens(file: File) -> int:
+    return A_MESSAGE + _tokens(file.name) + (_tokens(file.text) if file.text is not None else A_PICTURE)
+
+
+def _json_tokens(*parts: object) -> int:
+    return sum(_tokens(json.dumps(part, ensure_ascii=False, default=str)) for part in parts if part)
+
+
+def _tokens(text: str) -> int:
+    """The number of tokens, cached by hash: the same messages are counted at every step."""
+    key = (hash(text), len(text))
+    count = _counted.get(key)
+    if count is None:
+        if len(_counted) >= MOST_COUNTED:
+            _counted.clear()
+        count = _counted[key] = count_tokens(text)
+    return count
+
+
+def _too_long_error(used: int, most: int, other: int) -> AskError:
+    beside = f", with about {other:,} for the instructions and tools" if other else ""
+    hints = ["ask a shorter question, or attach less", "choose a model with a larger window (--model)"]
+    if other > most // 2:
+        hints.append("show it fewer tools (--tool-allow), or `run` alone (--menu run)")
+    hints.append("set ask.context_tokens in the config, if the model takes more than that")
+    total = used + other
+    return AskError(f"too long for the model: about {total:,} tokens{beside}, and it takes {most:,}", "too_long", hints)
+
+
+# The prompt of each step
+
+
+MUCH_TEXT = 100_000  # characters: counting their tokens takes some ten milliseconds
 MOST_SHORTER = 2  # times that a prompt is made shorter, when the model says that it is too long
-ROOM = 32_000  # tokens that are left for an answer, where nobody says how long it may be …
-SHARE = 8  # … and where that is less, this part of the window
+ANSWER_TOKENS = 32_000  # tokens that are left for an answer, where nobody says how long it may be …
+ANSWER_SHARE = 8  # … and where that is less, this part of the window
 
 
-def size_of(message: Message) -> int:
+def message_chars(message: Message) -> int:
     """About how many characters it has."""
     if isinstance(message, Result):
         return len(message.content)
@@ -28,7 +175,7 @@ def size_of(message: Message) -> int:
     return len(message.text) + sum(len(str(call.args)) for call in message.calls)
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
+class AskTask(msgspec.Struct, frozen=True, kw_only=True):
     """A question, and how it is to be answered."""
 
     question: User
@@ -40,50 +187,52 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     context_tokens: int | None = None
 
 
-class Prompts:
-    """Of one question. The window is what the config, or the model's name, says, until the model says otherwise."""
+class PromptBuilder:
+    """Builds the prompts of one question, for the window that the config, the model's name or the model says."""
 
-    def __init__(self, task: Task, model: Model, toolset: Toolset, session: Session) -> None:
+    def __init__(self, task: AskTask, model: ModelClient, toolset: Toolset, session: ChatSession) -> None:
         self._task = task
         self._model = model
         self._toolset = toolset
         self._session = session
-        self._system = system(task.system, bool(toolset))
+        self._system = system_prompt(task.system, bool(toolset))
         self._window = task.context_tokens or window_of(model.provider, model.name)
         self._shorter = 0
         self._left_out = self._told = 0  # messages
 
-    async def make(self, may_call: bool) -> Prompt:
+    async def make(self, may_call: bool) -> ModelPrompt:
         """The next one. Where there is much to count it is counted in a thread: others wait for the loop."""
-        if sum(map(size_of, self._session.messages)) < MUCH:
+        if sum(map(message_chars, self._session.messages)) < MUCH_TEXT:
             return self._made(may_call)
         return await asyncio.to_thread(self._made, may_call)
 
     def news(self) -> str | None:
-        """What the person should know about the last one, once."""
+        """A notice about left-out messages, once."""
         if self._left_out <= self._told:
             return None
         self._told = self._left_out
         return f"{self._left_out} older messages are left out: the model takes {self._window:,} tokens"
 
     def shorten(self, error: ModelError) -> bool:
-        """Have the next ones shorter, if that is what is wrong; whether it is worth a try."""
+        """Make the next prompts shorter if the error is `too_long`; returns whether to retry."""
         if error.reason != "too_long" or self._shorter == MOST_SHORTER:
             return False
         self._shorter += 1
         self._window = min(error.window or self._window // 2, self._window * 4 // 5)
         return True
 
-    def _made(self, may_call: bool) -> Prompt:
+    def _made(self, may_call: bool) -> ModelPrompt:
         task, model = self._task, self._model
         shown = self._toolset.tokens(model.provider) if may_call else 0
         if shown > self._window * 3 // 4:
             raise self._too_many_tools(shown)
-        note = () if may_call else (User(text=LAST),)  # for this once: it is nothing that the person said
-        room = min(task.max_tokens or ROOM, self._window // SHARE)
-        other = tokens(self._system) + shown + sum(tokens(one.text) for one in note)
-        fitting, self._left_out, used = fit(answered(self._session.messages), self._window, other=other + room)
-        return Prompt(
+        note = () if may_call else (User(text=LAST_STEP_TEXT),)  # for this once: it is nothing that the person said
+        room = min(task.max_tokens or ANSWER_TOKENS, self._window // ANSWER_SHARE)
+        other = count_tokens(self._system) + shown + sum(count_tokens(one.text) for one in note)
+        fitting, self._left_out, used = fit_messages(
+            without_abandoned(self._session.messages), self._window, other=other + room
+        )
+        return ModelPrompt(
             model=model.name,
             messages=(*fitting, *note),
             system=self._system,

@@ -1,16 +1,18 @@
-"""One model of the config, one loader.
+"""The config: found, read from YAML, checked and turned into one `Config`.
 
-find        which file is in force, and whose it is
-owners      whose files count
-trust       whether a project's folder may be used (reach: what it reaches; trust_store, stamps: what is remembered)
-source      its text
-syntax      text -> YAML's nodes, within bounds (mend: two things people write that the parser stumbles over)
-yaml_nodes  YAML's nodes -> ours, every value with its line (scalars: what an unquoted word means)
-include     many files -> one root
-placeholders, secret_values   `${NAME}` and where it comes from
-shape       node + type -> value or findings (wanted: what a type asks for, in words)
-model       every key, its type and default
-load        the straight line through all of these
+find           which file is in force, and whose it is
+file_checks    who owns a file, who can write it, and whether it has changed
+trust          whether a project's folder may be used, and what is remembered about that
+reach          what a project's config would run, call and read
+yaml_text      the text of a file, and what its unquoted scalars mean
+yaml_nodes     YAML text -> nodes, each with its file and line (node: the class itself)
+include        several files -> one root node
+secret_values  the key `secrets`, and `${NAME}` in other values
+convert        node + type -> value, or mistakes
+model          every key with its type and default
+load           all of these in order: a file -> Config
+files          which files and folders a loaded config was read from
+edit_servers   adds servers to the text of a config file and removes them
 """
 
 from onetool.config.find import Found, find, find_config, nearest_folder

@@ -11,13 +11,10 @@ from typing import Any
 
 import yaml
 
-from onetool.config.mend import NAME
+from onetool.config.convert import plain
 from onetool.config.node import Findings
-from onetool.config.scalars import plain_value, trap
-from onetool.config.shape import plain
-from onetool.config.source import Refused
-from onetool.config.syntax import compose
-from onetool.config.yaml_nodes import node_of
+from onetool.config.yaml_nodes import compose, node_of
+from onetool.config.yaml_text import VARIABLE, ConfigFileError, plain_value, yaml_1_1_advice
 
 WIDEST = 100  # a longer list gets a line for each item
 BY_HAND = "it is written in a way that can't be changed from here; please edit it by hand"
@@ -26,7 +23,7 @@ Place = tuple[yaml.Node, yaml.Node]  # a key and its value
 Ways = Callable[["ConfigText"], Iterator[str]]
 """The ways to change a text, the nicest first."""
 
-_STUMBLED_OVER = re.compile(r"\$\{" + NAME + r"\}|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_STUMBLED_OVER = re.compile(r"\$\{" + VARIABLE + r"\}|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _UNQUOTED = re.compile(r"[A-Za-z0-9_./$][\w./${}@:+=,?&%-]*(?<!:)", re.ASCII)
 
 
@@ -36,20 +33,20 @@ def edited(text: str, ways: Ways, key: str, value: Any) -> str:
     for new in ways(ConfigText(text)):
         try:
             data = data_of(new)
-        except Refused:
+        except ConfigFileError:
             continue
         if {**data, key: data.get(key) or type(value)()} == expected:
             return new
-    raise Refused(BY_HAND)
+    raise ConfigFileError(BY_HAND)
 
 
 def data_of(text: str) -> dict[str, Any]:
     findings = Findings()
     data = plain(node_of(text, ""), findings)
     if findings.errors:
-        raise Refused(findings.errors[0].message, line=findings.errors[0].line)
+        raise ConfigFileError(findings.errors[0].message, line=findings.errors[0].line)
     if data is not None and not isinstance(data, dict):
-        raise Refused("it holds no mapping")
+        raise ConfigFileError("it holds no mapping")
     return data or {}
 
 
@@ -79,7 +76,7 @@ class ConfigText:
     def mapping(self, *path: str) -> yaml.MappingNode:
         place = self.find(*path)
         if place is None or not isinstance(place[1], yaml.MappingNode):  # merged in from elsewhere, say
-            raise Refused(BY_HAND)
+            raise ConfigFileError(BY_HAND)
         return place[1]
 
     def added(self, mapping: yaml.MappingNode, members: Mapping[str, Any], at_end: bool = False) -> Iterator[str]:
@@ -207,7 +204,7 @@ def scalar(value: Any) -> str:
 
 def _stays_text(text: str) -> bool:
     try:
-        return isinstance(plain_value(text), str) and trap(text) is None
+        return isinstance(plain_value(text), str) and yaml_1_1_advice(text) is None
     except ValueError:
         return False
 

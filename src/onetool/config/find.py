@@ -7,9 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from onetool.config.owners import accepts, everybody_can_write, foreign, must_be_ours
-from onetool.config.trust import Untrusted, accepted_names
-from onetool.config.trust_store import Store
+from onetool.config.file_checks import everybody_can_write, is_accepted_place, ownership_mistake, require_ownership
+from onetool.config.trust import TrustStore, Untrusted, accepted_names
 from onetool.core.errors import ConfigError, Mistake
 
 FOLDER = ".onetool"
@@ -44,13 +43,13 @@ def find(
     """The file that somebody named, else the nearest of this folder and its parents, else the user's own, else none."""
     home = home or _persons_home(env)
     cwd = cwd or Path.cwd()
-    store = Store(home / FOLDER)
+    store = TrustStore(home / FOLDER)
     named, by = (explicit, "--config") if explicit is not None else (env.get("ONETOOL_CONFIG"), "ONETOOL_CONFIG")
     if explicit is not None or named:
         path = _named(named or "", by, cwd, home)
-        must_be_ours([path], home, store.owners)
+        require_ownership([path], home, store.owners)
         return Found(config=path, folder=path.parent, whose="named")
-    folder = _of_a_project(cwd, home, store)
+    folder = _project_folder(cwd, home, store)
     if folder is None:
         return _own(home, store)
     return _trusted(folder, home, store, env)
@@ -107,19 +106,19 @@ def _persons_home(env: Mapping[str, str]) -> Path:
         return NOWHERE
 
 
-def trust_store(env: Mapping[str, str] = os.environ) -> Store:
-    return Store(own_folder(env))
+def trust_store(env: Mapping[str, str] = os.environ) -> TrustStore:
+    return TrustStore(own_folder(env))
 
 
 def project_here(cwd: Path | None = None, env: Mapping[str, str] = os.environ) -> Path | None:
     """The `.onetool` of the project that we are in, trusted or not."""
     home = _persons_home(env)
-    return _of_a_project(cwd or Path.cwd(), home, Store(home / FOLDER))
+    return _project_folder(cwd or Path.cwd(), home, TrustStore(home / FOLDER))
 
 
-def _of_a_project(cwd: Path, home: Path, store: Store) -> Path | None:
+def _project_folder(cwd: Path, home: Path, store: TrustStore) -> Path | None:
     """The nearest `.onetool` with a config; where there is none at all, not even an own one, the nearest with packs."""
-    seen = list(_upwards(cwd, home, store))
+    seen = list(_project_folders(cwd, home, store))
     found = next((folder for folder in seen if os.path.isfile(folder / NAME)), None)
     if found is None and not os.path.isfile(home / FOLDER / NAME):
         found = next((folder for folder in seen if os.path.isdir(folder / "packs")), None)
@@ -145,7 +144,7 @@ def _unescaped(name: bytes) -> bytes:
     return name if b"\\" not in name else name.decode("unicode_escape").encode("latin-1")
 
 
-def _upwards(cwd: Path, home: Path, store: Store) -> Iterator[Path]:
+def _project_folders(cwd: Path, home: Path, store: TrustStore) -> Iterator[Path]:
     """Every `.onetool` from here upwards that may be a project's.
 
     We don't look above the person's home, which has his own, above a mount, or above a folder that everybody can
@@ -164,12 +163,12 @@ def _upwards(cwd: Path, home: Path, store: Store) -> Iterator[Path]:
         if (last and here.st_dev != last.st_dev) or (end and os.path.samestat(here, end)):
             return
         yield folder / FOLDER
-        if everybody_can_write(here) and not accepts(folder, store.owners):
+        if everybody_can_write(here) and not is_accepted_place(folder, store.owners):
             return
         last = here
 
 
-def _trusted(folder: Path, home: Path, store: Store, env: Mapping[str, str]) -> Found:
+def _trusted(folder: Path, home: Path, store: TrustStore, env: Mapping[str, str]) -> Found:
     """A project's folder if it counts; else the person's own, and what was left aside."""
     config = folder / NAME if os.path.isfile(folder / NAME) else None
     names = _why_not(folder, config, home, store) or accepted_names(folder, config, store, env, home / FOLDER)
@@ -178,20 +177,22 @@ def _trusted(folder: Path, home: Path, store: Store, env: Mapping[str, str]) -> 
     return Found(config=config, folder=folder, whose="project", names=names)
 
 
-def _why_not(folder: Path, config: Path | None, home: Path, store: Store) -> Untrusted | None:
+def _why_not(folder: Path, config: Path | None, home: Path, store: TrustStore) -> Untrusted | None:
     """Because of who owns it, or could have put it there."""
-    wrong = next((wrong for path in (folder, config) if path and (wrong := foreign(path, home, store.owners))), None)
-    if wrong is None and everybody_can_write(os.stat(folder.parent)) and not accepts(folder, store.owners):
+    wrong = next(
+        (wrong for path in (folder, config) if path and (wrong := ownership_mistake(path, home, store.owners))), None
+    )
+    if wrong is None and everybody_can_write(os.stat(folder.parent)) and not is_accepted_place(folder, store.owners):
         message = "it lies in a folder that everybody can write, so that nothing of it is used"
         hint = f"move it, or run: onetool trust --owner {folder}"
         wrong = Mistake(message=message, file=str(folder), hint=hint)
     return wrong and Untrusted(folder=folder, config=config, mistake=wrong)
 
 
-def _own(home: Path, store: Store) -> Found:
+def _own(home: Path, store: TrustStore) -> Found:
     folder = home / FOLDER
     config = folder / NAME if os.path.isfile(folder / NAME) else None
-    must_be_ours([folder, *([config] if config else [])], home, store.owners)
+    require_ownership([folder, *([config] if config else [])], home, store.owners)
     return Found(config=config, folder=folder, whose="own")
 
 

@@ -7,25 +7,25 @@ from typing import Any, get_origin
 
 from msgspec.structs import replace
 
+from onetool.config.convert import BAD, convert, fields_of, report_mismatch, unknown_key
 from onetool.config.model import Keys
 from onetool.config.node import BROKEN, Findings, Node
-from onetool.config.shape import BAD, fields_of, mismatch, read, unknown_key
-from onetool.config.source import Refused
 from onetool.config.yaml_nodes import read_yaml
+from onetool.config.yaml_text import ConfigFileError
 from onetool.core.errors import Mistake
 
 MAX_DEPTH = 10
 ALSO = {"mcpServers": "servers"}  # the word of other clients: what is pasted from them works as it is
 
 MayRead = Callable[[Path], bool]
-Unite = Callable[[list[Node], Any, Findings], Node]
+Merge = Callable[[list[Node], Any, Findings], Node]
 
 
 def read_files(path: Path, findings: Findings, may_read: MayRead = lambda _: True) -> tuple[Node, tuple[Path, ...]]:
     """The root of all files together, and the included ones. `may_read` is asked before one is opened."""
     files = Files(findings, may_read)
     files.add(path)
-    return unite(files.roots, str(path), findings), tuple(files.paths[1:])
+    return merge_roots(files.roots, str(path), findings), tuple(files.paths[1:])
 
 
 class Files:
@@ -54,32 +54,32 @@ class Files:
     def _read(self, path: Path, entry: Node | None, trail: tuple[str, ...]) -> None:
         try:
             root = read_yaml(path)
-        except Refused as refused:
-            self.findings.add([placed(refused, path, entry)])
+        except ConfigFileError as refused:
+            self.findings.add([mistake_of(refused, path, entry)])
             return
         self.findings.add(root.mistakes)
         if root.value is None or isinstance(root.value, dict):
             self.roots.append(replace(root, value=root.value or {}))
             self._include(self.roots[-1], trail)
         elif root.value is not BROKEN:
-            mismatch(root, dict, self.findings)
+            report_mismatch(root, dict, self.findings)
 
     def _include(self, root: Node, trail: tuple[str, ...]) -> None:
         entries = root.value.get("include")
-        paths = read(entries, tuple[Path, ...], self.findings) if entries else ()
+        paths = convert(entries, tuple[Path, ...], self.findings) if entries else ()
         if entries and paths is not BAD:
             for entry, path in zip(entries.value or (), paths, strict=True):
                 self.add(Path(os.path.normpath(path)), entry, trail)
 
 
-def placed(refused: Refused, path: Path, entry: Node | None) -> Mistake:
+def mistake_of(refused: ConfigFileError, path: Path, entry: Node | None) -> Mistake:
     """Trouble inside of a file is told there; a file that can't be read at all is told where it was named."""
     if refused.line is None and entry:
         return entry.mistake(refused.message, refused.hint)
     return Mistake(message=refused.message, file=str(path), line=refused.line, hint=refused.hint)
 
 
-def unite(roots: list[Node], file: str, findings: Findings) -> Node:
+def merge_roots(roots: list[Node], file: str, findings: Findings) -> Node:
     """One root of many: lists are joined, mappings united, and everything else may be set once."""
     fields = fields_of(Keys)
     found: dict[str, list[Node]] = {}
@@ -90,14 +90,14 @@ def unite(roots: list[Node], file: str, findings: Findings) -> Node:
                 unknown_key(node, key, Keys, findings)
             elif key != "include":
                 found.setdefault(key, []).append(node)
-    together = {key: _together(nodes, fields[key].type, findings) for key, nodes in found.items()}
+    together = {key: _merged(nodes, fields[key].type, findings) for key, nodes in found.items()}
     return Node(value=together, file=file, line=1)
 
 
-def _together(nodes: list[Node], wanted: Any, findings: Findings) -> Node:
+def _merged(nodes: list[Node], wanted: Any, findings: Findings) -> Node:
     if len(nodes) == 1:
         return nodes[0]
-    unite: Unite = {tuple: _joined, dict: _united}.get(get_origin(wanted) or wanted, _only_one)
+    unite: Merge = {tuple: _joined, dict: _united}.get(get_origin(wanted) or wanted, _only_one)
     return unite(nodes, wanted, findings)
 
 
@@ -130,5 +130,5 @@ def _of_kind(kind: type, nodes: list[Node], wanted: Any, findings: Findings) -> 
         if isinstance(node.value, kind):
             findings.add(node.mistakes)
         else:
-            read(node, wanted, findings)
+            convert(node, wanted, findings)
     return [node for node in nodes if isinstance(node.value, kind)]

@@ -7,17 +7,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from onetool.config.file_checks import STATE, is_inside, require_no_links, require_ownership
 from onetool.config.find import FOLDER, NAME, Found, own_folder, place_of, state_home, trust_store, user_home
-from onetool.config.model import Config, Fs, Keys
+from onetool.config.model import PROMPTS_FILE, Config, FsConfig, Keys, read_prompts
 from onetool.config.node import Findings, Node, in_order
-from onetool.config.owners import STATE, is_inside, must_be_no_links, must_be_ours
-from onetool.config.texts import BESIDE, read_texts
 from onetool.core.errors import ConfigError
 from onetool.services.secrets import Secrets
 
 # Those of `onetool auth`: they pay for models, and go to the providers of these.
 PROVIDER_KEYS = frozenset({"OPENAI_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY"})
-DOOR = "ONETOOL_TOKEN"  # what http.token is usually called
+OWN_VARIABLE = "ONETOOL_TOKEN"  # what http.token is usually called
 
 
 def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ) -> Config:
@@ -25,28 +24,28 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
 
     A path is somebody's word, and used as it is; what was found may be a project's, which has less of the person's.
     """
-    found = at if isinstance(at, Found) else _by_hand(at, env)
+    found = at if isinstance(at, Found) else _found_from_path(at, env)
     path = found.config and found.config.absolute()
     home = state_home(path, env)
     _check_state(home, env)
     if path is None:
         return Config(home=home, secrets=load_secrets(found, env=env), whose=found.whose, folder=found.folder)
 
+    from onetool.config.convert import read_fields
     from onetool.config.include import read_files  # here, because a start without a file need not load the YAML parser
-    from onetool.config.placeholders import fill
-    from onetool.config.shape import read_fields
+    from onetool.config.secret_values import resolve
 
     findings = Findings()
     root, included = read_files(path, findings)
     secrets = _secrets(root.value.pop("secrets", None), found, home, env, findings)
-    values = read_fields(fill(root, secrets, findings, _kept_here(found, root)), Keys, findings)
+    values = read_fields(resolve(root, secrets, findings, _kept_here(found, root)), Keys, findings)
     values["servers"] = _placed(values.get("servers"), path)
     _refuse_prompts_elsewhere(root, values.get("prompts"), found, findings)
-    values["prompts"], texts = read_texts(values.get("prompts"), path.parent, findings)
+    values["prompts"], texts = read_prompts(values.get("prompts"), path.parent, findings)
     if findings.errors or secrets is None:
         raise ConfigError(in_order(findings.errors))
     read = (*included, secrets.file, values["prompts"])
-    must_be_ours([file for file in read if file], user_home(env), trust_store(env).owners)
+    require_ownership([file for file in read if file], user_home(env), trust_store(env).owners)
     return Config(
         **values,
         include=included,
@@ -62,7 +61,7 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
 
 def load_secrets(at: Found | Path | None, *, env: Mapping[str, str] = os.environ) -> Secrets:
     """The secrets alone: also of a config that can't be used yet, because one of them is missing."""
-    found = at if isinstance(at, Found) else _by_hand(at, env)
+    found = at if isinstance(at, Found) else _found_from_path(at, env)
     path = found.config and found.config.absolute()
     home = state_home(path, env)
     file = home / "secrets.yaml"
@@ -81,9 +80,9 @@ def load_secrets(at: Found | Path | None, *, env: Mapping[str, str] = os.environ
 
 def load_roots(path: Path, *, env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """`fs.roots` alone: also of a config that can't be used otherwise. None of them where they can't be read."""
+    from onetool.config.convert import convert
     from onetool.config.include import read_files
-    from onetool.config.placeholders import fill
-    from onetool.config.shape import read
+    from onetool.config.secret_values import resolve
 
     findings = Findings()
     try:
@@ -92,12 +91,12 @@ def load_roots(path: Path, *, env: Mapping[str, str] = os.environ) -> tuple[str,
         return ()
     if "fs" not in root.value:
         return ()
-    filled = fill(replace(root, value={"fs": root.value["fs"]}), Secrets(env=env), findings)
-    fs = read(filled.value["fs"], Fs, findings)
-    return fs.roots if isinstance(fs, Fs) and not findings.errors else ()
+    filled = resolve(replace(root, value={"fs": root.value["fs"]}), Secrets(env=env), findings)
+    fs = convert(filled.value["fs"], FsConfig, findings)
+    return fs.roots if isinstance(fs, FsConfig) and not findings.errors else ()
 
 
-def _by_hand(path: Path | None, env: Mapping[str, str]) -> Found:
+def _found_from_path(path: Path | None, env: Mapping[str, str]) -> Found:
     """What a caller hands over: a file, which is then named by hand, or none."""
     if path is None:
         return Found(config=None, folder=own_folder(env), whose="own")
@@ -114,12 +113,12 @@ def _secrets(
     may_be_missing: bool = False,
 ) -> Secrets | None:
     """A project has secrets of its own, and of the environment and the keyring only those that were accepted."""
-    from onetool.config.secret_values import DEFAULT, read_secrets
+    from onetool.config.secret_values import SECRETS_FILE, read_secrets
 
     if found.whose != "project":
         return read_secrets(node, home, env, findings, may_be_missing)
     named = node or Node(value=None, file=str(found.folder / NAME), line=1)
-    file = named.value if isinstance(named.value, str) else DEFAULT
+    file = named.value if isinstance(named.value, str) else SECRETS_FILE
     if not is_inside(Path(named.file).parent / os.path.expanduser(file), found.folder.parent):
         told = "a project has secrets from its own folder only, and this file lies elsewhere"
         findings.error(named, told, "keep them with the project: onetool auth set NAME; or use --config FILE")
@@ -135,7 +134,7 @@ def _secrets(
 
 def _refuse_prompts_elsewhere(root: Node, named: Any, found: Found, findings: Findings) -> None:
     """A project's link must not show us what lies outside of it. What is named there in so many words was shown."""
-    file, project = named if isinstance(named, Path) else found.folder / BESIDE, found.folder.parent
+    file, project = named if isinstance(named, Path) else found.folder / PROMPTS_FILE, found.folder.parent
     leads_out = os.path.normpath(file).startswith(f"{project}{os.sep}") and not is_inside(file, project)
     if found.whose == "project" and leads_out:
         node = root.value.get("prompts") or Node(value=None, file=str(found.folder / NAME), line=1)
@@ -157,20 +156,20 @@ def _placed(servers: Any, config: Path) -> Any:
 def _check_state(home: Path, env: Mapping[str, str]) -> None:
     """State is ours, too. A config may lie in the middle of a project, whose folder is then not ours alone."""
     is_ours_alone = home.name == FOLDER or bool(env.get("ONETOOL_HOME"))
-    must_be_no_links(home, is_ours_alone)
+    require_no_links(home, is_ours_alone)
     parts = [home / part for part in STATE]
     if is_ours_alone:
         parts.append(home)
-    must_be_ours(parts, user_home(env), trust_store(env).owners)
+    require_ownership(parts, user_home(env), trust_store(env).owners)
 
 
 def _kept_here(found: Found, root: Node) -> frozenset[str]:
     """Keys that no server of a project gets, unless they are kept with it: those for models, and of our own door."""
     if found.whose != "project":
         return frozenset()
-    from onetool.config.placeholders import names_in
+    from onetool.config.secret_values import names_in
 
     http = root.value.get("http")
     token = http.value.get("token") if http is not None and isinstance(http.value, dict) else None
     of_the_door = names_in(token.value) if token is not None else ()
-    return PROVIDER_KEYS | {DOOR, *of_the_door}
+    return PROVIDER_KEYS | {OWN_VARIABLE, *of_the_door}

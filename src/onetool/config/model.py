@@ -1,4 +1,12 @@
-"""Every key of the config: its type, its default and its limits. How it is read follows from this."""
+"""Declares every key of the config and of the prompts file: its type, its default and its limits.
+
+The prompts file holds texts for models that replace or add to the built-in ones. Models read them again and again, so
+each has a limit in tokens.
+
+    instructions: …            # what a client is told of this server as a whole
+    run: …                     # the description of the tool `run`; the names of packs follow it
+    packs: {excel: …}          # how to use a pack: shown by ot.packs(info="full") and ot.help("excel")
+"""
 
 import re
 from collections.abc import Iterator
@@ -9,11 +17,68 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from onetool.config.node import Findings, Node
-from onetool.config.texts import Texts
 from onetool.core.errors import Mistake
+from onetool.core.text import count_tokens
 from onetool.services.secrets import Secret, Secrets
-from onetool.sources.declared import Entry
-from onetool.sources.mcp_servers.settings import Server as Server
+from onetool.sources.catalogues import ToolDeclaration
+from onetool.sources.mcp_servers.settings import ServerSettings as ServerSettings
+
+PROMPTS_FILE = "prompts.yaml"  # taken without being named, if it is there
+PROMPT_TOKENS = {"instructions": 300, "run": 260, "packs": 1_000}
+
+
+class PackText(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said of one pack. In the file a text alone will do."""
+
+    shorthand: ClassVar[str] = "instructions"
+
+    instructions: str
+
+
+class PromptTexts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file may say."""
+
+    instructions: str | None = None
+    run: str | None = None
+    packs: dict[str, PackText] = {}
+
+    def problems(self) -> Iterator[tuple[str, str, str | None]]:
+        given = [("instructions", "instructions", self.instructions), ("run", "run", self.run)]
+        given += [("packs", f"packs.{name}", of.instructions) for name, of in self.packs.items()]
+        for field, key, text in given:
+            if text is not None and not text.strip():
+                yield field, f"{key} is empty", "write a text, or remove the key"
+            elif text is not None and count_tokens(text) > PROMPT_TOKENS[field]:
+                most = PROMPT_TOKENS[field]
+                told = f"{key} has about {count_tokens(text):,} tokens; at most {most:,}, that is {4 * most:,} letters"
+                yield field, told, "shorten it: models read it again and again"
+
+
+def read_prompts(path: Path | None, beside: Path, findings: Findings) -> tuple[Path | None, PromptTexts]:
+    """The texts of the file that the config names, or of the one beside it; and which file that is."""
+    if not isinstance(path, Path | None):  # what stands there can't be read as one, which has been told
+        return None, PromptTexts()
+    named, path = path is not None, path or beside / PROMPTS_FILE
+    if not path.exists():
+        if named:  # it may come later
+            told = f"the file {path} does not exist"
+            findings.add([Mistake(message=told, file=str(beside), key="prompts", severity="warning")])
+        return path if named else None, PromptTexts()
+    from onetool.config.convert import convert
+    from onetool.config.yaml_nodes import read_yaml
+    from onetool.config.yaml_text import ConfigFileError
+
+    try:
+        root = read_yaml(path)
+    except ConfigFileError as refused:
+        findings.add([Mistake(message=refused.message, file=str(path), line=refused.line, hint=refused.hint)])
+        return path, PromptTexts()
+    texts = convert(root, PromptTexts, findings)
+    return path, texts if isinstance(texts, PromptTexts) else PromptTexts()
+
+
+# Every key of the config: its type, its default and its limits.
+
 
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
@@ -24,12 +89,12 @@ Menu = Literal["run", "search", "direct"]  # what MCP clients are shown
 Port = Annotated[int, Meta(ge=0, le=65535)]  # 0 lets the system choose one
 
 
-class Declared(Entry, frozen=True):
+class Declared(ToolDeclaration, frozen=True):
     """One entry of `tools`, as it was written. A wrong one spoils itself alone, so it is not checked here."""
 
     @classmethod
     def from_node(cls, node: Node, findings: Findings) -> "Declared":
-        from onetool.config.shape import plain  # what reads files is loaded when there is a file
+        from onetool.config.convert import plain  # what reads files is loaded when there is a file
 
         own = Findings()
         definition = plain(node, own)
@@ -37,7 +102,7 @@ class Declared(Entry, frozen=True):
         return cls(definition, node.file, node.line, int(node.path[-1]), tuple(own.errors))
 
 
-class Fs(msgspec.Struct, frozen=True, kw_only=True):
+class FsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What the `fs` pack may touch. Roots are relative to the working folder, and so kept as written."""
 
     roots: tuple[Name, ...] = (".",)
@@ -80,13 +145,13 @@ class AllowedHost(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     allow_private: bool = False
 
 
-class Bundles(msgspec.Struct, frozen=True, kw_only=True):
+class BundlesConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Tools that people keep, in `bundles/` beside the config."""
 
     max_tools: Count = 200_000
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one `run`."""
 
     timeout_s: Seconds = 30.0
@@ -98,7 +163,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     structured: bool = False  # MCP clients get its value as data, too: {"result": …}
 
 
-class Results(msgspec.Struct, frozen=True, kw_only=True):
+class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Results that are too large to send whole are kept behind a handle."""
 
     inline_bytes: Count = 16 * 1024
@@ -106,12 +171,12 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     max_total_mb: Count = 512
 
 
-class Stats(msgspec.Struct, frozen=True, kw_only=True):
+class StatsConfig(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True
     retention_days: Count = 90
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class AskConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The model behind `onetool ask`. Its key is a secret: see `onetool auth`."""
 
     provider: Literal["openai", "ollama", "gemini", "anthropic"] | None = None
@@ -131,7 +196,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
             yield "base_url", "must begin with http:// or https:// and a host", "such as http://127.0.0.1:8000/v1"
 
 
-class Http(msgspec.Struct, frozen=True, kw_only=True):
+class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where `onetool serve` listens."""
 
     host: Name = "127.0.0.1"
@@ -165,22 +230,22 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
     include: tuple[Path, ...] = ()  # every file that was included, directly or not
     packs: tuple[Path, ...] = ()
     settings: dict[str, dict[str, Any]] = {}
-    fs: Fs = Fs()
+    fs: FsConfig = FsConfig()
     menu: Menu = "run"
     watch: bool = False
-    servers: dict[str, Server] = {}
+    servers: dict[str, ServerSettings] = {}
     aliases: dict[str, str] = {}
     snippets: dict[str, Snippet] = {}
     secrets: Secrets = msgspec.field(default_factory=Secrets)
     prompts: Path | None = None  # prompts.yaml beside this one, if there is none named
     topics: tuple[Topic, ...] = ()
     allowed_hosts: tuple[AllowedHost, ...] = ()
-    bundles: Bundles = Bundles()
-    run: Run = Run()
-    results: Results = Results()
-    stats: Stats = Stats()
-    ask: Ask = Ask()
-    http: Http = Http()
+    bundles: BundlesConfig = BundlesConfig()
+    run: RunConfig = RunConfig()
+    results: ResultsConfig = ResultsConfig()
+    stats: StatsConfig = StatsConfig()
+    ask: AskConfig = AskConfig()
+    http: HttpConfig = HttpConfig()
     docs_url: bool = True  # whether help has an address of the documents for packs that have none of their own
     trust: Literal["usual", "strict"] = "usual"  # of projects; counts in the person's own config
 
@@ -192,7 +257,7 @@ class Config(Keys, frozen=True, kw_only=True):
     whose: Literal["named", "own", "project"] = "named"
     folder: Path | None = None  # where packs lie without being named; None: beside the config
     home: Path
-    texts: Texts = Texts()  # what the file of prompts says
+    texts: PromptTexts = PromptTexts()  # what the file of prompts says
     warnings: tuple[Mistake, ...] = ()
 
     def __repr__(self) -> str:

@@ -10,29 +10,80 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from onetool.config.mend import NAME
+from onetool.config.file_checks import MAX_DIGEST_BYTES, digest_of, is_inside, stamp_of
 from onetool.config.node import Findings, Node
-from onetool.config.owners import is_inside
-from onetool.config.placeholders import UNTOUCHED
-from onetool.config.reach_packs import PACKS, packs_at
-from onetool.config.stamps import LARGEST, digest_of, stamp_of
+from onetool.config.secret_values import LITERAL_KEYS
+from onetool.config.yaml_text import VARIABLE
 from onetool.core.errors import ConfigError
-from onetool.core.secrecy import sounds_secret
+from onetool.core.redaction import sounds_secret
+from onetool.sources.packs.importing import Part, parts_of
 
-HARMLESS = {"timeout", "connect_timeout", "enabled", "disabled", "tools", "prefix", "pin", "type"}  # of a server
+MOST_FILES = 2_000  # of packs that are looked at: more than a person writes
+PACKS = "packs"  # beside the config
+LINE = "Python of packs in "
+
+
+class Packs(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs, line by line; the files that it is made of; and whether there is more that nobody has looked at."""
+
+    lines: dict[str, str]
+    files: list[Path]
+    is_all: bool
+
+
+def packs_at(paths: Iterable[Path], project: Path) -> Packs:
+    """Of the packs at these paths."""
+    lines: dict[str, str] = {}
+    files: list[Path] = []
+    is_all = True
+    for path in paths:
+        if "${" in str(path):  # what stands there then decides where it is, so that it can't be looked at
+            lines[f"{LINE}{path}"], is_all = "", False
+            continue
+        for part in _parts(path):
+            if part.place and not part.is_folder:
+                lines[_line(part.place, project)] = ""
+            if not part.is_folder and part.path.name != ".gitkeep":
+                files.append(part.path)
+            if len(files) > MOST_FILES:
+                told = f"more than {MOST_FILES:,} files of packs, up to {path}: not all of them are looked at"
+                return Packs(lines={**lines, told: ""}, files=files[:MOST_FILES], is_all=False)
+    return Packs(lines=lines, files=files, is_all=is_all)
+
+
+def own_line(folder: Path) -> str:
+    """The one about packs in a project's own folder, whether there are some or not."""
+    return _line(os.path.realpath(folder / PACKS), folder.parent)
+
+
+def _line(place: str, project: Path) -> str:
+    return f"{LINE}{place}{'' if is_inside(Path(place), project) else ' (outside of the project)'}"
+
+
+def _parts(path: Path) -> Iterable[Part]:
+    try:
+        yield from parts_of(path)
+    except OSError:  # who loads it says so
+        return
+
+
+# What a project's config reaches: what it would run, dial and read, and which secrets it names.
+
+
+UNPINNED_KEYS = {"timeout", "connect_timeout", "enabled", "disabled", "tools", "prefix", "pin", "type"}  # of a server
 LISTENS = ("host", "hosts", "origins", "admin")  # of http
 DEFAULT_SECRETS = "secrets.yaml"
 
 ADDRESS = "://"
 DOOR = "http.token, which whoever calls us has to know"
 
-PLACEHOLDER = re.compile(r"\$\{(" + NAME + r")\}")
+PLACEHOLDER = re.compile(r"\$\{(" + VARIABLE + r")\}")
 _ASKED_FOR = re.compile(r"(?:secret\w*|api_headers)\s*[(=]\s*[\"']([A-Za-z_][A-Za-z0-9_]*)[\"']")
 
 
@@ -102,8 +153,8 @@ def _read(config: Path | None) -> tuple[dict[str, Any], dict[str, list[Path]], d
     stamps: dict[str, str] = {}
     if config is None:
         return {}, {}, stamps
+    from onetool.config.convert import plain
     from onetool.config.include import read_files
-    from onetool.config.shape import plain
 
     findings = Findings()
     root, _ = read_files(config, findings, lambda file: bool(stamps.setdefault(str(file), stamp_of(file))))
@@ -131,7 +182,7 @@ def _servers(data: dict[str, Any], kind: str) -> dict[str, str]:
         is_url = isinstance(block, dict) and "url" in block and "command" not in block
         if is_url == (kind == "url"):
             kept = (
-                {key: value for key, value in block.items() if key not in HARMLESS}
+                {key: value for key, value in block.items() if key not in UNPINNED_KEYS}
                 if isinstance(block, dict)
                 else block
             )
@@ -207,7 +258,7 @@ def _names(data: dict[str, Any]) -> dict[str, str]:
     """Each name of a secret, with the place where it goes."""
     found: dict[str, str] = {}
     for key, value in data.items():
-        if key not in UNTOUCHED:
+        if key not in LITERAL_KEYS:
             parts = value.items() if key == "servers" and isinstance(value, dict) else [("", value)]
             for part, content in parts:
                 place = f"{key}.{part}" if part else key
@@ -259,13 +310,13 @@ def _with_keys(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 def _read_values(file: Path | None) -> dict[str, Any]:
     if file is None or not file.is_file():
         return {}
-    from onetool.config.shape import plain
-    from onetool.config.source import Refused
+    from onetool.config.convert import plain
     from onetool.config.yaml_nodes import read_yaml
+    from onetool.config.yaml_text import ConfigFileError
 
     try:
         found = plain(read_yaml(file), Findings())
-    except Refused:
+    except ConfigFileError:
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -275,7 +326,11 @@ def _read_values(file: Path | None) -> dict[str, Any]:
 
 def _asked_for(file: Path) -> set[str]:
     try:
-        return set(_ASKED_FOR.findall(file.read_text("utf-8", "replace"))) if file.stat().st_size <= LARGEST else set()
+        return (
+            set(_ASKED_FOR.findall(file.read_text("utf-8", "replace")))
+            if file.stat().st_size <= MAX_DIGEST_BYTES
+            else set()
+        )
     except OSError:
         return set()
 

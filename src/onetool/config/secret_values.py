@@ -1,29 +1,168 @@
-"""What the key `secrets` says -> Secrets. No message from here repeats a value."""
+"""Reads the key `secrets` of a config and replaces `${NAME}` in its other values.
 
-from collections.abc import Iterator, Mapping
+Values are replaced in one pass, so a secret that itself contains `${…}` stays as it is. No error message repeats a
+value.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
-from onetool.config.include import placed
+from onetool.config.convert import BAD, convert
+from onetool.config.include import mistake_of
 from onetool.config.node import BROKEN, Findings, Node
-from onetool.config.placeholders import fill
-from onetool.config.shape import BAD, read
-from onetool.config.source import Refused
 from onetool.config.yaml_nodes import read_yaml
-from onetool.services.secrets import UNMISTAKABLE, Secret, Secrets, too_open
+from onetool.config.yaml_text import VARIABLE, ConfigFileError
+from onetool.core.text import did_you_mean
+from onetool.services.secrets import UNMISTAKABLE, Fits, Secret, SecretHostError, Secrets, too_open
 
-DEFAULT = "secrets.yaml"
+# What misses a secret here can be left out, and the rest of the config works.
+OPTIONAL_KEYS = {"servers"}
+
+# Texts of these are for others to read, who have their own `${…}` or none at all.
+LITERAL_KEYS = {"tools", "snippets", "aliases", "prompts", "allowedHosts"}
+
+_PLACEHOLDER = re.compile(r"\$\{(" + VARIABLE + r")\}")
+_OTHER = re.compile(r"\$\{[^{}]{0,100}\}")  # bounded: a text of nothing but `${` would take a square of time
 
 
-class ForHosts(msgspec.Struct, frozen=True, kw_only=True):
+def resolve(root: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str] = frozenset()) -> Node:
+    """The root with secrets filled in. None says that they could not be read, which was told already.
+
+    The names in `kept_here` are filled in only if they are kept with the config.
+    """
+    values = {
+        key: node if key in LITERAL_KEYS else _filled(key, node, secrets, findings, kept_here)
+        for key, node in root.value.items()
+    }
+    return replace(root, value=values)
+
+
+def names_in(text: object) -> list[str]:
+    """The names of secrets that a text asks for."""
+    return _PLACEHOLDER.findall(text) if isinstance(text, str) else []
+
+
+def _filled(key: str, node: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str]) -> Node:
+    filler = _Filler(secrets, findings, key in OPTIONAL_KEYS, _kept_names_for(key, kept_here))
+    if key != "servers" or not isinstance(node.value, dict):
+        return filler.node(node)
+    return replace(node, value={name: filler.server(server) for name, server in node.value.items()})
+
+
+def _kept_names_for(key: str, kept_here: Collection[str]) -> Collection[str]:
+    """Our own door may have its own key from anywhere."""
+    return () if key == "http" else kept_here
+
+
+class _Filler:
+    def __init__(self, secrets: Secrets | None, findings: Findings, spares: bool, kept_here: Collection[str]) -> None:
+        self.secrets = secrets
+        self.findings = findings
+        self.spares = spares
+        self.kept_here = kept_here
+
+    def node(self, node: Node, fits: Fits | None = None) -> Node:
+        """`fits` is for what is sent in requests, and tells of hosts whether it is sent there."""
+        if isinstance(node.value, dict):
+            return replace(node, value={key: self.node(item, fits) for key, item in node.value.items()})
+        if isinstance(node.value, list):
+            return replace(node, value=[self.node(item, fits) for item in node.value])
+        if isinstance(node.value, str) and "${" in node.value:
+            return self._text(node, node.value, fits)
+        return node
+
+    def server(self, node: Node) -> Node:
+        """One block of `servers`: what goes to its url may hold secrets that are for its host only."""
+        url = node.value.get("url") if isinstance(node.value, dict) else None
+        if url is None or not isinstance(url.value, str):
+            return self.node(node)
+        fits = self._goes_to(url.value)
+        return replace(
+            node,
+            value={key: self.node(item, fits if _goes_along(key, item) else None) for key, item in node.value.items()},
+        )
+
+    def _goes_to(self, url: str) -> Fits:
+        secrets = self.secrets
+
+        def fits(hosts: tuple[str, ...]) -> bool:
+            from onetool.http.allowed_hosts import is_one_of  # most configs have no secrets for hosts
+            from onetool.http.errors import RequestRefusedError
+            from onetool.http.url import parse_url
+
+            def known(match: "re.Match[str]") -> str:
+                return (secrets.get(match[1], lambda _: True) if secrets else None) or match[0]
+
+            try:
+                return is_one_of(parse_url(_PLACEHOLDER.sub(known, url)), hosts)
+            except RequestRefusedError:
+                return False
+
+        return fits
+
+    def _text(self, node: Node, text: str, fits: Fits | None) -> Node:
+        names = list(dict.fromkeys(_PLACEHOLDER.findall(text)))
+        for other in _OTHER.findall(_PLACEHOLDER.sub("", text)):
+            self.findings.warn(node, f"{other} stays as it is", "only ${NAME} is replaced, by the secret of that name")
+        if not names:
+            return node
+        if self.secrets is None:
+            return replace(node, value=BROKEN)
+        values: dict[str, str | None] = {}
+        for name in names:
+            try:
+                values[name] = self._value(self.secrets, name, fits)
+                if values[name] is None:
+                    self._missing(node, name, self.secrets)
+            except SecretHostError as bound:
+                values[name] = None
+                (self.findings.warn if self.spares else self.findings.error)(node, str(bound), bound.hints[0])
+        if None in values.values():
+            return node if self.spares else replace(node, value=BROKEN)
+        filled = _PLACEHOLDER.sub(lambda match: values[match[1]] or "", text)
+        return replace(node, value=Secret(filled, shown=text), written=text)
+
+    def _value(self, secrets: Secrets, name: str, fits: Fits | None) -> str | None:
+        elsewhere = name in self.kept_here and secrets.where(name) not in ("file", "config")
+        return None if elsewhere else secrets.get(name, fits)
+
+    def _missing(self, node: Node, name: str, secrets: Secrets) -> None:
+        file = (
+            f"add it to {secrets.file}" if secrets.file else "name a file with `secrets: secrets.yaml` and add it there"
+        )
+        hint = f"run: onetool auth set {name}; or set the environment variable {name}, or {file}"
+        # For a server another name would be another service's token, and go to the wrong party.
+        near = None if self.spares else did_you_mean(name, secrets.names())
+        tell = self.findings.warn if self.spares else self.findings.error
+        tell(node, f"the secret {name} is not set", f"{near} Else {hint}" if near else hint)
+
+
+def _goes_along(key: str, node: Node) -> bool:
+    """Whether a key of a server with a url is sent to that url, and nowhere else. Credentials of a login are not."""
+    if key != "auth" or not isinstance(node.value, dict):
+        return key in ("url", "headers", "auth")
+    kind = node.value.get("type")
+    return kind is not None and kind.value == "bearer"
+
+
+# What the key `secrets` says -> Secrets.
+
+
+SECRETS_FILE = "secrets.yaml"
+
+
+class HostBoundSecret(msgspec.Struct, frozen=True, kw_only=True):
     """A secret that is only for requests to some hosts, written as in `allowedHosts`."""
 
     value: Secret
     hosts: tuple[str, ...]
 
     def problems(self) -> Iterator[tuple[str, str, str | None]]:
-        from onetool.handlers.http.hosts import read_entry  # most secrets have no hosts
+        from onetool.http.allowed_hosts import read_entry  # most secrets have no hosts
 
         if not self.hosts:
             yield "hosts", "hosts is empty", "write those that it is for, or the value alone: KEY: value"
@@ -47,14 +186,14 @@ def read_secrets(
     Where nothing is said, the file is `secrets.yaml` among the state: where `onetool auth` keeps them.
     """
     if node is None or node.value is None:
-        return _default(home, env, findings)
+        return _default_file(home, env, findings)
     if isinstance(node.value, dict):
         findings.warn(node, "secrets stand in the config itself", "better keep them in a file: secrets: secrets.yaml")
-        values = _values(node, findings)
+        values = _secret_values(node, findings)
         return None if values is None else Secrets(values[0], env=env, hosts=values[1])
     # The file's own name can only come from the environment.
-    named = fill(Node(value={"secrets": node}, file=node.file, line=1), Secrets(env=env), findings).value["secrets"]
-    path = read(named, Path | dict[str, str], findings)
+    named = resolve(Node(value={"secrets": node}, file=node.file, line=1), Secrets(env=env), findings).value["secrets"]
+    path = convert(named, Path | dict[str, str], findings)
     if path is BAD:
         return None
     if may_be_missing and not path.exists():
@@ -62,9 +201,9 @@ def read_secrets(
     return _from_file(path, node, env, findings)
 
 
-def _default(home: Path, env: Mapping[str, str], findings: Findings) -> Secrets | None:
+def _default_file(home: Path, env: Mapping[str, str], findings: Findings) -> Secrets | None:
     """The secrets of the file that nobody named; there need not be one."""
-    file = home / DEFAULT
+    file = home / SECRETS_FILE
     if not file.exists():
         return Secrets(env=env, file=file)
     return _from_file(file, Node(value=None, file=str(file), line=1), env, findings)
@@ -77,16 +216,16 @@ def _from_file(path: Path, entry: Node, env: Mapping[str, str], findings: Findin
         return None
     try:
         root = read_yaml(path)
-    except Refused as refused:
-        findings.add([placed(refused, path, entry)])
+    except ConfigFileError as refused:
+        findings.add([mistake_of(refused, path, entry)])
         return None
     if root.value is None:
         return Secrets(env=env, file=path)
-    values = _values(root, findings)
+    values = _secret_values(root, findings)
     return None if values is None else Secrets(values[0], env=env, file=path, hosts=values[1])
 
 
-def _values(node: Node, findings: Findings) -> Values | None:
+def _secret_values(node: Node, findings: Findings) -> Values | None:
     findings.add(node.mistakes)
     if not isinstance(node.value, dict):
         if node.value is not BROKEN:
@@ -96,8 +235,8 @@ def _values(node: Node, findings: Findings) -> Values | None:
     hosts: dict[str, tuple[str, ...]] = {}
     for name, entry in node.value.items():
         findings.add(entry.mistakes)
-        found = read(entry, ForHosts, findings) if isinstance(entry.value, dict) else entry.value
-        if isinstance(found, ForHosts):
+        found = convert(entry, HostBoundSecret, findings) if isinstance(entry.value, dict) else entry.value
+        if isinstance(found, HostBoundSecret):
             values[name], hosts[name] = str(found.value), found.hosts
         elif isinstance(found, str):
             values[name] = found

@@ -1,29 +1,125 @@
-"""Whether a project's folder may be used, and what it may reach then.
+"""Decides whether a project's folder may be used, and stores which folders the user trusts.
 
-A folder is not trusted because somebody stands in it. A person says so once (`onetool trust`), and what the folder
-reaches is pinned at that moment: what is new waits for another look. Code of its packs may change, unless the person's
-own config says `trust: strict`.
+A folder is not trusted because the current directory is in it. The user trusts it once with `onetool trust`; what it
+reaches at that moment is stored, and anything new has to be confirmed again. The code of its packs may change, unless
+the user's own config says `trust: strict`.
+
+`~/.onetool/trust.json` is never in a project, is ignored if others can write it, and is replaced atomically under a
+lock:
+
+    {"version": 1,
+     "folders": {"/real/path/.onetool": {"at": …, "reaches": {…}, "packs": {…}, "files": {…}, "accepted": […]}},
+     "owners": {"/real/path": {"at": …, "uid": 1000, "writable": false}}}
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from onetool.config.owners import foreign, is_inside
-from onetool.config.trust_store import Store
+from onetool.config.file_checks import is_inside, ownership_mistake
 from onetool.core.errors import ConfigError, Mistake
 
 if TYPE_CHECKING:
     from onetool.config.reach import Reach
 
-VARIABLE = "ONETOOL_TRUST"
+
+TRUST_FILE = "trust.json"
+FILE_VERSION = 1
+MAX_FILE_BYTES = 16 * 1024 * 1024
+
+TrustEntries = dict[str, dict[str, Any]]
+
+
+class TrustStore:
+    """What is kept; read when it is first asked for."""
+
+    def __init__(self, own: Path) -> None:
+        """`own` is the person's `.onetool`."""
+        self.file = own / TRUST_FILE
+        self._read: dict[str, TrustEntries] | None = None
+
+    @property
+    def folders(self) -> TrustEntries:
+        return self._content()["folders"]
+
+    @property
+    def owners(self) -> TrustEntries:
+        return self._content()["owners"]
+
+    def folder(self, folder: Path) -> dict[str, Any] | None:
+        return self.folders.get(os.path.realpath(folder))
+
+    def change(self, change: Callable[[dict[str, TrustEntries]], None]) -> None:
+        """Read it anew, change it and write it. Raises OSError: then it is as it was."""
+        self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(self.file):
+            content = _content_of(self.file)
+            change(content)
+            text = msgspec.json.format(msgspec.json.encode({"version": FILE_VERSION, **content}), indent=1)
+            _replace_file(self.file, text)
+        self._read = content
+
+    def _content(self) -> dict[str, TrustEntries]:
+        if self._read is None:
+            self._read = _content_of(self.file)
+        return self._read
+
+
+def _content_of(file: Path) -> dict[str, TrustEntries]:
+    """What can't be read, or what others could have written, trusts nobody."""
+    found: Any = None
+    with suppress(OSError, msgspec.DecodeError, RecursionError):
+        if ownership_mistake(file, file.parent.parent, {}) is None and file.stat().st_size <= MAX_FILE_BYTES:
+            found = msgspec.json.decode(file.read_bytes())
+    found = found if isinstance(found, dict) and found.get("version") == FILE_VERSION else {}
+    return {part: _kept(found.get(part)) for part in ("folders", "owners")}
+
+
+def _kept(found: Any) -> TrustEntries:
+    return {key: one for key, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        yield
+        return
+    with open(file.with_name(f".{file.name}.lock"), "a") as lock:  # never deleted: a new one would be another lock
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _replace_file(file: Path, data: bytes) -> None:
+    from secrets import token_hex  # most only read
+
+    file = Path(os.path.realpath(file))  # a link of the person's own stays a link
+    draft = file.with_name(f".{file.name}.{token_hex(4)}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(file)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+
+
+# Whether a project's folder may be used, and what it may reach then.
+
+
+TRUST_VARIABLE = "ONETOOL_TRUST"
 NAME = "onetool.yaml"  # here again: find asks us
 STRICT = b"strict"
-WAITS = "not trusted yet: run onetool trust"
+NOT_TRUSTED = "not trusted yet: run onetool trust"
 MOST_TOLD = 3
 
 
@@ -49,7 +145,7 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def short(self) -> str:
         """For who calls a tool of it."""
-        return WAITS if self.mistake is None else str(self.mistake)
+        return NOT_TRUSTED if self.mistake is None else str(self.mistake)
 
     def defines(self, name: str) -> bool:
         """Whether a tool or a pack of this name would come from there, as far as its text tells."""
@@ -58,11 +154,11 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def accepted_names(
-    folder: Path, config: Path | None, store: Store, env: Mapping[str, str], own: Path
+    folder: Path, config: Path | None, store: TrustStore, env: Mapping[str, str], own: Path
 ) -> frozenset[str] | Untrusted:
     """The names of secrets that a project may have from the environment; or why nothing of it is used."""
     pin = store.folder(folder)
-    if env.get(VARIABLE) == "1":
+    if env.get(TRUST_VARIABLE) == "1":
         from onetool.config.reach import reach_of
 
         with suppress(ConfigError):  # who loads it tells what is wrong
@@ -79,14 +175,14 @@ def accepted_names(
         reach = reach_of(folder, config)
     except ConfigError:  # who loads it tells what is wrong
         return _names_of(pin)
-    if new := beyond(pin, reach, strict):
+    if new := new_reach(pin, reach, strict):
         return Untrusted(folder=folder, config=config, new=tuple(new))
     if pin.get("files") != reach.files:
         _know_files(folder, store, {"files": reach.files, "places": reach.places})
     return _names_of(pin)
 
 
-def _know_files(folder: Path, store: Store, now: Mapping[str, Any]) -> None:
+def _know_files(folder: Path, store: TrustStore, now: Mapping[str, Any]) -> None:
     """The files as they are now reach nothing new: the next start need not read them twice."""
     real = os.path.realpath(folder)
 
@@ -98,7 +194,7 @@ def _know_files(folder: Path, store: Store, now: Mapping[str, Any]) -> None:
         store.change(change)
 
 
-def beyond(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]:
+def new_reach(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]:
     """What was not there, or was another, when the folder was trusted; and what guarded it, if that is gone."""
     from onetool.config.reach import DOOR
 
@@ -116,12 +212,12 @@ def beyond(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]:
 
 
 def trust_folder(
-    folder: Path, reach: "Reach", store: Store, *, packs: bool = False, names: tuple[str, ...] = ()
+    folder: Path, reach: "Reach", store: TrustStore, *, packs: bool = False, names: tuple[str, ...] = ()
 ) -> None:
     """Pin what it reaches. `packs`: those that come later, too; `names`: further secrets that it may have."""
     from datetime import UTC, datetime
 
-    from onetool.config.reach_packs import own_line
+    from onetool.config.reach import own_line
 
     pinned = reach.pinned()
     if packs:
@@ -148,7 +244,7 @@ def has_anything(folder: Path) -> bool:
 
 
 @contextmanager
-def renewing(file: Path, store: Store, own: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
+def trust_renewed(file: Path, store: TrustStore, own: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
     """Around what a person does to a config by a command of ours: the pin is renewed if nothing untrusted lay there."""
     folder = file.parent
     if folder.name != own.name or _is_same(folder, own):
@@ -159,17 +255,16 @@ def renewing(file: Path, store: Store, own: Path, names: tuple[str, ...] = ()) -
     fine = not was_there or _is_trusted(folder, config if config.is_file() else None, store, own)
     before = (store.folder(folder) or {}).get("reaches") or {}
     yield
-    if fine and foreign(folder, own.parent, store.owners) is None:
+    if fine and ownership_mistake(folder, own.parent, store.owners) is None:
         with suppress(OSError, ConfigError):  # then it waits for `onetool trust`
-            from onetool.config.reach import reach_of
-            from onetool.config.reach_packs import own_line
+            from onetool.config.reach import own_line, reach_of
 
             packs = not was_there or f"runs: {own_line(folder)}" in before
             reach = reach_of(folder, config if config.is_file() else None)
             trust_folder(folder, reach, store, packs=packs, names=names)
 
 
-def _is_trusted(folder: Path, config: Path | None, store: Store, own: Path) -> bool:
+def _is_trusted(folder: Path, config: Path | None, store: TrustStore, own: Path) -> bool:
     """By a pin: a variable trusts for a moment, which is no reason to remember; nor is what nobody can read."""
     pin = store.folder(folder)
     if pin is None:
@@ -177,7 +272,7 @@ def _is_trusted(folder: Path, config: Path | None, store: Store, own: Path) -> b
     from onetool.config.reach import reach_of
 
     try:
-        return not beyond(pin, reach_of(folder, config), _is_strict(own))
+        return not new_reach(pin, reach_of(folder, config), _is_strict(own))
     except ConfigError:
         return False
 
@@ -188,14 +283,14 @@ def _is_same(one: Path, other: Path) -> bool:
 
 def _is_unchanged(pin: Mapping[str, Any], folder: Path, config: Path | None) -> bool:
     """Whether all files are as they were that its reach was read from, and packs are where they were: no parsing."""
-    from onetool.config.stamps import is_unchanged
+    from onetool.config.file_checks import is_unchanged
 
     files, places, reaches = (pin.get(key) or {} for key in ("files", "places", "reaches"))
     if config is None or str(config) not in files or not places or not is_unchanged(files):
         return False
     if not any(map(os.path.lexists, places)):
         return True  # most have none, and need not load what looks for them
-    from onetool.config.reach_packs import packs_at
+    from onetool.config.reach import packs_at
 
     return all(f"runs: {line}" in reaches for line in packs_at(map(Path, places), folder.parent).lines)
 
@@ -213,12 +308,12 @@ def _is_strict(own: Path) -> bool:
             return False
     except OSError:
         return False
-    from onetool.config.source import Refused
     from onetool.config.yaml_nodes import read_yaml
+    from onetool.config.yaml_text import ConfigFileError
 
     try:
         root = read_yaml(file).value
-    except Refused:
+    except ConfigFileError:
         return True  # it can't be used, and who loads it says so
     said = root.get("trust") if isinstance(root, dict) else None
     return said is not None and said.value == STRICT.decode()
@@ -238,9 +333,9 @@ def _packs_in(folder: Path) -> set[str]:
 def _named_in(config: Path | None) -> set[str]:
     if config is None:
         return set()
+    from onetool.config.convert import plain
     from onetool.config.include import read_files
     from onetool.config.node import Findings
-    from onetool.config.shape import plain
 
     # Whoever wrote it may have named anything: nothing is opened that does not lie in the project.
     root, _ = read_files(config, Findings(), lambda file: is_inside(file, config.parent.parent))

@@ -1,17 +1,145 @@
-"""One YAML file -> a Node: keys checked, aliases and merges carried out, scalars read, every value with its line."""
+"""Parses YAML text into nodes that know their file and line, with limits on size and depth."""
 
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 from msgspec.structs import replace
 
 from onetool.config.node import BROKEN, Node
-from onetool.config.scalars import LIST, MAPPING, PLAIN, tagged_value, trap, unknown_tag
-from onetool.config.source import Refused, read_text
-from onetool.config.syntax import MAX_DEPTH, MAX_NODES, compose, line_of, too_deep, too_many
+from onetool.config.yaml_text import (
+    LIST,
+    MAPPING,
+    PLAIN,
+    TEXT,
+    ConfigFileError,
+    possible_repairs,
+    read_text,
+    repaired,
+    tagged_value,
+    unknown_tag,
+    yaml_1_1_advice,
+)
 from onetool.core.errors import Mistake
 
-Place = tuple[str | int, ...]
+MAX_DEPTH = 100
+MAX_NODES = 100_000
+MEND_BUDGET = 8 * 1024 * 1024  # characters that mending may have read again
+
+# What the two parsers (of C and of Python) say, what that means, and what helps. The first that fits is taken.
+# None repeats what stands in the file: it may be a file of secrets, and a password may well begin with '*' or '!'.
+_MESSAGES = [
+    ("tab character", "a tab can't stand here", "indent with spaces"),
+    ("cannot start any token", "{char} can't begin a text", "quote the text"),
+    ("mapping values are not allowed", "a ':' where no key can stand", "check the indentation, or quote the text"),
+    ("quoted scalar|end of stream", "the quoted text of line {begin} is never closed", "add the closing quote"),
+    ("flow|end of the file", "the bracket of line {begin} is never closed", "add the closing bracket"),
+    ("',' or '}'", "expected ',' or '}}'", "quote a text that has brackets, braces or commas in it"),
+    ("',' or ']'", "expected ',' or ']'", "quote a text that has brackets, braces or commas in it"),
+    ("expected ':'", "a key without a ':'", "write key: value"),
+    ("expected key", "the line does not fit in with those above it", "check the indentation"),
+    ("<block end>", "the line does not fit in with those above it", "check the indentation"),
+    ("'-' indicator", "the line does not fit in with the list above it", "begin it with '-', or check the indentation"),
+    ("undefined alias", "'*' refers to an anchor that is not there", "quote a text that begins with '*'"),
+    ("duplicate anchor", "the anchor of line {begin} is used again", "give it another name"),
+    ("another document", "a second document begins here", "a config is one document: remove the ---"),
+    ("escape", "an unknown escape", r"in double quotes write \\ for a backslash, or use single quotes"),
+    ("node content", "{char} can't stand here", "quote the text"),
+    ("<document start>", "{char} can't stand here", "check the brackets before it"),
+    ("tag", "'!' begins a tag that is not known here", "remove the tag, or quote a text that begins with '!'"),
+]
+
+
+def compose(text: str, base: type | None = None) -> yaml.Node | None:
+    """The root node of the one document in this text; None when there is nothing in it."""
+    kind = _loader(base or getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    chances_left = min(possible_repairs(text), MEND_BUDGET // (len(text) or 1))
+    while True:
+        loader = kind(text)
+        try:
+            return loader.get_single_node()
+        except yaml.MarkedYAMLError as error:
+            better = repaired(text, error.problem_mark.index) if error.problem_mark else None
+            if better is None or not chances_left:
+                raise _in_plain_words(error, text) from None
+            text, chances_left = better, chances_left - 1
+        except (yaml.YAMLError, ValueError, OverflowError):  # the parser of Python lets some of these through
+            raise ConfigFileError("a character or a number that does not exist", line=1) from None
+        finally:
+            loader.dispose()
+
+
+@cache
+def _loader(base: type) -> Any:
+    return type("BoundedLoader", (_Bounds, base), {})
+
+
+class _Bounds:
+    """Counts nodes while they are composed, so that a hostile file costs no more than an honest one."""
+
+    depth = 0
+    count = 0
+
+    def descend_resolver(self, parent: yaml.Node | None, _index: object) -> None:
+        self.depth += 1
+        self.count += 1
+        if self.depth > MAX_DEPTH:
+            raise too_deep(line_of(parent))
+        if self.count > MAX_NODES:
+            raise too_many(line_of(parent))
+
+    def ascend_resolver(self) -> None:
+        self.depth -= 1
+
+    def resolve(self, kind: type[yaml.Node], _value: object, implicit: Any) -> str:
+        if kind is yaml.ScalarNode:
+            return PLAIN if implicit[0] else TEXT
+        return LIST if kind is yaml.SequenceNode else MAPPING
+
+
+def too_deep(line: int) -> ConfigFileError:
+    return ConfigFileError(f"nested more than {MAX_DEPTH} levels deep", line=line)
+
+
+def too_many(line: int) -> ConfigFileError:
+    return ConfigFileError(f"more than {MAX_NODES:,} values, counting what aliases repeat", line=line)
+
+
+def line_of(node: yaml.Node | None) -> int:
+    return node.start_mark.line + 1 if node else 1
+
+
+def _in_plain_words(error: yaml.MarkedYAMLError, text: str) -> ConfigFileError:
+    mark = error.problem_mark
+    index = mark.index if mark else 0
+    char = text[index : index + 1]
+    said = f"{error.context or ''} {error.problem or ''}"
+    said += " tab character" if char == "\t" else ""
+    said += " end of the file" if not text[index:].strip() else ""
+    words = {
+        "char": repr(char) if char.strip() else "the end of the line",
+        "begin": error.context_mark.line + 1 if error.context_mark else 1,
+    }
+    for sign, message, hint in _MESSAGES:
+        if all(part in said for part in sign.split("|")):
+            return _at(mark, text, message.format(**words), hint)
+    return _at(mark, text, error.problem or "this is not YAML", None)
+
+
+def _at(mark: Any, text: str, message: str, hint: str | None) -> ConfigFileError:
+    if mark is None:
+        return ConfigFileError(message, hint=hint, line=1)
+    lines = len(text.splitlines()) or 1  # an error at the end of the file may be marked one line below it
+    if mark.line >= lines:
+        return ConfigFileError(f"{message}, at the end of the file", line=lines, hint=hint)
+    return ConfigFileError(f"{message}, in column {mark.column + 1}", line=mark.line + 1, hint=hint)
+
+
+# One YAML file -> a Node: keys checked, aliases and merges carried out, scalars read, every value with its line.
+
+
+KeyPath = tuple[str | int, ...]
 
 _MERGE = "<<"
 
@@ -36,7 +164,7 @@ class _Reader:
         self.count = 0
         self.depth = 0
 
-    def node(self, raw: yaml.Node, path: Place, line: int) -> Node:
+    def node(self, raw: yaml.Node, path: KeyPath, line: int) -> Node:
         self.count += 1
         if self.count > MAX_NODES:
             raise too_many(line)
@@ -48,7 +176,7 @@ class _Reader:
         finally:
             self.depth -= 1
 
-    def _node(self, raw: yaml.Node, path: Place, line: int) -> Node:
+    def _node(self, raw: yaml.Node, path: KeyPath, line: int) -> Node:
         if isinstance(raw, yaml.MappingNode) and raw.tag == MAPPING:
             return self._mapping(raw, path, line)
         if isinstance(raw, yaml.SequenceNode) and raw.tag == LIST:
@@ -58,15 +186,15 @@ class _Reader:
             return self._scalar(raw, path, line)
         return self._broken(path, line, unknown_tag())
 
-    def _scalar(self, raw: yaml.ScalarNode, path: Place, line: int) -> Node:
+    def _scalar(self, raw: yaml.ScalarNode, path: KeyPath, line: int) -> Node:
         try:
             value = tagged_value(raw.value, raw.tag)
-        except Refused as refused:
+        except ConfigFileError as refused:
             return self._broken(path, line, refused)
-        advice = trap(value) if raw.tag == PLAIN and isinstance(value, str) else None
+        advice = yaml_1_1_advice(value) if raw.tag == PLAIN and isinstance(value, str) else None
         return Node(value=value, file=self.file, line=line, path=path, trap=advice)
 
-    def _mapping(self, raw: yaml.MappingNode, path: Place, line: int) -> Node:
+    def _mapping(self, raw: yaml.MappingNode, path: KeyPath, line: int) -> Node:
         entries: dict[str, Node] = {}
         mistakes: list[Mistake] = []
         merges: list[yaml.Node] = []
@@ -85,7 +213,7 @@ class _Reader:
             mistakes += self._merge(source, entries, path)
         return Node(value=entries, file=self.file, line=line, path=path, mistakes=tuple(mistakes))
 
-    def _merge(self, source: yaml.Node, entries: dict[str, Node], path: Place) -> list[Mistake]:
+    def _merge(self, source: yaml.Node, entries: dict[str, Node], path: KeyPath) -> list[Mistake]:
         """`<<: *base` or `<<: [*one, *two]`: adds what is not there yet, so that the mapping's own keys win."""
         mistakes: list[Mistake] = []
         for raw in source.value if isinstance(source, yaml.SequenceNode) else [source]:
@@ -102,13 +230,13 @@ class _Reader:
         message = f"this key is set twice, in line {first.line} and in line {line}"
         return Mistake(message=message, file=self.file, line=line, key=first.key, hint="remove one of them")
 
-    def _bad_key(self, key: yaml.Node, path: Place) -> Mistake:
+    def _bad_key(self, key: yaml.Node, path: KeyPath) -> Mistake:
         at = Node(value=BROKEN, file=self.file, line=line_of(key), path=path)
         if not isinstance(key, yaml.ScalarNode):
             return at.mistake("a key must be text, not a list or a mapping")
         return at.mistake(f"a key must be text, and {key.value or 'nothing'} is not", f'quote it: "{key.value}"')
 
-    def _broken(self, path: Place, line: int, why: Refused) -> Node:
+    def _broken(self, path: KeyPath, line: int, why: ConfigFileError) -> Node:
         node = Node(value=BROKEN, file=self.file, line=line, path=path)
         return replace(node, mistakes=(node.mistake(why.message, why.hint),))
 
@@ -116,6 +244,6 @@ class _Reader:
 def _key_text(key: yaml.Node) -> str | None:
     try:
         value = tagged_value(key.value, key.tag) if isinstance(key, yaml.ScalarNode) else None
-    except Refused:
+    except ConfigFileError:
         return None
     return value if isinstance(value, str) else None

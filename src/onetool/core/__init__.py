@@ -1,1 +1,1 @@
-"""The domain: what a tool, a call and a result are. Imports nothing of ours."""
+"""The core: tools, calls, results and the executor. It imports no other package of OneTool."""

@@ -1,18 +1,20 @@
-"""ToolCall and ToolResult: what goes into the executor and what comes out, through every door."""
+"""ToolCall and ToolResult: the input and the output of the executor, whichever interface the call came through."""
 
 from collections.abc import Callable, Mapping
+from itertools import count
+from os import urandom  # not `secrets`, which takes longer to load than most of us
 from typing import Any, Literal, Self
 
 import msgspec
 
-from onetool.core.answer import Sent
 from onetool.core.errors import RefusedArguments, ToolFailure
+from onetool.core.json_data import ServerAnswer
 
 Code = Literal["tool_not_found", "invalid_args", "execution_error"]
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """Somebody wants a tool run. `source` says through which door the call came."""
+    """A request to run a tool. `source` is the interface that the call came through."""
 
     id: str
     name: str
@@ -22,11 +24,11 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 def is_seconds(value: Any) -> bool:
-    """Whether it can be a time limit. Not a number that is none: NaN would spoil the timers of the whole loop."""
+    """Whether it can be a time limit. NaN is refused: it would break the timers of the event loop."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WrongArgument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One wrong argument: where it is, what was expected, what came, and what may have been meant."""
 
     path: str  # as a person writes it: options.limit[0]
@@ -49,10 +51,10 @@ class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str
     reason: str | None = None
     hints: tuple[str, ...] = ()
-    details: tuple[Problem, ...] = ()
+    details: tuple[WrongArgument, ...] = ()
 
     def cleaned(self, clean: Callable[[Any], Any]) -> "ToolError":
-        """The same without secrets, in every text of it."""
+        """A copy with secrets masked in every text."""
         texts = {"message": self.message, "reason": self.reason, "hints": self.hints, "details": self.details}
         return msgspec.convert({"code": self.code, **clean(msgspec.to_builtins(texts))}, ToolError)
 
@@ -71,7 +73,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
     def cleaned(self, clean: Callable[[Any], Any]) -> Self:
-        """The same without secrets: for whoever keeps it."""
+        """A copy with secrets masked, for records."""
         return msgspec.structs.replace(self, data=clean(self.data), error=self.error and self.error.cleaned(clean))
 
     def value(self) -> Any:
@@ -102,14 +104,25 @@ class ServerResult(ToolResult, frozen=True, kw_only=True):
     It is for doors that speak the same protocol. All others take the plain result.
     """
 
-    sent: Callable[[], Sent]
+    sent: Callable[[], ServerAnswer]
 
     def cleaned(self, clean: Callable[[Any], Any]) -> Self:
         sent = self.sent
-        return msgspec.structs.replace(super().cleaned(clean), sent=lambda: Sent(*clean([*sent()])))
+        return msgspec.structs.replace(super().cleaned(clean), sent=lambda: ServerAnswer(*clean([*sent()])))
 
     def plain(self) -> ToolResult:
         return ToolResult(ok=self.ok, data=self.data, error=self.error, meta=self.meta)
 
     def to_dict(self) -> dict[str, Any]:
         return self.plain().to_dict()
+
+
+# Ids for calls, unique across processes.
+
+
+_process = urandom(8).hex()
+_numbers = count(1)
+
+
+def new_id() -> str:
+    return f"{_process}-{next(_numbers)}"

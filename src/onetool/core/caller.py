@@ -18,7 +18,7 @@ Level = Literal["debug", "info", "notice", "warning", "error", "critical", "aler
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that only the caller can answer. `key` tells questions of one call apart."""
+    """A question to the caller. `key` distinguishes the questions of one call."""
 
     key: str
 
@@ -59,7 +59,7 @@ class Declined(ToolFailure):
 
 
 class Pauses:
-    """How long a call has waited for its caller, up to now. Begun and ended on the event loop, read by any thread.
+    """The total time that a call has waited for its caller. Updated on the event loop, read by any thread.
 
     A call that waits holds up those that called it, so that the clocks of all of these stand still; what runs beside it
     goes on. Who holds something that others could use meanwhile is told when a pause begins (True) and ends (False).
@@ -78,7 +78,7 @@ class Pauses:
 
     @contextmanager
     def telling(self, told: Callable[[bool], None]) -> Generator[None]:
-        """Tell it of pauses, as long as this lasts; and at the end that there is none any more."""
+        """Call the function when pauses begin and end, within this context."""
         self._told.append(told)
         if self._depth:
             told(True)
@@ -122,7 +122,7 @@ class Caller(Protocol):
         ...
 
     def lacks(self, error: CannotAsk) -> None:
-        """Told what a tool wanted of it in vain: the reply may have to say so, if the tool gives up."""
+        """Records a capability that a tool wanted and the caller lacks, for the reply."""
         ...
 
     def log(self, level: Level, data: Any, logger: str | None) -> None: ...
@@ -136,12 +136,12 @@ current_caller: ContextVar[Caller | None] = ContextVar("onetool_current_caller",
 
 
 def owner() -> str:
-    """To whom belongs what is stored now."""
+    """The owner of results that are stored now: the current caller's."""
     caller = current_caller.get()
     return "" if caller is None else caller.owner
 
 
 def client_name() -> str:
-    """What the program that calls says it is called; empty for people, for Python code, and for who did not say."""
+    """The client's own name; empty for people, Python code, and clients that did not give one."""
     caller = current_caller.get()
     return "" if caller is None else getattr(caller, "client_name", "")

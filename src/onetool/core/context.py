@@ -1,7 +1,7 @@
-"""The call that is running now, for code that a handler calls without passing anything on.
+"""CallContext, a context variable with the call that is running now, and the events that are recorded when calls end.
 
-The executor sets it around every handler; the SDK reads it. A context variable and not a global: two calls at once
-each see their own, also in threads, and code outside of any call sees none.
+The executor sets the context around every handler and the SDK reads it. It is a context variable and not a global, so
+that concurrent calls each see their own, also in threads, and code outside of any call sees none.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -12,9 +12,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from onetool.core.call import ToolCall, ToolResult
+from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.core.caller import Pauses, current_caller
 from onetool.core.errors import ToolFailure
+from onetool.core.redaction import MASK, mask_arguments
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 
@@ -25,7 +26,7 @@ Gate = Callable[[ToolCall, ToolSpec], Awaitable[ToolFailure | None]]
 """Asked before a call is carried out that could be, where somebody wants to be: None lets it pass."""
 
 
-class Calls(Protocol):
+class CallExecutor(Protocol):
     """A way to call other tools: the executor."""
 
     async def execute(self, call: ToolCall, allowed: Collection[str] | None = None) -> ToolResult: ...
@@ -34,7 +35,7 @@ class Calls(Protocol):
 
 
 class Environment(Protocol):
-    """What the app lends to running tools: the settings and secrets of their packs, and the other tools."""
+    """What a running tool can use of the app: the settings and secrets of its pack, and other tools."""
 
     def settings(self, pack: str) -> Mapping[str, Any]: ...
 
@@ -45,11 +46,11 @@ class Environment(Protocol):
     def snapshot(self) -> Snapshot: ...
 
     @property
-    def calls(self) -> Calls: ...
+    def calls(self) -> CallExecutor: ...
 
 
 class CallContext(msgspec.Struct, frozen=True, kw_only=True):
-    """One call under way: which tool, asked by whom, until when, and what it may reach."""
+    """One running call: its tool, its caller, its deadline, and what it may use."""
 
     spec: ToolSpec
     call: ToolCall
@@ -66,7 +67,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     loop: Any = None  # the event loop that async tools of this chain of calls run on
 
     def left(self) -> float:
-        """Seconds until its time is up."""
+        """Seconds until the deadline."""
         paused = 0.0 if self.pauses is None else self.pauses.waited()
         return self.deadline + paused - monotonic()
 
@@ -74,14 +75,81 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
 current_call: ContextVar[CallContext | None] = ContextVar("onetool_current_call", default=None)
 
 
-def pauses_inside(outer: CallContext | None) -> Pauses | None:
-    """For a new call: of its own, if there is a caller that it may have to wait for."""
+def pauses_within(outer: CallContext | None) -> Pauses | None:
+    """The Pauses of a new call: its own if there is a caller that it may wait for, else the outer one's."""
     if outer is not None:
         return None if outer.pauses is None else Pauses(outer.pauses)
     return None if current_caller.get() is None else Pauses()
 
 
-def waiting() -> AbstractContextManager[None]:
-    """While a running call waits for its caller: its time does not count."""
+def paused_for_caller() -> AbstractContextManager[None]:
+    """A context in which the running call waits for its caller and its time does not count."""
     context = current_call.get()
     return nullcontext() if context is None or context.pauses is None else context.pauses
+
+
+# Allow-lists: None allows everything, a list exactly what it names.
+
+
+def allowed_by_both(one: Collection[str] | None, other: Collection[str] | None) -> Collection[str] | None:
+    """The intersection of two allow-lists; None allows everything."""
+    for names in (one, other):
+        if isinstance(names, str):  # else `in` would look for parts of it
+            raise TypeError(f"an allow-list is a list of names: [{names!r}]")
+    if one is None or other is None:
+        return other if one is None else one
+    return frozenset(one) & frozenset(other)
+
+
+# What is told of every call, and of every run, when it has ended.
+
+
+class CallEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One call that ended: a span named after the tool."""
+
+    call: ToolCall
+    spec: ToolSpec | None = None
+    duration_ms: float
+    error: ToolError | None = None
+    value: Any = None  # as its caller gets it, who may have sent secrets itself: to be measured, and never to be kept
+    client: str = ""  # the program that called, where it has said its name
+    run: str | None = None  # the run whose code called; none for what tools call in their turn
+
+    @property
+    def tool(self) -> str:
+        return self.call.name
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None
+
+    def shown_args(self) -> Mapping[str, Any]:
+        """The arguments as a record may show them. Computed when asked for: most calls are only counted.
+
+        Of an unknown tool or argument nobody knows whether it is secret, so it is not shown.
+        """
+        args: Any = self.call.args
+        if self.spec is None or not isinstance(args, Mapping):
+            return {}
+        properties: Mapping[str, Any] = self.spec.input_schema.get("properties") or {}
+        known = {name: value if name in properties else MASK for name, value in self.call.args.items()}
+        return mask_arguments(known, self.spec.secrets)
+
+
+class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One run that ended. Its calls are told each on their own, with its id."""
+
+    id: str
+    door: str
+    client: str = ""
+    duration_ms: float
+    code_bytes: int  # of the code, as it was sent
+    calls: int = 0
+    error: ToolError | None = None  # as its caller gets it: only its code is to be kept
+
+
+Recorder = Callable[[CallEvent], None]
+"""Called once for every call, on the event loop: it must be quick and must not raise."""
+
+RunRecorder = Callable[[RunEvent], None]
+"""The same for every run."""

@@ -1,21 +1,82 @@
-"""A declared definition -> ToolSpec with its handler.
+"""Checks a declared tool definition and makes a ToolSpec with a handler of it.
 
     {name, description, type: "function", handler, parameters, implementation: {type: mock | builtin | internal, …}}
 
-`implementation.handler` is what runs; the top-level `handler` is a required label.
+`implementation.handler` is the function that runs; the top-level `handler` is a required label.
 """
 
+import inspect
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any, cast
 
 from onetool.core.call import is_seconds
-from onetool.core.errors import DefinitionError, SchemaError
-from onetool.core.failure import words_for
-from onetool.core.implementation import Handlers, check_mock, handler_for, misfits
-from onetool.core.nearest import did_you_mean
+from onetool.core.errors import DefinitionError, SchemaError, describe_error
 from onetool.core.schema_guard import check_size
-from onetool.core.schema_upgrade import upgrade
-from onetool.core.spec import ToolSpec
+from onetool.core.schema_keywords import upgrade
+from onetool.core.spec import Handler, ToolSpec
+from onetool.core.text import did_you_mean
+
+Handlers = Mapping[str, Handler]
+
+
+def handler_for(implementation: Mapping[str, Any], known: Mapping[str, Handlers], tool: str | None) -> Handler:
+    kind = implementation["type"]
+    if kind == "mock":
+        return _Mock(implementation["mock_response"])
+    handlers, name = known[kind], implementation["handler"]
+    if name not in handlers:
+        near = did_you_mean(name, handlers) or f"known: {', '.join(sorted(handlers)) or 'none'}"
+        raise DefinitionError(f"implementation.handler: no {kind} handler {name!r} ({near})", tool=tool)
+    return handlers[name]
+
+
+class _Mock:
+    """A handler that always gives the same answer."""
+
+    def __init__(self, response: Any) -> None:
+        self.response = deepcopy(response)
+
+    async def __call__(self, **_: Any) -> Any:
+        return deepcopy(self.response)  # a caller that changes what it got must not change the next answer
+
+
+def check_mock(spec: ToolSpec) -> None:
+    """A mock's only answer should be one that the tool may give."""
+    if isinstance(spec.handler, _Mock) and spec.output is not None:
+        problems = spec.output.check(spec.handler.response)
+        if problems:
+            raise DefinitionError(f"implementation.mock_response: {'; '.join(map(str, problems))}", tool=spec.name)
+
+
+def signature_mismatches(handler: Handler, parameters: Mapping[str, Any]) -> list[str]:
+    """Where the declared parameters and the function's own do not go together: such a call could only fail."""
+    if isinstance(handler, _Mock):
+        return []
+    try:
+        known = inspect.signature(handler).parameters
+    except (TypeError, ValueError):
+        return []  # some compiled functions do not tell
+    declared = cast(Mapping[str, Any], parameters.get("properties") or {})
+    required = cast(list[str], parameters.get("required") or [])
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
+    takes = f"it takes {', '.join(known) or 'none'}"
+    faults = [
+        f"parameters.properties.{name}: the handler takes no such argument ({did_you_mean(name, known) or takes})"
+        for name in declared
+        if name not in known and not open_ended
+    ]
+    return faults + [
+        f"parameters: the handler needs {name}, so it must be declared and required"
+        for name, parameter in known.items()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        and name not in required
+    ]
+
+
+# A declared definition -> ToolSpec with its handler.
+
 
 HTTP_NOT_YET = "HTTP tools not yet supported (coming in v2)"  # a document fixes this text
 
@@ -26,7 +87,7 @@ _IMPLEMENTATION = {"mock": "mock_response", "builtin": "handler", "internal": "h
 
 
 def accept(definition: Mapping[str, Any] | ToolSpec, builtins: Handlers, internals: Handlers) -> ToolSpec:
-    """A definition, or a ready ToolSpec, checked in full: raises DefinitionError for whatever is wrong with it."""
+    """A ToolSpec from a definition or a ToolSpec. Raises DefinitionError with everything that is wrong."""
     tool = definition.name if isinstance(definition, ToolSpec) else None
     try:
         spec = definition if isinstance(definition, ToolSpec) else from_definition(definition, builtins, internals)
@@ -40,7 +101,7 @@ def accept(definition: Mapping[str, Any] | ToolSpec, builtins: Handlers, interna
         raise
     except (TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
         # Whatever else somebody may put there: it is refused, and spoils nothing but itself.
-        raise DefinitionError(f"not a definition: {words_for(error)}", tool=tool) from None
+        raise DefinitionError(f"not a definition: {describe_error(error)}", tool=tool) from None
     return spec
 
 
@@ -52,7 +113,7 @@ def _check_spec(spec: ToolSpec) -> None:
         **({} if spec.output_schema is None else {"output_schema": spec.output_schema}),
         **({} if spec.timeout is None else {"timeout": spec.timeout}),
     }
-    faults = [*_text_faults(fields), *_schema_faults(fields), *_option_faults(fields)]
+    faults = [*_text_errors(fields), *_schema_errors(fields), *_option_errors(fields)]
     if spec.handler is not None and not callable(spec.handler):
         faults.append(f"handler: expected a function, got {_kind(spec.handler)}")
     if faults:
@@ -60,7 +121,7 @@ def _check_spec(spec: ToolSpec) -> None:
 
 
 def from_definition(definition: Any, builtins: Handlers, internals: Handlers) -> ToolSpec:
-    """Check all of a definition and make a tool of it; every fault is told, not only the first."""
+    """Check a definition and make a ToolSpec of it. The error lists everything that is wrong."""
     if not isinstance(definition, Mapping):
         raise DefinitionError(f"a tool is a mapping with {', '.join(_REQUIRED)}; got {_kind(definition)}")
     fields = cast(Mapping[str, Any], definition)
@@ -68,15 +129,15 @@ def from_definition(definition: Any, builtins: Handlers, internals: Handlers) ->
     implementation = fields.get("implementation")
     if isinstance(implementation, Mapping) and cast(Mapping[str, Any], implementation).get("type") == "http":
         raise DefinitionError(HTTP_NOT_YET, tool=name, hint="HTTP tools live in bundles, not in the config")
-    faults = _faults(fields)
+    faults = _definition_errors(fields)
     if "implementation" in fields:
-        faults += _implementation_faults(implementation)
+        faults += _implementation_errors(implementation)
     if faults:
-        raise DefinitionError("; ".join([*faults, *_faults_inside(fields)]), tool=name)
+        raise DefinitionError("; ".join([*faults, *_nested_schema_errors(fields)]), tool=name)
     handler = handler_for(cast(Mapping[str, Any], implementation), {"builtin": builtins, "internal": internals}, name)
     for key in ("parameters", "output_schema"):
         check_size(fields.get(key))  # before it is copied
-    if wrong := misfits(handler, fields["parameters"]):
+    if wrong := signature_mismatches(handler, fields["parameters"]):
         raise DefinitionError("; ".join(wrong), tool=name)
     return ToolSpec(
         name=fields["name"],
@@ -93,20 +154,20 @@ def from_definition(definition: Any, builtins: Handlers, internals: Handlers) ->
 
 
 def _pack_of(implementation: Mapping[str, Any]) -> str | None:
-    """The pack whose function it borrows: with that function come its settings, such as the folders it may see."""
+    """The pack of the builtin function, whose settings (such as allowed folders) the tool gets."""
     pack, dot, _ = str(implementation.get("handler", "")).partition(".")
     return pack if dot and implementation["type"] == "builtin" else None
 
 
-def _faults(fields: Mapping[str, Any]) -> list[str]:
+def _definition_errors(fields: Mapping[str, Any]) -> list[str]:
     faults = [f"{key}: required, but missing" for key in _REQUIRED if key not in fields]
     faults += [_unknown(key, (*_REQUIRED, *_OPTIONAL)) for key in fields if key not in (*_REQUIRED, *_OPTIONAL)]
     if "type" in fields and fields["type"] != "function":
         faults.append(f'type: expected "function", got {_kind(fields["type"])}')
-    return [*faults, *_text_faults(fields), *_schema_faults(fields), *_option_faults(fields)]
+    return [*faults, *_text_errors(fields), *_schema_errors(fields), *_option_errors(fields)]
 
 
-def _text_faults(fields: Mapping[str, Any]) -> list[str]:
+def _text_errors(fields: Mapping[str, Any]) -> list[str]:
     faults = [
         f"{key}: expected text, got {_kind(fields[key])}"
         for key in ("name", "description", "handler")
@@ -117,7 +178,7 @@ def _text_faults(fields: Mapping[str, Any]) -> list[str]:
     return faults
 
 
-def _schema_faults(fields: Mapping[str, Any]) -> list[str]:
+def _schema_errors(fields: Mapping[str, Any]) -> list[str]:
     faults = [
         f"{key}: expected a JSON Schema (a mapping), got {_kind(fields[key])}"
         for key in ("parameters", "output_schema")
@@ -132,7 +193,7 @@ def _schema_faults(fields: Mapping[str, Any]) -> list[str]:
     return faults
 
 
-def _option_faults(fields: Mapping[str, Any]) -> list[str]:
+def _option_errors(fields: Mapping[str, Any]) -> list[str]:
     faults = [
         f"{flag}: expected true or false, got {_kind(fields[flag])}"
         for flag in _FLAGS
@@ -148,7 +209,7 @@ def _option_faults(fields: Mapping[str, Any]) -> list[str]:
     return faults
 
 
-def _implementation_faults(implementation: Any) -> list[str]:
+def _implementation_errors(implementation: Any) -> list[str]:
     if not isinstance(implementation, Mapping):
         return [f"implementation: expected a mapping with a type, got {_kind(implementation)}"]
     fields = cast(Mapping[str, Any], implementation)
@@ -165,7 +226,7 @@ def _implementation_faults(implementation: Any) -> list[str]:
     return faults
 
 
-def _faults_inside(fields: Mapping[str, Any]) -> list[str]:
+def _nested_schema_errors(fields: Mapping[str, Any]) -> list[str]:
     """What is wrong inside the schemas, for a definition that is refused anyway: told together."""
     from onetool.core.schema import CompiledSchema
 

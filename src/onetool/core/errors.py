@@ -1,28 +1,29 @@
-"""What can go wrong, as a tree.
+"""The exceptions of OneTool, and how any exception is described in one line.
 
 OneToolError
 ├── DefinitionError            a tool's definition can't be accepted
-│   ├── SchemaError              its JSON Schema is wrong, hostile, or refers to somewhere else
-│   └── DuplicateToolError       its name is taken; the message names both
+│   ├── SchemaError              its JSON Schema is invalid, too costly, or refers to another document
+│   └── DuplicateToolError       its name is taken; the message names both tools
 ├── ConfigError                the config can't be used: one Mistake for each thing that is wrong
 ├── UnknownProviderError       no such provider format
-├── ScriptError, SnippetError  code, or what a snippet stands for, can't be run as it is (in script/)
-└── ToolFailure                a handler's way to fail with its own words, a reason and hints
-    ├── BadArguments             … because of an argument that its schema could not rule out
-    ├── RefusedArguments         what calling another tool with wrong arguments raises; a ValueError, too
+├── ScriptError, SnippetError  code, or the call of a snippet, can't be run (in script/)
+└── ToolFailure                raised by a handler to fail with its own message, reason and hints
+    ├── BadArguments             because of an argument that the schema could not rule out
     └── HandleNotFoundError, ResultExpiredError …   stored results (services/results)
 
-A tool that fails at run time is not an exception but a failed ToolResult: the executor turns whatever a handler
-raises into one. Exceptions are for people who define and configure tools.
+A tool that fails at run time is not an exception but a failed ToolResult: the executor catches whatever a handler
+raises. Exceptions are for people who define and configure tools.
 """
 
+import os
 from collections.abc import Iterable
+from typing import cast
 
 import msgspec
 
 
 class OneToolError(Exception):
-    """Everything that OneTool itself raises."""
+    """The base class of OneTool's exceptions."""
 
 
 class DefinitionError(OneToolError, ValueError):
@@ -39,7 +40,7 @@ class SchemaError(DefinitionError):
 
 
 class DuplicateToolError(DefinitionError):
-    """The name is taken. The first one stays."""
+    """The name of the tool is taken; the first tool stays registered."""
 
 
 class UnknownProviderError(OneToolError, ValueError):
@@ -98,3 +99,46 @@ class ConfigError(OneToolError):
     def __init__(self, mistakes: Iterable[Mistake]) -> None:
         self.mistakes = tuple(mistakes)
         super().__init__("\n".join(str(mistake) for mistake in self.mistakes))
+
+
+# What a handler raised, in words: one line for the caller, and the place in the author's file.
+
+
+PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+MOST_IN_GROUP = 5
+LONGEST_MESSAGE = 2_000
+
+
+def describe_error(error: BaseException, depth: int = 0) -> str:
+    """An exception as one line. Its own text may be missing, huge or broken, and it may hold others without end."""
+    text, name = message_of(error), type(error).__name__
+    if isinstance(error, SystemExit):
+        return f"the tool tried to end the process (SystemExit: {text})"
+    if isinstance(error, BaseExceptionGroup) and depth == 0:
+        inner = cast(tuple[BaseException, ...], error.exceptions)  # pyright: ignore[reportUnknownMemberType]
+        text += ": " + "; ".join(describe_error(one, depth + 1) for one in inner[:MOST_IN_GROUP])
+    return f"{name}: {text}" if text else name
+
+
+def message_of(error: BaseException) -> str:
+    """The message of the exception; str() of it may itself fail."""
+    try:
+        return str(error)[:LONGEST_MESSAGE]
+    except BaseException:  # noqa: BLE001 - a broken __str__ must not hide the failure, nor end the process
+        return ""
+
+
+def raised_at(error: BaseException) -> tuple[str, ...]:
+    """File and line of the last frame outside of OneTool."""
+    place, trace = None, error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith(PACKAGE_FOLDER):
+            place = f"raised at {os.path.basename(file)}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return (place,) if place else ()
+
+
+def cut(text: str, most: int) -> str:
+    """At most so many characters of a text; an ellipsis says that there were more."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,7 +1,8 @@
-"""execute(call) -> ToolResult: the one place where a value or an exception becomes a result.
+"""Executor: runs a ToolCall and returns a ToolResult.
 
-The way of a call: find -> allow -> validate -> run within a deadline -> validate the output -> record. Every door
-(code in `run`, the command line, REST, MCP, `ask`, other tools) comes through here.
+Each call is looked up, checked against the allow-list, validated, run within its deadline, validated again (its
+output) and recorded. Every interface (`run`, the command line, REST, MCP, `ask`, other tools) calls the executor, and
+only the executor turns a value or an exception into a result.
 """
 
 import asyncio
@@ -14,26 +15,68 @@ from typing import Any, Protocol, cast
 
 from msgspec.structs import replace
 
-from onetool.core.allowed import both
-from onetool.core.answer import Answer, Sent
-from onetool.core.call import Problem, ServerResult, ToolCall, ToolError, ToolResult, is_seconds, wrong_arguments
+from onetool.core.call import (
+    Code,
+    ServerResult,
+    ToolCall,
+    ToolError,
+    ToolResult,
+    WrongArgument,
+    is_seconds,
+    wrong_arguments,
+)
 from onetool.core.caller import Pauses, client_name
-from onetool.core.context import CallContext, Environment, Gate, Progress, current_call, pauses_inside
-from onetool.core.errors import BadArguments, SchemaError, ToolFailure
-from onetool.core.event import CallEvent, Recorder
-from onetool.core.failure import place_of, text_of, words_for
+from onetool.core.context import (
+    CallContext,
+    CallEvent,
+    Environment,
+    Gate,
+    Progress,
+    Recorder,
+    allowed_by_both,
+    current_call,
+    pauses_within,
+)
+from onetool.core.errors import BadArguments, SchemaError, ToolFailure, describe_error, message_of, raised_at
+from onetool.core.json_data import AnsweredValue, ServerAnswer
 from onetool.core.lenient import Taken, taken
-from onetool.core.refusals import Fails, not_found, permit
+from onetool.core.redaction import mask_values, secret_values
 from onetool.core.registry import Snapshot
-from onetool.core.running import Outcome, Runner
+from onetool.core.running import HandlerRunner
 from onetool.core.schema import MOST_PROBLEMS
-from onetool.core.secrecy import secret_values, without
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
+from onetool.core.text import nearest
+from onetool.core.threads import Outcome
+
+
+class CallRefused(Exception):  # noqa: N818 - carries a result, is never seen outside of the executor
+    def __init__(self, code: Code, message: str, **more: Any) -> None:
+        super().__init__(message)
+        self.error = ToolError(code=code, message=message, **more)
+
+
+def not_found(name: str, known: Collection[str], allowed: Collection[str] | None) -> CallRefused:
+    near = nearest(name, known if allowed is None else [one for one in known if one in allowed])
+    suffix = f"; did you mean {' or '.join(near)}?" if near else ""
+    return CallRefused("tool_not_found", f"Tool not found: {name:.200}{suffix}", hints=tuple(near))
+
+
+def check_allowed(spec: ToolSpec, allowed: Collection[str] | None) -> None:
+    """Raises CallRefused if the allow-list does not name the tool."""
+    if allowed is not None and spec.name not in allowed:
+        raise CallRefused("tool_not_found", f"Tool not allowed here: {spec.name}", reason="denied")
+    if not spec.enabled:
+        hints = (spec.off,) if spec.off else ()
+        raise CallRefused("tool_not_found", f"Tool is switched off: {spec.name}", reason="denied", hints=hints)
+
+
+# execute(call) -> ToolResult: the one place where a value or an exception becomes a result.
+
 
 DEFAULT_TIMEOUT = 8.0
-DEEPEST = 16  # tools that call each other
-MISSING = (ImportError, FileNotFoundError)  # what a library or command that is not there looks like
+DEEPEST_CHAIN = 16  # tools that call each other
+MISSING_DEPENDENCY = (ImportError, FileNotFoundError)  # what a library or command that is not there looks like
 LONGEST_TIMEOUT = 10.0**9  # seconds; what loops and threads can count
 
 log = logging.getLogger("onetool.executor")
@@ -43,10 +86,10 @@ Cancel = Callable[[], None]
 
 
 def _nothing() -> None:
-    """What is over can't be cancelled."""
+    """Cancel a call that has already ended: does nothing."""
 
 
-class Tools(Protocol):
+class ToolLookup(Protocol):
     """What the executor needs of a registry, or of a snapshot of one."""
 
     def get(self, name: str) -> ToolSpec | None: ...
@@ -65,7 +108,7 @@ class Executor:
 
     def __init__(
         self,
-        registry: Tools,
+        registry: ToolLookup,
         *,
         allowed: Iterable[str] | None = None,
         timeout: float = DEFAULT_TIMEOUT,
@@ -81,17 +124,17 @@ class Executor:
         self._environment = environment
         self._recorders = tuple(recorders)
         self._redact = redact
-        self._runner = Runner()
+        self._runner = HandlerRunner()
 
     async def execute(
         self,
         call: ToolCall,
         allowed: Collection[str] | None = None,
         progress: Progress | None = None,
-        tools: Tools | None = None,
+        tools: ToolLookup | None = None,
         gate: Gate | None = None,
     ) -> ToolResult:
-        """Carry the call out. Never raises for what a tool does; being cancelled is the only way out but a result.
+        """Run the call. Never raises for what a tool does; only cancelling it raises.
 
         `allowed` is this caller's allow-list, where it has one of its own; `progress` is told how far the tool is;
         `tools` are those that this caller began with, where a reload in between must not matter. A call that is all
@@ -110,8 +153,8 @@ class Executor:
             raise
         raise AssertionError("a course has one stop")
 
-    def begin(self, call: ToolCall, done: Callable[[ToolResult], None], tools: Tools | None = None) -> Cancel:
-        """The same for a caller on the loop that would rather be told than wait; what comes back cancels the call."""
+    def begin(self, call: ToolCall, done: Callable[[ToolResult], None], tools: ToolLookup | None = None) -> Cancel:
+        """Start the call and report its result to a callback. Returns a function that cancels it."""
         course = self._course(call, tools, None, None, asyncio.get_running_loop())
 
         def ended(outcome: Outcome) -> None:
@@ -127,7 +170,7 @@ class Executor:
             return _nothing
 
     def execute_blocking(
-        self, call: ToolCall, allowed: Collection[str] | None = None, tools: Tools | None = None
+        self, call: ToolCall, allowed: Collection[str] | None = None, tools: ToolLookup | None = None
     ) -> ToolResult:
         """The same for a caller that is not async: a tool in a thread that calls another one."""
         outer = current_call.get()
@@ -141,13 +184,13 @@ class Executor:
     def _course(
         self,
         call: ToolCall,
-        tools: Tools | None,
+        tools: ToolLookup | None,
         allowed: Collection[str] | None,
         progress: Progress | None,
         loop: asyncio.AbstractEventLoop | None,
         is_gated: bool = False,
     ) -> Generator[CallContext, Outcome, ToolResult]:
-        """The way of a call, written once: it stops where the handler is to be run, and goes on with the outcome."""
+        """The steps of a call as a generator: it yields where the handler runs, and is sent the outcome."""
         tools = self._registry if tools is None else tools
         spec = tools.get(call.name)
         if spec is not None and "arguments" not in spec.__dict__:
@@ -164,10 +207,10 @@ class Executor:
             value, raised = yield context
             if context.pauses is not None:
                 started += context.pauses.waited()  # for somebody's answer: that is not the tool's time
-            if type(value) is Answer:
+            if type(value) is AnsweredValue:
                 value, sent = value.value, self._masked(value.sent, call)
             data = self._accepted(context, value, raised)
-        except Fails as failed:
+        except CallRefused as failed:
             error = failed.error
         return self._finish(call, spec, started, origin, data, error, sent, warnings)
 
@@ -175,35 +218,37 @@ class Executor:
         self,
         call: ToolCall,
         spec: ToolSpec | None,
-        tools: Tools,
+        tools: ToolLookup,
         allowed: Collection[str] | None,
         progress: Progress | None,
         loop: asyncio.AbstractEventLoop | None,
         is_gated: bool,
     ) -> CallContext:
-        """What the handler runs in. A call made by a running tool inherits its allow-list and its deadline.
+        """The context of the handler. A call made by a running tool inherits its allow-list and deadline.
 
         An allow-list can only narrow another one.
         """
         outer = current_call.get()
-        allowed = both(allowed, self._allowed)
+        allowed = allowed_by_both(allowed, self._allowed)
         if outer:
-            allowed = both(allowed, outer.allowed)
+            allowed = allowed_by_both(allowed, outer.allowed)
         if spec is None:
             raise not_found(call.name, tools.names(), allowed)
-        permit(spec, allowed)
+        check_allowed(spec, allowed)
         chain = (*outer.chain, call.name) if outer else (call.name,)
-        if len(chain) > DEEPEST:
-            raise Fails("execution_error", f"tools call each other too deep: {' -> '.join(chain)}", reason="recursion")
+        if len(chain) > DEEPEST_CHAIN:
+            raise CallRefused(
+                "execution_error", f"tools call each other too deep: {' -> '.join(chain)}", reason="recursion"
+            )
         seconds = call.timeout if call.timeout is not None else spec.timeout or self._timeout
         if not is_seconds(seconds):
-            raise Fails("invalid_args", f"timeout: expected a number of seconds above 0, got {seconds!r:.40}")
+            raise CallRefused("invalid_args", f"timeout: expected a number of seconds above 0, got {seconds!r:.40}")
         left = min(seconds, LONGEST_TIMEOUT)
         if outer:
             left = min(left, outer.left())
             if left <= 0:
                 message = f"the time of {outer.call.name}, which calls it, is up"
-                raise Fails("execution_error", message, reason="timeout")
+                raise CallRefused("execution_error", message, reason="timeout")
         return CallContext(
             spec=spec,
             call=call,
@@ -212,7 +257,7 @@ class Executor:
             chain=chain,
             seconds=seconds,
             deadline=monotonic() + left,
-            pauses=pauses_inside(outer) or (Pauses() if is_gated else None),
+            pauses=pauses_within(outer) or (Pauses() if is_gated else None),
             allowed=allowed,
             progress=progress or (outer.progress if outer else None),
             loop=loop,
@@ -223,11 +268,11 @@ class Executor:
             _ = spec.output  # so that a bad one is told before anything has run
             given = taken(spec, call.args)
         except SchemaError as error:
-            raise Fails("execution_error", f"{spec.name} has an unusable schema: {error}") from None
+            raise CallRefused("execution_error", f"{spec.name} has an unusable schema: {error}") from None
         if problems := given.problems:
             listed = "; ".join(map(str, problems)) + ("; and more" if len(problems) >= MOST_PROBLEMS else "")
             message = f"{wrong_arguments(spec.name)} {listed}"
-            raise Fails("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
+            raise CallRefused("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
         return given
 
     def _accepted(self, context: CallContext, value: Any, raised: BaseException | None) -> Any:
@@ -240,34 +285,38 @@ class Executor:
                 raised = failure
         raise self._failure(context.call, context.spec, raised)
 
-    def _masked(self, sent: Sent, call: ToolCall) -> Callable[[], Sent]:
+    def _masked(self, sent: ServerAnswer, call: ToolCall) -> Callable[[], ServerAnswer]:
         """An answer as it was sent, without secrets. Made for those who ask for it: most doors want the value alone."""
-        return lambda: sent if self._redact is None else Sent(*self._redact([*sent], call.args))
+        return lambda: sent if self._redact is None else ServerAnswer(*self._redact([*sent], call.args))
 
     def _validate_output(self, spec: ToolSpec, value: Any) -> None:
         if spec.output is not None and (problems := spec.output.check(value)):
             listed = "; ".join(map(str, problems))
             raise ToolFailure(f"returned what its output schema does not allow: {listed}", reason="output_invalid")
 
-    def _failure(self, call: ToolCall, spec: ToolSpec, error: BaseException) -> Fails:
+    def _failure(self, call: ToolCall, spec: ToolSpec, error: BaseException) -> CallRefused:
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s failed\n%s", spec.name, self._recorded("".join(format_exception(error)), call, spec))
         if isinstance(error, BadArguments):
-            message = f"{wrong_arguments(spec.name)} {text_of(error)}"
+            message = f"{wrong_arguments(spec.name)} {message_of(error)}"
             hints = (*_texts(error.hints), signature(spec))
-            return Fails("invalid_args", message, reason=_text(error.reason), hints=hints, details=_details(error))
+            return CallRefused(
+                "invalid_args", message, reason=_text(error.reason), hints=hints, details=_details(error)
+            )
         if isinstance(error, ToolFailure):
-            message = text_of(error) or "it failed"
-            return Fails("execution_error", message, reason=_text(error.reason), hints=_texts(error.hints))
-        installs = tuple(need.install for need in spec.requires if need.install and isinstance(error, MISSING))
-        return Fails("execution_error", words_for(error), hints=(*installs, *place_of(error)))
+            message = message_of(error) or "it failed"
+            return CallRefused("execution_error", message, reason=_text(error.reason), hints=_texts(error.hints))
+        installs = tuple(
+            need.install for need in spec.requires if need.install and isinstance(error, MISSING_DEPENDENCY)
+        )
+        return CallRefused("execution_error", describe_error(error), hints=(*installs, *raised_at(error)))
 
     def _recorded(self, value: Any, call: ToolCall, spec: ToolSpec | None) -> Any:
-        """Text or data for a record: it has neither the app's secrets nor those that were passed as arguments."""
+        """Text or data for a record, with the secrets of the app and of the arguments masked."""
         return self._without_secrets(value, call, spec, None)
 
     def _returned(self, value: Any, call: ToolCall, spec: ToolSpec | None) -> Any:
-        """The same for the caller, who sent some of it: a mask there would tell it that a guess is right."""
+        """The same for the caller. What it sent itself is not masked: a mask would confirm a guess."""
         return self._without_secrets(value, call, spec, call.args)
 
     def _without_secrets(self, value: Any, call: ToolCall, spec: ToolSpec | None, sent: Any) -> Any:
@@ -276,7 +325,7 @@ class Executor:
             # The app's come first: a part of one that was passed as an argument must not break it up.
             value = self._redact(value, sent)
             passed += [self._redact(secret, sent) for secret in passed]
-        return without(value, passed)
+        return mask_values(value, passed)
 
     def _finish(
         self,
@@ -286,7 +335,7 @@ class Executor:
         origin: "_Origin",
         data: Any,
         error: ToolError | None,
-        sent: Callable[[], Sent] | None,
+        sent: Callable[[], ServerAnswer] | None,
         warnings: tuple[str, ...],
     ) -> ToolResult:
         elapsed = round((perf_counter() - started) * 1000, 3)
@@ -314,19 +363,19 @@ class Executor:
 
 
 async def _passed(gate: Gate, context: CallContext) -> ToolFailure | None:
-    """What the gate says. Somebody may have to think about that: the clock stands still. Who fails has not said yes."""
+    """The gate's answer. Waiting for it does not count; a gate that fails has refused."""
     try:
         with context.pauses or nullcontext():
             return await gate(context.call, context.spec)
     except Exception as error:  # noqa: BLE001 - somebody else's function
-        return ToolFailure(f"nobody could allow it: {words_for(error)}", reason="denied")
+        return ToolFailure(f"nobody could allow it: {describe_error(error)}", reason="denied")
 
 
 _Origin = tuple[str, str | None]  # the client, and the run whose code calls
 
 
 def _origin() -> _Origin:
-    """Where a call comes from. Asked when it begins: it may end in another context."""
+    """The client and run of a call, read when it begins: it may end in another context."""
     outer = current_call.get()
     return client_name(), outer.run if outer else None
 
@@ -340,11 +389,11 @@ def _text(value: Any) -> str | None:
         return type(value).__name__
 
 
-def _details(error: BadArguments) -> tuple[Problem, ...]:
+def _details(error: BadArguments) -> tuple[WrongArgument, ...]:
     if error.argument is None:
         return ()
     pointer = "/" + error.argument.replace("~", "~0").replace("/", "~1")
-    return (Problem(path=error.argument, expected="", got=text_of(error), pointer=pointer),)
+    return (WrongArgument(path=error.argument, expected="", got=message_of(error), pointer=pointer),)
 
 
 def _texts(values: Any) -> tuple[str, ...]:
@@ -354,6 +403,6 @@ def _texts(values: Any) -> tuple[str, ...]:
 
 
 def _prepare(spec: ToolSpec) -> None:
-    """Compile before the clock starts: the first call is not slower than the others. A bad schema is told later."""
+    """Compile the schema before the deadline starts. A bad schema is reported later."""
     with suppress(SchemaError):
         _ = spec.arguments, spec.output

@@ -17,7 +17,7 @@ class NoFlockError(OSError):
 
 
 def take(file: int) -> bool:
-    """Whether it is ours now, or was already. Raises OSError; NoFlockError where there are no such locks."""
+    """Take the lock without waiting; whether it is held now. Raises OSError, or NoFlockError without flock."""
     try:
         import fcntl
     except ImportError:
@@ -30,7 +30,7 @@ def take(file: int) -> bool:
 
 
 def give_back(file: int) -> None:
-    """And close it. Never raises: what was done is done."""
+    """Release the lock and close the file. Never raises."""
     with suppress(ImportError, OSError):
         import fcntl
 
@@ -40,7 +40,7 @@ def give_back(file: int) -> None:
 
 
 def leads_to(path: Path, file: int, *, follow_symlinks: bool = True) -> bool:
-    """Whether what is open is still what the path means. Raises OSError."""
+    """Whether the path still leads to the open file. Raises OSError."""
     try:
         return os.path.samestat(os.fstat(file), os.stat(path, follow_symlinks=follow_symlinks))
     except FileNotFoundError:
@@ -48,7 +48,7 @@ def leads_to(path: Path, file: int, *, follow_symlinks: bool = True) -> bool:
 
 
 def holder(path: Path, us: str = "another thread of this process") -> str | None:
-    """Who has the lock on it, in words; None where nobody has, or the system does not tell."""
+    """The process that holds the lock, in words; None if there is none, or the system does not tell."""
     with suppress(OSError, IndexError):
         status = os.stat(path)
         place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"

@@ -11,12 +11,11 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any, NamedTuple, cast
 
-from onetool.core.call import Problem
-from onetool.core.json_bounds import data_in
-from onetool.core.schema import properties_of
-from onetool.core.schema_words import UNKNOWN
+from onetool.core.call import WrongArgument
+from onetool.core.json_data import data_in
+from onetool.core.schema import UNKNOWN, properties_of
+from onetool.core.signature import kinds_of, resolve_definition
 from onetool.core.spec import ToolSpec
-from onetool.core.type_names import kinds_of, resolved
 
 LEVELS = 8  # of a schema that are followed
 LONGEST_NUMBER = 300  # characters
@@ -31,7 +30,7 @@ class Taken(NamedTuple):
     """What the tool gets, unless there are problems; `warnings` are for whoever called."""
 
     args: Mapping[str, Any]
-    problems: list[Problem]
+    problems: list[WrongArgument]
     warnings: tuple[str, ...] = ()
 
 
@@ -52,7 +51,7 @@ def is_closed(schema: Schema) -> bool:
     return schema.get("additionalProperties") is False or schema.get("unevaluatedProperties") is False
 
 
-def _sent_on(spec: ToolSpec, args: Mapping[str, Any], problems: Iterable[Problem]) -> list[str]:
+def _sent_on(spec: ToolSpec, args: Mapping[str, Any], problems: Iterable[WrongArgument]) -> list[str]:
     """The arguments that nothing is known of. One that is much like a known one is a mistake of the caller."""
     if is_closed(spec.input_schema):
         return []
@@ -65,7 +64,7 @@ def _sent_on(spec: ToolSpec, args: Mapping[str, Any], problems: Iterable[Problem
     ]
 
 
-def _is_near(problem: Problem) -> bool:
+def _is_near(problem: WrongArgument) -> bool:
     return bool(problem.hint and problem.hint.startswith("did you mean"))
 
 
@@ -82,7 +81,7 @@ def coerced(spec: ToolSpec, name: str, value: Any) -> Any:
 
 
 def _coerced(value: Any, schema: Any, root: Schema, levels: int) -> Any:
-    part: Any = resolved(schema, root)
+    part: Any = resolve_definition(schema, root)
     if levels == 0 or not isinstance(part, Mapping):
         return value
     known = cast(Schema, part)

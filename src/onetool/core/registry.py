@@ -4,9 +4,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from threading import Lock
 from typing import Any
 
-from onetool.core.definition import accept
+from onetool.core.definition import Handlers, accept
 from onetool.core.errors import DuplicateToolError
-from onetool.core.implementation import Handlers
 from onetool.core.spec import ToolSpec
 
 Further = Callable[[str], ToolSpec | None]
@@ -52,7 +51,7 @@ class Snapshot:
         return self._packs
 
     def unmatched(self, names: Iterable[str]) -> "list[str]":
-        """Those names that no tool has: an allow-list with a typo should not be silent."""
+        """The names that no tool has: typos in an allow-list."""
         return [name for name in names if name not in self]
 
     def __len__(self) -> int:
@@ -68,7 +67,7 @@ class Snapshot:
         return f"<{type(self).__name__} of {len(self)} tools>"
 
 
-class Registry(Snapshot):
+class ToolRegistry(Snapshot):
     """The tools that there are now.
 
     `builtins` and `internals` are the handlers that definitions may name: functions of packs, and services of the app.
@@ -98,7 +97,7 @@ class Registry(Snapshot):
         return spec
 
     def snapshot(self) -> Snapshot:
-        """The tools as they are now. Costs a copy after a change, nothing otherwise."""
+        """A snapshot of the tools. Copied after a change, else shared."""
         with self._lock:
             if self._frozen is None:
                 self._frozen = Snapshot(self._tools.copy(), self._further)
@@ -131,7 +130,7 @@ class Registry(Snapshot):
 
 
 def duplicate(first: ToolSpec, second: ToolSpec, what: str | None = None) -> str:
-    """What to say of two tools with one name; or of two other things."""
+    """The error for two tools, or other things, with one name."""
     return (
         f"duplicate {what or f'tool name {first.name!r}'}: the first one stays ({_shown(first)}), "
         f"the second is refused ({_shown(second)}); rename one of them"

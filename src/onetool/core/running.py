@@ -1,28 +1,71 @@
-"""Runs a handler within its deadline, and catches whatever it raises: async ones on the loop, others in a thread.
+"""HandlerRunner: runs one handler within its deadline and catches whatever it raises.
 
-Waiting ends with the deadline, whether or not the handler heeds that. What it then still does, it does unheard.
+Async handlers run on the event loop, others in a thread. Waiting ends with the deadline even if the handler goes on;
+its outcome is then dropped. Time spent waiting for an answer of the caller does not count.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from contextvars import copy_context
 from inspect import isawaitable
 from typing import Any
 
-from onetool.core.alarm import Alarm, in_time
 from onetool.core.context import CallContext, current_call
-from onetool.core.errors import ToolFailure
-from onetool.core.failure import words_for
-from onetool.core.plain import plain
+from onetool.core.errors import ToolFailure, describe_error
+from onetool.core.json_data import plain
 from onetool.core.threads import Outcome, Threads
 
-Ended = Callable[[Outcome], None]
+SHORTEST_WAIT = 0.05  # seconds between two looks, while somebody is being waited for
+
+
+class Deadline:
+    """Calls back on the event loop when the time of a call is up, `grace` seconds after its deadline."""
+
+    __slots__ = ("_context", "_grace", "_loop", "_ring", "_timer")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, context: CallContext, ring: Callable[[], None], grace: float = 0.0
+    ) -> None:
+        self._loop = loop
+        self._context = context
+        self._ring = ring
+        self._grace = grace
+        self._timer = loop.call_later(context.left() + grace, self._due)
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def _due(self) -> None:
+        left = self._context.left() + self._grace
+        if left <= 0 or self._context.pauses is None:  # timers may be early by a hair
+            self._ring()
+        else:
+            self._timer = self._loop.call_later(max(left, SHORTEST_WAIT), self._due)
+
+
+@asynccontextmanager
+async def within_deadline(context: CallContext, grace: float = 0.0) -> AsyncGenerator[None]:
+    """A context manager that raises TimeoutError when the time of the call is up."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(None) as limit:
+        alarm = Deadline(loop, context, lambda: limit.reschedule(loop.time()), grace)
+        try:
+            yield
+        finally:
+            alarm.cancel()
+
+
+# Runs a handler within its deadline, and catches whatever it raises: async ones on the loop, others in a thread.
+
+
+OnOutcome = Callable[[Outcome], None]
 
 GRACE = 0.5  # seconds beyond its deadline that a loop gets to tell that it is over
 
 
-class Runner:
-    """Carries calls out, for an executor."""
+class HandlerRunner:
+    """Runs handlers for an Executor."""
 
     def __init__(self) -> None:
         self._threads = Threads()
@@ -38,18 +81,18 @@ class Runner:
         finally:
             flight.drop()
 
-    def start(self, context: CallContext, ended: Ended) -> "Flight":
-        """Run the handler, and tell its outcome: when it has one, or when its time is up. On the loop."""
+    def start(self, context: CallContext, ended: OnOutcome) -> "HandlerTask":
+        """Start the handler on the loop; report its outcome when it ends or its deadline passes."""
         loop = asyncio.get_running_loop()
         if loop.get_task_factory() is None:
             loop.set_task_factory(_contained_task)
-        flight = Flight(context, ended, self._abandon)
+        flight = HandlerTask(context, ended, self._abandon)
         flight.task = loop.create_task(self._invoke(context, flight.settle))
-        flight.alarm = Alarm(loop, context, flight.too_late)
+        flight.alarm = Deadline(loop, context, flight.too_late)
         return flight
 
     def run_blocking(self, context: CallContext) -> Outcome:
-        """The same for a caller in a thread of its own, which has nothing better to do than to wait."""
+        """Run the handler and block the calling thread until it ends or its deadline passes."""
         if context.spec.is_async:
             return _on_the_loop(self.run(context), context)
         inside = copy_context()
@@ -63,8 +106,8 @@ class Runner:
             return None, error
         return _on_the_loop(_awaited(value, context), context) if isawaitable(value) else (value, None)
 
-    async def _invoke(self, context: CallContext, ended: Ended) -> None:
-        """Run the handler with the call as its context. Everything that it raises is caught: the process lives."""
+    async def _invoke(self, context: CallContext, ended: OnOutcome) -> None:
+        """Run the handler within the call's context and catch everything that it raises."""
         current_call.set(context)
         try:
             if context.spec.is_async:
@@ -79,7 +122,7 @@ class Runner:
         ended(outcome)
 
     def _abandon(self, task: "asyncio.Task[Any]") -> None:
-        """Cancel it, and let nobody wait for it any more: not even asyncio.run, which ends only when all tasks have."""
+        """Cancel the task and detach it, so that asyncio.run does not wait for it at its end."""
         self._left_behind.add(task)
         task.add_done_callback(self._left_behind.discard)
         task.cancel()
@@ -87,17 +130,17 @@ class Runner:
         task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue] - told as a time-out already
 
 
-class Flight:
-    """A handler that runs. Its outcome is told once, by the first of: the handler, its deadline, whoever cancels."""
+class HandlerTask:
+    """A running handler. Its outcome is reported once: by the handler, its deadline, or a cancellation."""
 
     __slots__ = ("_abandon", "_context", "_ended", "alarm", "task")
 
-    def __init__(self, context: CallContext, ended: Ended, abandon: Callable[["asyncio.Task[Any]"], None]) -> None:
+    def __init__(self, context: CallContext, ended: OnOutcome, abandon: Callable[["asyncio.Task[Any]"], None]) -> None:
         self._context = context
-        self._ended: Ended | None = ended
+        self._ended: OnOutcome | None = ended
         self._abandon = abandon
         self.task: asyncio.Task[Any] | None = None
-        self.alarm: Alarm | None = None
+        self.alarm: Deadline | None = None
 
     def settle(self, outcome: Outcome) -> None:
         ended = self._ended
@@ -118,7 +161,7 @@ class Flight:
             ended((None, ToolFailure("cancelled by the caller", reason="cancelled")))
 
     def drop(self, by_itself: bool = False) -> None:
-        """Nobody is to be told any more; a handler that has not ended by itself is left behind."""
+        """Report nothing from now on; a handler that is still running is abandoned."""
         self._ended = None
         alarm, task = self.alarm, self.task
         self.alarm = self.task = None  # they hold us, and so nobody has to look for cycles
@@ -135,7 +178,7 @@ def _handler(context: CallContext) -> Any:
 
 
 def _on_the_loop(work: Coroutine[Any, Any, Outcome], context: CallContext) -> Outcome:
-    """Async handlers belong on the loop of the call that began it all: what they share with each other lives there."""
+    """Run an async handler on the event loop of the outermost call, where what handlers share lives."""
     if context.loop is None or not context.loop.is_running():
         return asyncio.run(work)
     future = asyncio.run_coroutine_threadsafe(work, context.loop)
@@ -163,7 +206,7 @@ def _plain_handler(context: CallContext) -> Callable[..., Any]:
 
 
 def _contained_task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> "asyncio.Task[Any]":
-    """Tasks that a tool starts: a SystemExit in one of them would go right through the loop and end the process."""
+    """A task factory that contains SystemExit, which would otherwise end the loop and the process."""
     if current_call.get() is not None and asyncio.iscoroutine(work):
         work = _contained(work)
     return asyncio.Task(work, loop=loop, **options)
@@ -173,12 +216,12 @@ async def _contained(work: Coroutine[Any, Any, Any]) -> Any:
     try:
         return await work
     except (SystemExit, KeyboardInterrupt) as error:
-        raise ToolFailure(words_for(error)) from error
+        raise ToolFailure(describe_error(error)) from error
 
 
 async def _awaited(value: Awaitable[Any], context: CallContext) -> Outcome:
     try:
-        async with in_time(context):
+        async with within_deadline(context):
             return plain(await value), None
     except TimeoutError as error:
         return (None, error) if context.left() > 0 else _too_late(context)

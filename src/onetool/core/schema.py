@@ -1,20 +1,235 @@
-"""JSON Schema (draft 2020-12): compile once, validate often, and say what is wrong."""
+"""CompiledSchema: a JSON Schema (draft 2020-12) that is compiled once and validates values.
 
-from collections.abc import Collection, Mapping
+Validation errors are described in words that a model can repair its call by. `uniqueItems` is replaced by a version
+that takes linear time: the validator's own compares each item with each other.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from itertools import islice
 from sys import maxsize
 from typing import Any, cast
 
 import jsonschema_rs
+from jsonschema_rs import ValidationError
 
-from onetool.core.call import Problem
+from onetool.core.call import WrongArgument
 from onetool.core.errors import SchemaError
+from onetool.core.redaction import MASK, secret_names, sounds_secret
 from onetool.core.schema_guard import Verdict, check_size, guard
-from onetool.core.schema_unique import UniqueItems
-from onetool.core.schema_upgrade import upgrade
-from onetool.core.schema_words import describe
-from onetool.core.secrecy import secret_names
+from onetool.core.schema_keywords import upgrade
+from onetool.core.text import did_you_mean
+
+EXACT = 2**53  # from here on a float may stand for several integers
+MOST_COMPARED_PARTS = 50_000  # of items that are compared by texts which have to be made first: a tenth of a second
+
+
+class UniqueItems:
+    """The keyword, as the validator takes one."""
+
+    def __init__(self, parent: Any, value: Any, path: Any) -> None:
+        self._is_on = value is True
+
+    def validate(self, instance: Any) -> None:
+        if not self._is_on or not isinstance(instance, list | tuple):
+            return
+        items = cast(Sequence[Any], instance)
+        if _text_function(items) is _canonical_text and _has_more_parts(items):
+            raise ValueError(f"it has more than {MOST_COMPARED_PARTS:,} parts to compare")
+        if not are_unique(items):
+            raise ValueError("it has equal items")
+
+
+def are_unique(items: Sequence[Any]) -> bool:
+    if len(items) < 2:
+        return True
+    return len(set(map(_text_function(items), items))) == len(items)
+
+
+def _text_function(items: Sequence[Any]) -> Callable[[Any], str]:
+    """How the text of an item is made. Texts alone, and whole numbers alone, are quick."""
+    kinds = set(map(type, items))
+    return str if kinds == {str} else hex if kinds == {int} else _canonical_text
+
+
+def _has_more_parts(items: Sequence[Any]) -> bool:
+    left = MOST_COMPARED_PARTS
+    waiting: list[Any] = [items]
+    while waiting and left >= 0:
+        one: Any = waiting.pop()
+        left -= len(one)
+        inside: Any = one.values() if isinstance(one, Mapping) else one  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        waiting += [part for part in inside if isinstance(part, list | tuple | dict)]
+    return left < 0
+
+
+def _canonical_text(value: Any) -> str:
+    """The same for what JSON Schema calls equal: 1 and 1.0, and objects in whatever order; not for true and 1."""
+    if isinstance(value, str):
+        return f'"{len(value)}:{value}'
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if isinstance(value, int):
+        return hex(value)  # not decimal, which takes quadratic time
+    if isinstance(value, float):
+        return hex(_whole(value)) if value.is_integer() else repr(value)
+    if isinstance(value, Mapping):
+        members = sorted(cast(Mapping[str, Any], value).items(), key=lambda member: member[0])
+        return "{" + ",".join(f"{_canonical_text(name)}:{_canonical_text(part)}" for name, part in members) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(_canonical_text, cast(Sequence[Any], value))) + "]"
+    return f"{type(value).__name__} {value}"
+
+
+def _whole(value: float) -> int:
+    """The integer that it is when written down: 1e30 is 10**30 in JSON, and something near that in Python."""
+    if abs(value) < EXACT:
+        return int(value)
+    digits, _, exponent = repr(value).partition("e")
+    whole, _, rest = digits.partition(".")
+    return int(whole + rest) * 10 ** (int(exponent or 0) - len(rest)) if exponent else int(whole)
+
+
+# What a validator found, in the words that a model needs to repair its call.
+
+
+UNKNOWN = "unknown argument"
+_SHOWN = 60  # characters of a wrong value that are worth showing
+_LONGEST_PATH = 200
+_ALTERNATIVES = 12  # enum members that are worth listing
+
+ValuePath = tuple[str | int, ...]
+
+_EXPECTED: dict[str, Callable[[Any], str]] = {
+    "Type": lambda kind: " or ".join(kind.types),
+    "Enum": lambda kind: _one_of(kind.options),
+    "Constant": lambda kind: _json(kind.expected_value),
+    "Minimum": lambda kind: f"at least {kind.limit}",
+    "Maximum": lambda kind: f"at most {kind.limit}",
+    "ExclusiveMinimum": lambda kind: f"more than {kind.limit}",
+    "ExclusiveMaximum": lambda kind: f"less than {kind.limit}",
+    "MultipleOf": lambda kind: f"a multiple of {kind.multiple_of}",
+    "MinLength": lambda kind: f"at least {kind.limit} characters",
+    "MaxLength": lambda kind: f"at most {kind.limit} characters",
+    "MinItems": lambda kind: f"at least {kind.limit} items",
+    "MaxItems": lambda kind: f"at most {kind.limit} items",
+    "MinProperties": lambda kind: f"at least {kind.limit} properties",
+    "MaxProperties": lambda kind: f"at most {kind.limit} properties",
+    "Pattern": lambda kind: f"text that matches {kind.pattern}",
+    "BacktrackLimitExceeded": lambda _: "text that its pattern can check in time",
+    "Format": lambda kind: f"a {kind.format}",
+    "Custom": lambda _: "items that differ from each other",  # ours: uniqueItems, and no other
+    "Contains": lambda _: "at least one matching item",
+    "Not": lambda kind: f"anything but {_json(kind.schema)}",
+    "FalseSchema": lambda _: "nothing here",
+    "OneOfMultipleValid": lambda _: "a value that fits exactly one of the alternatives",
+}
+
+
+def describe_violation(
+    error: ValidationError, secret: frozenset[str], known: Iterable[str] = ()
+) -> list[WrongArgument]:
+    """One error as problems. `known` are the tool's parameters, for near misses; values of `secret` ones are masked."""
+    kind: Any = error.kind
+    path: ValuePath = tuple(error.instance_path)
+    name = type(kind).__name__
+    if name == "Required":
+        return [_problem((*path, kind.property), "a value (required)", "nothing")]
+    if name in ("AdditionalProperties", "UnevaluatedProperties"):
+        return [_unknown(path, extra, known) for extra in kind.unexpected]
+    if name in ("AnyOf", "OneOfNotValid"):
+        return _no_alternative(error, kind.context, secret, known)
+    if name == "PropertyNames":
+        return [_problem(path, "other property names", str(kind.error.message))]
+    expected = _EXPECTED.get(name, lambda _: f"a value that fits `{kind.name}`")(kind)
+    return [_problem(path, expected, _shown(error, path, secret))]
+
+
+def _no_alternative(
+    error: ValidationError, branches: list[list[ValidationError]], secret: frozenset[str], known: Iterable[str]
+) -> list[WrongArgument]:
+    """Nothing fits. If one alternative has the right type, its own complaints help most; else say what would fit."""
+    path: ValuePath = tuple(error.instance_path)
+    near = [errors for errors in branches if not any(_wrong_type_at(one, path) for one in errors)]
+    if len(near) == 1:
+        return [problem for one in near[0] for problem in describe_violation(one, secret, known)]
+    alternatives = [_alternative(errors, path) for errors in (near or branches)]
+    expected = " or ".join(dict.fromkeys(text for text in alternatives if text)) or "one of its alternatives"
+    return [_problem(path, expected, _shown(error, path, secret))]
+
+
+def _wrong_type_at(error: ValidationError, path: ValuePath) -> bool:
+    return type(error.kind).__name__ in ("Type", "Constant", "Enum") and tuple(error.instance_path) == path
+
+
+def _alternative(errors: list[ValidationError], path: ValuePath) -> str:
+    here = [one for one in errors if tuple(one.instance_path) == path]
+    if not here:
+        return ""
+    kind: Any = here[0].kind
+    if type(kind).__name__ == "Required":
+        return f"an object with {kind.property}"
+    expected = _EXPECTED.get(type(kind).__name__)
+    return expected(kind) if expected else ""
+
+
+def _unknown(path: ValuePath, name: str, known: Iterable[str]) -> WrongArgument:
+    hint = None
+    if not path:
+        names = sorted(known)
+        hint = did_you_mean(name, names) or (f"known: {', '.join(names)}" if names else "it takes no arguments")
+    return WrongArgument(
+        path=_dotted((*path, name)), pointer=_pointer((*path, name)), expected="", got=UNKNOWN, hint=hint
+    )
+
+
+def _problem(path: ValuePath, expected: str, got: str) -> WrongArgument:
+    return WrongArgument(path=_dotted(path), pointer=_pointer(path), expected=expected, got=got)
+
+
+def _shown(error: ValidationError, path: ValuePath, secret: frozenset[str]) -> str:
+    if any(step in secret or (isinstance(step, str) and sounds_secret(step)) for step in path):
+        return MASK
+    value: Any = error.instance
+    if isinstance(value, Mapping):
+        # A whole object may hold a secret; its keys say enough.
+        return f"object with {', '.join(map(str, cast(Mapping[str, Any], value))) or 'nothing'}"[:_SHOWN]
+    if isinstance(value, list):
+        return f"array of {len(cast(list[Any], value))}"
+    return f"{_type_name(value)} {_json(value)}" if value is not None else "null"
+
+
+def _type_name(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    return {"int": "integer", "float": "number", "str": "string"}.get(name := type(value).__name__, name)
+
+
+def _one_of(options: list[Any]) -> str:
+    shown = ", ".join(_json(option) for option in options[:_ALTERNATIVES])
+    more = len(options) - _ALTERNATIVES
+    return f"one of {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def _json(value: Any) -> str:
+    if isinstance(value, str):
+        value = value[: _SHOWN + 1]  # of megabytes, no more than is shown
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _dotted(path: ValuePath) -> str:
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+    return text if len(text) <= _LONGEST_PATH else text[: _LONGEST_PATH - 1] + "…"
+
+
+def _pointer(path: ValuePath) -> str:
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)[:_LONGEST_PATH]
+
+
+# JSON Schema (draft 2020-12): compile once, validate often, and say what is wrong.
+
 
 META_SCHEMA = "https://json-schema.org/draft/2020-12/schema"  # comes with the validator, is never fetched
 MOST_PROBLEMS = 20
@@ -24,9 +239,9 @@ CHEAP = 100  # checks for one part of a value that are not worth counting
 MOST_SLOW = 1_000_000  # slow ones: about a second
 FEW_SLOW = 2  # for one part that are not worth counting: the doors let half a million parts in
 SMALL = 200  # parts that every schema takes
-DEEPEST = 1_000  # levels that are counted
+DEEPEST_VALUE = 1_000  # levels that are counted
 BEGINNING = 20  # items of a list that are worth explaining, where the whole is too large
-LONGEST = 300
+LONGEST_COMPILE_ERROR = 300
 # Keywords that may bring in properties from elsewhere: closing such a schema needs `unevaluatedProperties`.
 _BORROWING = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas")
 # A regular expression in a schema is a stranger's: small programs only, and a bounded search.
@@ -48,43 +263,43 @@ class CompiledSchema:
         self._verdict = guard(schema)
         self._known = properties_of(schema)
         self._secret = secret_names(schema)
-        self._validator = _compile(close(schema) if closed else schema)
+        self._validator = _compile(close_schema(schema) if closed else schema)
         self.is_valid = self._validator.is_valid
         # A costly schema takes small values only; for the usual ones nothing is counted.
         cost = self._verdict.costs[0]
         self._most = MOST_CHECKS // cost if cost > CHEAP else None
         self._most_slow = _most_slow(self._verdict)
 
-    def check(self, value: Any) -> list[Problem]:
+    def check(self, value: Any) -> list[WrongArgument]:
         try:
             if self._most is not None and larger_than(value, self._most):
-                return [Problem(path="", expected=f"at most {self._most:,} values in all", got="more")]
+                return [WrongArgument(path="", expected=f"at most {self._most:,} values in all", got="more")]
             if self._most_slow is not None and (most := self._exceeded(value)) is not None:
                 what = "values in all" if self._verdict.compares_items else "numbers in all"
-                return [Problem(path="", expected=f"at most {most:,} {what}", got="more")]
+                return [WrongArgument(path="", expected=f"at most {most:,} {what}", got="more")]
             return [] if self.is_valid(value) else self._explain(value)
         except (ValueError, RecursionError, OverflowError) as error:
             # Not JSON data at all: an object, a set, a number as a key, half of a surrogate pair.
-            return [Problem(path="", expected="JSON data", got=str(error)[:LONGEST])]
+            return [WrongArgument(path="", expected="JSON data", got=str(error)[:LONGEST_COMPILE_ERROR])]
 
     def _exceeded(self, value: Any) -> int | None:
         """How many parts that are slow to check it may have, where it has more."""
         by_depth, numbers_only = self._most_slow or (maxsize,), not self._verdict.compares_items
         if not larger_than(value, SMALL, numbers_only):
             return None
-        depth, deepest = depth_of(value, DEEPEST) if self._verdict.recursive else 0, len(by_depth) - 1
+        depth, deepest = depth_of(value, DEEPEST_VALUE) if self._verdict.recursive else 0, len(by_depth) - 1
         most = by_depth[depth] if depth <= deepest else by_depth[-1] * (deepest + 1) // (depth + 1)
         return most if larger_than(value, most, numbers_only) else None
 
-    def _explain(self, value: Any) -> list[Problem]:
+    def _explain(self, value: Any) -> list[WrongArgument]:
         """What is wrong with it. Listing that costs far more than finding it, so of large values less is told."""
         if not self._explainable(value):
             value = beginning(value, BEGINNING)  # what is wrong in its beginning stands in the same place there
             if not self._explainable(value) or self.is_valid(value):
                 got = "a value that does not, too large or too deep to say where"
-                return [Problem(path="", expected="a value that fits its schema", got=got)]
+                return [WrongArgument(path="", expected="a value that fits its schema", got=got)]
         errors = self._validator.iter_errors(value)
-        problems = (problem for error in errors for problem in describe(error, self._secret, self._known))
+        problems = (problem for error in errors for problem in describe_violation(error, self._secret, self._known))
         return list(islice(problems, MOST_PROBLEMS))
 
     def _explainable(self, value: Any) -> bool:
@@ -109,19 +324,19 @@ def _compile(schema: Mapping[str, Any]) -> jsonschema_rs.Draft202012Validator:
             )
         except ValueError as error:
             refused = error
-    raise SchemaError(_words(refused, schema)) from None
+    raise SchemaError(_compile_errors(refused, schema)) from None
 
 
-def _words(error: ValueError, schema: Mapping[str, Any]) -> str:
+def _compile_errors(error: ValueError, schema: Mapping[str, Any]) -> str:
     """Everything that is wrong with a schema: the compiler stops at the first fault, the meta-schema finds them all."""
     if not isinstance(error, jsonschema_rs.ValidationError):
-        return str(error)[:LONGEST]
+        return str(error)[:LONGEST_COMPILE_ERROR]
     meta = jsonschema_rs.Draft202012Validator({"$ref": META_SCHEMA}, offline=True)
     errors = [*islice(meta.iter_errors(deepcopy(dict(schema))), MOST_PROBLEMS)] or [error]
-    return "; ".join(str(problem) for one in errors for problem in describe(one, frozenset()))
+    return "; ".join(str(problem) for one in errors for problem in describe_violation(one, frozenset()))
 
 
-def close(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def close_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Most schemas say nothing of further properties; for a tool's arguments nothing means none."""
     schema = {
         "properties": {},

@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from onetool.core.errors import SchemaError
-from onetool.core.schema_parts import KINDS, Schema, here, inside, parts
+from onetool.core.schema_keywords import CONTAINER_KINDS, Schema, child_subschemas, in_place_subschemas, subschemas
 
 MAX_BYTES = 512 * 1024
 MAX_DEPTH = 100
@@ -147,7 +147,7 @@ class _Graph:
         for name in ("$anchor", "$dynamicAnchor"):
             if isinstance(anchor := schema.get(name), str):
                 self._anchors[anchor] = schema
-        for child in inside(schema):
+        for child in subschemas(schema):
             self._collect(child, depth + 1)
 
     def _refuse_foreign(self, schema: Schema, depth: int) -> None:
@@ -169,11 +169,11 @@ class _Graph:
         if not isinstance(node, Mapping):
             return _Node(1)
         schema = cast(Schema, node)
-        again = [self._number(child) for child in here(schema)]
+        again = [self._number(child) for child in in_place_subschemas(schema)]
         again += [self._number(self._resolve(ref)) for name in _REFERENCES if isinstance(ref := schema.get(name), str)]
         places: dict[str, dict[str, list[int]]] = {}
-        for kind in KINDS:
-            for place, part in parts(schema, kind):
+        for kind in CONTAINER_KINDS:
+            for place, part in child_subschemas(schema, kind):
                 places.setdefault(kind, {}).setdefault(place, []).append(self._number(part))
         self.compares_items = self.compares_items or schema.get("uniqueItems") is True
         return _Node(_weight(schema), _slow(schema), again, places)
@@ -215,7 +215,7 @@ class _Costs:
 
     def _of(self, number: int, depth: int) -> int:
         """Of an object or of an array, whichever is worse."""
-        return max(self._of_kind(number, depth, kind) for kind in KINDS)
+        return max(self._of_kind(number, depth, kind) for kind in CONTAINER_KINDS)
 
     def _of_kind(self, number: int, depth: int, kind: str) -> int:
         key = (number, depth, kind)

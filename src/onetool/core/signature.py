@@ -1,11 +1,234 @@
-"""A tool's signature in one line, for people and models: `fs.read_file(path: str, maxBytes: int = 204800)`."""
+"""Writes a tool as Python code would call it: its identifier, its signature, its types and its arguments.
 
-from collections.abc import Mapping
+Python can't write `12306-mcp.get-date`, so code writes `_12306_mcp.get_date`. A name that is an identifier stays as it
+is; of two names with the same identifier one gets a short hash, which does not depend on what other tools there are.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
+from keyword import iskeyword
 from typing import Any, cast
+from unicodedata import normalize
 
+from onetool.core.errors import cut
 from onetool.core.spec import ToolSpec
-from onetool.core.spelling import spelled
-from onetool.core.type_names import resolved, type_name
+
+
+@lru_cache(maxsize=4096)
+def as_identifier(name: str) -> str:
+    """The identifier closest to a name. Python reads identifiers in NFKC, and so is this."""
+    if name.isascii() and name.isidentifier() and not iskeyword(name):
+        return name
+    letters = "".join(char if f"a{char}".isidentifier() else "_" for char in normalize("NFKC", name))
+    letters = normalize("NFKC", letters)
+    if not letters.isidentifier():
+        letters = f"_{letters}"
+    return f"{letters}_" if iskeyword(letters) else letters
+
+
+def as_identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
+    """Every name by its spelling, in whatever order they come. Names that are their own spelling keep it.
+
+    `taken` are words that mean something else already.
+    """
+    wanted: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        wanted.setdefault(as_identifier(name), []).append(name)
+    reserved = frozenset(taken)
+    used = {*wanted, *reserved}
+    found: dict[str, str] = {}
+    others: list[tuple[str, str]] = []
+    for spelling, same in wanted.items():
+        if spelling not in reserved and (len(same) == 1 or spelling in same):
+            found[spelling] = spelling if spelling in same else same[0]
+        others += [(name, spelling) for name in same if found.get(spelling) != name]
+    for name, spelling in sorted(others):
+        word = _told_apart(name, spelling, used)
+        used.add(word)
+        found[word] = name
+    return found
+
+
+def _told_apart(name: str, spelling: str, used: Collection[str]) -> str:
+    from hashlib import sha256  # slow to load, and hardly a name needs it
+
+    digest = sha256(name.encode(errors="surrogatepass")).hexdigest()
+    return next(word for end in range(4, 65) if (word := f"{spelling}_{digest[:end]}") not in used)
+
+
+# The arguments of a call as Python gives them, by position and by name, to arguments by name alone.
+
+
+def arguments_by_name(spec: ToolSpec, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments by parameter name. Raises TypeError for too many, or for two values of one parameter.
+
+    A parameter whose name Python can't say may be given by its spelling: `from_` for `from`.
+    """
+    given = dict(zip(spec.order, args, strict=False))
+    if len(args) > len(given):
+        raise TypeError(f"{spec.name} takes {len(spec.order)} arguments at the most, got {len(args)}")
+    for word, value in named.items():
+        name = parameter_named(spec, word)
+        if name in given:
+            raise TypeError(f"{spec.name} got {name} twice")
+        given[name] = value
+    return given
+
+
+def parameter_named(spec: ToolSpec, word: str) -> str:
+    """The parameter with this name or identifier; the word itself if there is none."""
+    if word in spec.order:
+        return word
+    return next((name for name in spec.order if as_identifier(name) == word), word)
+
+
+# A JSON Schema as the type hint that says about the same: `list[str] | None`; with its fields, where they are
+# wanted.
+
+
+MOST_TYPE_LEVELS = 6  # of arrays, alternatives, objects and references inside of each other
+MOST_TYPE_PARTS = 500  # of a schema that are looked at
+DEEPEST_FIELDS = 3  # objects inside of each other whose fields are told
+LONGEST_FIELDS = 400  # characters that fields may take
+MOST_VALUES, LONGEST_VALUES = 8, 200  # of an enumeration
+
+_TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+_VALUES: dict[Any, str] = {str: "str", int: "int", float: "float", bool: "bool", type(None): "None"}
+_REFERENCES = 4  # from one to the next
+
+
+def type_name(schema: Any, root: Mapping[str, Any] | None = None) -> str:
+    """The type hint. `root` has the definitions that the schema may refer to."""
+    return _Namer(root or {}).name(schema, MOST_TYPE_LEVELS, 0)
+
+
+def type_with_fields(schema: Any, root: Mapping[str, Any]) -> str:
+    """The same with the fields of its objects, as deep as there is room; nothing where there are none to tell."""
+    text = ""
+    for objects in range(DEEPEST_FIELDS, 0, -1):
+        namer = _Namer(root)
+        text = namer.name(schema, MOST_TYPE_LEVELS, objects)
+        if not namer.has_fields:
+            return ""
+        if len(text) <= LONGEST_FIELDS:
+            break
+    return cut(text, LONGEST_FIELDS)
+
+
+def resolve_definition(schema: Any, root: Mapping[str, Any]) -> Any:
+    """What a reference to a definition means, with what is said beside it."""
+    for _ in range(_REFERENCES):
+        ref = cast(Mapping[str, Any], schema).get("$ref") if isinstance(schema, Mapping) else None
+        if not isinstance(ref, str) or not ref.startswith(("#/$defs/", "#/definitions/")):
+            break
+        _, home, name = ref.split("/", 2)
+        definitions = root.get(home)
+        found = cast(Mapping[str, Any], definitions).get(name) if isinstance(definitions, Mapping) else None
+        if not isinstance(found, Mapping):
+            break
+        beside = {key: value for key, value in cast(Mapping[str, Any], schema).items() if key != "$ref"}
+        schema = {**cast(Mapping[str, Any], found), **beside}
+    return cast(Any, schema)
+
+
+def kinds_of(schema: Any, root: Mapping[str, Any], levels: int = MOST_TYPE_LEVELS) -> set[str]:
+    """The types that a schema takes, alternatives included; none for one that does not say."""
+    part = resolve_definition(schema, root)
+    if levels == 0 or not isinstance(part, Mapping):
+        return set()
+    known = cast(Mapping[str, Any], part)
+    kinds = known.get("type")
+    found = (
+        set(cast(list[str], kinds)) if isinstance(kinds, list) else {kinds} if isinstance(kinds, str) else set[str]()
+    )
+    for word in ("anyOf", "oneOf"):
+        if isinstance(arms := known.get(word), list):
+            found = found.union(*(kinds_of(arm, root, levels - 1) for arm in cast(list[Any], arms)))
+    return found
+
+
+class _Namer:
+    """Names the types of one schema, and counts how much of it was looked at."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._left = MOST_TYPE_PARTS
+        self.has_fields = False
+
+    def name(self, schema: Any, levels: int, objects: int) -> str:
+        self._left -= 1
+        schema = resolve_definition(schema, self._root)
+        if not isinstance(schema, Mapping) or levels == 0 or self._left < 0:
+            return "Any"
+        parts = cast(Mapping[str, Any], schema)
+        if "const" in parts:
+            return _literal([parts["const"]])
+        if isinstance(values := parts.get("enum"), list):
+            return _literal(cast(list[Any], values))
+        for word in ("anyOf", "oneOf"):
+            if isinstance(arms := parts.get(word), list):
+                return self._arms(cast(list[Any], arms), levels, objects)
+        if isinstance(kinds := parts.get("type"), list):
+            return _union(self._kind(kind, parts, levels, objects) for kind in cast(list[Any], kinds))
+        return self._kind(kinds, parts, levels, objects)
+
+    def _arms(self, arms: list[Any], levels: int, objects: int) -> str:
+        """Constants among the alternatives are the values of an enumeration."""
+        constants: list[Any] = []
+        names: list[str] = []
+        for arm in arms:
+            if isinstance(arm, Mapping) and "const" in arm:
+                constants.append(cast(Mapping[str, Any], arm)["const"])
+            else:
+                names.append(self.name(arm, levels - 1, objects))
+        return _union([_literal(constants), *names] if constants else names)
+
+    def _kind(self, kind: Any, schema: Mapping[str, Any], levels: int, objects: int) -> str:
+        if kind == "array":
+            return f"list[{self.name(schema['items'], levels - 1, objects)}]" if schema.get("items") else "list"
+        # What is worth a definition of its own is an object, near enough.
+        if kind == "object" or (kind is None and ("properties" in schema or "$ref" in schema)):
+            return self._object(schema, levels, objects)
+        if kind is None and isinstance(alone := schema.get("allOf"), list) and len(cast(list[Any], alone)) == 1:
+            return self.name(alone[0], levels - 1, objects)
+        return _TYPES.get(str(kind), "Any")
+
+    def _object(self, schema: Mapping[str, Any], levels: int, objects: int) -> str:
+        properties, values = schema.get("properties"), schema.get("additionalProperties")
+        if objects == 0 or not (properties or values):
+            return "dict"
+        if not isinstance(properties, Mapping) or not properties:
+            return self._map(values, levels, objects)
+        self.has_fields = True
+        required = cast(Any, schema.get("required") or ())
+        parts = (
+            f"{name}{'' if name in required else '?'}: {self.name(part, levels - 1, objects - 1)}"
+            for name, part in cast(Mapping[str, Any], properties).items()
+        )
+        return f"{{{', '.join(parts)}}}"
+
+    def _map(self, values: Any, levels: int, objects: int) -> str:
+        name = self.name(values, levels - 1, objects)
+        if name == "Any":
+            return "dict"
+        self.has_fields = True
+        return f"dict[str, {name}]"
+
+
+def _literal(values: list[Any]) -> str:
+    text = ", ".join(map(repr, values[:MOST_VALUES]))
+    if len(values) <= MOST_VALUES and len(text) <= LONGEST_VALUES:
+        return f"Literal[{text}]"
+    return _union(_VALUES.get(type(value), "Any") for value in values)
+
+
+def _union(names: Iterable[str]) -> str:
+    unique = dict.fromkeys(names)
+    return "Any" if "Any" in unique else " | ".join(unique) or "Any"
+
+
+# A tool's signature in one line, for people and models: `fs.read_file(path: str, maxBytes: int = 204800)`.
+
 
 _LONGEST_DEFAULT = 40
 
@@ -26,8 +249,8 @@ def signature(spec: ToolSpec, name: str | None = None) -> str:
 
 
 def _parameter(name: str, schema: Any, root: Mapping[str, Any], required: bool) -> str:
-    text = f"{spelled(name)}: {type_name(schema, root)}"
-    return text if required else f"{text} = {_default(resolved(schema, root))}"
+    text = f"{as_identifier(name)}: {type_name(schema, root)}"
+    return text if required else f"{text} = {_default(resolve_definition(schema, root))}"
 
 
 def _default(schema: Any) -> str:
@@ -36,3 +259,25 @@ def _default(schema: Any) -> str:
         if len(text) <= _LONGEST_DEFAULT:
             return text
     return "'...'"
+
+
+# What a tool returns, in a line: in its author's words, or the fields or the type of its value; inferred, where
+# nobody says.
+
+
+def returned_type(spec: ToolSpec) -> str | None:
+    """None where nothing is known."""
+    if spec.output_schema is None:
+        return inferred_type(spec)
+    schema = spec.output_schema
+    return schema.get("description") or type_with_fields(schema, schema) or type_name(schema, schema)
+
+
+def inferred_type(spec: ToolSpec) -> str | None:
+    """What its values have looked like so far, marked as that: `{id: str, title?: str} (inferred from 12 results)`."""
+    schema = None if spec.seen is None else spec.seen.schema()
+    if spec.seen is None or schema is None:
+        return None
+    count = spec.seen.results
+    what = type_with_fields(schema, schema) or type_name(schema)
+    return f"{what} (inferred from {count} result{'' if count == 1 else 's'})"

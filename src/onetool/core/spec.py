@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from onetool.core.frozen import freeze
-from onetool.core.secrecy import secret_names
+from onetool.core.json_data import freeze
+from onetool.core.redaction import secret_names
 
 if TYPE_CHECKING:
+    from onetool.core.inferred_schema import SeenValues
     from onetool.core.schema import CompiledSchema
-    from onetool.core.seen import Seen
 
 Handler = Callable[..., Any]
 """Takes the validated arguments by name; returns the value, or an awaitable of it."""
@@ -67,7 +67,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     docs_url: str | None = None  # where its pack is documented, where the pack says so itself
     kept_as: str | None = None  # its id, where it is kept in a store
     lenient: bool = False  # somebody else's server checks its arguments: it may take more than its schema says
-    seen: "Seen | None" = None  # what its values looked like, where it does not say: for help, never for checks
+    seen: "SeenValues | None" = None  # what its values looked like, where it does not say: for help, never for checks
 
     def __post_init__(self) -> None:
         # A frozen struct with a dict inside is not frozen; this one is, all the way down.

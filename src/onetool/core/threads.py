@@ -1,17 +1,19 @@
-"""Threads for handlers that block.
+"""Threads for handlers that block, and an event loop in a thread for callers without a usable loop.
 
-Not a ThreadPoolExecutor: its threads are joined when the process ends, so that one stuck tool would keep the whole
-process from ending, and its size is fixed, so that a few stuck tools would stop all others. These are daemons, start
-when none is idle, and leave when there is nothing to do.
+This is not a ThreadPoolExecutor: its threads are joined when the process ends, so that one stuck tool would keep the
+process alive, and its size is fixed, so that a few stuck tools would stop all others. These threads are daemons, start
+when none is idle, and end when there is nothing to do.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import Context, copy_context
 from queue import Empty, SimpleQueue
 from threading import TIMEOUT_MAX, Lock, Thread
-from typing import Any
+from typing import Any, TypeVar
 
 MOST_THREADS = 256
 IDLE_SECONDS = 30.0
@@ -167,3 +169,101 @@ def _hand_over(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Outcome]
         loop.call_soon_threadsafe(settle)
     except RuntimeError:
         return  # the loop has closed: nobody waits
+
+
+# An event loop in a thread of its own, for callers that have none they could wait on: a notebook runs one already.
+
+
+T = TypeVar("T")
+
+CLOSE_SECONDS = 1.0  # seconds for what is under way to end, when it is cancelled
+
+
+async def _all_cancelled() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    late = (await asyncio.wait(others, timeout=CLOSE_SECONDS))[1] if others else ()
+    if not late:  # those that do not heed it are left behind, and their generators with them: nobody can close these
+        await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+class LoopThread:
+    """Runs coroutines on an event loop in another thread. The loop starts when it is first used."""
+
+    def __init__(self, name: str = "onetool-loop") -> None:
+        self._name = name
+        self._lock = Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        if asyncio._get_running_loop() is not None and asyncio._get_running_loop() is self._loop:  # pyright: ignore[reportPrivateUsage]
+            work.close()
+            raise RuntimeError("this runs on the loop that it would wait for: await the async form instead")
+        future = self.submit(work)
+        try:
+            return future.result()
+        except BaseException:  # Ctrl-C reaches the thread that waits, not the one that works
+            future.cancel()
+            raise
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Start the coroutine on the loop and return its future."""
+        return asyncio.run_coroutine_threadsafe(work, self._started())
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run the coroutine on the loop and await it on the caller's loop. Cancelling either cancels both."""
+        here, there = asyncio.get_running_loop(), self._started()
+        done: asyncio.Future[T] = here.create_future()
+        tasks: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            tasks.append(there.create_task(work))
+            tasks[0].add_done_callback(ended)
+
+        def ended(task: "asyncio.Task[T]") -> None:
+            _ = task.cancelled() or task.exception()  # else it is told on standard error where nobody waits any more
+            with suppress(RuntimeError):  # whoever waited is gone, and their loop with them
+                here.call_soon_threadsafe(settle, task)
+
+        def settle(task: "asyncio.Task[T]") -> None:
+            if task.cancelled():
+                done.cancel()
+            elif (error := task.exception()) is not None:
+                _ = done.done() or done.set_exception(error)
+            elif not done.done():
+                done.set_result(task.result())
+
+        # Leaner than run_coroutine_threadsafe with wrap_future, which takes two futures and their locks.
+        try:
+            there.call_soon_threadsafe(begin)
+        except RuntimeError:  # it has just ended
+            work.close()
+            raise
+        try:
+            return await done
+        except asyncio.CancelledError:
+            with suppress(RuntimeError):
+                there.call_soon_threadsafe(lambda: tasks[0].cancel())
+            raise
+
+    def close(self) -> None:
+        """Cancel all running coroutines and end the loop."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            asyncio.run_coroutine_threadsafe(_all_cancelled(), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                Thread(target=self._serve, args=(self._loop,), name=self._name, daemon=True).start()
+            return self._loop
+
+    @staticmethod
+    def _serve(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        loop.run_forever()
+        loop.close()

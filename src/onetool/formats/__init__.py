@@ -1,14 +1,190 @@
-"""ToolSpec -> the shape that a model's API or an MCP client takes.
+"""Converts ToolSpecs to the form that a model's API or an MCP client takes: plain dicts, ready for JSON.
 
-Nothing here knows a client library: these are plain dicts, ready for JSON.
+Names are spelled as the provider allows, and back. No client library is imported.
 """
 
-from collections.abc import Iterable
-from typing import Any
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from itertools import count
+from typing import Any, NamedTuple
 
+from onetool.core.errors import UnknownProviderError
 from onetool.core.spec import ToolSpec
-from onetool.formats.names import ProviderNames
-from onetool.formats.providers import PROVIDERS, find_provider
+from onetool.core.structured_content import wrapped_schema
+from onetool.core.text import did_you_mean
+from onetool.formats.gemini import gemini_parameters
+from onetool.formats.json_schema import plain_parameters, thaw
+
+Tool = dict[str, Any]
+
+_ANTHROPIC_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+class Provider(NamedTuple):
+    """How one provider wants its tools."""
+
+    shape: Callable[[ToolSpec, str], Tool]
+    merged: Callable[[list[Tool]], list[Tool]] | None = None
+    letter_first: bool = False  # names must start with a letter or an underscore
+
+
+def find_provider(provider: str) -> Provider:
+    """The provider of that name, or an error that tells the known ones."""
+    if provider in PROVIDERS:
+        return PROVIDERS[provider]
+    message = f"provider {provider!r} is not supported; the supported ones are {', '.join(PROVIDERS)}"
+    hint = did_you_mean(str(provider), PROVIDERS, most=1)
+    raise UnknownProviderError(f"{message}; {hint}" if hint else message)
+
+
+def _function(spec: ToolSpec, name: str) -> Tool:
+    parameters = plain_parameters(spec.input_schema)
+    return {"type": "function", "function": {"name": name, "description": spec.description, "parameters": parameters}}
+
+
+def _gemini(spec: ToolSpec, name: str) -> Tool:
+    parameters = gemini_parameters(spec.input_schema)
+    return {"functionDeclarations": [{"name": name, "description": spec.description, "parameters": parameters}]}
+
+
+def _gemini_merged(tools: list[Tool]) -> list[Tool]:
+    declarations = [declaration for tool in tools for declaration in tool["functionDeclarations"]]
+    return [{"functionDeclarations": declarations}] if declarations else []
+
+
+def _anthropic(spec: ToolSpec, name: str) -> Tool:
+    schema = _with_good_keys(plain_parameters(spec.input_schema))
+    return {"name": name, "description": spec.description, "input_schema": schema}
+
+
+def _with_good_keys(schema: dict[str, Any]) -> dict[str, Any]:
+    """Arguments whose key Anthropic would refuse, and the whole request with it, are told in words instead."""
+    odd = {
+        key: schema["properties"].pop(key) for key in list(schema["properties"]) if not _ANTHROPIC_KEY.fullmatch(key)
+    }
+    if odd:
+        schema["required"] = [key for key in schema.get("required", []) if key not in odd]
+        told = f"Further arguments: {json.dumps(odd, ensure_ascii=False)}"
+        schema["description"] = f"{schema['description']} {told}" if schema.get("description") else told
+    return schema
+
+
+def _mcp(spec: ToolSpec, name: str) -> Tool:
+    tool: Tool = {"name": name, "description": spec.description, "inputSchema": _mcp_schema(spec.input_schema)}
+    if (output := spec.structured_schema or structured(spec)) is not None:
+        tool["outputSchema"] = thaw(output)
+    hints = {"readOnlyHint": spec.read_only or spec.pure, "idempotentHint": spec.idempotent or spec.pure}
+    if any(hints.values()):
+        tool["annotations"] = {hint: True for hint, is_set in hints.items() if is_set}
+    return tool
+
+
+def structured(spec: ToolSpec) -> Any:
+    """Structured results are objects in MCP: clients drop the whole list for an output schema of another type."""
+    is_object = isinstance(spec.output_schema, dict) and spec.output_schema.get("type") == "object"
+    return spec.output_schema if is_object else wrapped_schema(spec.output_schema)
+
+
+def _mcp_schema(schema: Any) -> dict[str, Any]:
+    """The full JSON Schema, since MCP takes any, as long as its top says that it is an object."""
+    return {**thaw(schema), "type": "object"} if isinstance(schema, dict) else {"type": "object"}
+
+
+PROVIDERS: dict[str, Provider] = {
+    "openai": Provider(_function),
+    "ollama": Provider(_function),
+    "gemini": Provider(_gemini, merged=_gemini_merged, letter_first=True),
+    "anthropic": Provider(_anthropic),
+    # MCP itself allows dots, but its clients hand the names on to models whose APIs do not.
+    "mcp": Provider(_mcp),
+}
+
+
+# A tool's name as a provider can spell it, and back again.
+
+
+LONGEST = 64
+HASH_LENGTH = 8
+
+_ODD = re.compile(r"[^A-Za-z0-9_-]")
+_GOOD_START = re.compile(r"[A-Za-z_]")
+
+
+class ProviderNames:
+    """Both ways between the real names of some tools and one provider's spelling of them.
+
+    The same tools give the same spellings, in whatever order they come: give the same ones here and to
+    `provider_tools`. `others` exist but are not among these: a model may still call one that it knows from before.
+    """
+
+    def __init__(self, specs: Iterable[ToolSpec], provider: str, others: Iterable[ToolSpec] = ()) -> None:
+        self._form = find_provider(provider)
+        self._unlisted = others
+        self._safe = self._spell_all({spec.name for spec in specs})
+        self._real = {safe: real for real, safe in self._safe.items()}
+
+    def to_provider(self, real: str) -> str:
+        """The provider's spelling. A name of no tool here (one from an old session) gets a valid one too."""
+        if real in self._safe:
+            return self._safe[real]
+        if (known := self._others.get(real)) and known not in self._real:
+            return known
+        return real if self._is_fine(real) and real not in self._real else self._spell(real, turn=1)
+
+    def from_provider(self, safe: str) -> str | None:
+        """The real name, also for a model that gave back the real one; None if it is neither."""
+        if safe in self._real:
+            return self._real[safe]
+        if safe in self._safe or safe in self._others:
+            return safe
+        return next((real for real, spelled in self._others.items() if spelled == safe), None)
+
+    @cached_property
+    def _others(self) -> dict[str, str]:
+        """The spellings of the others: worked out when a name comes that is none of ours."""
+        return self._spell_all({spec.name for spec in self._unlisted})
+
+    def _spell_all(self, names: set[str]) -> dict[str, str]:
+        """One spelling for each name. A name that is fine stays; who clashes or is too long tries the next turn."""
+        safe = {name: name for name in names if self._is_fine(name)}
+        waiting = names - safe.keys()
+        for turn in count():  # ends: each turn has other hashes, and there are only so many names to clash with
+            wishes = {name: self._spell(name, turn) for name in waiting}
+            # All who wish the same wait, not only the later ones: the result must not depend on the order.
+            refused = {wish for wish, wanted in Counter(wishes.values()).items() if wanted > 1} | set(safe.values())
+            safe |= {name: wish for name, wish in wishes.items() if wish not in refused and 0 < len(wish) <= LONGEST}
+            waiting -= safe.keys()
+            if not waiting:
+                break
+        return safe
+
+    def _is_fine(self, name: str) -> bool:
+        return 0 < len(name) <= LONGEST and self._spell(name, turn=0) == name
+
+    def _spell(self, name: str, turn: int) -> str:
+        """The plain spelling at turn 0, then one with a hash of the whole real name."""
+        parts = name.split(".")
+        safe = "__".join(_ODD.sub("_", part) for part in parts)
+        if self._form.letter_first and not _GOOD_START.match(safe):
+            safe = "_" + safe
+        if turn == 0:  # a part of which nothing is left would be that of many other names, too
+            return "" if any(map(_is_lost, parts)) else safe
+        from hashlib import sha256  # slow to load, and hardly a name needs it
+
+        digest = sha256(f"{turn}:{name}".encode("utf-8", "surrogatepass")).hexdigest()[:HASH_LENGTH]
+        return f"{safe[: LONGEST - HASH_LENGTH - 1]}_{digest}"
+
+
+def _is_lost(part: str) -> bool:
+    """Whether all that tells a part of a name from others is what providers can't spell: 日本, as `__`."""
+    return _ODD.search(part) is not None and not _ODD.sub("", part).strip("_-")
+
+
+# ToolSpec -> the shape that a model's API or an MCP client takes.
+
 
 __all__ = ["PROVIDERS", "ProviderNames", "provider_tools"]
 

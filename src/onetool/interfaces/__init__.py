@@ -1,1 +1,1 @@
-"""Doors: decode, call the app, encode. Nothing else."""
+"""The interfaces of an app (command line, HTTP, MCP, REST): they decode requests, call the app and encode results."""

@@ -1,4 +1,4 @@
-"""The shapes of ASGI, and how we answer: JSON, errors as `{"error": {"code", "message"}}`."""
+"""The types of ASGI, and helpers that send JSON responses and errors (`{"error": {"code", "message"}}`)."""
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
@@ -16,8 +16,8 @@ JSON = b"application/json"
 CLOSE = (b"connection", b"close")
 
 
-class Refused(Exception):  # noqa: N818 - an answer, not a bug
-    """A request that ends here, with this answer."""
+class HttpError(Exception):
+    """Ends a request with this error response."""
 
     def __init__(self, status: int, code: str, message: str, headers: Headers = ()) -> None:
         super().__init__(message)
@@ -31,10 +31,10 @@ class Refused(Exception):  # noqa: N818 - an answer, not a bug
 
 async def respond(send: Send, status: int, body: bytes, kind: bytes = JSON, headers: Headers = ()) -> None:
     """A whole answer."""
-    await send(start(status, body, kind, headers))
+    await send(response_start(status, body, kind, headers))
     await send({"type": "http.response.body", "body": body})
 
 
-def start(status: int, body: bytes, kind: bytes = JSON, headers: Headers = ()) -> Message:
+def response_start(status: int, body: bytes, kind: bytes = JSON, headers: Headers = ()) -> Message:
     own = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), (b"x-content-type-options", b"nosniff")]
     return {"type": "http.response.start", "status": status, "headers": [*own, *headers]}

@@ -1,4 +1,4 @@
-"""Ends a server that is stuck: a process beside it, which wants to hear from its event loop now and then.
+"""A watchdog process that kills a server whose event loop is blocked: the loop has to send it a byte now and then.
 
 There is code that nobody can interrupt from inside: an async tool that blocks, or a value from the sandbox that takes
 hours to become an object here. Such a server answers nobody any more, and does not even end when asked to. One that is
@@ -41,9 +41,9 @@ os.write(2, told.encode())
 
 
 class Watchdog:
-    """Watches the loop that runs now, from a moment later until it is closed: a start has more urgent things to do.
+    """Watches the running event loop until `close`. It starts a second later, to keep the start fast.
 
-    Not where somebody does not want it, or looks into us with a debugger.
+    It is off when ONETOOL_WATCHDOG is 0, and under a debugger.
     """
 
     def __init__(self) -> None:

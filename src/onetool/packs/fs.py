@@ -1,7 +1,7 @@
 """Files and folders to read, below the allowed roots only.
 
 The roots are `fs.roots` in the config (`fs: {roots: [docs, src]}`), by default the working folder.
-`services/confined` keeps to them; here is what a caller sees of it: the limits, and words for each refusal.
+`services/file_access` keeps to them; here is what a caller sees of it: the limits, and words for each refusal.
 """
 
 import re
@@ -13,7 +13,7 @@ from onetool.core.errors import BadArguments
 from onetool.sdk import ToolFailure, get_config, tool
 
 if TYPE_CHECKING:
-    from onetool.services.confined import Entry, Refused, Roots
+    from onetool.services.file_access import FolderEntry, PathRefusedError, Roots
 
 pack = "fs"
 
@@ -88,7 +88,7 @@ def list_dir(path: str = ".", recursive: bool = False, maxDepth: int = 4) -> lis
     return listed
 
 
-def _listed(start: str, entry: "Entry") -> Listed:
+def _listed(start: str, entry: "FolderEntry") -> Listed:
     path = start + entry.path
     listed: Listed = {"path": path, "type": entry.kind, "size": entry.size}
     if entry.error:
@@ -133,7 +133,7 @@ def _too_large(path: str, size: int, limit: int) -> ToolFailure:
 @contextmanager
 def _allowed_roots(path: str) -> Iterator["Roots"]:
     """The roots to open a path below. What they refuse becomes a failure with words."""
-    from onetool.services.confined import Refused, Roots  # not needed to list the tools
+    from onetool.services.file_access import PathRefusedError, Roots  # not needed to list the tools
 
     if found := re.fullmatch(r"[bB]([\"'])(.*)\1", path, re.DOTALL):
         raise _bytes(path, found[2])
@@ -142,7 +142,7 @@ def _allowed_roots(path: str) -> Iterator["Roots"]:
         config = get_config()
         roots = Roots(_configured_folders(), config.get("private", ()), within=config.get("within"))
         yield roots
-    except Refused as refused:
+    except PathRefusedError as refused:
         if refused.reason == "not_found" and (meant := _from_bytes(path)):
             raise _bytes(path, meant) from None
         raise _failure(refused, path, roots) from None
@@ -172,7 +172,7 @@ def _configured_folders() -> list[str]:
     raise ToolFailure(f"fs.roots must be a list of folders, but is {configured!r}.", reason="bad_config")
 
 
-def _failure(refused: "Refused", path: str, roots: "Roots | None") -> ToolFailure:
+def _failure(refused: "PathRefusedError", path: str, roots: "Roots | None") -> ToolFailure:
     if refused.reason == "denied" and roots:
         return _denied(path, roots.paths)
     if refused.reason == "not_found" and roots:
@@ -217,7 +217,7 @@ def _denied(path: str, roots: list[str]) -> ToolFailure:
 
 
 def _not_found(path: str, roots: "Roots") -> ToolFailure:
-    from onetool.core.nearest import nearest
+    from onetool.core.text import nearest
 
     place = roots.place(path, MOST_ENTRIES)
     if place is None:

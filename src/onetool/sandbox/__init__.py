@@ -1,1 +1,1 @@
-"""The sandbox: Monty's worker processes, driven over their pipes. Code runs there and never in this process."""
+"""The sandbox: runs code in Monty's worker processes, over their pipes, never in this process."""

@@ -1,4 +1,4 @@
-"""Values on their way out of the sandbox: from a list of nodes to plain data, in one pass.
+"""Decodes values from the sandbox: a list of nodes becomes plain data in one pass.
 
 Whoever wrote the code chose these values, so nothing here hashes, compares or prints what was chosen before it is known
 to be small, and everything is Python: other threads, the deadline and Ctrl-C get their turn every few milliseconds.

@@ -1,4 +1,4 @@
-"""Values on their way into the sandbox: from plain data to a list of nodes, children before their holders."""
+"""Encodes plain data for the sandbox as a list of nodes, children before parents."""
 
 from os import urandom
 from struct import Struct

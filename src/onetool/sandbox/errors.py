@@ -1,4 +1,4 @@
-"""What can go wrong between us and a worker.
+"""The exceptions of the sandbox.
 
 SandboxError
 ├── CodeError                 the code raised an exception and did not catch it

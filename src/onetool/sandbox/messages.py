@@ -94,7 +94,7 @@ class Pending(NamedTuple):
 
 
 class NotHandled(NamedTuple):
-    """Nobody does this for code: the worker raises what fits."""
+    """The host does not handle this: the worker raises the fitting exception."""
 
 
 Answer = Returned | Raised | Pending | NotHandled
@@ -195,7 +195,7 @@ class FunctionCall:
 
 
 class OsCall:
-    """Code wants something of the machine. All but sleeping is refused."""
+    """Code makes an OS call. All but sleeping is refused."""
 
     __slots__ = ("call_id", "is_async", "is_sleep", "seconds")
 
@@ -212,7 +212,7 @@ class OsCall:
 
 
 class NameLookup:
-    """Code says a name that nobody has defined, or asks an object of ours for an attribute."""
+    """Code reads an undefined name, or an attribute of a host object."""
 
     __slots__ = ("name", "object_id")
 
@@ -279,18 +279,18 @@ class Print:
 
 
 class Ok:
-    """A request was carried out that asks nothing."""
+    """A request succeeded that has no other answer."""
 
     __slots__ = ()
 
     def __init__(self, *_: object) -> None: ...
 
 
-Question = FunctionCall | OsCall | NameLookup | ResolveFutures | Complete
-Event = Question | Print | Ok
+WorkerQuestion = FunctionCall | OsCall | NameLookup | ResolveFutures | Complete
+WorkerEvent = WorkerQuestion | Print | Ok
 
 
-def read_event(data: bytes) -> Event:
+def read_event(data: bytes) -> WorkerEvent:
     """What the worker says. Raises the exception that it tells of, and ProtocolError for what is no event."""
     try:
         tag, start, end = next(fields(data, 0, len(data)), (0, 0, 0))
@@ -348,7 +348,7 @@ def _uuid(data: bytes, start: int, end: int) -> bytes:
     return next((data[at:stop] for tag, at, stop in fields(data, start, end) if tag == 1), b"")
 
 
-EVENTS: dict[int, Callable[[bytes, int, int], Event]] = {
+EVENTS: dict[int, Callable[[bytes, int, int], WorkerEvent]] = {
     1: Print,
     2: FunctionCall,
     3: OsCall,

@@ -1,46 +1,160 @@
-"""Workers, kept warm, each for one session at a time. The only module that starts processes for `run`.
+"""WorkerPool: worker processes kept warm, and WorkerSession, the exclusive use of one of them.
 
-A worker has an empty environment, no files and no network: it can compute, print, and ask us for a tool. What is given
-back is reset while nobody waits, and is handed on only when that is done.
+A worker has an empty environment, no files and no network: it can compute, print, and ask for a tool. A worker that is
+given back is reset in the background and used again only when the reset is done.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import Lock
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from onetool.sandbox.errors import SandboxError, WorkerStartError
-from onetool.sandbox.messages import RESET, WorkerLimits, configure
+from onetool.sandbox import messages
+from onetool.sandbox.errors import (
+    CodeError,
+    CodeSyntaxError,
+    ProtocolError,
+    SandboxError,
+    TypeCheckError,
+    WorkerError,
+    WorkerStartError,
+)
+from onetool.sandbox.messages import (
+    RESET,
+    Answer,
+    Complete,
+    FunctionCall,
+    Ok,
+    OsCall,
+    Print,
+    WorkerLimits,
+    WorkerQuestion,
+    configure,
+    read_event,
+)
 from onetool.sandbox.process import WorkerProcess, binary
-from onetool.sandbox.session import WorkerSession
-from onetool.services.watch import Watch
+from onetool.services.child_reaper import ChildReaper
+
+OnPrint = Callable[[str, str], None]
+"""Called with a stream's name and what code has printed there."""
+
+
+class WorkerSession:
+    """`feed` code, then answer its questions by `resume`, until one is Complete, or an exception comes.
+
+    One thread at a time feeds and answers; any thread may `kill`.
+    """
+
+    def __init__(self, worker: WorkerProcess) -> None:
+        self._worker = worker
+        self._lock = Lock()
+        self._released = False
+        self._printed: OnPrint = lambda _stream, _text: None
+        self.is_idle = True  # no code is under way
+        self.pid = worker.pid
+        self.futures: dict[str, Collection[tuple[int, int]]] = {}  # of each feed: the calls that get a future, by place
+
+    @property
+    def next_feed(self) -> str:
+        """What the worker will call the next piece of code in its tracebacks."""
+        return f"<python-input-{len(self.futures)}>"
+
+    def feed(
+        self,
+        code: str,
+        inputs: Mapping[str, Any],
+        printed: OnPrint,
+        futures: Collection[tuple[int, int]] = (),
+        check_types: bool = True,
+    ) -> WorkerQuestion:
+        """Run code with these names bound. TypeCheckError where a session that checks types refuses it."""
+        self._printed = printed
+        name = self.next_feed
+        self.futures[name] = futures
+        try:
+            return self._turn(messages.feed(code, inputs, check_types))
+        except (TypeCheckError, CodeSyntaxError) as error:
+            if isinstance(error, TypeCheckError) or all(line.filename != name for line in error.trace):
+                del self.futures[name]  # the worker does not count what it refused before it was parsed
+            raise
+
+    def resume(self, question: FunctionCall | OsCall, answer: Answer) -> WorkerQuestion:
+        return self._turn(messages.resume_call(question.call_id, answer))
+
+    def resume_name(self, value: Any) -> WorkerQuestion:
+        """None: there is nothing of that name."""
+        return self._turn(messages.NAME_UNDEFINED if value is None else messages.resume_name(value))
+
+    def resume_futures(self, answers: Mapping[int, Answer]) -> WorkerQuestion:
+        return self._turn(messages.resume_futures(answers))
+
+    def kill(self) -> None:
+        """End the worker now, unless it was given back: then it may serve another session."""
+        with self._lock:
+            if not self._released:
+                self._worker.kill()
+
+    @property
+    def is_gone(self) -> bool:
+        return self._released or self._worker.is_gone
+
+    def release(self) -> None:
+        with self._lock:
+            self._released = True
+
+    def _turn(self, request: bytes) -> WorkerQuestion:
+        """Send it, and wait for what comes of it."""
+        worker = self._worker
+        if self._released:
+            raise WorkerError("the session is over")
+        self.is_idle = False
+        worker.send(request)
+        if worker.unacknowledged:
+            worker.acknowledged()
+        try:
+            event = read_event(worker.receive())
+            while isinstance(event, Print):
+                for stream, text in event.segments:
+                    self._printed(stream, text)
+                event = read_event(worker.receive())
+        except (CodeError, TypeCheckError):
+            self.is_idle = True
+            raise
+        if isinstance(event, Ok):
+            raise ProtocolError("Ok, where an answer was wanted")
+        self.is_idle = isinstance(event, Complete)
+        return event
+
+
+# Workers, kept warm, each for one session at a time.
+
 
 MOST_SESSIONS = 1000  # after which a worker is replaced: whatever it kept, it kept long enough
 START_SECONDS = 0.005  # about what starting a worker takes; no longer is another one's reset waited for
 RESET_SECONDS = 10.0  # after which a worker that is not through with its reset is ended
 
 
-class Idle(NamedTuple):
+class IdleWorker(NamedTuple):
     """A worker that was given back, and when."""
 
     worker: WorkerProcess
     since: float
 
 
-class Pool:
-    """Starts with the first session, ends with `close`."""
+class WorkerPool:
+    """Worker processes for sessions. They start with the first session and end with `close`."""
 
     def __init__(self, limits: WorkerLimits, most_frame_bytes: int) -> None:
         self._limits = limits
         self._usual = configure(limits)
         self._most_frame_bytes = most_frame_bytes
         self._lock = Lock()
-        self._idle: list[Idle] = []  # the last was given back last
+        self._idle: list[IdleWorker] = []  # the last was given back last
         self._busy = 0
         self._closing = False
         self._path = ""
-        self._watch = Watch()
+        self._watch = ChildReaper()
 
     @contextmanager
     def session(self, stubs: str | None = None) -> Iterator[WorkerSession]:
@@ -76,7 +190,7 @@ class Pool:
 
     def _worker(self) -> WorkerProcess:
         """One that is reset, else a new one. Only the one that was given back last is waited for, and not for long."""
-        resetting: list[Idle] = []
+        resetting: list[IdleWorker] = []
         seconds = START_SECONDS
         found: WorkerProcess | None = None
         while found is None and (idle := self._last_idle()) is not None:
@@ -92,7 +206,7 @@ class Pool:
             self._idle[:0] = reversed(resetting)
         return found or self._started()
 
-    def _last_idle(self) -> Idle | None:
+    def _last_idle(self) -> IdleWorker | None:
         with self._lock:
             return self._idle.pop() if self._idle else None
 
@@ -116,7 +230,7 @@ class Pool:
             with suppress(SandboxError):
                 worker.send_ahead(RESET, self._usual)
                 with self._lock:
-                    self._idle.append(Idle(worker, monotonic()))
+                    self._idle.append(IdleWorker(worker, monotonic()))
                 return
         self._end(worker)
 

@@ -130,7 +130,7 @@ class WorkerProcess:
 
     @property
     def has_unread(self) -> bool:
-        """Whether it said more than it was asked."""
+        """Whether the worker has sent more than the answer."""
         return bool(self._buffer)
 
     def _missing(self) -> int:
@@ -201,7 +201,7 @@ def _enlarge(*pipes: int) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Nothing of ours. Windows starts no program without its own folder."""
+    """An empty environment; Windows needs SYSTEMROOT to start a program."""
     return {"SystemRoot": os.environ["SYSTEMROOT"]} if os.name == "nt" else {}
 
 

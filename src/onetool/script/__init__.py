@@ -1,1 +1,1 @@
-"""The language of `run`: read -> expand (aliases, snippets) -> check -> execute in the sandbox -> render."""
+"""`run`: parses code, expands snippets, checks calls, runs it in the sandbox and renders the result."""

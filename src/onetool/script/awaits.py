@@ -1,8 +1,8 @@
-"""Which calls are awaited: those are answered with a future, all others with their value at once.
+"""Finds the calls that are awaited: these are answered with a future, all others with their value at once.
 
-`pack.tool(…)` just gives its value, and `await asyncio.gather(pack.tool(…), …)` runs tools side by side. Which of the
-two a call is follows from where its value goes: into an `await` or a `gather`, directly, through names, lists, dicts,
-comprehensions and the code's own functions. What can't be followed is answered with a value.
+`pack.tool(…)` gives its value, and `await asyncio.gather(pack.tool(…), …)` runs tools concurrently. Which of the two a
+call is depends on where its value goes: into an `await` or a `gather`, directly, through names, lists, dicts,
+comprehensions and the code's own functions. A value that can't be followed counts as not awaited.
 
 Values are followed backwards, from every `await` to the expressions that its value may come from. A path says which
 part of an expression's value is meant: in `for name, call in pairs: await call` it is (ANY, 1) of `pairs`.
@@ -11,14 +11,14 @@ part of an expression's value is meant: in `for name, call in pairs: await call`
 import ast
 from collections.abc import Iterable
 
-from onetool.script.bindings import TAKING, Bindings, Part, Path, step
+from onetool.script.bindings import TAKING, Bindings, Path, PathStep, step
 
 GATHERING = {"gather", "run"}
 SAME_ITEMS = {"list", "tuple", "set", "frozenset", "sorted", "reversed", "iter", "deque"}
 DEEPEST = 6  # parts of parts of parts
 MOST_STEPS = 200_000  # well under a second; nobody's code needs a hundredth of it
 
-ANY, CALL, DONE = Part.ANY, Part.CALL, Part.DONE
+ANY, CALL, DONE = PathStep.ANY, PathStep.CALL, PathStep.DONE
 
 
 def awaited_calls(tree: ast.Module) -> set[int]:

@@ -1,4 +1,4 @@
-"""Code, read once for those who follow values through it: what a name may stand for at the place where it is used."""
+"""Bindings: which values a name may have at the place where it is used, found by reading the code once."""
 
 import ast
 from bisect import bisect_right
@@ -22,7 +22,7 @@ ATTRIBUTES = 0  # the scope of all attributes: one of that name is like another
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
-class Part(Enum):
+class PathStep(Enum):
     """A step from a value to a part of it, where that is not one known index or key."""
 
     ANY = "any item"
@@ -30,9 +30,9 @@ class Part(Enum):
     DONE = "what a call of it gives, awaited"
 
 
-ANY = Part.ANY
+ANY = PathStep.ANY
 Path = tuple[object, ...]
-Place = tuple[int, int]
+Position = tuple[int, int]
 Blocks = tuple[int, ...]
 
 
@@ -42,7 +42,7 @@ class Binding(NamedTuple):
     value: ast.AST
     path: Path
     scope: int
-    place: Place
+    place: Position
     blocks: Blocks
     depth: int = 0  # steps from the name to the value: 1 after `name.append(value)`
     key: object = ANY  # the last of these steps
@@ -90,7 +90,7 @@ class Bindings:
         found = list(self._reaching(self._made[home, node.id], _start(node), self._blocks[id(node)]))
         return found + self._from_elsewhere.get((home, node.id), [])
 
-    def _reaching(self, bindings: list[Binding], place: Place, here: Blocks) -> Iterator[Binding]:
+    def _reaching(self, bindings: list[Binding], place: Position, here: Blocks) -> Iterator[Binding]:
         now = bisect_right(bindings, place, key=_place)
         passed: set[Blocks] = set()  # there the name is bound on whatever way
         certain = None
@@ -294,13 +294,13 @@ def _is_inside(node: ast.AST, field: str) -> bool:
     return isinstance(node, (*FUNCTIONS, ast.ClassDef)) and field in ("body", "args")
 
 
-def _place(binding: Binding) -> Place:
+def _place(binding: Binding) -> Position:
     return binding.place
 
 
-def _start(node: ast.AST) -> Place:
+def _start(node: ast.AST) -> Position:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
-def _end(node: ast.AST) -> Place:
+def _end(node: ast.AST) -> Position:
     return getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0)

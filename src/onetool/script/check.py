@@ -1,36 +1,148 @@
-"""Checked before the first effect: every call of a tool in the code, against the catalogue.
+"""Checks every call of a tool in the code against the catalogue, before the first one is made.
 
-Only what is literally wrong is told: a tool that is not there, an argument that it does not take or needs, a literal
-that its schema rules out. Everything else is let go, and validated when the call is made.
+Only what is certainly wrong is reported: a tool that does not exist, an argument that it does not take or needs, a
+literal that its schema rules out. Everything else is validated when the call is made.
 """
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
-from functools import cached_property
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property, lru_cache
 from itertools import groupby, islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from onetool.core.call import Problem
-from onetool.core.errors import SchemaError
-from onetool.core.failure import cut
-from onetool.core.nearest import or_rather
-from onetool.core.signature import signature
+from onetool.core.call import WrongArgument
+from onetool.core.errors import SchemaError, cut
+from onetool.core.lenient import coerced, is_closed, taken
+from onetool.core.schema_keywords import stands_alone
+from onetool.core.signature import as_identifier, parameter_named, signature
 from onetool.core.spec import ToolSpec
-from onetool.core.spelling import spelled
-from onetool.script import ways_around
-from onetool.script.arguments import UNKNOWN, Arguments, literal, problems_with
-from onetool.script.names import BUILTINS, CALL, Names
-from onetool.script.scan import Scan
+from onetool.core.text import did_you_mean, or_rather
+from onetool.script import sandbox_gaps
+from onetool.script.names import BUILTINS, CALL, ScriptNames
+from onetool.script.parse import CodeScan
+
+# Keywords beside `properties` that make one argument's fate depend on others: then it is the whole call or nothing.
+COMBINING_KEYWORDS = frozenset(
+    {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas",
+     "dependencies", "minProperties", "maxProperties", "patternProperties", "propertyNames", "unevaluatedProperties",
+     "enum", "const"}
+)  # fmt: skip
+DEFINITIONS = frozenset({"$defs", "definitions"})
+
+
+class _Unknown:
+    """Marks a value that is not literal."""
+
+
+UNKNOWN: Any = _Unknown()
+
+
+class LiteralArguments(NamedTuple):
+    """What a call gives."""
+
+    literals: Mapping[str, Any]
+    given: frozenset[str]
+    complete: bool = True  # nothing more comes from `*` or `**`
+    wrong: str | None = None  # too many, or two for one
+
+    @classmethod
+    def of(cls, node: ast.Call, spec: ToolSpec) -> "LiteralArguments":
+        values: dict[str, Any] = {}
+        wrong = None
+        plain = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
+        complete = len(plain) == len(node.args) and all(keyword.arg for keyword in node.keywords)
+        if len(plain) > len(spec.order):
+            wrong = f"takes {len(spec.order)} arguments at the most, got {len(plain)}"
+        if len(plain) == len(node.args):  # else nobody knows which is which
+            values = {name: literal_value(argument) for name, argument in zip(spec.order, plain, strict=False)}
+        for keyword in node.keywords:
+            if keyword.arg is not None:
+                name = parameter_named(spec, keyword.arg)
+                wrong = f"got {name} twice" if name in values else wrong
+                values[name] = literal_value(keyword.value)
+        literals = {name: value for name, value in values.items() if value is not UNKNOWN}
+        return cls(literals, frozenset(values), complete, wrong)
+
+
+def literal_value(node: ast.expr) -> Any:
+    """The value that an expression literally is, as it would reach the tool; UNKNOWN for everything else."""
+    match node:
+        case ast.Constant(value=None | bool() | int() | float() | str() as value):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+            return -number
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return _all_known([literal_value(item) for item in items])
+        case ast.Dict(keys=keys, values=items):
+            names = [key.value if isinstance(key, ast.Constant) else None for key in keys]
+            values = _all_known([literal_value(item) for item in items])
+            if values is UNKNOWN or not all(isinstance(name, str) for name in names):
+                return UNKNOWN
+            return dict(zip(names, values, strict=True))
+        case _:
+            return UNKNOWN
+
+
+def _all_known(values: list[Any]) -> Any:
+    return UNKNOWN if any(value is UNKNOWN for value in values) else values
+
+
+def problems_with(spec: ToolSpec, arguments: LiteralArguments) -> Iterator[WrongArgument]:
+    """The problems that validation of the call would report, and no others."""
+    if arguments.complete and len(arguments.literals) == len(arguments.given):
+        yield from taken(spec, arguments.literals).problems
+    elif COMBINING_KEYWORDS.isdisjoint(spec.input_schema):
+        yield from _wrong_names(spec, arguments)
+        yield from _wrong_values(spec, arguments)
+
+
+def _wrong_names(spec: ToolSpec, arguments: LiteralArguments) -> Iterator[WrongArgument]:
+    if spec.input_schema.get("additionalProperties", False) is False:  # {} takes anything
+        for name in sorted(arguments.given.difference(spec.order)):
+            known, near = ", ".join(sorted(spec.order)), did_you_mean(name, spec.order)
+            if near is None and spec.lenient and not is_closed(spec.input_schema):
+                continue  # it is sent on
+            hint = near or (f"known: {known}" if known else "it takes no arguments")
+            yield WrongArgument(path=name, expected="", got="unknown argument", hint=hint)
+    if arguments.complete:
+        for name in spec.input_schema.get("required") or ():
+            if name not in arguments.given:
+                yield WrongArgument(path=name, expected="a value (required)", got="nothing")
+
+
+def _wrong_values(spec: ToolSpec, arguments: LiteralArguments) -> Iterator[WrongArgument]:
+    if not _can_stand_alone(spec):
+        return
+    for name, value in arguments.literals.items():
+        if name in spec.order and name not in spec.secrets:
+            given = coerced(spec, name, value) if spec.lenient else value
+            for problem in spec.argument(name).check(given):
+                joint = "" if not problem.path or problem.path.startswith("[") else "."
+                path = f"{name}{joint}{problem.path}"
+                yield WrongArgument(path=path, expected=problem.expected, got=problem.got, hint=problem.hint)
+
+
+@lru_cache(maxsize=4096)
+def _can_stand_alone(spec: ToolSpec) -> bool:
+    """Whether the schema of one argument means the same alone: it refers to shared definitions only."""
+    properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
+    if any(isinstance(one, Mapping) and not DEFINITIONS.isdisjoint(one) for one in properties.values()):
+        return False
+    return stands_alone(spec.input_schema)
+
+
+# Checked before the first effect: every call of a tool in the code, against the catalogue.
+
 
 MOST_TOLD = 5
 ASYNCIO = ("gather", "run", "sleep")  # what there is
-SIMPLE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)
-PERHAPS = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+SIMPLE_STATEMENTS = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)
+CONDITIONAL = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 MOST_FOUND = 100  # each may ask for the nearest name, which takes its time
 LONGEST, LONGEST_MESSAGE = 460, 290  # characters: of all that is told, and of what is wrong
 
 
-class Finding(NamedTuple):
+class CodeFinding(NamedTuple):
     """One thing that is wrong, the line it is on, and the tool that it is about, whose signature helps."""
 
     line: int
@@ -42,14 +154,16 @@ class Finding(NamedTuple):
         return f"line {self.line}: {self.spec.name}: " if self.spec else f"line {self.line}: "
 
 
-def check(scan: Scan, names: Names, modules: Collection[str], allowed: Collection[str] | None = None) -> list[Finding]:
+def check(
+    scan: CodeScan, names: ScriptNames, modules: Collection[str], allowed: Collection[str] | None = None
+) -> list[CodeFinding]:
     """What is wrong with the calls of tools. `modules` are the names that an import could give."""
     return list(islice(_Check(scan, names, modules, allowed).findings(), MOST_FOUND))
 
 
-def words(findings: list[Finding], names: Names) -> tuple[str, tuple[str, ...]]:
+def findings_text(findings: list[CodeFinding], names: ScriptNames) -> tuple[str, tuple[str, ...]]:
     """One message with all of them, or with the first ones, and the signatures that help."""
-    told: list[Finding] = []
+    told: list[CodeFinding] = []
     while len(told) < min(len(findings), MOST_TOLD) and len(_sentence(findings[: len(told) + 1])) < LONGEST_MESSAGE:
         told.append(findings[len(told)])
     told = told or findings[:1]
@@ -66,7 +180,7 @@ def words(findings: list[Finding], names: Names) -> tuple[str, tuple[str, ...]]:
     return message, tuple(hints)
 
 
-def _sentence(findings: list[Finding]) -> str:
+def _sentence(findings: list[CodeFinding]) -> str:
     lines = groupby(findings, key=lambda one: one.place)
     return "; ".join(place + ", ".join(one.message for one in same) for place, same in lines)
 
@@ -76,10 +190,10 @@ def _usage(spec: ToolSpec, name: str, most: int) -> str:
     whole = signature(spec, name)
     if len(whole) <= most:
         return whole
-    return cut(f"{name}({', '.join(map(spelled, spec.order))})", max(most, len(name) + 30))
+    return cut(f"{name}({', '.join(map(as_identifier, spec.order))})", max(most, len(name) + 30))
 
 
-def _said(problem: Problem) -> str:
+def _said(problem: WrongArgument) -> str:
     """Which arguments there are is said by the signature."""
     if problem.hint and problem.hint.startswith("known: "):
         return f"{problem.path}: {problem.got}"
@@ -88,7 +202,7 @@ def _said(problem: Problem) -> str:
 
 class _Check:
     def __init__(
-        self, scan: Scan, names: Names, modules: Collection[str], allowed: Collection[str] | None = None
+        self, scan: CodeScan, names: ScriptNames, modules: Collection[str], allowed: Collection[str] | None = None
     ) -> None:
         self._scan = scan
         self._names = names
@@ -99,11 +213,11 @@ class _Check:
 
     @cached_property
     def _certain(self) -> set[int]:
-        """What is reached for sure. A name that is nothing may as well stand where nobody comes by."""
+        """The nodes that certainly run. Unknown names in other places are not reported."""
         body = self._scan.tree.body if self._scan.tree else []
-        nodes: list[ast.AST] = [statement for statement in body if isinstance(statement, SIMPLE)]
+        nodes: list[ast.AST] = [statement for statement in body if isinstance(statement, SIMPLE_STATEMENTS)]
         for node in nodes:  # which grows while it is walked
-            if not isinstance(node, PERHAPS):
+            if not isinstance(node, CONDITIONAL):
                 nodes += ast.iter_child_nodes(node)
         return set(map(id, nodes))
 
@@ -113,7 +227,7 @@ class _Check:
         tries = [node for node in ast.walk(self._scan.tree) if isinstance(node, ast.Try)] if self._scan.tree else []
         return {id(inner) for node in tries for part in node.body for inner in ast.walk(part)}
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[CodeFinding]:
         yield from self._imports()
         for node in sorted(self._scan.calls, key=lambda call: (call.lineno, call.col_offset)):
             match node.func:
@@ -124,7 +238,7 @@ class _Check:
                 case _:
                     pass
 
-    def _imports(self) -> Iterator[Finding]:
+    def _imports(self) -> Iterator[CodeFinding]:
         """Modules that nobody has, where they are imported for sure: with them fails what comes before, too."""
         for node in self._scan.tree.body if self._scan.tree else []:
             if isinstance(node, ast.Import):
@@ -135,17 +249,17 @@ class _Check:
                 continue
             for module in wanted:
                 if module not in self._modules and module != "__future__" and self._names.pack(module) is None:
-                    way = ways_around.module(module, (*self._modules, *self._names.words()))
-                    yield Finding(node.lineno, f"there is no module {module}; {way}")
+                    way = sandbox_gaps.module(module, (*self._modules, *self._names.words()))
+                    yield CodeFinding(node.lineno, f"there is no module {module}; {way}")
 
-    def _asyncio(self, node: ast.Call, attr: str) -> Iterator[Finding]:
+    def _asyncio(self, node: ast.Call, attr: str) -> Iterator[CodeFinding]:
         """What the sandbox's asyncio lacks: its calls would run the tools in them, and only then fail."""
         if id(node) in self._tried:
             return
         if attr not in ASYNCIO:
-            yield Finding(node.lineno, f"there is no asyncio.{attr}; {ways_around.SIDE_BY_SIDE}")
+            yield CodeFinding(node.lineno, f"there is no asyncio.{attr}; {sandbox_gaps.SIDE_BY_SIDE}")
         elif attr == "gather" and any(keyword.arg == "return_exceptions" for keyword in node.keywords):
-            yield Finding(node.lineno, f"gather takes no return_exceptions; {ways_around.EACH_IN_TRY}")
+            yield CodeFinding(node.lineno, f"gather takes no return_exceptions; {sandbox_gaps.EACH_IN_TRY}")
 
     def _simple_aliases(self) -> Iterator[tuple[str, ToolSpec]]:
         """`f = pack.tool`, where nothing else is ever called f."""
@@ -164,18 +278,20 @@ class _Check:
             return False
         return self._scan.imported.get(word, word) == word
 
-    def _function(self, node: ast.Call, name: str) -> Iterator[Finding]:
+    def _function(self, node: ast.Call, name: str) -> Iterator[CodeFinding]:
         spec = self._aliases.get(name) or (self._names.functions.get(name) if self._is_ours(name) else None)
         if spec is not None:
             yield from self._call(node, spec)
         elif self._is_nothing(name) and id(node) in self._certain:
-            yield Finding(node.lineno, f"{name} is not defined{self._near(name, (*self._names.functions, *BUILTINS))}")
+            yield CodeFinding(
+                node.lineno, f"{name} is not defined{self._near(name, (*self._names.functions, *BUILTINS))}"
+            )
 
     def _is_nothing(self, name: str) -> bool:
         known = name in self._scan.bound or name in self._scan.imported or name in BUILTINS or self._scan.makes_names
         return not known and name not in self._names
 
-    def _method(self, node: ast.Call, word: str, attr: str) -> Iterator[Finding]:
+    def _method(self, node: ast.Call, word: str, attr: str) -> Iterator[CodeFinding]:
         if self._scan.imported.get(word) == "asyncio" and word not in self._scan.bound:
             yield from self._asyncio(node, attr)
             return
@@ -184,52 +300,52 @@ class _Check:
         pack = self._names.pack(word)
         if pack is None:
             if self._is_nothing(word) and word not in self._modules:
-                yield Finding(node.lineno, f"there is no pack {word}{self._near(word, self._names.words())}")
+                yield CodeFinding(node.lineno, f"there is no pack {word}{self._near(word, self._names.words())}")
         elif (spec := pack.tools.get(attr)) is not None:
             yield from self._call(node, spec)
         elif word not in self._modules and not attr.startswith("__"):
             known = [f"{word}.{tool}" for tool in pack.tools]
             near = self._near(f"{word}.{attr}", known) or f"; it has {', '.join(known[:8])}"
-            yield Finding(node.lineno, f"{word}.{attr}: there is no such tool{near}")
+            yield CodeFinding(node.lineno, f"{word}.{attr}: there is no such tool{near}")
 
     def _near(self, name: str, known: Iterable[str]) -> str:
         """What may have been meant: asked only for as many findings as are told, since it takes a while."""
         self._asked += 1
         return or_rather(name, known) if self._asked <= MOST_TOLD else ""
 
-    def _call(self, node: ast.Call, spec: ToolSpec) -> Iterator[Finding]:
+    def _call(self, node: ast.Call, spec: ToolSpec) -> Iterator[CodeFinding]:
         if spec is CALL:
             yield from self._call_by_name(node)
             return
-        yield from self._checked(node.lineno, spec, Arguments.of(node, spec))
+        yield from self._checked(node.lineno, spec, LiteralArguments.of(node, spec))
 
-    def _call_by_name(self, node: ast.Call) -> Iterator[Finding]:
+    def _call_by_name(self, node: ast.Call) -> Iterator[CodeFinding]:
         """`ot.call("name", {…})`: what it names is checked like a call of its own."""
         match node:
             case ast.Call(args=[ast.Constant(value=str(name))], keywords=[]):
                 given = {}
             case ast.Call(args=[ast.Constant(value=str(name)), ast.Dict() as written], keywords=[]):
-                given = literal(written)
+                given = literal_value(written)
             case _:
                 return
         spec = self._names.catalogue.get(name) or self._names.tool(name)
         if spec is None:
             every = self._names.catalogue.names()
             known = every if self._allowed is None else [one for one in every if one in self._allowed]
-            yield Finding(node.lineno, f"there is no tool {name!r}{self._near(name, known)}")
+            yield CodeFinding(node.lineno, f"there is no tool {name!r}{self._near(name, known)}")
         elif given is not UNKNOWN:
-            yield from self._checked(node.lineno, spec, Arguments(given, frozenset(given)))
+            yield from self._checked(node.lineno, spec, LiteralArguments(given, frozenset(given)))
 
-    def _checked(self, line: int, spec: ToolSpec, arguments: Arguments) -> Iterator[Finding]:
+    def _checked(self, line: int, spec: ToolSpec, arguments: LiteralArguments) -> Iterator[CodeFinding]:
         if self._allowed is not None and spec.name not in self._allowed:
-            yield Finding(line, f"{spec.name} is not allowed here")
+            yield CodeFinding(line, f"{spec.name} is not allowed here")
             return
         if arguments.wrong:
-            yield Finding(line, arguments.wrong, spec)
+            yield CodeFinding(line, arguments.wrong, spec)
             return
         try:
             problems = list(problems_with(spec, arguments))
         except SchemaError:
             return  # told when the call is made
         for problem in problems:
-            yield Finding(line, _said(problem), spec)
+            yield CodeFinding(line, _said(problem), spec)

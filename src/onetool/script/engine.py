@@ -1,61 +1,183 @@
-"""`run`: scripts against a catalogue, so many at a time, in workers that are kept warm."""
+"""Engine: runs scripts against a catalogue of tools, a limited number at a time, in worker processes kept warm."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
+from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from onetool.core.allowed import both
-from onetool.core.call import ToolCall, ToolError
+from onetool.core.call import ToolCall, ToolError, new_id
 from onetool.core.caller import Pauses
-from onetool.core.context import CallContext, Environment, Gate, Progress, current_call, pauses_inside
-from onetool.core.event import RunEvent, RunRecorder
+from onetool.core.context import (
+    CallContext,
+    Environment,
+    Gate,
+    Progress,
+    RunEvent,
+    RunRecorder,
+    allowed_by_both,
+    current_call,
+    pauses_within,
+)
 from onetool.core.executor import Executor
-from onetool.core.ids import new_id
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.core.threads import Threads
 from onetool.sandbox.messages import WorkerLimits
-from onetool.sandbox.pool import Pool
-from onetool.sandbox.session import WorkerSession
-from onetool.script.course import Course, Setting
-from onetool.script.limits import ARGUMENT_BYTES, MEGABYTE, Limits, busy
-from onetool.script.names import Names
-from onetool.script.outcome import RunResult
-from onetool.script.prepare import Prepared
-from onetool.script.printed import Live
-from onetool.script.session import Session
-from onetool.script.tools import Tools
-from onetool.script.turnstile import Turnstile
-from onetool.script.typecheck import stubs
+from onetool.sandbox.pool import WorkerPool, WorkerSession
+from onetool.script.names import ScriptNames
+from onetool.script.pipeline import Pipeline, PipelineSettings
+from onetool.script.rewrite import PreparedCode
+from onetool.script.run_result import ARGUMENT_BYTES, MEGABYTE, OnPrinted, RunLimits, RunResult, busy
+from onetool.script.sandbox_tools import SandboxTools, type_stubs
 
 if TYPE_CHECKING:
     from onetool.script.snippets import SnippetLike
 
+
+class CodeSession:
+    """`await session.run(text)`, again and again; one at a time. `close` gives the worker back."""
+
+    def __init__(
+        self,
+        begin: Callable[[str, Collection[str]], Pipeline],
+        worker: Callable[[], AbstractContextManager[WorkerSession]],
+        context: Callable[[], CallContext],
+    ) -> None:
+        self._begin = begin
+        self._fresh_worker = worker
+        self._context = context
+        self._stack = ExitStack()
+        self._worker: WorkerSession | None = None
+        self.known: set[str] = set()  # names that the code has defined so far
+
+    async def run(self, text: str, live: OnPrinted | None = None) -> RunResult:
+        course = self._begin(text, self.known)
+        prepared = await course.prepared()
+        if isinstance(prepared, RunResult):
+            return prepared
+        try:
+            result = await course.driven(prepared, self._lent, self._context(), live)
+        finally:  # also where it was stopped from outside
+            if self._worker is None or self._worker.is_gone or not self._worker.is_idle:
+                self.close()
+            elif course.scan is not None:
+                self.known.update(course.scan.bound, course.scan.imported)
+        return result
+
+    @property
+    def is_fresh(self) -> bool:
+        return self._worker is None
+
+    def open(self) -> WorkerSession:
+        """The worker; a fresh one, if there is none. The next run would get it, too."""
+        if self._worker is None:
+            self._worker = self._stack.enter_context(self._fresh_worker())
+        return self._worker
+
+    def close(self) -> None:
+        """End the session's worker and forget its names."""
+        self._stack.close()
+        self._worker = None
+        self.known.clear()
+
+    def _lent(self, _prepared: PreparedCode) -> AbstractContextManager[WorkerSession]:
+        return nullcontext(self.open())
+
+
+# So many at a time, the others in the order in which they came.
+
+
+class FairLimiter:
+    """A FIFO semaphore for threads and any event loop: `async with limiter.turn():` waits for a slot."""
+
+    def __init__(self, most: int) -> None:
+        self._free = most
+        self._lock = Lock()
+        self._waiting: deque[Future[None]] = deque()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        ticket = self._ticket()
+        if ticket is not None:
+            try:
+                await asyncio.wrap_future(ticket)
+            except asyncio.CancelledError:
+                self._give_back(ticket)
+                raise
+        try:
+            yield
+        finally:
+            self._next()
+
+    def lend(self, away: bool) -> None:
+        """Release the slot while only waiting; taking it back does not wait."""
+        if away:
+            self._next()
+        else:
+            with self._lock:
+                self._free -= 1
+
+    def _ticket(self) -> "Future[None] | None":
+        """None when there is room."""
+        with self._lock:
+            if self._free > 0:
+                self._free -= 1
+                return None
+            ticket: Future[None] = Future()
+            self._waiting.append(ticket)
+            return ticket
+
+    def _give_back(self, ticket: "Future[None]") -> None:
+        """A waiter that was cancelled while it got its slot passes it on."""
+        with self._lock:
+            if ticket in self._waiting:
+                self._waiting.remove(ticket)
+                return
+        if not ticket.cancelled():  # else it was passed over already
+            self._next()
+
+    def _next(self) -> None:
+        with self._lock:
+            while self._waiting and self._free >= 0:
+                ticket = self._waiting.popleft()
+                if ticket.set_running_or_notify_cancel():
+                    break
+            else:
+                self._free += 1
+                return
+        ticket.set_result(None)
+
+
+# `run`: scripts against a catalogue, so many at a time, in workers that are kept warm.
+
+
 log = logging.getLogger("onetool.run")
 
 NODES_BYTES = 16 * MEGABYTE  # that a message may need beside the values in it
-PATIENCE = 60.0  # seconds to wait for a free worker
+QUEUE_SECONDS = 60.0  # seconds to wait for a free worker
 CANCELLED = ToolError(code="execution_error", message="cancelled by the caller", reason="cancelled")
 RUN = ToolSpec(name="run", description="Run code over all tools.", hidden=True)
 
 
-class Room:
-    """Where scripts run: workers, threads, and so many at a time. It may outlive the engine that began with it.
+class SharedWorkers:
+    """The workers, threads and concurrency limits that engines share; it survives a reload.
 
     A reload makes another engine, but whoever can have things reloaded must not get more workers by that.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: RunLimits) -> None:
         self.limits = limits
-        self.sandbox = Pool(
+        self.sandbox = WorkerPool(
             WorkerLimits(limits.seconds, limits.memory_mb, limits.depth),
             most_frame_bytes=max(limits.output_bytes, ARGUMENT_BYTES) + NODES_BYTES,
         )
         self.threads = Threads()
-        self.turns: dict[int, Turnstile] = {}
+        self.turns: dict[int, FairLimiter] = {}
 
     def close(self) -> None:
         self.sandbox.close()
@@ -66,24 +188,24 @@ class Engine:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: RunLimits,
         executor: Executor,
         environment: Environment | None = None,
         aliases: Mapping[str, str] | None = None,
         snippets: "Mapping[str, SnippetLike] | None" = None,
         typecheck: bool = False,
         recorders: Iterable[RunRecorder] = (),
-        room: Room | None = None,
+        room: SharedWorkers | None = None,
     ) -> None:
         self._recorders = tuple(recorders)
         self._limits = limits
         self._environment = environment
         self._aliases = aliases or {}
         self._typecheck = typecheck
-        self._room = room or Room(limits)
+        self._room = room or SharedWorkers(limits)
         self._sandbox = self._room.sandbox
-        self._tools: Tools | None = None
-        self._setting = Setting(
+        self._tools: SandboxTools | None = None
+        self._setting = PipelineSettings(
             limits=limits,
             executor=executor,
             threads=self._room.threads,
@@ -98,7 +220,7 @@ class Engine:
         allowed: Collection[str] | None = None,
         source: str = "run",
         progress: Progress | None = None,
-        live: Live | None = None,
+        live: OnPrinted | None = None,
         variables: Mapping[str, Any] | None = None,
         gate: Gate | None = None,
     ) -> RunResult:
@@ -108,9 +230,9 @@ class Engine:
         names that the code finds bound. What it calls has to pass the `gate`, where there is one.
         """
         outer = current_call.get()
-        allowed = both(allowed, outer.allowed if outer else None)
+        allowed = allowed_by_both(allowed, outer.allowed if outer else None)
         tools = self._tools_of(catalogue)
-        course = Course(self._setting, tools, text, allowed, run=None if outer else new_id(), variables=variables)
+        course = Pipeline(self._setting, tools, text, allowed, run=None if outer else new_id(), variables=variables)
         error: ToolError | None = CANCELLED
         try:
             result = await self._gone(
@@ -124,40 +246,40 @@ class Engine:
 
     async def _gone(
         self,
-        course: Course,
-        tools: Tools,
+        course: Pipeline,
+        tools: SandboxTools,
         begin: Callable[[], CallContext],
-        live: Live | None,
+        live: OnPrinted | None,
     ) -> RunResult:
-        """All of its way, from the text to the result. Its time begins when it has its turn."""
+        """Run the whole pipeline. The time limit begins when the run gets its slot."""
         prepared = await course.prepared()
         if isinstance(prepared, RunResult):
             return prepared
         turnstile = self._turnstile(current_call.get())
         async with AsyncExitStack() as held:
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(QUEUE_SECONDS):
                     await held.enter_async_context(turnstile.turn())
             except TimeoutError:
-                return course.refused(busy(self._limits, PATIENCE))
+                return course.refused(busy(self._limits, QUEUE_SECONDS))
             context = begin()
             with nullcontext() if context.pauses is None else context.pauses.telling(turnstile.lend):
                 return await course.driven(prepared, lambda code: self._worker(code, tools.names), context, live)
 
     def check(self, text: str, catalogue: Snapshot, known: Collection[str]) -> ToolError | None:
         """What is wrong with code that somebody wants to keep, if anything is. `known` are its variables."""
-        return Course(self._setting, self._tools_of(catalogue), text, None, known).checked()
+        return Pipeline(self._setting, self._tools_of(catalogue), text, None, known).checked()
 
-    def session(self, catalogue: Snapshot, allowed: Collection[str] | None = None, source: str = "run") -> Session:
+    def session(self, catalogue: Snapshot, allowed: Collection[str] | None = None, source: str = "run") -> CodeSession:
         """For a person who goes on where the last line left off. Everybody else starts empty."""
         tools = self._tools_of(catalogue)
-        return Session(
-            begin=lambda text, known: Course(self._setting, tools, text, allowed, known),
+        return CodeSession(
+            begin=lambda text, known: Pipeline(self._setting, tools, text, allowed, known),
             worker=self._sandbox.session,
             context=lambda: self._context(allowed, source, None),
         )
 
-    def names(self, catalogue: Snapshot) -> Names:
+    def names(self, catalogue: Snapshot) -> ScriptNames:
         """What the tools are called in code."""
         return self._tools_of(catalogue).names
 
@@ -169,22 +291,22 @@ class Engine:
     def close(self) -> None:
         self._room.close()
 
-    def _tools_of(self, catalogue: Snapshot) -> Tools:
+    def _tools_of(self, catalogue: Snapshot) -> SandboxTools:
         tools = self._tools
         if tools is None or tools.names.catalogue is not catalogue:
-            tools = self._tools = Tools(Names(catalogue, self._aliases))
+            tools = self._tools = SandboxTools(ScriptNames(catalogue, self._aliases))
         return tools
 
-    def _turnstile(self, outer: CallContext | None) -> Turnstile:
-        """One for each level of runs inside of runs: nobody who waits holds what another one waits for."""
+    def _turnstile(self, outer: CallContext | None) -> FairLimiter:
+        """The limiter for this level of nested runs: separate levels can't deadlock."""
         level = outer.chain.count(RUN.name) if outer else 0
-        return self._room.turns.setdefault(level, Turnstile(self._limits.workers))
+        return self._room.turns.setdefault(level, FairLimiter(self._limits.workers))
 
-    def _worker(self, prepared: Prepared, names: Names) -> AbstractContextManager[WorkerSession]:
+    def _worker(self, prepared: PreparedCode, names: ScriptNames) -> AbstractContextManager[WorkerSession]:
         """A fresh worker for this code."""
         if not self._typecheck:
             return self._sandbox.session()
-        declared = stubs(names, set(prepared.words.values()))
+        declared = type_stubs(names, set(prepared.words.values()))
         return self._sandbox.session(declared)
 
     def _record(self, event: RunEvent) -> None:
@@ -213,7 +335,7 @@ class Engine:
             chain=(*outer.chain, RUN.name) if outer else (RUN.name,),
             seconds=self._limits.seconds,
             deadline=monotonic() + left,
-            pauses=pauses_inside(outer) or (None if gate is None else Pauses()),
+            pauses=pauses_within(outer) or (None if gate is None else Pauses()),
             allowed=allowed,
             progress=progress or (outer.progress if outer else None),
             loop=asyncio.get_running_loop(),

@@ -1,4 +1,4 @@
-"""What went wrong in a run, for a model: one line of what, the line of code, and how to repair it."""
+"""Turns whatever ended a run into a ToolError: what happened, the line of code, and how to repair it."""
 
 import re
 from collections.abc import Mapping
@@ -7,8 +7,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from onetool.core.call import ToolError
-from onetool.core.failure import cut
-from onetool.core.nearest import did_you_mean
+from onetool.core.errors import cut
+from onetool.core.text import did_you_mean
 from onetool.sandbox.errors import (
     CodeError,
     CodeSyntaxError,
@@ -19,10 +19,10 @@ from onetool.sandbox.errors import (
     WorkerError,
     WorkerStartError,
 )
-from onetool.script import ways_around
-from onetool.script.imports import MODULES
-from onetool.script.limits import LimitHit, Limits, too_much_memory, too_slow
-from onetool.script.names import Names, said_otherwise
+from onetool.script import sandbox_gaps
+from onetool.script.names import ScriptNames, rename_advice
+from onetool.script.rewrite import MODULES
+from onetool.script.run_result import LimitError, RunLimits, too_much_memory, too_slow
 
 # The sandbox's own words for its limits.
 OUT_OF_TIME = re.compile(r"feed time limit exceeded: [\d.]+\w+ > [\d.]+\w+")
@@ -33,18 +33,18 @@ LONGEST_READ = 10_000  # characters of a message that are looked at: code can ra
 LONGEST = 470  # characters of a message and its hints: an error should cost its reader less than 120 tokens
 
 
-class Scene(NamedTuple):
-    """What there is to say where an error comes from: the code, and what it ran against."""
+class RunScene(NamedTuple):
+    """What describing an error needs: the code, its names, its limits, and the failed calls."""
 
     code: str
     feed: str  # what the sandbox calls the code in its tracebacks
-    names: Names
-    limits: Limits
+    names: ScriptNames
+    limits: RunLimits
     failures: Mapping[str, ToolError]  # of tools, by what they said
     origin: int | None = None  # the line that failed, where the code itself has noted it
 
 
-def failure(error: BaseException, scene: Scene) -> ToolError:
+def failure(error: BaseException, scene: RunScene) -> ToolError:
     """Whatever ended a run, as the error that its caller gets."""
     told = _told(error, scene)
     left = LONGEST - len(told.message)
@@ -56,8 +56,8 @@ def failure(error: BaseException, scene: Scene) -> ToolError:
     return replace(told, hints=tuple(hints))
 
 
-def _told(error: BaseException, scene: Scene) -> ToolError:
-    if isinstance(error, LimitHit):
+def _told(error: BaseException, scene: RunScene) -> ToolError:
+    if isinstance(error, LimitError):
         return _limit(error)
     if isinstance(error, OutOfMemoryError):
         return _limit(too_much_memory(scene.limits))
@@ -84,18 +84,18 @@ def _told(error: BaseException, scene: Scene) -> ToolError:
     raise error
 
 
-def _limit(hit: LimitHit, *place: str) -> ToolError:
+def _limit(hit: LimitError, *place: str) -> ToolError:
     return ToolError(code="execution_error", message=str(hit), reason=hit.reason, hints=(*place, hit.hint))
 
 
-def _syntax(error: CodeSyntaxError, scene: Scene) -> ToolError:
+def _syntax(error: CodeSyntaxError, scene: RunScene) -> ToolError:
     message = f"SyntaxError: {_short(error.message)}"
     place = _place(error, scene)
-    hints = (*place, *said_otherwise(" ".join(place), scene.names))
+    hints = (*place, *rename_advice(" ".join(place), scene.names))
     return ToolError(code="invalid_args", message=message, reason="syntax", hints=hints)
 
 
-def _raised(error: CodeError, scene: Scene) -> ToolError:
+def _raised(error: CodeError, scene: RunScene) -> ToolError:
     kind, text = error.kind, error.message
     place = _place(error, scene)
     if failed := scene.failures.get(text):  # a tool's failure that the code did not catch: its own words and hints
@@ -131,21 +131,21 @@ def _in_our_words(text: str) -> str:
     return text.replace("The monty syntax parser does not yet support ", "not supported here: ")
 
 
-def _way_around(kind: str, text: str, names: Names) -> str | None:
+def _way_around(kind: str, text: str, names: ScriptNames) -> str | None:
     if kind in ("ModuleNotFoundError", "ImportError") and (found := re.search(r"No module named '([\w.]+)'", text)):
-        return ways_around.module(found[1], (*MODULES, *names.words()))
+        return sandbox_gaps.module(found[1], (*MODULES, *names.words()))
     if kind == "NameError" and (found := re.search(r"name '(\w+)' is not defined", text)):
-        return ways_around.BUILTINS.get(found[1]) or did_you_mean(found[1], names.words())
+        return sandbox_gaps.BUILTINS.get(found[1]) or did_you_mean(found[1], names.words())
     if kind == "AttributeError" and (found := re.search(r"'(\w+)' object has no attribute '(\w+)'", text)):
         pack = names.pack(found[1])
         if pack is None:
             return None
         longer = next((f"write {pack.word}.{tool}(…)" for tool in pack.tools if tool.startswith(f"{found[2]}_")), None)
         return did_you_mean(found[2], pack.tools) or longer
-    return next((way for words, way in ways_around.BY_WORDS.get(kind, {}).items() if words in text), None)
+    return next((way for words, way in sandbox_gaps.BY_WORDS.get(kind, {}).items() if words in text), None)
 
 
-def _place(error: CodeError, scene: Scene) -> tuple[str, ...]:
+def _place(error: CodeError, scene: RunScene) -> tuple[str, ...]:
     """The line of the code where it happened: the innermost one that is the writer's own."""
     lines = scene.code.split("\n")
     for frame in reversed(error.trace):

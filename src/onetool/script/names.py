@@ -1,4 +1,4 @@
-"""The catalogue as code sees it: packs with their tools, plain functions, and aliases. Made once per catalogue."""
+"""ScriptNames: the tools of a catalogue by the names that code calls them by, and completions of these names."""
 
 import builtins
 import re
@@ -7,8 +7,8 @@ from itertools import islice
 from keyword import kwlist
 
 from onetool.core.registry import Snapshot
+from onetool.core.signature import as_identifier, as_identifiers
 from onetool.core.spec import ToolSpec
-from onetool.core.spelling import spelled, spellings
 
 BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__"}
 CALL = ToolSpec(
@@ -23,17 +23,17 @@ CALL = ToolSpec(
 """`ot.call("any name", {…})` is part of the language: what runs, is counted and recorded is the tool that it names."""
 
 
-class Pack:
+class ScriptPack:
     """A pack as code sees it: its tools by the spelling of their names."""
 
     __slots__ = ("tools", "word")
 
     def __init__(self, word: str, tools: Mapping[str, ToolSpec]) -> None:
         self.word = word
-        self.tools = {spelling: tools[own] for spelling, own in spellings(tools).items()}
+        self.tools = {spelling: tools[own] for spelling, own in as_identifiers(tools).items()}
 
 
-class Names:
+class ScriptNames:
     """What each name in code stands for, where the code does not define it itself."""
 
     def __init__(self, catalogue: Snapshot, aliases: Mapping[str, str] | None = None) -> None:
@@ -50,10 +50,10 @@ class Names:
             if spec.pack not in bare:
                 self._tools_of.setdefault(spec.pack, {}).setdefault(own, spec)
         self._tools_of.setdefault("ot", {})["call"] = CALL
-        self._pack_of = spellings(self._tools_of)
-        self._packs: dict[str, Pack] = {}
+        self._pack_of = as_identifiers(self._tools_of)
+        self._packs: dict[str, ScriptPack] = {}
         taken = {*self._pack_of, *BUILTINS}
-        self.functions: dict[str, ToolSpec] = {word: bare[own] for word, own in spellings(bare, taken).items()}
+        self.functions: dict[str, ToolSpec] = {word: bare[own] for word, own in as_identifiers(bare, taken).items()}
         self.useless: dict[str, str] = {}  # aliases that can't be used, and why
         for alias, target in (aliases or {}).items():
             spec = self.tool(target) or catalogue.get(target)
@@ -63,16 +63,16 @@ class Names:
                 self.useless[alias] = f"{alias} is Python's own"
             elif alias in self:
                 self.useless[alias] = f"{alias} is a {'pack' if alias in self._pack_of else 'tool'} already"
-            elif spelled(alias) != alias:
-                self.useless[alias] = f"{alias} is no name that code can say; {spelled(alias)} would be"
+            elif as_identifier(alias) != alias:
+                self.useless[alias] = f"{alias} is no name that code can say; {as_identifier(alias)} would be"
             else:
                 self.functions[alias] = spec
 
-    def pack(self, word: str) -> Pack | None:
+    def pack(self, word: str) -> ScriptPack | None:
         """The pack that code calls so. Spelled out when first used: few of many are."""
         found = self._packs.get(word)
         if found is None and word in self._pack_of:
-            found = self._packs[word] = Pack(word, self._tools_of[self._pack_of[word]])
+            found = self._packs[word] = ScriptPack(word, self._tools_of[self._pack_of[word]])
         return found
 
     def tool(self, dotted: str) -> ToolSpec | None:
@@ -107,9 +107,42 @@ class Names:
         return f"{word}.{next((spelling for spelling, tool in tools.items() if tool is spec), own)}"
 
 
-def said_otherwise(line: str, names: Names) -> tuple[str, ...]:
-    """How code says what stands in a line and what Python can't say: a keyword as an argument, a name with a dash."""
+def rename_advice(line: str, names: ScriptNames) -> tuple[str, ...]:
+    """Advice on names in the line that are no Python identifiers: a keyword as an argument, a name with a dash."""
     if found := re.search(rf"[(,]\s*({'|'.join(kwlist)})\s*=[^=]", line):
         return (f"write {found[1]}_=…",)
     odd = (spec for spec in names.catalogue if spec.name in line and names.spelling(spec) != spec.name)
     return tuple(f"write {names.spelling(spec)}(…)" for spec in islice(odd, 1))
+
+
+# What may come next in a line of code: packs, the tools of one, the arguments of a tool, names of the session.
+
+
+_DOTTED_END = re.compile(r"([\w.]*)$")
+_OPEN_CALL = re.compile(r"([\w.]+)\(([^()]*)$")
+
+
+def completions(line: str, names: ScriptNames, known: Iterable[str] = ()) -> list[str]:
+    """Every word that the end of the line could become, whole and in order."""
+    found = _DOTTED_END.search(line)
+    word = found[1] if found else ""
+    if "." in word:
+        return [one for one in _tools(word, names) if one.startswith(word)]
+    words = [*_arguments(line[: len(line) - len(word)], names), *sorted({*names.words(), *known})]
+    matching = [one for one in words if one.startswith(word)]
+    return matching if matching or not word else sorted(one for one in BUILTINS if one.startswith(word))
+
+
+def _tools(word: str, names: ScriptNames) -> list[str]:
+    pack = names.pack(word.partition(".")[0])
+    return [f"{pack.word}.{tool}(" for tool in sorted(pack.tools)] if pack else []
+
+
+def _arguments(before: str, names: ScriptNames) -> list[str]:
+    """Those that the call around the cursor does not have yet."""
+    call = _OPEN_CALL.search(before)
+    if call is None or (spec := names.tool(call[1])) is None or not re.search(r"[(,]\s*$", before):
+        return []
+    return [
+        f"{name}=" for name in map(as_identifier, spec.order) if not re.search(rf"\b{re.escape(name)}\s*=", call[2])
+    ]

@@ -1,17 +1,142 @@
-"""A value as text, for a model or a person: text as it is, data as YAML that is flow inside and block outside.
+"""Renders a value as text for a model or a person: text as it is, data as YAML.
 
     - {name: time.now, calls: 3}
     - {name: fs.read_file, calls: 12}
 
-Flow style is never more than two levels deep and stays on one line of a readable length; whatever is more becomes
-block style. What is written here is read back as the same data, by readers of YAML 1.1 and of 1.2.
+Flow style is at most two levels deep and stays on one line; whatever is more becomes block style. The text is read back
+as the same data by parsers of YAML 1.1 and 1.2: a string stands without quotes only if no parser takes it for something
+else (for YAML 1.1 `no` is false, `010` is eight and `1:30` is ninety).
 """
 
+import re
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Set
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from json.encoder import encode_basestring
+from math import isfinite
+from types import NoneType
 from typing import Any
 
-from onetool.core.errors import OneToolError
-from onetool.script.simple import simple
-from onetool.script.yaml_scalars import SCALARS, literal, quoted, text_of
+import msgspec
+
+from onetool.core.errors import OneToolError, ToolFailure
+from onetool.core.json_data import plain
+
+# What these types have of their own: a subclass could say anything.
+_BASES = {str: str.__str__, int: int.__int__, float: float.__float__, bytes: bytes.__bytes__, list: list, tuple: list}
+_AS_THEY_ARE = frozenset((str, int, float, bool, bytes, list, dict, NoneType))
+
+
+def yaml_type(value: Any) -> Any:
+    """The value as a plain type of YAML. One level of it: its parts come when it is their turn."""
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
+    if isinstance(value, Enum):
+        return yaml_type(value.value)
+    for base, plainly in _BASES.items():
+        if isinstance(value, base):
+            return plainly(value)
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, set | frozenset):
+        return _ordered(value)
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.asdict(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    try:
+        return plain(value)
+    except ToolFailure:
+        return f"<{kind.__name__}>"
+
+
+def _ordered(values: Set[Any]) -> list[Any]:
+    """The same every time, where its members can be compared."""
+    try:
+        return sorted(values)
+    except TypeError:
+        return list(values)
+
+
+# A single value in YAML, written so that no reader takes it for something else.
+
+
+# Letters first; then also marks that mean nothing inside. A colon needs a letter after it, `#` no space before it.
+_INSIDE = r"[A-Za-z0-9_ ./()+@$%^*!;<>=~&'\"|\\`\w-]*+"
+_PLAIN = re.compile(rf"[^\W\d]{_INSIDE}(?:(?<! )(?::(?=[\w/:\\])|#){_INSIDE})*+(?<! )")
+_WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
+_LONGEST_WORD = 5
+# What may not stand in a YAML text as it is, or is taken for the end of a line.
+_UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_HALF = re.compile(r"[\ud800-\udfff]")
+_NOT_LITERAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+
+
+def yaml_text(text: str) -> str:
+    """A text, in quotes if it needs them."""
+    if _PLAIN.fullmatch(text) and (len(text) > _LONGEST_WORD or text.lower() not in _WORDS):
+        return text
+    return yaml_quoted(text)
+
+
+def yaml_quoted(text: str) -> str:
+    """A text in double quotes: a JSON string is a YAML string, but for a few characters.
+
+    Half of a surrogate pair can't be written in YAML at all; it is shown as the sign for that.
+    """
+    line = encode_basestring(text)
+    if line.isascii() and "\x7f" not in line:
+        return line
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", _HALF.sub("\ufffd", line))
+
+
+def literal_block_mark(text: str) -> str | None:
+    """The mark of a text that stands line by line below it (`|`, or `|-` without a break at its end), or None.
+
+    A text that begins with a space, or ends with several breaks, would need more marks than are easily read.
+    """
+    if "\n" not in text or text[0] in " \t\n" or text.endswith("\n\n") or _NOT_LITERAL.search(text):
+        return None
+    return "|" if text.endswith("\n") else "|-"
+
+
+def _int(value: int) -> str:
+    try:
+        return str(value)
+    except ValueError:  # thousands of digits: Python neither writes nor reads so many, but for hexadecimal ones
+        return hex(value)
+
+
+def _float(value: float) -> str:
+    """With a point always: for YAML 1.1 `1e+16` is text."""
+    text = repr(value)
+    if "." in text:
+        return text
+    return text.replace("e", ".0e") if isfinite(value) else text.replace("nan", ".nan").replace("inf", ".inf")
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _none(_: None) -> str:
+    return "null"
+
+
+def _bytes(value: bytes) -> str:
+    return f'!!binary "{b64encode(value).decode()}"'
+
+
+SCALARS: dict[type, Callable[[Any], str]] = {int: _int, float: _float, bool: _bool, NoneType: _none, bytes: _bytes}
+"""How to write whatever is no text."""
+
+
+# A value as text, for a model or a person: text as it is, data as YAML that is flow inside and block outside.
+
 
 MOST_BYTES = 16 * 1024 * 1024  # of data, where nobody says: a few seconds, if it was made to be endless
 DEEPEST = 64
@@ -24,18 +149,18 @@ _KEPT = 64  # a text no longer than this is likely to come again …
 _MOST_KEPT = 4_096  # … and this many are worth remembering
 
 
-class TooLarge(OneToolError, ValueError):  # noqa: N818 - nothing is wrong with the value
+class RenderTooLargeError(OneToolError, ValueError):
     """The text would be longer than asked for, or the value is nested too deep (or holds itself)."""
 
 
 def render(value: Any, most_bytes: int | None = None) -> str:
     """The value as text of at most so many bytes of UTF-8; TooLarge if that is not enough."""
-    value = simple(value)
+    value = yaml_type(value)
     is_text = type(value) is str
     most = most_bytes if most_bytes is not None else len(value) * 4 if is_text else MOST_BYTES
     text = value if is_text else _Writer(most).write(value)
     if len(text) > most or (not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > most):
-        raise _too_large(most)
+        raise _too_large_error(most)
     return text
 
 
@@ -60,7 +185,7 @@ class _Writer:
     def _block(self, value: Any, lead: str, pad: str, depth: int) -> None:
         """An object or a list in block style; `lead` is what its first line begins with, `pad` the others."""
         if depth > DEEPEST:
-            raise TooLarge(f"the value is nested more than {DEEPEST} levels deep, or holds itself")
+            raise RenderTooLargeError(f"the value is nested more than {DEEPEST} levels deep, or holds itself")
         inner = f"{pad}  "
         if type(value) is list:
             for part in value:
@@ -77,7 +202,7 @@ class _Writer:
 
     def _part(self, head: str, part: Any, inner: str, depth: int, compact: bool) -> None:
         """What stands after a dash or a colon: on the same line, or below."""
-        part = simple(part)
+        part = yaml_type(part)
         text = self._inline(part, LEVELS)
         if text is not None:
             self._line(f"{head} {text}")
@@ -92,10 +217,10 @@ class _Writer:
     def _text(self, head: str, text: str, inner: str) -> None:
         """A text that is long or has several lines."""
         if len(text) > self._room:
-            raise _too_large(self._most)
-        mark = literal(text)
+            raise _too_large_error(self._most)
+        mark = literal_block_mark(text)
         if mark is None:
-            self._line(f"{head} {text_of(text)}")
+            self._line(f"{head} {yaml_text(text)}")
             return
         self._line(f"{head} {mark}")
         for line in text.removesuffix("\n").split("\n"):
@@ -106,7 +231,7 @@ class _Writer:
     def _line(self, line: str) -> None:
         self._room -= len(line) + 1
         if self._room < -1:  # the last line has no break after it
-            raise _too_large(self._most)
+            raise _too_large_error(self._most)
         self._lines.append(line)
 
     def _inline(self, value: Any, levels: int) -> str | None:
@@ -120,12 +245,12 @@ class _Writer:
             return self._object(value, levels - 1) if levels else None
         if kind is list:
             return self._list(value, levels - 1) if levels else None
-        return self._inline(simple(value), levels)
+        return self._inline(yaml_type(value), levels)
 
     def _short(self, text: str) -> str | None:
         if len(text) > OBJECT_WIDTH or ("\n" in text and len(text) > SHORT):
             return None
-        written = text_of(text)
+        written = yaml_text(text)
         if len(text) <= _KEPT and len(self._known) < _MOST_KEPT:
             self._known[text] = written
         return written
@@ -148,7 +273,7 @@ class _Writer:
             return None
         parts: list[str] = []
         for part in value:
-            part = simple(part)
+            part = yaml_type(part)
             text = None if type(part) is dict else self._inline(part, levels)  # objects have a line each
             if text is None:
                 return None
@@ -159,12 +284,12 @@ class _Writer:
     def _key(self, key: Any) -> str:
         """A key. A text with a colon is quoted: it would be hard to see where the key ends."""
         if type(key) is not str:
-            return self._inline(key, LEVELS) or quoted(f"<{type(key).__name__}>")
-        text = quoted(key) if ":" in key else text_of(key)
+            return self._inline(key, LEVELS) or yaml_quoted(f"<{type(key).__name__}>")
+        text = yaml_quoted(key) if ":" in key else yaml_text(key)
         if len(text) <= _KEPT and len(self._keys) < _MOST_KEPT:
             self._keys[key] = text
         return text
 
 
-def _too_large(most: int) -> TooLarge:
-    return TooLarge(f"the text has more than {most:,} bytes")
+def _too_large_error(most: int) -> RenderTooLargeError:
+    return RenderTooLargeError(f"the text has more than {most:,} bytes")

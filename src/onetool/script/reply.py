@@ -1,7 +1,7 @@
-"""What came of a run, for whoever reads it: one text, and the data for readers that take data.
+"""Makes the reply to a run: its output and value as text, and as structured data for clients that take it.
 
-What the code printed comes first, then the value. A text that is too long to send is stored, and the reply has its
-handle, its size, its beginning and the call that reads on.
+A text that is too long to send is stored; the reply then has its handle, its size, its beginning and the call that
+reads on.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,9 @@ import msgspec
 
 from onetool.core.call import ToolError
 from onetool.core.errors import ToolFailure
-from onetool.script.outcome import RunResult
 from onetool.script.render import render
-from onetool.services.results import Page, Stored, fitting, is_page
+from onetool.script.run_result import RunResult
+from onetool.services.results import Page, StoredResult, fitting, is_page
 
 PREVIEW_CHARACTERS = 1000
 PREVIEW_LINES = 20
@@ -22,13 +22,13 @@ ReadOn = Callable[[str, int], str]
 """What to call, to read what is behind a handle from that line on."""
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class RunReply(msgspec.Struct, frozen=True, kw_only=True):
     """`text` is for models and people, `structured` for clients that take data: the value, or where it is kept."""
 
     text: str
     structured: Any = None
     is_error: bool = False
-    stored: Stored | None = None  # where the whole of it is kept, if it is
+    stored: StoredResult | None = None  # where the whole of it is kept, if it is
 
 
 def in_code(handle: str, offset: int) -> str:
@@ -36,22 +36,22 @@ def in_code(handle: str, offset: int) -> str:
     return f'ot.result(handle="{handle}", offset={offset})'
 
 
-def reply(
-    result: RunResult, inline_bytes: int, store: Callable[[str], Stored] | None, read_on: ReadOn = in_code
-) -> Reply:
+def run_reply(
+    result: RunResult, inline_bytes: int, store: Callable[[str], StoredResult] | None, read_on: ReadOn = in_code
+) -> RunReply:
     """The reply to a run. `store` keeps a text and says where; without one nothing is cut."""
     failed = "" if result.error is None else error_text(result.error)
     shown = "" if result.data is None else render(result.data)
     text = _joined(result.printed, failed or shown)
     if store is not None and (page := sendable(result.data, len(text.encode(errors="replace")), inline_bytes)):
-        return reply(msgspec.structs.replace(result, data=page), inline_bytes, store, read_on)
+        return run_reply(msgspec.structs.replace(result, data=page), inline_bytes, store, read_on)
     if store is None or len(text.encode(errors="replace")) <= inline_bytes:
-        return Reply(text=text, structured=result.data, is_error=bool(failed))
+        return RunReply(text=text, structured=result.data, is_error=bool(failed))
     try:
-        whole = kept(text, store(text), read_on)
+        whole = stored_reply(text, store(text), read_on)
     except ToolFailure as failure:
         note = f"The result is large, and the rest of it is lost: {failure}. Return a smaller part."
-        return Reply(text=_joined(f"{_beginning(text)[0]}\n{note}", failed), is_error=True)
+        return RunReply(text=_joined(f"{_beginning(text)[0]}\n{note}", failed), is_error=True)
     return msgspec.structs.replace(whole, text=_joined(whole.text, failed), is_error=True) if failed else whole
 
 
@@ -78,13 +78,13 @@ def _joined(printed: str, value: str) -> str:
     return f"{printed.removesuffix(chr(10))}\n{value}" if value else printed.removesuffix("\n")
 
 
-def kept(text: str, stored: Stored, read_on: ReadOn = in_code) -> Reply:
+def stored_reply(text: str, stored: StoredResult, read_on: ReadOn = in_code) -> RunReply:
     """For a text that was stored: where it is, how it begins, and how to read on."""
     preview, whole_lines = _beginning(text)
     call = read_on(stored.handle, whole_lines + 1)
     facts = {"handle": stored.handle, "size": stored.size, "lines": stored.lines}
     note = f"The result is large and was stored. {render(facts)}\nIt begins:"
-    return Reply(
+    return RunReply(
         text=f"{note}\n{preview}\nRead on with: {call}",
         structured={**facts, "preview": preview, "next": call},
         stored=stored,

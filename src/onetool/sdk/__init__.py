@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from onetool.sdk.asking import log_message as log_message
     from onetool.sdk.batch import batch_execute as batch_execute
     from onetool.sdk.batch import normalize_items as normalize_items
-    from onetool.sdk.calls import call_tool as call_tool
-    from onetool.sdk.calls import get_pack as get_pack
-    from onetool.sdk.clients import lazy_client as lazy_client
-    from onetool.sdk.content import audio as audio
-    from onetool.sdk.content import embedded as embedded
-    from onetool.sdk.content import image as image
-    from onetool.sdk.content import link as link
-    from onetool.sdk.content import text as text
+    from onetool.sdk.context import call_tool as call_tool
     from onetool.sdk.context import get_config as get_config
+    from onetool.sdk.context import get_pack as get_pack
     from onetool.sdk.context import get_secret as get_secret
     from onetool.sdk.context import report_progress as report_progress
+    from onetool.sdk.decorators import audio as audio
+    from onetool.sdk.decorators import embedded as embedded
+    from onetool.sdk.decorators import image as image
+    from onetool.sdk.decorators import link as link
+    from onetool.sdk.decorators import prompt as prompt
+    from onetool.sdk.decorators import resource as resource
+    from onetool.sdk.decorators import text as text
     from onetool.sdk.decorators import tool as tool
     from onetool.sdk.http import api_headers as api_headers
+    from onetool.sdk.http import lazy_client as lazy_client
     from onetool.sdk.http import safe_request as safe_request
-    from onetool.sdk.offers import prompt as prompt
-    from onetool.sdk.offers import resource as resource
     from onetool.sdk.requirements import check_deps as check_deps
     from onetool.sdk.requirements import requires_cli as requires_cli
     from onetool.sdk.requirements import requires_lib as requires_lib
@@ -47,28 +47,28 @@ _HOMES = {
     "api_headers": "onetool.sdk.http",
     "ask_model": "onetool.sdk.asking",
     "ask_person": "onetool.sdk.asking",
-    "audio": "onetool.sdk.content",
+    "audio": "onetool.sdk.decorators",
     "batch_execute": "onetool.sdk.batch",
-    "call_tool": "onetool.sdk.calls",
+    "call_tool": "onetool.sdk.context",
     "check_deps": "onetool.sdk.requirements",
     "client_can": "onetool.sdk.asking",
     "client_roots": "onetool.sdk.asking",
-    "embedded": "onetool.sdk.content",
+    "embedded": "onetool.sdk.decorators",
     "get_config": "onetool.sdk.context",
-    "get_pack": "onetool.sdk.calls",
+    "get_pack": "onetool.sdk.context",
     "get_secret": "onetool.sdk.context",
-    "image": "onetool.sdk.content",
-    "lazy_client": "onetool.sdk.clients",
-    "link": "onetool.sdk.content",
+    "image": "onetool.sdk.decorators",
+    "lazy_client": "onetool.sdk.http",
+    "link": "onetool.sdk.decorators",
     "log_message": "onetool.sdk.asking",
     "normalize_items": "onetool.sdk.batch",
-    "prompt": "onetool.sdk.offers",
+    "prompt": "onetool.sdk.decorators",
     "report_progress": "onetool.sdk.context",
     "requires_cli": "onetool.sdk.requirements",
     "requires_lib": "onetool.sdk.requirements",
-    "resource": "onetool.sdk.offers",
+    "resource": "onetool.sdk.decorators",
     "safe_request": "onetool.sdk.http",
-    "text": "onetool.sdk.content",
+    "text": "onetool.sdk.decorators",
     "tool": "onetool.sdk.decorators",
 }
 

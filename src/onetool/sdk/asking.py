@@ -101,7 +101,7 @@ def _cannot(capability: str, whom: str, caller: Caller | None) -> CannotAsk:
 
 
 def _clean(value: Any) -> Any:
-    """Without the app's secrets: what is asked leaves the house."""
+    """The value with the app's secrets masked, since questions are sent to the client."""
     context = current_call.get()
     return value if context is None or context.environment is None else context.environment.redact(value)
 

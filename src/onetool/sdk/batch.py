@@ -14,11 +14,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from onetool.core.context import current_call
-from onetool.core.errors import ToolFailure
-from onetool.core.failure import text_of, words_for
-from onetool.core.plain import plain
-from onetool.sdk.calls import Method, on_a_loop
-from onetool.sdk.context import report_progress
+from onetool.core.errors import ToolFailure, describe_error, message_of
+from onetool.core.json_data import plain
+from onetool.sdk.context import PackMethod, is_on_event_loop, report_progress
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -121,8 +119,8 @@ def _told_apart(pairs: list[Pair]) -> list[Pair]:
 
 
 def _is_async(func: Callable[..., Any]) -> bool:
-    if isinstance(func, Method):  # a tool of another pack is awaited on a loop, and just returns elsewhere
-        return on_a_loop()
+    if isinstance(func, PackMethod):  # a tool of another pack is awaited on a loop, and just returns elsewhere
+        return is_on_event_loop()
     return iscoroutinefunction(func) or iscoroutinefunction(getattr(func, "__call__", None))  # noqa: B004
 
 
@@ -321,4 +319,4 @@ def _body(value: Any, error: BaseException | None) -> str:
 
 def _words(error: BaseException) -> str:
     """A failure on purpose speaks for itself; of any other the type is worth knowing."""
-    return (text_of(error) if isinstance(error, ToolFailure) else "") or words_for(error)
+    return (message_of(error) if isinstance(error, ToolFailure) else "") or describe_error(error)

@@ -1,5 +1,10 @@
-"""`@tool(...)`: what type hints and a docstring can't say of a function."""
+"""The decorators for a pack's functions (`@tool`, `@prompt`, `@resource`) and the content that these may return.
 
+Content (text, images, audio, resources) is a plain dict in the form of MCP; in code, on the command line and over REST
+it is data like any other.
+"""
+
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -9,11 +14,11 @@ from onetool.core.call import is_seconds
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-MARK = "__onetool__"
+TOOL_MARK = "__onetool__"
 
 
-class Marks(msgspec.Struct, frozen=True, kw_only=True):
-    """What the decorator keeps on the function, for whoever makes a ToolSpec of it."""
+class ToolMarks(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of `@tool`, kept on the function until a ToolSpec is made of it."""
 
     name: str | None = None
     pure: bool = False
@@ -64,7 +69,7 @@ def tool(
     for words, told in ((tags, "tags"), (examples, "examples")):
         if isinstance(words, str) or not all(isinstance(word, str) for word in words):
             raise TypeError(f"{told}: expected a list of texts, got {words!r}")
-    marks = Marks(
+    marks = ToolMarks(
         name=name,
         pure=pure,
         idempotent=idempotent or pure,
@@ -78,11 +83,106 @@ def tool(
     )
 
     def mark(function: F) -> F:
-        setattr(function, MARK, marks)
+        setattr(function, TOOL_MARK, marks)
         return function
 
     return mark if function is None else mark(function)
 
 
-def marks_of(function: Callable[..., Any]) -> Marks:
-    return getattr(function, MARK, None) or Marks()
+def marks_of(function: Callable[..., Any]) -> ToolMarks:
+    return getattr(function, TOOL_MARK, None) or ToolMarks()
+
+
+# Values that are more than data: pictures, sounds, things to read.
+
+
+def text(words: str) -> dict[str, Any]:
+    """A piece of text between other content."""
+    return {"type": "text", "text": words}
+
+
+def image(data: bytes, mime_type: str = "image/png") -> dict[str, Any]:
+    """A picture."""
+    return {"type": "image", "data": _base64(data), "mimeType": mime_type}
+
+
+def audio(data: bytes, mime_type: str = "audio/wav") -> dict[str, Any]:
+    """A sound."""
+    return {"type": "audio", "data": _base64(data), "mimeType": mime_type}
+
+
+def embedded(uri: str, content: str | bytes, mime_type: str | None = None) -> dict[str, Any]:
+    """A resource with its content: a file's text, say, under its address."""
+    if isinstance(content, bytes):
+        inside = {"uri": uri, "mimeType": mime_type or "application/octet-stream", "blob": _base64(content)}
+    else:
+        inside = {"uri": uri, "mimeType": mime_type or "text/plain", "text": content}
+    return {"type": "resource", "resource": inside}
+
+
+def link(uri: str, name: str, description: str | None = None, mime_type: str | None = None) -> dict[str, Any]:
+    """Where a resource is, for the client to read if it wants to."""
+    more = {"description": description, "mimeType": mime_type}
+    return {"type": "resource_link", "uri": uri, "name": name, **{k: v for k, v in more.items() if v is not None}}
+
+
+def _base64(data: bytes) -> str:
+    from base64 import b64encode
+
+    return b64encode(data).decode()
+
+
+# `@prompt` and `@resource`: what a pack offers beside tools.
+
+
+OFFER_MARK = "__onetool_offer__"
+_URI = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:[^\s\x00-\x1f]+")
+
+
+class OfferMarks(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of `@prompt` or `@resource`, kept on the function. Without a uri it is a prompt."""
+
+    name: str | None = None
+    title: str | None = None
+    uri: str | None = None
+    mime_type: str | None = None
+
+
+def prompt(function: Callable[..., Any] | None = None, /, *, name: str | None = None, title: str | None = None) -> Any:
+    """A prompt that people can pick in their client: the function gives its text.
+
+    It may also give a list of content (`text(…)`, `image(…)`, `embedded(…)`), or of `{"role": …, "content": …}`.
+    Its parameters are the prompt's arguments, its docstring says what it is for. It is no tool.
+
+    Args:
+        name: Another name than the function's.
+        title: How a client may show it.
+    """
+    mark = _mark_offer(OfferMarks(name=name, title=title))
+    return mark if function is None else mark(function)
+
+
+def resource(uri: str, *, name: str | None = None, mime_type: str | None = None) -> Callable[[F], F]:
+    """Something that clients can read: the function gives its text, its bytes, or data that is sent as JSON.
+
+    Args:
+        uri: Its address, of any scheme: "notes://today". With `{places}`, which are the function's parameters, it
+            stands for all addresses of that form: "notes://{day}".
+        name: Another name than the function's.
+        mime_type: What it is; text/plain, application/json or application/octet-stream when nothing is said.
+    """
+    if not isinstance(uri, str) or not _URI.fullmatch(uri):
+        raise ValueError(f"uri: expected an address with a scheme, such as notes://today, got {uri!r}")
+    return _mark_offer(OfferMarks(name=name, uri=uri, mime_type=mime_type))
+
+
+def offer_marks_of(function: Callable[..., Any]) -> OfferMarks | None:
+    return getattr(function, OFFER_MARK, None)
+
+
+def _mark_offer(marks: OfferMarks) -> Callable[[F], F]:
+    def mark(function: F) -> F:
+        setattr(function, OFFER_MARK, marks)
+        return function
+
+    return mark

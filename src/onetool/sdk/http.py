@@ -1,40 +1,42 @@
-"""`safe_request` and `api_headers`: HTTP for tools, where whatever goes wrong is an answer and not an exception.
+"""HTTP for tools: `safe_request`, `api_headers` and `lazy_client`.
 
-It works with the clients of httpx and with whatever looks like them; it imports none.
+`safe_request` returns errors instead of raising them. It works with the clients of httpx and whatever has the same
+methods; it imports none.
 """
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from inspect import isawaitable, iscoroutinefunction
-from typing import Any, Protocol, overload
+from inspect import isawaitable, iscoroutine, iscoroutinefunction
+from threading import RLock
+from typing import Any, Protocol, TypeVar, overload
 
-from onetool.core.failure import text_of
+from onetool.core.errors import message_of
 from onetool.sdk.context import get_secret
 from onetool.sdk.spans import redacted
 
 LONGEST_BODY = 200
 
-Reply = tuple[bool, Any]
+RequestOutcome = tuple[bool, Any]
 """(True, the data), or (False, what went wrong)."""
 
 
-class Response(Protocol):
+class ResponseLike(Protocol):
     status_code: int
 
 
-class Client(Protocol):
-    def request(self, *args: Any, **kw: Any) -> Response: ...
+class ClientLike(Protocol):
+    def request(self, *args: Any, **kw: Any) -> ResponseLike: ...
 
 
-class AsyncClient(Protocol):
-    def request(self, *args: Any, **kw: Any) -> Awaitable[Response]: ...
+class AsyncClientLike(Protocol):
+    def request(self, *args: Any, **kw: Any) -> Awaitable[ResponseLike]: ...
 
 
 @overload
-def safe_request(client: Client | None, method: str, url: str, **kw: Any) -> Reply: ...
+def safe_request(client: ClientLike | None, method: str, url: str, **kw: Any) -> RequestOutcome: ...
 @overload
-def safe_request(client: AsyncClient, method: str, url: str, **kw: Any) -> Awaitable[Reply]: ...
-def safe_request(client: Any, method: str, url: str, **kw: Any) -> Reply | Awaitable[Reply]:
+def safe_request(client: AsyncClientLike, method: str, url: str, **kw: Any) -> Awaitable[RequestOutcome]: ...
+def safe_request(client: Any, method: str, url: str, **kw: Any) -> RequestOutcome | Awaitable[RequestOutcome]:
     """Send a request: `(True, data)`, or `(False, message)`. With an async client, await it.
 
     The data is decoded JSON if the answer's content type says so (None for an empty body), else text. The message is
@@ -46,7 +48,7 @@ def safe_request(client: Any, method: str, url: str, **kw: Any) -> Reply | Await
     except Exception as error:  # noqa: BLE001 - whatever a client does, an answer is what comes of it
         return _failure(error)
     send = partial(request or _no_client, method, url, **kw)
-    return _later(send) if iscoroutinefunction(request) else _now(send)
+    return _send_later(send) if iscoroutinefunction(request) else _send_now(send)
 
 
 def api_headers(secret_name: str, header_name: str = "Authorization", prefix: str = "Bearer ") -> dict[str, str]:
@@ -69,24 +71,24 @@ def api_headers(secret_name: str, header_name: str = "Authorization", prefix: st
     return {header_name: value}
 
 
-def _now(send: Callable[[], Any]) -> Reply | Awaitable[Reply]:
+def _send_now(send: Callable[[], Any]) -> RequestOutcome | Awaitable[RequestOutcome]:
     try:
         response = send()
         if isawaitable(response):  # a plain function around an async one
-            return _later(lambda: response)
+            return _send_later(lambda: response)
         return _reply(response)
     except Exception as error:  # noqa: BLE001 - each client has errors of its own, and none may pass
         return _failure(error)
 
 
-async def _later(send: Callable[[], Awaitable[Any]]) -> Reply:
+async def _send_later(send: Callable[[], Awaitable[Any]]) -> RequestOutcome:
     try:
         return _reply(await send())
     except Exception as error:  # noqa: BLE001 - as above; being cancelled is no Exception and does pass
         return _failure(error)
 
 
-def _reply(response: Any) -> Reply:
+def _reply(response: Any) -> RequestOutcome:
     status = response.status_code
     if status >= 400:
         body = redacted(response.text, for_caller=True)[
@@ -112,9 +114,46 @@ def _data(response: Any) -> Any:
         raise ValueError(f"the answer is not valid JSON: {error}") from None
 
 
-def _failure(error: Exception) -> Reply:
-    return False, f"Request failed: {text_of(error) or type(error).__name__}"
+def _failure(error: Exception) -> RequestOutcome:
+    return False, f"Request failed: {message_of(error) or type(error).__name__}"
 
 
 def _no_client(*_: Any, **__: Any) -> Any:
     raise TypeError("there is no client; is the secret that it needs missing?")
+
+
+# `lazy_client`: a client that is made when it is first needed, once, whoever asks first.
+
+
+C = TypeVar("C")
+
+
+def lazy_client(factory: Callable[[], C], secret_name: str | None = None) -> Callable[[], C | None]:
+    """A function that gives the client: the first call makes it, all others get the same one, in every thread.
+
+    A factory that raises is tried again by the next call. With `secret_name` the answer is None, and nothing is made,
+    as long as there is no such secret. The factory is a plain function, for async clients too
+    (`lambda: httpx.AsyncClient()`): what has to be awaited belongs to one event loop, and is not for everybody.
+    """
+    made: list[C] = []  # a list and not a None to compare with: a factory may well give None
+    lock = RLock()  # a factory that asks for its own client gets a RecursionError; with a plain lock it would hang
+
+    def get_client() -> C | None:
+        if made:
+            return made[0]
+        if secret_name is not None and not get_secret(secret_name):
+            return None
+        with lock:
+            if not made:
+                made.append(_new_client(factory))
+            return made[0]
+
+    return get_client
+
+
+def _new_client(factory: Callable[[], C]) -> C:
+    client = factory()
+    if iscoroutine(client):
+        client.close()  # else Python warns that nobody awaited it
+        raise TypeError("lazy_client takes a plain function that returns the client, not an async one")
+    return client

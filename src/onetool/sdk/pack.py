@@ -10,13 +10,10 @@ from typing import Any
 
 import msgspec
 
-from onetool.core.errors import DefinitionError, Mistake
-from onetool.core.failure import words_for
-from onetool.core.offer import Prompt, Resource
-from onetool.core.source import Catalogue
+from onetool.core.errors import DefinitionError, Mistake, describe_error
+from onetool.core.source import Catalogue, Prompt, Resource
 from onetool.core.spec import Handler, ToolSpec, is_address
-from onetool.sdk.decorators import marks_of
-from onetool.sdk.offers import Offered, offered
+from onetool.sdk.decorators import OfferMarks, marks_of, offer_marks_of
 from onetool.sdk.signature import tool_from_function
 
 
@@ -47,7 +44,7 @@ def tools_of(module: ModuleType) -> Catalogue:
         mistakes.append(Mistake(message=str(error), file=module.__file__, key=pack))
     for name, function in _functions(module):
         try:
-            spec, marks = msgspec.structs.replace(_tool(name, function, pack), docs_url=docs), offered(function)
+            spec, marks = msgspec.structs.replace(_tool(name, function, pack), docs_url=docs), offer_marks_of(function)
             found.append(spec if marks is None else _offer(name, spec, marks))
         except KeyboardInterrupt:
             raise
@@ -61,7 +58,7 @@ def tools_of(module: ModuleType) -> Catalogue:
     )
 
 
-def _offer(name: str, spec: ToolSpec, marks: Offered) -> Prompt | Resource:
+def _offer(name: str, spec: ToolSpec, marks: OfferMarks) -> Prompt | Resource:
     """What it gives is for the interface to shape, so that nothing is checked there."""
     spec = msgspec.structs.replace(spec, output_schema=None, hidden=True)
     if marks.uri is None:
@@ -117,7 +114,7 @@ def _is_function(value: Any) -> bool:
 
 def _mistake(tool: str, function: FunctionType, error: BaseException) -> Mistake:
     file, _, line = _place(function).rpartition(":")
-    return Mistake(message=words_for(error), file=file, line=int(line), key=tool)
+    return Mistake(message=describe_error(error), file=file, line=int(line), key=tool)
 
 
 def _place(function: Callable[..., Any]) -> str:

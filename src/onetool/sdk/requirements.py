@@ -10,8 +10,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from onetool.core.context import current_call
-from onetool.core.nearest import did_you_mean
 from onetool.core.spec import Requirement
+from onetool.core.text import did_you_mean
 from onetool.sdk.decorators import marks_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ Status = Literal["ok", "missing", "outdated"]
 _decorated: dict[tuple[str, str], Callable[..., Any]] = {}
 
 
-class Finding(TypedDict):
+class RequirementFinding(TypedDict):
     """What came of one requirement. `version` is None where nobody asked for it, or none could be found."""
 
     kind: Literal["cli", "lib"]
@@ -42,7 +42,7 @@ class Finding(TypedDict):
     install: str | None
 
 
-Report = dict[str, list[Finding]]
+Report = dict[str, list[RequirementFinding]]
 """The findings by tool: `{"ripgrep.search": [{"kind": "cli", "name": "rg", "status": "ok", …}]}`."""
 
 
@@ -160,8 +160,8 @@ def _pack(name: str) -> str:
     return pack if dot else "config"  # where tools without a dot are listed
 
 
-def _finding(need: Requirement, there: bool, version: str | None) -> Finding:
-    return Finding(
+def _finding(need: Requirement, there: bool, version: str | None) -> RequirementFinding:
+    return RequirementFinding(
         kind=need.kind,
         name=need.name,
         status=_status(there, version, need.minimum),

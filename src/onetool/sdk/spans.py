@@ -15,8 +15,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from onetool.core.context import current_call
-from onetool.core.plain import plain
-from onetool.core.secrecy import masked
+from onetool.core.json_data import plain
+from onetool.core.redaction import mask_arguments
 from onetool.sdk.context import report_progress
 
 if TYPE_CHECKING:
@@ -98,12 +98,12 @@ class LogSpan:
         if error is not None:
             event |= {"error_type": type(error).__name__, "error": _text(error)}
         taken = event.keys() | _names_of_logging()
-        fields = masked({name: _plain(value) for name, value in self.fields.items()})
+        fields = mask_arguments({name: _plain(value) for name, value in self.fields.items()})
         return redacted(event | {f"{name}_" if name in taken else name: value for name, value in fields.items()})
 
 
 def redacted(data: Any, for_caller: bool = False) -> Any:
-    """The same without the secrets of the app, if there is one that can tell them.
+    """The data with the app's secrets masked, inside of an app.
 
     What goes `for_caller` into the call's result keeps what the caller sent itself.
     """

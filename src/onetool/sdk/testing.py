@@ -19,20 +19,20 @@ from onetool.core.call import ToolCall, ToolResult
 from onetool.core.context import CallContext, Progress, current_call
 from onetool.core.errors import DefinitionError
 from onetool.core.executor import Executor
-from onetool.core.frozen import freeze
-from onetool.core.registry import Registry, Snapshot
-from onetool.core.secrecy import without
+from onetool.core.json_data import freeze
+from onetool.core.redaction import mask_values
+from onetool.core.registry import Snapshot, ToolRegistry
 from onetool.core.spec import ToolSpec
 from onetool.sdk.pack import pack_name, tools_of
 
 
 class Tools:
-    """The packs under test: what an app would be to them."""
+    """The tools of the packs under test."""
 
     def __init__(
         self, modules: tuple[ModuleType, ...], settings: Mapping[str, Mapping[str, Any]], secrets: Mapping[str, str]
     ) -> None:
-        self._registry = Registry()
+        self._registry = ToolRegistry()
         for module in modules:
             found = tools_of(module)
             if found.mistakes:
@@ -72,7 +72,7 @@ class Tools:
 
     def redact(self, value: Any, sent: Any = None) -> Any:
         there = str(sent)
-        return without(value, [secret for secret in self._secrets.values() if secret not in there])
+        return mask_values(value, [secret for secret in self._secrets.values() if secret not in there])
 
     def snapshot(self) -> Snapshot:
         return self._registry.snapshot()
@@ -87,7 +87,7 @@ def packs(
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     secrets: Mapping[str, str] | None = None,
 ) -> Iterator[Tools]:
-    """Lend these packs what an app would: settings by pack, secrets by name, and each other.
+    """Run these packs as an app would: with settings by pack, secrets by name, and each other's tools.
 
     Secrets come from here alone, never from the environment of whoever runs the tests. Functions that are called
     directly inside of the block see the settings of the first pack.

@@ -1,1 +1,1 @@
-"""Parts that stand alone: none knows another."""
+"""Independent services: none imports another, except topics, which uses file_access."""

@@ -56,7 +56,7 @@ Fits = Callable[[tuple[str, ...]], bool]
 """Whether these hosts are where a secret is about to go."""
 
 
-class Bound(ToolFailure):
+class SecretHostError(ToolFailure):
     """A secret that is for some hosts only was wanted for something else."""
 
     def __init__(self, name: str, hosts: tuple[str, ...]) -> None:
@@ -147,7 +147,7 @@ class _Known:
 
 
 class Secrets:
-    """Looks secrets up, and takes them out of texts that leave the house.
+    """Looks up secrets by name and masks them in texts.
 
     An empty value counts as not set: `TOKEN=` is the usual way to unset a variable, and must not become a token.
     """
@@ -175,10 +175,10 @@ class Secrets:
     def get(self, name: str, fits: Fits | None = None) -> str | None:
         """The secret of that name: from the file or mapping, else the environment, else the system's keyring.
 
-        One that is for some hosts only raises Bound, unless `fits` says that it goes there.
+        One that is for some hosts only raises SecretHostError, unless `fits` says that it goes there.
         """
         if (hosts := self.hosts(name)) and not (fits is not None and fits(hosts)):
-            raise Bound(name, hosts)
+            raise SecretHostError(name, hosts)
         value = self._values.get(name) or self._env.get(name) or self._from_keyring(name) or None
         if value:
             self._known.add(value)
@@ -195,7 +195,7 @@ class Secrets:
         return value
 
     def know(self, value: str) -> None:
-        """Mask this one, too: a token that a server gave, say. A mere word is not: it would spoil everybody's texts."""
+        """Mask this value, too, such as a server's token. Plain words are not masked: they occur in other texts."""
         if len(value) >= UNMISTAKABLE and not value.isalpha() and not value.isdigit():
             self._known.tell(value)
 

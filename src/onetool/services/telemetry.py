@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from onetool.core.event import CallEvent, Recorder
+    from onetool.core.context import CallEvent, Recorder
 
 log = logging.getLogger("onetool")
 calls = logging.getLogger("onetool.call")

@@ -5,7 +5,7 @@
     topic: "notes:today"
     message: "Remember to review PR #123"
 
-Files lie below the allowed folders only (`services/confined`), and any number of processes may add to one of them.
+Files lie below the allowed folders only (`services/file_access`), and any number of processes may add to one of them.
 """
 
 import os
@@ -17,8 +17,8 @@ from json.encoder import encode_basestring
 from pathlib import Path
 
 from onetool.core.errors import BadArguments, ToolFailure
-from onetool.services.confined import Refused, Roots, why_not_written
-from onetool.services.confined.paths import shown
+from onetool.services.file_access import PathRefusedError, Roots, why_not_written
+from onetool.services.file_access.opening import path_shown
 
 LONGEST_TOPIC = 200  # characters
 LONGEST_MESSAGE = 64 * 1024  # bytes
@@ -58,8 +58,8 @@ class Topics:
         file = next((file for pattern, file in self._topics if fnmatchcase(topic, pattern)), None)
         if file is None:
             return NO_MATCH
-        self._append(shown(os.fsencode(file)), document(topic, message))
-        return f"OK: {topic} -> {shown(os.fsencode(file.name))}"
+        self._append(path_shown(os.fsencode(file)), document(topic, message))
+        return f"OK: {topic} -> {path_shown(os.fsencode(file.name))}"
 
     def _append(self, path: str, data: bytes) -> None:
         roots: Roots | None = None
@@ -67,12 +67,12 @@ class Topics:
             roots = Roots(self._folders, self._private, within=self._within, own=self._own)
             try:
                 roots.append(path, data, on_new_line=True)
-            except Refused as refused:
+            except PathRefusedError as refused:
                 if refused.reason != "not_found":
                     raise
                 roots.make_folders(path)
                 roots.append(path, data, on_new_line=True)
-        except Refused as refused:
+        except PathRefusedError as refused:
             hint = (
                 "the file of a topic is set under `topics` in the config; it must lie beside the config or in fs.roots"
             )

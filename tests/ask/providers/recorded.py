@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from onetool.ask.messages import Assistant, Message, Prompt, Reply, Result, User
+from onetool.ask.messages import Assistant, Message, ModelPrompt, ModelReply, Result, Toolset, User
 from onetool.ask.providers import adapter
-from onetool.ask.toolset import Toolset
 from onetool.core.spec import ToolSpec
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}
@@ -26,7 +25,7 @@ class Recorded:
         self._provider = provider
         self.adapter = adapter(provider)
         question = User(text="How warm is it in Lisbon and Porto?")
-        self.prompt = Prompt(model=model, messages=(question,), system="Be brief.", tools=IN_PACKS)
+        self.prompt = ModelPrompt(model=model, messages=(question,), system="Be brief.", tools=IN_PACKS)
         self.wholes = sorted(path.name for path in self._folder.glob("*.json") if path.name not in NO_ANSWERS)
         self.streams = sorted(path.name for path in self._folder.glob("*.sse"))
 
@@ -37,20 +36,22 @@ class Recorded:
         lines = (self._folder / name).read_text().splitlines()
         return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
 
-    def whole(self, name: str, prompt: Prompt | None = None) -> Reply:
+    def whole(self, name: str, prompt: ModelPrompt | None = None) -> ModelReply:
         return self.adapter.reply(self.load(name), prompt or self.prompt)
 
-    def streamed(self, name: str, prompt: Prompt | None = None) -> tuple[list[Any], Reply]:
+    def streamed(self, name: str, prompt: ModelPrompt | None = None) -> tuple[list[Any], ModelReply]:
         reader = self.adapter.reader(prompt or self.prompt)
         deltas = [delta for event in self.events(name) for delta in reader.feed(event)]
         assert reader.is_complete
         return deltas, reader.reply()
 
-    def body(self, prompt: Prompt, stream: bool = True) -> dict[str, Any]:
+    def body(self, prompt: ModelPrompt, stream: bool = True) -> dict[str, Any]:
         """The body as it goes over the wire."""
         return json.loads(msgspec.json.encode(self.adapter.request(prompt, stream).body))
 
-    def after(self, reply: Reply, *messages: Message, prompt: Prompt | None = None, **changes: Any) -> Prompt:
+    def after(
+        self, reply: ModelReply, *messages: Message, prompt: ModelPrompt | None = None, **changes: Any
+    ) -> ModelPrompt:
         """The prompt of the next step: the reply, with ids for its calls, and their results."""
         before = prompt or self.prompt
         calls = tuple(msgspec.structs.replace(call, id=call.id or f"c{n}") for n, call in enumerate(reply.calls))

@@ -9,9 +9,19 @@ import pytest
 from ask.providers.recorded import Recorded
 
 from onetool.ask.errors import ModelError
-from onetool.ask.messages import Assistant, Call, File, Reply, Result, Said, Thought, Usage, User
-from onetool.ask.providers.anthropic_history import History
-from onetool.ask.toolset import Toolset
+from onetool.ask.messages import (
+    Assistant,
+    Call,
+    File,
+    ModelReply,
+    Result,
+    TextDelta,
+    ThoughtDelta,
+    Toolset,
+    Usage,
+    User,
+)
+from onetool.ask.providers.anthropic import AnthropicHistory
 
 RECORDED = Recorded("anthropic", "claude-sonnet-5-5")
 ANTHROPIC, PROMPT, WHOLE, STREAMS = RECORDED.adapter, RECORDED.prompt, RECORDED.wholes, RECORDED.streams
@@ -172,7 +182,7 @@ def test_tools_that_were_called_are_there_also_without_tools(takes: Any) -> None
 @pytest.mark.parametrize("name", ["tools.json", "tools.sse"])
 def test_thoughts_go_back_in_their_place(name: str, takes: Any) -> None:
     reply = whole(name) if name.endswith(".json") else streamed(name)[1]
-    reply = msgspec.convert(json.loads(msgspec.json.encode(reply)), Reply)  # as it comes out of a session
+    reply = msgspec.convert(json.loads(msgspec.json.encode(reply)), ModelReply)  # as it comes out of a session
     sent = body(after(reply, User(text="And now?")))
     takes(sent)
     assert sent["messages"][1]["content"] == load("tools.json")["content"]
@@ -219,8 +229,8 @@ def test_thoughts_stay_with_their_own_message(said: dict[str, Any]) -> None:
 
 def test_a_history_is_written_once_for_each_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Any] = []
-    add = History._add
-    monkeypatch.setattr(History, "_add", lambda *args: (written.append(args), add(*args)))
+    add = AnthropicHistory._add
+    monkeypatch.setattr(AnthropicHistory, "_add", lambda *args: (written.append(args), add(*args)))
     prompt = msgspec.structs.replace(PROMPT, system="Written once.")
     ANTHROPIC.request(prompt, True)
     kept = streamed("tools.sse", prompt)[1].kept
@@ -244,14 +254,16 @@ def test_a_thought_that_was_cut_off_is_not_kept() -> None:
 
 def test_a_text() -> None:
     deltas, reply = streamed("text.sse")
-    assert deltas == [Said("It is 21 °C"), Said(" in Lisbon.")]
+    assert deltas == [TextDelta("It is 21 °C"), TextDelta(" in Lisbon.")]
     assert reply == whole("text.json")
-    assert reply == Reply(text="It is 21 °C in Lisbon.", stop="end", usage=Usage(input=2112, output=34, cached=2000))
+    assert reply == ModelReply(
+        text="It is 21 °C in Lisbon.", stop="end", usage=Usage(input=2112, output=34, cached=2000)
+    )
 
 
 def test_calls() -> None:
     deltas, reply = streamed("tools.sse")
-    assert deltas == [Thought("Two cities: "), Thought("I ask for both."), Said("I'll look.")]
+    assert deltas == [ThoughtDelta("Two cities: "), ThoughtDelta("I ask for both."), TextDelta("I'll look.")]
     assert reply == whole("tools.json")
     assert (reply.text, reply.stop) == ("I'll look.", "tools")
     assert reply.calls == (
@@ -324,14 +336,14 @@ def test_blocks_of_text_are_kept_apart(texts: list[str], expected: str) -> None:
     reader = ANTHROPIC.reader(PROMPT)
     heard = [delta for event in in_events(blocks) for delta in reader.feed(event)]
     assert reply.text == reader.reply().text == expected
-    assert "".join(delta.text for delta in heard if isinstance(delta, Said)) == expected
+    assert "".join(delta.text for delta in heard if isinstance(delta, TextDelta)) == expected
     sent = body(after(reader.reply(), User(text="And now?")))["messages"][1]["content"]
     assert sent == [block for block in blocks if block.get("text", "x").strip()]  # as they came, without the gaps
 
 
 def test_a_refusal_in_a_stream() -> None:
     deltas, reply = streamed("refusal.sse")
-    assert deltas == [Said("Well")]
+    assert deltas == [TextDelta("Well")]
     assert (reply.stop, reply.why) == ("refused", "refusal: bio: This request was declined.")
 
 

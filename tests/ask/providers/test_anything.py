@@ -13,16 +13,15 @@ from hypothesis import strategies as st
 
 from onetool import ToolSpec
 from onetool.ask.errors import ModelError
-from onetool.ask.lines import Lines
-from onetool.ask.messages import Assistant, Prompt, Reply, Result, Said, Thought, User
+from onetool.ask.messages import Assistant, ModelPrompt, ModelReply, Result, TextDelta, ThoughtDelta, Toolset, User
 from onetool.ask.providers import NAMES, Adapter, adapter
-from onetool.ask.toolset import Toolset
-from onetool.handlers.http.sse import Events, event_value
+from onetool.ask.streaming import JsonLines
+from onetool.http.decoding import EventDecoder, event_value
 
 DATA = Path(__file__).parent / "data"
 REFUSALS = ("errors", "refusals")
 TOOLS = Toolset([ToolSpec(name="weather.now", description="The weather.", input_schema={"type": "object"})])
-PROMPT = Prompt(model="m", messages=(User(text="How warm is it?"),), tools=TOOLS)
+PROMPT = ModelPrompt(model="m", messages=(User(text="How warm is it?"),), tools=TOOLS)
 EVERY = pytest.mark.parametrize("asked", [adapter(name) for name in NAMES], ids=NAMES)
 STATUS = st.sampled_from([301, 400, 404, 429, 500])
 
@@ -36,7 +35,7 @@ def wholes(asked: Adapter) -> list[Any]:
 def streams(asked: Adapter) -> list[list[Any]]:
     found: list[list[Any]] = []
     for path in sorted(path for path in (DATA / asked.name).iterdir() if path.suffix in (".sse", ".ndjson")):
-        frames = Events() if asked.stream == "events" else Lines()
+        frames = EventDecoder() if asked.stream == "events" else JsonLines()
         found.append([event_value(text) for text in (*frames.feed(path.read_bytes()), *frames.end())])
     return found
 
@@ -47,8 +46,8 @@ def refusals(asked: Adapter) -> list[Any]:
     return [case["body"] for case in (cases.values() if isinstance(cases, dict) else cases)]
 
 
-def goes_back(reply: Reply, asked: Adapter) -> None:
-    assert msgspec.json.decode(msgspec.json.encode(reply), type=Reply) is not None
+def goes_back(reply: ModelReply, asked: Adapter) -> None:
+    assert msgspec.json.decode(msgspec.json.encode(reply), type=ModelReply) is not None
     calls = tuple(msgspec.structs.replace(call, id=call.id or f"c{n}") for n, call in enumerate(reply.calls))
     said = Assistant(text=reply.text, calls=calls, provider=asked.name, kept=reply.kept)
     results = (Result(call=call.id, name=call.name, content="21") for call in calls)
@@ -75,7 +74,7 @@ def test_any_stream(asked: Adapter, data: st.DataObject) -> None:
     reader = asked.reader(PROMPT)
     with suppress(ModelError):
         for event in stream if isinstance(stream, list) else [stream]:
-            assert all(isinstance(delta, Said | Thought) and delta.text for delta in reader.feed(event))
+            assert all(isinstance(delta, TextDelta | ThoughtDelta) and delta.text for delta in reader.feed(event))
     assert isinstance(reader.is_complete, bool)
     with suppress(ModelError):
         goes_back(reader.reply(), asked)

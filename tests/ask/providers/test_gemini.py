@@ -9,7 +9,7 @@ import pytest
 from ask.providers.recorded import Recorded
 
 from onetool.ask.errors import ModelError
-from onetool.ask.messages import Assistant, Call, File, Reply, Result, Said, Thought, Usage, User
+from onetool.ask.messages import Assistant, Call, File, ModelReply, Result, TextDelta, ThoughtDelta, Usage, User
 
 RECORDED = Recorded("gemini", "gemini-3.6-flash")
 GEMINI, PROMPT, WHOLE, STREAMS = RECORDED.adapter, RECORDED.prompt, RECORDED.wholes, RECORDED.streams
@@ -160,7 +160,7 @@ def test_files(takes: Any) -> None:
 @pytest.mark.parametrize("name", ["tools.json", "tools.sse"])
 def test_signatures_go_back_on_their_parts(name: str, takes: Any) -> None:
     reply = whole(name) if name.endswith(".json") else streamed(name)[1]
-    reply = msgspec.convert(json.loads(msgspec.json.encode(reply)), Reply)  # as it comes out of a session
+    reply = msgspec.convert(json.loads(msgspec.json.encode(reply)), ModelReply)  # as it comes out of a session
     sent = body(after(reply))
     takes(sent)
     assert sent["contents"][1]["parts"] == load("tools.json")["candidates"][0]["content"]["parts"][1:]
@@ -212,14 +212,19 @@ def test_calls_of_other_models_say_so(said: dict[str, Any], model: str, expected
 
 def test_a_text() -> None:
     deltas, reply = streamed("text.sse")
-    assert deltas == [Said("It is 21"), Said(" °C in Lisbon.")]
+    assert deltas == [TextDelta("It is 21"), TextDelta(" °C in Lisbon.")]
     assert (reply.text, reply.stop) == ("It is 21 °C in Lisbon.", "end")
     assert reply.usage == whole("text.json").usage == Usage(input=120, output=42, cached=100)
 
 
 def test_calls() -> None:
     deltas, reply = streamed("tools.sse")
-    assert deltas == [Thought("Two cities: "), Thought("I ask for both."), Said("I'll "), Said("look.")]
+    assert deltas == [
+        ThoughtDelta("Two cities: "),
+        ThoughtDelta("I ask for both."),
+        TextDelta("I'll "),
+        TextDelta("look."),
+    ]
     assert reply == whole("tools.json")
     assert (reply.text, reply.stop) == ("I'll look.", "tools")
     assert reply.calls == (
@@ -272,7 +277,7 @@ def test_refusals(reason: str) -> None:
 
 def test_a_refusal_in_a_stream() -> None:
     deltas, reply = streamed("safety.sse")
-    assert deltas == [Said("Well")]
+    assert deltas == [TextDelta("Well")]
     assert (reply.stop, reply.why) == ("refused", "SAFETY")
 
 
@@ -292,7 +297,7 @@ def test_an_error_in_a_stream() -> None:
     for wrapped in (False, True):
         reader = GEMINI.reader(PROMPT)
         first, last = events("unavailable.sse")
-        assert list(reader.feed(first)) == [Said("It")]
+        assert list(reader.feed(first)) == [TextDelta("It")]
         with pytest.raises(ModelError, match="overloaded") as caught:
             reader.feed([last] if wrapped else last)
         assert (caught.value.reason, caught.value.again) == ("overloaded", True)

@@ -11,9 +11,20 @@ from ask.providers.recorded import CITY, TOOLS
 
 from onetool import ToolSpec
 from onetool.ask.errors import ModelError
-from onetool.ask.messages import Assistant, Call, File, Prompt, Reply, Result, Said, Thought, Usage, User
+from onetool.ask.messages import (
+    Assistant,
+    Call,
+    File,
+    ModelPrompt,
+    ModelReply,
+    Result,
+    TextDelta,
+    ThoughtDelta,
+    Toolset,
+    Usage,
+    User,
+)
 from onetool.ask.providers import adapter
-from onetool.ask.toolset import Toolset
 
 DATA = Path(__file__).parent / "data" / "ollama"
 OLLAMA = adapter("ollama")
@@ -30,11 +41,11 @@ HISTORY = (
 )
 
 
-def prompt(*messages: Any, **more: Any) -> Prompt:
-    return Prompt(messages=messages or (User(text="Hello"),), **{"model": "qwen3:8b", "tools": TOOLS, **more})
+def prompt(*messages: Any, **more: Any) -> ModelPrompt:
+    return ModelPrompt(messages=messages or (User(text="Hello"),), **{"model": "qwen3:8b", "tools": TOOLS, **more})
 
 
-def body(given: Prompt, stream: bool = False) -> dict[str, Any]:
+def body(given: ModelPrompt, stream: bool = False) -> dict[str, Any]:
     return json.loads(msgspec.json.encode(OLLAMA.request(given, stream).body))
 
 
@@ -46,14 +57,14 @@ def lines(name: str) -> list[Any]:
     return [json.loads(line) for line in (DATA / f"{name}.ndjson").read_text().splitlines()]
 
 
-def streamed(given: list[Any]) -> tuple[list[Any], Reply]:
+def streamed(given: list[Any]) -> tuple[list[Any], ModelReply]:
     reader = OLLAMA.reader(prompt())
     deltas = [delta for event in given for delta in reader.feed(event)]
     assert reader.is_complete
     return deltas, reader.reply()
 
 
-def answered(**message: Any) -> Reply:
+def answered(**message: Any) -> ModelReply:
     return OLLAMA.reply({"message": {"role": "assistant", **message}, "done": True, "done_reason": "stop"}, prompt())
 
 
@@ -166,9 +177,9 @@ class TestReply:
                 official.ChatResponse.model_validate(one)
 
     def test_answer(self) -> None:
-        expected = Reply(text="Hello! It is noon.", usage=Usage(input=26, output=282))
+        expected = ModelReply(text="Hello! It is noon.", usage=Usage(input=26, output=282))
         assert OLLAMA.reply(whole("answer"), prompt()) == expected
-        assert streamed(lines("answer")) == ([Said("Hello"), Said("! It is noon.")], expected)
+        assert streamed(lines("answer")) == ([TextDelta("Hello"), TextDelta("! It is noon.")], expected)
 
     def test_calls(self) -> None:
         reply = OLLAMA.reply(whole("calls"), prompt())
@@ -180,7 +191,7 @@ class TestReply:
 
     def test_calls_and_thoughts_in_a_stream(self) -> None:
         deltas, reply = streamed(lines("calls"))
-        assert deltas == [Thought("I need the time"), Thought(" and the weather.")]
+        assert deltas == [ThoughtDelta("I need the time"), ThoughtDelta(" and the weather.")]
         assert [(call.id, call.name) for call in reply.calls] == [
             ("call_9xw2k3ab", "time.now"),
             ("call_1f0c8d2e", "weather"),
@@ -208,7 +219,7 @@ class TestReply:
     def test_error_in_a_stream(self) -> None:
         reader = OLLAMA.reader(prompt())
         first, second = lines("error")
-        assert list(reader.feed(first)) == [Said("Hel")]
+        assert list(reader.feed(first)) == [TextDelta("Hel")]
         with pytest.raises(ModelError, match="CUDA error"):
             reader.feed(second)
         assert not reader.is_complete

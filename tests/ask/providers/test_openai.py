@@ -10,22 +10,33 @@ import pytest
 from ask.providers.recorded import TOOLS
 
 from onetool.ask.errors import ModelError
-from onetool.ask.messages import Assistant, Call, File, Prompt, Reply, Result, Said, Thought, Usage, User
+from onetool.ask.messages import (
+    Assistant,
+    Call,
+    File,
+    ModelPrompt,
+    ModelReply,
+    Result,
+    TextDelta,
+    ThoughtDelta,
+    Toolset,
+    Usage,
+    User,
+)
 from onetool.ask.providers import adapter
-from onetool.ask.toolset import Toolset
-from onetool.handlers.http.sse import Events, event_value
+from onetool.http.decoding import EventDecoder, event_value
 
 DATA = Path(__file__).parent / "data" / "openai"
 OPENAI = adapter("openai")
 REFUSALS = json.loads((DATA / "refusals.json").read_text())
 
 
-def prompt(*messages: Any, **more: Any) -> Prompt:
+def prompt(*messages: Any, **more: Any) -> ModelPrompt:
     settings = {"model": "gpt-5.4-mini", "tools": TOOLS, **more}
-    return Prompt(messages=messages or (User(text="Hello"),), **settings)
+    return ModelPrompt(messages=messages or (User(text="Hello"),), **settings)
 
 
-def body(given: Prompt, stream: bool = False) -> dict[str, Any]:
+def body(given: ModelPrompt, stream: bool = False) -> dict[str, Any]:
     """As it goes over the wire."""
     return json.loads(msgspec.json.encode(OPENAI.request(given, stream).body))
 
@@ -35,11 +46,11 @@ def whole(name: str) -> Any:
 
 
 def events(name: str) -> list[Any]:
-    reader = Events()
+    reader = EventDecoder()
     return [event_value(data) for data in (*reader.feed((DATA / f"{name}.sse").read_bytes()), *reader.end())]
 
 
-def streamed(given: list[Any], asked: Prompt | None = None) -> tuple[list[Any], Reply]:
+def streamed(given: list[Any], asked: ModelPrompt | None = None) -> tuple[list[Any], ModelReply]:
     reader = OPENAI.reader(asked or prompt())
     deltas = [delta for event in given for delta in reader.feed(event)]
     assert reader.is_complete
@@ -255,11 +266,11 @@ class TestReply:
     @pytest.mark.parametrize(
         ("name", "expected"),
         [
-            ("answer", Reply(text="Hello! It is noon.", usage=Usage(input=1019, output=10, cached=1000))),
-            ("calls", Reply(calls=TWO_CALLS, stop="tools", usage=Usage(input=82, output=17))),
+            ("answer", ModelReply(text="Hello! It is noon.", usage=Usage(input=1019, output=10, cached=1000))),
+            ("calls", ModelReply(calls=TWO_CALLS, stop="tools", usage=Usage(input=82, output=17))),
             (
                 "refusal",
-                Reply(
+                ModelReply(
                     stop="refused",
                     why="I'm sorry, I cannot assist with that request.",
                     usage=Usage(input=81, output=11),
@@ -267,12 +278,12 @@ class TestReply:
             ),
         ],
     )
-    def test_whole_and_streamed_are_the_same(self, name: str, expected: Reply, how: str) -> None:
+    def test_whole_and_streamed_are_the_same(self, name: str, expected: ModelReply, how: str) -> None:
         reply = OPENAI.reply(whole(name), prompt()) if how == "json" else streamed(events(name))[1]
         assert reply == expected
 
     def test_deltas(self) -> None:
-        assert streamed(events("answer"))[0] == [Said("Hello"), Said("! It is "), Said("noon.")]
+        assert streamed(events("answer"))[0] == [TextDelta("Hello"), TextDelta("! It is "), TextDelta("noon.")]
 
     @pytest.mark.parametrize(("name", "stop"), [("length", "length"), ("content_filter", "refused")])
     def test_stops(self, name: str, stop: str) -> None:
@@ -296,7 +307,7 @@ class TestReply:
             reply = OPENAI.reply(whole("reasoning_content"), asked)
         else:
             deltas, reply = streamed(events("reasoning_content"), asked)
-            assert deltas[:2] == [Thought("9.8 = 9.80"), Thought(" > 9.11")]
+            assert deltas[:2] == [ThoughtDelta("9.8 = 9.80"), ThoughtDelta(" > 9.11")]
         assert reply.text == "9.8 is greater."
         assert reply.usage.cached == 8
         said = Assistant(text=reply.text, provider="openai", kept=reply.kept)
@@ -325,7 +336,7 @@ class TestReply:
 
     def test_blocks_of_thoughts_are_put_together(self) -> None:
         deltas, reply = streamed(events("openrouter"))
-        assert deltas == [Thought("Let me"), Thought(" see."), Said("Paris.")]
+        assert deltas == [ThoughtDelta("Let me"), ThoughtDelta(" see."), TextDelta("Paris.")]
         assert reply.kept["reasoning_details"] == [
             {
                 "type": "reasoning.text",
@@ -339,13 +350,13 @@ class TestReply:
     def test_content_in_parts(self) -> None:
         parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "Yes."}]
         deltas, reply = streamed([chunk(content=parts, finish="stop"), "[DONE]"])
-        assert deltas == [Thought("Hm."), Said("Yes.")]
+        assert deltas == [ThoughtDelta("Hm."), TextDelta("Yes.")]
         assert reply.text == "Yes."
 
     def test_error_in_a_stream(self) -> None:
         reader = OPENAI.reader(prompt())
         first, second = events("error")
-        assert list(reader.feed(first)) == [Said("Hel")]
+        assert list(reader.feed(first)) == [TextDelta("Hel")]
         with pytest.raises(ModelError, match="Provider disconnected") as caught:
             reader.feed(second)
         assert (caught.value.reason, caught.value.again, caught.value.status) == ("overloaded", True, 502)
@@ -521,7 +532,7 @@ def test_ids_of_calls_are_such_as_mistral_takes():
     call = Call(id="toolu_01A09q90qw90lq917835lq9", name="time.now")
     said = (User(text="?"), Assistant(calls=(call,)), Result(call=call.id, name="time.now", content="noon"))
     for model, is_short in (("mistral-large-latest", True), ("gpt-5.4-mini", False)):
-        body = OPENAI.request(Prompt(model=model, messages=said), stream=False).body
+        body = OPENAI.request(ModelPrompt(model=model, messages=said), stream=False).body
         asked, given = body["messages"][1]["tool_calls"][0]["id"], body["messages"][2]["tool_call_id"]
         assert asked == given
         assert (len(asked) == 9 and asked.isalnum()) is is_short

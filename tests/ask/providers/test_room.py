@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetool.ask.errors import ModelError
-from onetool.ask.messages import Prompt, Reply, User
+from onetool.ask.messages import ModelPrompt, ModelReply, User
 from onetool.ask.providers import NAMES, adapter, reading
-from onetool.ask.providers.openai_calls import Balance
+from onetool.ask.providers.openai_replies import JsonBalance
 
 MIB = 1024 * 1024
-PROMPT = Prompt(model="m", messages=(User(text="?"),))
+PROMPT = ModelPrompt(model="m", messages=(User(text="?"),))
 EVERY = pytest.mark.parametrize("name", NAMES)
 
 
@@ -72,7 +72,7 @@ NAMED = {
 }
 
 
-def read(name: str, *events: Any) -> Reply:
+def read(name: str, *events: Any) -> ModelReply:
     name = name.split(" ")[0]
     reader = adapter(name).reader(PROMPT)
     for event in (*BEGIN.get(name, ()), *events):
@@ -193,7 +193,7 @@ JSON = st.recursive(
 @given(st.dictionaries(st.text(alphabet='\\"{}', max_size=4), JSON, max_size=3), st.booleans(), st.integers(1, 5))
 def test_where_an_object_ends(value: dict[str, Any], in_a_text: bool, size: int) -> None:
     text = json.dumps(json.dumps(value) if in_a_text else value)
-    balance = Balance()
+    balance = JsonBalance()
     assert not balance.is_even
     for at in range(0, len(text), size):
         balance.feed(text[at : at + size])

@@ -9,9 +9,8 @@ from ask.stand_in.seen import Seen
 from ask.stand_in.server import WIRES
 
 from onetool import ToolSpec
-from onetool.ask.messages import Assistant, Call, File, Message, Prompt, Result, User
+from onetool.ask.messages import Assistant, Call, File, Message, ModelPrompt, Result, Toolset, User
 from onetool.ask.providers import NAMES, Adapter, adapter
-from onetool.ask.toolset import Toolset
 
 EVERY = pytest.mark.parametrize("asked", [adapter(name) for name in NAMES], ids=NAMES)
 TOOLS = Toolset([ToolSpec(name="time.now", description="The time.", input_schema={"type": "object"})])
@@ -34,7 +33,7 @@ ORDERS = {
 
 
 def sent(asked: Adapter, *messages: Message) -> tuple[str, Any]:
-    request = asked.request(Prompt(model="m", messages=messages, tools=TOOLS), False)
+    request = asked.request(ModelPrompt(model="m", messages=messages, tools=TOOLS), False)
     return request.path, msgspec.json.decode(msgspec.json.encode(request.body))
 
 
@@ -58,7 +57,9 @@ def test_halves_of_characters(asked: Adapter) -> None:
     said = Assistant(text=half, calls=calls, provider=asked.name)
     messages = (User(text=half, files=(File(name=half, text=half),)), said, Result(call="a", name="x", content=half))
     tools = Toolset([ToolSpec(name="time.now", description=half, input_schema={"type": "object"})])
-    text = msgspec.json.encode(asked.request(Prompt(model="m", messages=messages, system=half, tools=tools), True).body)
+    text = msgspec.json.encode(
+        asked.request(ModelPrompt(model="m", messages=messages, system=half, tools=tools), True).body
+    )
     assert rb"\ud83d" not in text
     assert text.decode().count("\ufffd") + text.count(rb"\ufffd") == 9
     assert b"?" not in text

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Assistant, Call, Result, Usage, User
-from onetool.ask.sessions import Sessions
+from onetool.ask.sessions import SessionStore
 
 
 def other(job, folder, *args):
@@ -47,7 +47,7 @@ def messages(text):
 
 async def hang(folder, id):
     """In the middle of a turn: the second call has no result."""
-    async with Sessions(folder).turn(id) as session:
+    async with SessionStore(folder).turn(id) as session:
         for message in messages("first")[:3]:
             session.append(message)
         print("ready", flush=True)
@@ -57,7 +57,7 @@ async def hang(folder, id):
 async def fill(folder, id, most):
     """Until the disk is full."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), int(most)))
-    async with Sessions(folder).turn(id) as session:
+    async with SessionStore(folder).turn(id) as session:
         for number in range(1000):
             try:
                 session.append(User(text=f"{number} " * 20))
@@ -68,7 +68,7 @@ async def fill(folder, id, most):
 
 async def take_turns(folder, id, count):
     for number in range(int(count)):
-        async with Sessions(folder).turn(id, wait=60) as session:
+        async with SessionStore(folder).turn(id, wait=60) as session:
             for message in messages(f"{os.getpid()}-{number}"):
                 session.append(message)
                 await asyncio.sleep(0.0005)
@@ -87,7 +87,7 @@ async def alone(marker):
 
 async def take_and_delete(folder, id, seconds):
     """Turns that say something, turns that say nothing, and deletions, all at once."""
-    sessions, until, turns = Sessions(folder), time.monotonic() + float(seconds), 0
+    sessions, until, turns = SessionStore(folder), time.monotonic() + float(seconds), 0
     random.seed(os.getpid())
     while time.monotonic() < until:
         if random.random() < 0.3:

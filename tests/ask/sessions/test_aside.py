@@ -9,8 +9,8 @@ import pytest
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Usage, User
-from onetool.ask.sessions import Sessions, files, store
-from onetool.ask.sessions.aside import aside
+from onetool.ask.sessions import SessionStore, files, store
+from onetool.ask.sessions.files import run_in_thread
 from onetool.core import flock
 
 LONGEST = 10  # seconds that a thread waits for the loop, which would never come if it were held up
@@ -18,7 +18,7 @@ LONGEST = 10  # seconds that a thread waits for the loop, which would never come
 
 @pytest.fixture
 def sessions(tmp_path):
-    made = Sessions(tmp_path)
+    made = SessionStore(tmp_path)
     asyncio.run(turn(made))
     return made
 
@@ -78,7 +78,9 @@ async def cancelled_once_begun(sessions, function, times=1, id="x"):
     assert task.cancelled()
 
 
-@pytest.mark.parametrize("what", [(store, "kept"), (store, "found"), (files, "make_safe")], ids=lambda what: what[1])
+@pytest.mark.parametrize(
+    "what", [(store, "kept"), (store, "find_sessions"), (files, "make_safe")], ids=lambda what: what[1]
+)
 def test_nobody_else_is_held_up(sessions, held, what):
     function = held(*what)
 
@@ -154,8 +156,8 @@ def test_a_turn_that_is_thrown_away_gives_its_session_back(sessions):
 
 def test_what_it_gives_and_what_it_raises():
     async def tried():
-        assert await aside(lambda: 1) == 1
+        assert await run_in_thread(lambda: 1) == 1
         with pytest.raises(ZeroDivisionError):
-            await aside(lambda: 1 / 0)
+            await run_in_thread(lambda: 1 / 0)
 
     asyncio.run(tried())

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetool.ask.messages import Assistant, Call, File, Result, Usage, User
-from onetool.ask.sessions import Sessions
-from onetool.ask.sessions.reading import kept
-from onetool.ask.sessions.records import Ended, line, message_line
+from onetool.ask.sessions import SessionStore
+from onetool.ask.sessions.records import TurnEnded, kept, message_line, record_line
 
 TEXT = st.text(max_size=8)
 IDS = st.sampled_from(["1", "2", ""])
@@ -19,7 +18,7 @@ VALUES = st.recursive(
 )
 CALLS = st.builds(Call, id=IDS, name=TEXT, args=st.dictionaries(TEXT, VALUES, max_size=2), malformed=st.none() | TEXT)
 MESSAGES = st.one_of(
-    st.just(Ended(turns=1)),
+    st.just(TurnEnded(turns=1)),
     st.builds(User, text=TEXT, files=st.lists(st.builds(File, name=TEXT, text=TEXT), max_size=1).map(tuple)),
     st.builds(Assistant, text=TEXT, calls=st.lists(CALLS, max_size=3).map(tuple), broken_off=st.booleans()),
     st.builds(Result, call=IDS, name=TEXT, content=TEXT, ok=st.booleans(), value=VALUES),
@@ -67,7 +66,7 @@ def places(whole, step):
 
 
 def test_a_file_that_is_cut_anywhere_is_gone_on_with(tmp_path, loop):
-    sessions, file = Sessions(tmp_path, now=lambda: 1.0), tmp_path / "x.jsonl"
+    sessions, file = SessionStore(tmp_path, now=lambda: 1.0), tmp_path / "x.jsonl"
     for _ in range(2):
         loop.run(write(sessions, TALK))
     whole = file.read_bytes()
@@ -89,7 +88,7 @@ def test_a_file_that_is_cut_anywhere_is_gone_on_with(tmp_path, loop):
 
 @given(st.lists(MESSAGES, min_size=1, max_size=6), st.data())
 def test_whatever_was_said_is_read_up_to_the_cut(said, data):
-    lines = [line(one) if isinstance(one, Ended) else message_line(one, 1.0)[0] for one in said]
+    lines = [record_line(one) if isinstance(one, TurnEnded) else message_line(one, 1.0)[0] for one in said]
     whole = b"".join(lines)
     cut = whole[: data.draw(st.integers(1, len(whole)))] + data.draw(st.sampled_from(TAILS))
     read = kept("x", cut)
@@ -114,7 +113,7 @@ def test_a_file_of_anything(some, lines):
 
 
 def test_a_file_of_anything_is_gone_on_with(tmp_path, loop):
-    sessions, file = Sessions(tmp_path), tmp_path / "x.jsonl"
+    sessions, file = SessionStore(tmp_path), tmp_path / "x.jsonl"
     for some in (
         b"\n",
         b"\0" * 9,

@@ -7,7 +7,7 @@ from markdown_it import MarkdownIt
 from onetool.ask.messages import Assistant, Call, File, Result, Usage, User
 from onetool.ask.sessions import Transcript
 from onetool.ask.sessions.markdown import markdown
-from onetool.ask.sessions.mending import UNDER_WAY
+from onetool.ask.sessions.records import UNDER_WAY
 
 
 def transcript(*messages, **others):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetool.ask.messages import Assistant, Call, Result, User
-from onetool.ask.sessions.mending import INTERRUPTED, UNDER_WAY, Said, mended
+from onetool.ask.sessions.records import INTERRUPTED, UNDER_WAY, TimedMessage, repair
 
 
 def asked(*ids):
@@ -21,7 +21,7 @@ def interrupted(id):
 
 
 def after(*messages):
-    return [one.message for one in mended(Said(message, 1.0) for message in messages)]
+    return [one.message for one in repair(TimedMessage(message, 1.0) for message in messages)]
 
 
 def test_what_is_whole_stays_as_it_is():
@@ -46,7 +46,7 @@ def test_missing_results_are_supplied_where_they_belong():
 
 def test_the_last_calls_of_a_turn_that_goes_on_are_under_way():
     said = [asked("1"), User(text="a"), asked("2", "3"), result("2")]
-    whole = [one.message for one in mended((Said(message, 1.0) for message in said), goes_on=True)]
+    whole = [one.message for one in repair((TimedMessage(message, 1.0) for message in said), goes_on=True)]
     under_way = Result(call="3", name="t.3", content=UNDER_WAY, ok=False)
     assert whole == [asked("1"), interrupted("1"), User(text="a"), asked("2", "3"), result("2"), under_way]
 
@@ -69,7 +69,7 @@ def test_two_calls_with_one_id_have_two_results():
 
 
 def test_a_supplied_result_has_the_time_of_its_call():
-    assert mended([Said(asked("1"), 7.0), Said(User(text="a"), 9.0)])[1].at == 7.0
+    assert repair([TimedMessage(asked("1"), 7.0), TimedMessage(User(text="a"), 9.0)])[1].at == 7.0
 
 
 IDS = st.sampled_from("123")

@@ -6,7 +6,7 @@ from msgspec import UNSET
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Assistant, Call, File, Result, User
-from onetool.ask.sessions.records import Begun, Ended, line, message_line, read, title_of
+from onetool.ask.sessions.records import SessionHeader, TurnEnded, message_line, read_line, record_line, title_of
 
 
 @pytest.mark.parametrize(
@@ -30,19 +30,19 @@ def test_a_message_comes_back_as_it_was(message):
     assert same is message
     assert written.endswith(b',"at":12.346}\n')
     assert written.count(b"\n") == 1
-    assert read(written) == (message, 12.346)
+    assert read_line(written) == (message, 12.346)
 
 
 def test_records_come_back_as_they_were():
-    for record in (Begun(id="a", created=1.5, title="x"), Ended(at=2.0, model="m", turns=3)):
-        assert read(line(record))[0] == record
+    for record in (SessionHeader(id="a", created=1.5, title="x"), TurnEnded(at=2.0, model="m", turns=3)):
+        assert read_line(record_line(record))[0] == record
 
 
 def test_half_a_surrogate_pair_is_replaced():
     message = Assistant(text="a\ud800b", calls=(Call(id="1", name="x", args={"k\udfff": ["\ud801"]}),))
     written, cleaned = message_line(message, 0)
     assert cleaned == Assistant(text="a�b", calls=(Call(id="1", name="x", args={"k�": ["�"]}),))
-    assert read(written)[0] == cleaned
+    assert read_line(written)[0] == cleaned
 
 
 def deep(levels):
@@ -59,7 +59,7 @@ def test_a_value_that_json_cannot_say_is_not_kept(value):
     written, cleaned = message_line(Result(call="1", name="x", content="text", value=value), 0)
     assert cleaned == Result(call="1", name="x", content="text")
     assert cleaned.value is UNSET
-    assert read(written)[0] == cleaned
+    assert read_line(written)[0] == cleaned
 
 
 def test_arguments_that_json_cannot_say_are_an_error_in_words():
@@ -68,7 +68,7 @@ def test_arguments_that_json_cannot_say_are_an_error_in_words():
 
 
 def test_a_later_kind_of_line_is_passed_over():
-    assert read(b'{"type":"summary","at":1,"text":"x"}') is None
+    assert read_line(b'{"type":"summary","at":1,"text":"x"}') is None
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_later_kind_of_line_is_passed_over():
 )
 def test_what_no_line_says(text):
     with pytest.raises((msgspec.DecodeError, UnicodeDecodeError, RecursionError)):
-        read(text)
+        read_line(text)
 
 
 def test_titles():

@@ -10,9 +10,8 @@ from msgspec import UNSET
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Assistant, Call, Result, Usage, User
-from onetool.ask.sessions import Sessions, check_id
-from onetool.ask.sessions.mending import INTERRUPTED
-from onetool.ask.sessions.names import ID, new_id
+from onetool.ask.sessions import SessionStore, check_id
+from onetool.ask.sessions.records import INTERRUPTED, SESSION_ID, new_id
 from onetool.core import flock
 
 USAGE = Usage(input=10, output=2, cached=1)
@@ -20,7 +19,7 @@ USAGE = Usage(input=10, output=2, cached=1)
 
 @pytest.fixture
 def sessions(tmp_path):
-    return Sessions(tmp_path / "home" / "sessions", now=lambda: 1_794_000_000.25)
+    return SessionStore(tmp_path / "home" / "sessions", now=lambda: 1_794_000_000.25)
 
 
 def file_of(sessions, id):
@@ -61,7 +60,7 @@ async def entered(sessions, id, **options):
 
 def test_a_session_goes_on_where_it_was(sessions):
     id = said(sessions, None, "a")
-    assert ID.fullmatch(id)
+    assert SESSION_ID.fullmatch(id)
     assert id.startswith("20261106-")
     assert asyncio.run(entered(sessions, id)) == (False, [User(text="a"), Assistant(text="re a")])
     assert said(sessions, id, "b", "c") == id
@@ -318,12 +317,12 @@ def test_what_is_no_file_of_ours(sessions):
 def test_a_folder_that_is_a_link_is_refused_and_what_it_leads_to_left_alone(tmp_path):
     """A repository may have one in it, that leads anywhere."""
     (tmp_path / "theirs").mkdir(mode=0o755)
-    theirs = Sessions(tmp_path / "theirs" / "sessions")
+    theirs = SessionStore(tmp_path / "theirs" / "sessions")
     said(theirs, "x", "a")
     theirs.folder.chmod(0o755)
     before = sorted(os.listdir(theirs.folder))
     for target in (theirs.folder, tmp_path / "nowhere"):
-        linked = Sessions(tmp_path / "sessions")
+        linked = SessionStore(tmp_path / "sessions")
         linked.folder.symlink_to(target)
         for id in (None, "x", "new", "last"):
             assert "it is a link" in str(refused(entered(linked, id), "session"))
@@ -379,7 +378,7 @@ def test_a_file_that_is_too_large_is_refused(sessions, monkeypatch):
 
 def test_a_file_of_too_many_lines_is_refused(sessions, monkeypatch):
     said(sessions, "x", "a")
-    monkeypatch.setattr("onetool.ask.sessions.reading.MOST_LINES", 3)
+    monkeypatch.setattr("onetool.ask.sessions.records.MOST_LINES", 3)
     with pytest.raises(SessionError, match="more than 3 lines"):
         sessions.read("x")
     assert refused(entered(sessions, "x"), "session").hints
@@ -407,10 +406,10 @@ def test_deleting(sessions):
 
 def test_a_folder_that_cannot_be_made_is_an_error_in_words(tmp_path):
     (tmp_path / "file").write_text("")
-    error = refused(entered(Sessions(tmp_path / "file" / "sessions"), "x"), "session")
+    error = refused(entered(SessionStore(tmp_path / "file" / "sessions"), "x"), "session")
     assert "Not a directory" in str(error)
     with pytest.raises(SessionError, match=r"can't be listed: Not a directory"):
-        Sessions(tmp_path / "file").list()
+        SessionStore(tmp_path / "file").list()
 
 
 def test_a_folder_that_is_taken_away_is_an_error_in_words(sessions):

@@ -10,12 +10,11 @@ import msgspec
 from onetool.core.call import ToolCall
 from onetool.core.context import CallContext, current_call
 from onetool.core.spec import ToolSpec
-from onetool.handlers.http.client import Client
-from onetool.handlers.http.hosts import AllowedHosts, HostRule
-from onetool.handlers.http.impl import HttpImpl, Limits
-from onetool.handlers.http.outgoing import Outgoing
-from onetool.handlers.http.tool import HttpTool, Outside
-from onetool.handlers.http.url import parse_url
+from onetool.http.allowed_hosts import AllowedHosts, HostRule
+from onetool.http.client import HttpClient
+from onetool.http.definition import HttpImpl, ToolLimits
+from onetool.http.tool import HttpContext, HttpTool
+from onetool.http.url import HttpRequest, parse_url
 from onetool.services.secrets import Secrets
 
 PATIENCE = 20.0
@@ -26,7 +25,7 @@ def allowed(*upstreams, private=True):
 
 
 def get(url, method="GET", headers=(), body=b""):
-    return Outgoing(method, parse_url(url), list(headers), body)
+    return HttpRequest(method, parse_url(url), list(headers), body)
 
 
 def run(work):
@@ -37,8 +36,8 @@ def fetched(upstream, *requests, client=None, timeout=5.0, max_bytes=1_000_000, 
     """The answers, one after another, by one client."""
 
     async def main():
-        used = client or Client()
-        many = [one if isinstance(one, Outgoing) else get(f"{upstream.url}{one}") for one in requests]
+        used = client or HttpClient()
+        many = [one if isinstance(one, HttpRequest) else get(f"{upstream.url}{one}") for one in requests]
         hosts_ = hosts or allowed(upstream)
         return [await used.send(one, hosts_, timeout=timeout, max_bytes=max_bytes) for one in many]
 
@@ -66,10 +65,10 @@ class Stage:
         self.kept = []
         self.told = []
         self.hosts = hosts
-        self.client = client or Client()
-        outside = Outside(self.client, hosts, self._keep, self.environment.secrets.know)
+        self.client = client or HttpClient()
+        outside = HttpContext(self.client, hosts, self._keep, self.environment.secrets.know)
         self.tool = HttpTool(
-            msgspec.convert(impl, HttpImpl), schema or {}, msgspec.convert(limits or {}, Limits), lambda: outside
+            msgspec.convert(impl, HttpImpl), schema or {}, msgspec.convert(limits or {}, ToolLimits), lambda: outside
         )
 
     def _keep(self, text):

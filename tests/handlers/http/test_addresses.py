@@ -2,7 +2,7 @@
 
 import pytest
 
-from onetool.handlers.http.addresses import GLOBAL, NOWHERE, PRIVATE, reach
+from onetool.http.allowed_hosts import GLOBAL, NOWHERE, PRIVATE, reach
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from handlers.http.stage import allowed, run, stage
 from handlers.upstream import CLOSE, Reply, Upstream
 
 from onetool.core.errors import BadArguments, ToolFailure
-from onetool.handlers.http.client import Client
-from onetool.handlers.http.oauth import Fetched, Tokens
-from onetool.handlers.http.placeholders import TemplateError
+from onetool.http.client import HttpClient
+from onetool.http.oauth import FetchedToken, TokenCache
+from onetool.http.placeholders import TemplateError
 
 SECRETS = {"USER": "ann", "PASSWORD": "pa:ss wörd", "KEY": "k/e y&1", "SIGN": "sign-with-me"}
 
@@ -184,7 +184,7 @@ def oauth(upstream, authority_url, client=None, **more):
 
 def clock_of(tool):
     now = [0.0]
-    tool.client.tokens = Tokens(lambda: now[0])
+    tool.client.tokens = TokenCache(lambda: now[0])
     return now
 
 
@@ -209,11 +209,11 @@ def test_a_token_is_not_fetched_all_the_time(upstream):
 
 
 def test_the_same_token_again_is_no_other_one():
-    tokens, fetched = Tokens(lambda: 0.0), []
+    tokens, fetched = TokenCache(lambda: 0.0), []
 
     async def fetch(newer):
         fetched.append(newer)
-        return Fetched("same", 100.0)
+        return FetchedToken("same", 100.0)
 
     async def main():
         await tokens.get(("k",), fetch)
@@ -424,7 +424,7 @@ def test_the_token_endpoint_has_to_be_allowed(upstream):
 def test_other_credentials_get_another_token(upstream):
     authority = Authority()
     with Upstream(authority) as server:
-        client = Client()
+        client = HttpClient()
         first = oauth(upstream, server.url, client)
         second = oauth(upstream, server.url, client, clientSecret="wrong one")
 
@@ -439,12 +439,12 @@ def test_other_credentials_get_another_token(upstream):
 
 def test_tokens_end():
     now = [0.0]
-    tokens = Tokens(lambda: now[0])
+    tokens = TokenCache(lambda: now[0])
     fetched = []
 
     async def fetch(newer):
         fetched.append(newer)
-        return Fetched(f"t{len(fetched)}", 100.0, "r1" if len(fetched) == 1 else None)
+        return FetchedToken(f"t{len(fetched)}", 100.0, "r1" if len(fetched) == 1 else None)
 
     async def get():
         return await tokens.get(("k",), fetch)
@@ -458,14 +458,14 @@ def test_tokens_end():
 
 
 def test_one_fetch_for_many_loops_and_one_that_is_cancelled():
-    tokens = Tokens()
+    tokens = TokenCache()
     started, fetches = threading.Event(), []
 
     async def fetch(newer):
         fetches.append(newer)
         started.set()
         await asyncio.sleep(0.2)
-        return Fetched(f"t{len(fetches)}", 100.0)
+        return FetchedToken(f"t{len(fetches)}", 100.0)
 
     got = []
     threads = [
@@ -489,7 +489,7 @@ def test_one_fetch_for_many_loops_and_one_that_is_cancelled():
 
 
 def test_a_failed_fetch_fails_for_all_who_wait_and_is_tried_again_by_the_next():
-    tokens = Tokens()
+    tokens = TokenCache()
     fetches = []
 
     async def fetch(newer):
@@ -497,7 +497,7 @@ def test_a_failed_fetch_fails_for_all_who_wait_and_is_tried_again_by_the_next():
         await asyncio.sleep(0.05)
         if len(fetches) == 1:
             raise ToolFailure("no", reason="upstream_error")
-        return Fetched("t", 100.0)
+        return FetchedToken("t", 100.0)
 
     async def main():
         first = await asyncio.gather(*[tokens.get(("k",), fetch) for _ in range(4)], return_exceptions=True)

@@ -14,11 +14,16 @@ from handlers.upstream import CLOSE, Reply, Upstream
 
 from onetool import __version__
 from onetool.core.errors import ToolFailure
-from onetool.handlers.http import pool
-from onetool.handlers.http.client import Client
-from onetool.handlers.http.faults import Garbled, TooLarge, TooLate, Unreachable
-from onetool.handlers.http.hosts import AllowedHosts, HostRule
-from onetool.handlers.http.refusal import Refusal
+from onetool.http import pool
+from onetool.http.allowed_hosts import AllowedHosts, HostRule
+from onetool.http.client import HttpClient
+from onetool.http.errors import (
+    InvalidResponseError,
+    RequestRefusedError,
+    RequestTimeoutError,
+    ResponseTooLargeError,
+    UnreachableError,
+)
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -59,7 +64,7 @@ def test_what_a_template_says_itself_stands(upstream):
 
 @pytest.mark.parametrize("value", ["a\r\nX-B: c", "a\nb", "a\rb", "a\0b"])
 def test_a_header_never_begins_another_one(upstream, value):
-    with pytest.raises(Refusal, match="line break"):
+    with pytest.raises(RequestRefusedError, match="line break"):
         fetched(upstream, get(f"{upstream.url}/", headers=[("X-A", value)]))
     assert not upstream.seen
 
@@ -118,33 +123,36 @@ def test_compressed(upstream, coding, body):
     assert got.body == b"a" * 5000
 
 
+TOO_LARGE, INVALID = ResponseTooLargeError, InvalidResponseError
+
+
 @pytest.mark.parametrize(
     ("answer", "error", "words"),
     [
-        (Reply(body=b"a" * 1001), TooLarge, "1,000 bytes"),
-        ([OK + b"Content-Length: 9999999\r\n\r\n"], TooLarge, "1,000 bytes"),  # before the body has come
-        (OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"3e9\r\n" + b"a" * 1001 + b"\r\n0\r\n\r\n", TooLarge, "1,000"),
-        ([OK + b"\r\n" + b"a" * 1001, CLOSE], TooLarge, "1,000 bytes"),
-        (Reply(headers={"Content-Encoding": "gzip"}, body=gzip.compress(b"\0" * 500_000)), TooLarge, "1,000"),
-        (Reply(headers={"Content-Encoding": "deflate"}, body=zlib.compress(b"\0" * 500_000)), TooLarge, "1,000"),
-        (Reply(headers={"Content-Encoding": "br"}, body=b"x"), Garbled, "'br'"),
-        (OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", Garbled, "not asked for"),
-        (Reply(headers={"Content-Encoding": "gzip, gzip"}, body=b"x"), Garbled, "gzip, gzip"),
-        (Reply(headers={"Content-Encoding": "gzip"}, body=gzip.compress(b"abc")[:-4]), Garbled, "breaks off"),
-        (Reply(headers={"Content-Encoding": "gzip"}, body=b"no gzip"), Garbled, "decompressed"),
-        ([OK + b"Content-Length: 10\r\n\r\nabc", CLOSE], Unreachable, "broke off"),
-        ([OK + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", CLOSE], Unreachable, "broke off"),
-        ([OK, CLOSE], Unreachable, "broke off"),
-        ([CLOSE], Unreachable, "before it answered"),
-        (b"SSH-2.0-OpenSSH_9.9\r\n", Garbled, "does not speak HTTP"),
-        (OK + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", Garbled, "does not speak HTTP"),
-        (OK + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", Garbled, "does not speak HTTP"),
-        (OK + b"X-A: 1\r\n" * 201 + b"Content-Length: 0\r\n\r\n", Garbled, "headers"),
-        (OK + b"X-A: " + b"a" * 70_000 + b"\r\n\r\n", Garbled, "headers"),
-        ([OK + b"X-A: " + b"a" * 600_000], Garbled, "headers without end"),
-        (OK + b"Transfer-Encoding: chunked\r\n\r\n1;" + b"a" * 600_000, Garbled, "without end"),
-        (b"HTTP/1.1 100 Continue\r\n\r\n" * 30, Garbled, "come to an answer"),
-        (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", Garbled, "another protocol"),
+        (Reply(body=b"a" * 1001), TOO_LARGE, "1,000 bytes"),
+        ([OK + b"Content-Length: 9999999\r\n\r\n"], TOO_LARGE, "1,000 bytes"),  # before the body has come
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"3e9\r\n" + b"a" * 1001 + b"\r\n0\r\n\r\n", TOO_LARGE, "1,000"),
+        ([OK + b"\r\n" + b"a" * 1001, CLOSE], TOO_LARGE, "1,000 bytes"),
+        (Reply(headers={"Content-Encoding": "gzip"}, body=gzip.compress(b"\0" * 500_000)), TOO_LARGE, "1,000"),
+        (Reply(headers={"Content-Encoding": "deflate"}, body=zlib.compress(b"\0" * 500_000)), TOO_LARGE, "1,000"),
+        (Reply(headers={"Content-Encoding": "br"}, body=b"x"), INVALID, "'br'"),
+        (OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", INVALID, "not asked for"),
+        (Reply(headers={"Content-Encoding": "gzip, gzip"}, body=b"x"), INVALID, "gzip, gzip"),
+        (Reply(headers={"Content-Encoding": "gzip"}, body=gzip.compress(b"abc")[:-4]), INVALID, "breaks off"),
+        (Reply(headers={"Content-Encoding": "gzip"}, body=b"no gzip"), INVALID, "decompressed"),
+        ([OK + b"Content-Length: 10\r\n\r\nabc", CLOSE], UnreachableError, "broke off"),
+        ([OK + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", CLOSE], UnreachableError, "broke off"),
+        ([OK, CLOSE], UnreachableError, "broke off"),
+        ([CLOSE], UnreachableError, "before it answered"),
+        (b"SSH-2.0-OpenSSH_9.9\r\n", INVALID, "does not speak HTTP"),
+        (OK + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", INVALID, "does not speak HTTP"),
+        (OK + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", INVALID, "does not speak HTTP"),
+        (OK + b"X-A: 1\r\n" * 201 + b"Content-Length: 0\r\n\r\n", INVALID, "headers"),
+        (OK + b"X-A: " + b"a" * 70_000 + b"\r\n\r\n", INVALID, "headers"),
+        ([OK + b"X-A: " + b"a" * 600_000], INVALID, "headers without end"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n1;" + b"a" * 600_000, INVALID, "without end"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 30, INVALID, "come to an answer"),
+        (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", INVALID, "another protocol"),
     ],
 )  # fmt: skip
 def test_what_is_refused(upstream, answer, error, words):
@@ -155,7 +163,7 @@ def test_what_is_refused(upstream, answer, error, words):
 
 def test_gzip_in_very_many_parts(upstream):
     upstream.say(Reply(headers={"Content-Encoding": "gzip"}, body=gzip.compress(b"") * 20_000))
-    with pytest.raises(Garbled, match="more than 256 parts"):
+    with pytest.raises(InvalidResponseError, match="more than 256 parts"):
         fetched(upstream, "/")
 
 
@@ -179,7 +187,7 @@ def test_a_connection_that_ends_before_it_is_used(upstream):
             await asyncio.sleep(0.05)
         return transport, connection
 
-    (got,) = fetched(upstream, get(f"{upstream.url}/", "POST"), client=Client(connect=connect))
+    (got,) = fetched(upstream, get(f"{upstream.url}/", "POST"), client=HttpClient(connect=connect))
     assert (got.status, len(made), len(upstream.seen)) == (200, 2, 1)
 
 
@@ -207,7 +215,7 @@ def test_an_answer_nobody_asked_for_ends_an_idle_connection(upstream):
     upstream.say([OK + b"Content-Length: 1\r\n\r\na", 0.05, OK + b"Content-Length: 6\r\n\r\nstolen"], Reply(body=b"b"))
 
     async def main():
-        client, hosts = Client(), allowed(upstream)
+        client, hosts = HttpClient(), allowed(upstream)
         first = await client.send(get(f"{upstream.url}/"), hosts, timeout=5, max_bytes=99)
         await asyncio.sleep(0.15)
         return first.body, (await client.send(get(f"{upstream.url}/"), hosts, timeout=5, max_bytes=99)).body
@@ -224,17 +232,17 @@ def test_a_reused_connection_that_was_just_closed(upstream, method, works):
         assert [one.body for one in fetched(upstream, *requests)] == [b"1", b"2"]
         assert [one.connection for one in upstream.seen] == [0, 0, 1]
     else:
-        with pytest.raises(Unreachable, match="before it answered"):
+        with pytest.raises(UnreachableError, match="before it answered"):
             fetched(upstream, *requests)
         assert len(upstream.seen) == 2
 
 
 def test_idle_connections_end(upstream, monkeypatch):
     monkeypatch.setattr(pool, "IDLE_SECONDS", 0.1)
-    monkeypatch.setattr(pool.Pool.__init__, "__defaults__", (pool.MOST, 0.1))
+    monkeypatch.setattr(pool.ConnectionPool.__init__, "__defaults__", (pool.MOST, 0.1))
 
     async def main():
-        client = Client()
+        client = HttpClient()
         await client.send(get(f"{upstream.url}/"), allowed(upstream), timeout=5, max_bytes=99)
         before = upstream.open
         await asyncio.sleep(0.3)
@@ -245,7 +253,7 @@ def test_idle_connections_end(upstream, monkeypatch):
 
 def test_a_connection_that_the_peer_closes_while_idle_is_forgotten(upstream):
     async def main():
-        client = Client()
+        client = HttpClient()
         await client.send(get(f"{upstream.url}/"), allowed(upstream), timeout=5, max_bytes=99)
         upstream.hang_up()
         await asyncio.sleep(0.1)
@@ -260,7 +268,7 @@ def test_so_many_connections_and_no_more(upstream):
     upstream.say([0.05, OK + b"Content-Length: 1\r\n\r\na"])
 
     async def main():
-        client = Client(most=3)
+        client = HttpClient(most=3)
         sends = [client.send(get(f"{upstream.url}/"), allowed(upstream), timeout=5, max_bytes=99) for _ in range(9)]
         return [one.body for one in await asyncio.gather(*sends)]
 
@@ -272,7 +280,7 @@ def test_whoever_waits_for_a_connection_gets_one_when_others_fail_or_are_cancell
     upstream.say([5.0], [CLOSE], Reply(body=b"a"))
 
     async def main():
-        client = Client(most=1)
+        client = HttpClient(most=1)
 
         def send(timeout=4.0):
             return asyncio.ensure_future(
@@ -286,9 +294,9 @@ def test_whoever_waits_for_a_connection_gets_one_when_others_fail_or_are_cancell
         await asyncio.sleep(0.1)
         waits.cancel()
         first.cancel()
-        with pytest.raises(TooLate, match="no connection"):
+        with pytest.raises(RequestTimeoutError, match="no connection"):
             await impatient
-        with pytest.raises(Unreachable):
+        with pytest.raises(UnreachableError):
             await second
         return (await third).body
 
@@ -305,7 +313,7 @@ def test_time_is_for_all_of_a_try(upstream):
     ):
         upstream.say(answer)
         started = time.monotonic()
-        with pytest.raises(TooLate, match=words) as caught:
+        with pytest.raises(RequestTimeoutError, match=words) as caught:
             fetched(upstream, "/", timeout=0.3)
         assert caught.value.reason == "timeout"
         assert time.monotonic() - started < 1.9
@@ -315,8 +323,8 @@ def test_a_late_answer_is_nobody_elses(upstream):
     upstream.say([0.3, OK + b"Content-Length: 3\r\n\r\nold"], Reply(body=b"new"))
 
     async def main():
-        client, hosts = Client(), allowed(upstream)
-        with pytest.raises(TooLate):
+        client, hosts = HttpClient(), allowed(upstream)
+        with pytest.raises(RequestTimeoutError):
             await client.send(get(f"{upstream.url}/1"), hosts, timeout=0.1, max_bytes=99)
         return (await client.send(get(f"{upstream.url}/2"), hosts, timeout=5, max_bytes=99)).body
 
@@ -324,7 +332,7 @@ def test_a_late_answer_is_nobody_elses(upstream):
 
 
 def test_one_client_for_loops_that_come_and_go(upstream):
-    client = Client()
+    client = HttpClient()
     for _ in range(3):
         fetched(upstream, "/", "/", client=client)
     assert upstream.connections == 3
@@ -338,11 +346,11 @@ def test_closing_ends_what_is_under_way(upstream):
     upstream.say([2.0])
 
     async def main():
-        client = Client()
+        client = HttpClient()
         sent = asyncio.ensure_future(client.send(get(f"{upstream.url}/"), allowed(upstream), timeout=5, max_bytes=99))
         await asyncio.sleep(0.1)
         client.close()
-        with pytest.raises(Unreachable, match="was closed"):
+        with pytest.raises(UnreachableError, match="was closed"):
             await sent
 
     run(main())
@@ -365,7 +373,7 @@ def test_the_checked_address_is_the_one_that_is_dialled(upstream):
     resolve = resolver("127.0.0.1")
     hosts = allowed(f"api.example.com:{upstream.port}")
     url = f"http://api.example.com:{upstream.port}/"
-    fetched(upstream, get(url), get(url), client=Client(resolve), hosts=hosts)
+    fetched(upstream, get(url), get(url), client=HttpClient(resolve), hosts=hosts)
     assert upstream.seen[0].headers["host"] == f"api.example.com:{upstream.port}"
     assert resolve.asked == ["api.example.com"]  # the second request goes over the first one's connection
 
@@ -379,11 +387,11 @@ def test_every_address_has_to_pass(upstream):
             dialled.append(args)
             raise OSError
 
-        with pytest.raises(Refusal, match=r"api\.example\.com leads to"):
+        with pytest.raises(RequestRefusedError, match=r"api\.example\.com leads to"):
             fetched(
                 upstream,
                 get(f"http://api.example.com:{upstream.port}/"),
-                client=Client(resolver(*addresses), connect),
+                client=HttpClient(resolver(*addresses), connect),
                 hosts=hosts,
             )
         assert not dialled
@@ -400,8 +408,8 @@ def test_a_new_connection_is_checked_anew(upstream):
     upstream.say(Reply(), Reply(close=True), Reply())
     hosts = allowed(f"api.example.com:{upstream.port}")
     url = f"http://api.example.com:{upstream.port}/"
-    with pytest.raises(Refusal):
-        fetched(upstream, get(url), get(url), get(url), client=Client(resolve), hosts=hosts)
+    with pytest.raises(RequestRefusedError):
+        fetched(upstream, get(url), get(url), get(url), client=HttpClient(resolve), hosts=hosts)
     assert len(upstream.seen) == 2
 
 
@@ -410,9 +418,9 @@ def test_connections_of_another_rule_are_not_used(upstream):
     name = f"api.example.com:{upstream.port}"
 
     async def main():
-        client = Client(resolver("127.0.0.1"))
+        client = HttpClient(resolver("127.0.0.1"))
         await client.send(get(url), allowed(name), timeout=5, max_bytes=99)
-        with pytest.raises(Refusal):
+        with pytest.raises(RequestRefusedError):
             await client.send(get(url), allowed(name, private=False), timeout=5, max_bytes=99)
 
     run(main())
@@ -429,7 +437,7 @@ def test_the_next_address_is_tried(upstream):
             await asyncio.sleep(9)
         return await asyncio.get_running_loop().create_connection(factory, address, port, **more)
 
-    client = Client(resolver("127.0.0.9", "127.0.0.8", "127.0.0.1"), connect)
+    client = HttpClient(resolver("127.0.0.9", "127.0.0.8", "127.0.0.1"), connect)
     hosts = allowed(f"api.example.com:{upstream.port}")
     (got,) = fetched(upstream, get(f"http://api.example.com:{upstream.port}/"), client=client, hosts=hosts, timeout=1)
     assert (got.status, dialled) == (200, ["127.0.0.9", "127.0.0.8", "127.0.0.1"])
@@ -438,17 +446,17 @@ def test_the_next_address_is_tried(upstream):
 def test_nobody_there():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with pytest.raises(Unreachable, match=rf"no connection to 127.0.0.1:{port}: .*refused") as caught:
+    with pytest.raises(UnreachableError, match=rf"no connection to 127.0.0.1:{port}: .*refused") as caught:
         fetched(None, get(f"http://127.0.0.1:{port}/"), hosts=allowed(f"127.0.0.1:{port}"))
     assert caught.value.reason == "source_unavailable"
 
     async def unknown(host, port):
         raise socket.gaierror(-2, "Name or service not known")
 
-    with pytest.raises(Unreachable, match=r"nowhere\.example can't be resolved: Name or service not known"):
-        fetched(None, get("http://nowhere.example/"), client=Client(unknown), hosts=allowed("nowhere.example"))
-    with pytest.raises(Unreachable, match="no address"):
-        fetched(None, get("http://nowhere.example/"), client=Client(resolver()), hosts=allowed("nowhere.example"))
+    with pytest.raises(UnreachableError, match=r"nowhere\.example can't be resolved: Name or service not known"):
+        fetched(None, get("http://nowhere.example/"), client=HttpClient(unknown), hosts=allowed("nowhere.example"))
+    with pytest.raises(UnreachableError, match="no address"):
+        fetched(None, get("http://nowhere.example/"), client=HttpClient(resolver()), hosts=allowed("nowhere.example"))
 
 
 def test_name_servers_that_are_silent_hold_up_nobody_else(upstream, monkeypatch):
@@ -462,7 +470,7 @@ def test_name_servers_that_are_silent_hold_up_nobody_else(upstream, monkeypatch)
     monkeypatch.setattr(socket, "getaddrinfo", silent)
 
     async def main():
-        client = Client()
+        client = HttpClient()
         hosts = allowed(f"localhost:{upstream.port}", "*.example.com")
 
         def send(url):
@@ -487,7 +495,7 @@ def test_name_servers_that_are_silent_hold_up_nobody_else(upstream, monkeypatch)
 
 
 def test_localhost_is_checked_like_any_other_name(upstream):
-    with pytest.raises(Refusal, match=r"own machine or network|this machine|private"):
+    with pytest.raises(RequestRefusedError, match=r"own machine or network|this machine|private"):
         fetched(
             upstream,
             get(f"http://localhost:{upstream.port}/"),
@@ -500,16 +508,20 @@ def test_nobody_answers_at_all():
     async def silent(*_, **__):
         await asyncio.sleep(9)
 
-    with pytest.raises(TooLate, match=r"no connection to 127\.0\.0\.1:9 within 0\.1 s"):
+    with pytest.raises(RequestTimeoutError, match=r"no connection to 127\.0\.0\.1:9 within 0\.1 s"):
         fetched(
-            None, get("http://127.0.0.1:9/"), client=Client(connect=silent), hosts=allowed("127.0.0.1:9"), timeout=0.1
+            None,
+            get("http://127.0.0.1:9/"),
+            client=HttpClient(connect=silent),
+            hosts=allowed("127.0.0.1:9"),
+            timeout=0.1,
         )
 
 
 def test_a_host_that_is_not_allowed_is_not_even_looked_up(upstream):
     resolve = resolver("127.0.0.1")
     with pytest.raises(ToolFailure, match="allowedHosts"):
-        fetched(upstream, get("http://evil.example/"), client=Client(resolve), hosts=allowed(upstream))
+        fetched(upstream, get("http://evil.example/"), client=HttpClient(resolve), hosts=allowed(upstream))
     assert not resolve.asked
 
 
@@ -528,7 +540,7 @@ def test_tls_with_a_certificate_that_is_trusted(tls):
     with Upstream(Reply(body=b"a" * 300_000), tls=server) as upstream:
         hosts = allowed(f"localhost:{upstream.port}")
         url = f"https://localhost:{upstream.port}/"
-        client = Client(resolver("127.0.0.1"), tls=trusts)
+        client = HttpClient(resolver("127.0.0.1"), tls=trusts)
         answers = fetched(upstream, get(url), get(url), client=client, hosts=hosts)
         assert [len(one.body) for one in answers] == [300_000] * 2
         assert upstream.connections == 1
@@ -539,16 +551,18 @@ def test_tls_with_one_that_is_not(tls):
     with Upstream(tls=server) as upstream:
         for name, make in (("localhost", None), ("other.example", trusts)):
             hosts = allowed(f"{name}:{upstream.port}")
-            client = Client(resolver("127.0.0.1"), tls=make)
-            with pytest.raises(Unreachable, match=f"certificate of {name}:{upstream.port} is not accepted") as caught:
+            client = HttpClient(resolver("127.0.0.1"), tls=make)
+            with pytest.raises(
+                UnreachableError, match=f"certificate of {name}:{upstream.port} is not accepted"
+            ) as caught:
                 fetched(upstream, get(f"https://{name}:{upstream.port}/"), client=client, hosts=hosts)
             assert caught.value.again is False
         assert not upstream.seen
 
 
 def test_plain_http_where_tls_is_expected(upstream):
-    client = Client(resolver("127.0.0.1"))
+    client = HttpClient(resolver("127.0.0.1"))
     hosts = allowed(f"localhost:{upstream.port}")
     upstream.say(Reply())
-    with pytest.raises((Unreachable, TooLate), match="localhost"):
+    with pytest.raises((UnreachableError, RequestTimeoutError), match="localhost"):
         fetched(upstream, get(f"https://localhost:{upstream.port}/"), client=client, hosts=hosts, timeout=0.5)

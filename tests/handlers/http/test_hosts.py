@@ -2,9 +2,9 @@
 
 import pytest
 
-from onetool.handlers.http.hosts import AllowedHosts, HostRule
-from onetool.handlers.http.refusal import Refusal
-from onetool.handlers.http.url import parse_url
+from onetool.http.allowed_hosts import AllowedHosts, HostRule
+from onetool.http.errors import RequestRefusedError
+from onetool.http.url import parse_url
 
 
 def hosts(*entries: str | HostRule) -> AllowedHosts:
@@ -60,14 +60,14 @@ def test_allowed(entry: str, url: str) -> None:
     ],
 )
 def test_not_allowed(entry: str, url: str) -> None:
-    with pytest.raises(Refusal, match="not in allowedHosts") as refused:
+    with pytest.raises(RequestRefusedError, match="not in allowedHosts") as refused:
         hosts(entry).check(parse_url(url))
     assert "allowedHosts in the config" in refused.value.hints[0]
     assert refused.value.reason == "denied"
 
 
 def test_nothing_is_allowed_when_nothing_is_said() -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(RequestRefusedError) as refused:
         hosts().check(parse_url("https://api.example.com:8443/x"))
     assert str(refused.value) == "api.example.com:8443 is not in allowedHosts, so no tool may call it"
     assert refused.value.hints == ('to allow it, add to allowedHosts in the config: "api.example.com:8443"',)
@@ -88,7 +88,7 @@ def test_nothing_is_allowed_when_nothing_is_said() -> None:
 )
 def test_what_is_near_is_said_to_need_more_at_once(host: str) -> None:
     url = parse_url(f"http://{host}/")
-    with pytest.raises(Refusal, match="not in allowedHosts") as refused:
+    with pytest.raises(RequestRefusedError, match="not in allowedHosts") as refused:
         hosts().check(url)
     entry = f'{{host: "{host}", allowPrivate: true}}'
     assert refused.value.hints == (f"to allow it, add to allowedHosts in the config: {entry}",)
@@ -125,7 +125,7 @@ def test_an_entry_that_is_none_allows_nothing_and_is_told(entry: str) -> None:
     assert len(rules.mistakes) == 1
     assert repr(entry) in rules.mistakes[0]
     assert rules.check(parse_url("https://api.example.com/"))
-    with pytest.raises(Refusal):
+    with pytest.raises(RequestRefusedError):
         rules.check(parse_url("https://other.example/"))
 
 
@@ -145,7 +145,7 @@ def test_an_entry_that_is_none_allows_nothing_and_is_told(entry: str) -> None:
 def test_names_of_this_network_need_to_be_allowed_as_such(url: str) -> None:
     host = parse_url(url).host
     for entry in ("*", host):
-        with pytest.raises(Refusal, match="name of this machine") as refused:
+        with pytest.raises(RequestRefusedError, match="name of this machine") as refused:
             hosts(entry).check(parse_url(url))
         assert f'{{host: "{host}", allowPrivate: true}}' in refused.value.hints[0]
     assert hosts(HostRule(host, allow_private=True)).check(parse_url(url))
@@ -158,20 +158,20 @@ def test_private_addresses_need_to_be_allowed() -> None:
     rules.check_address(closed, "93.184.216.34", url)
     rules.check_address(opened, "10.0.0.5", url)
     rules.check_address(opened, "fe80::1%eth0", url)
-    with pytest.raises(Refusal, match=r"leads to 10\.0\.0\.5") as refused:
+    with pytest.raises(RequestRefusedError, match=r"leads to 10\.0\.0\.5") as refused:
         rules.check_address(closed, "10.0.0.5", url)
     assert '{host: "svc.example.com:8080", allowPrivate: true}' in refused.value.hints[0]
     for nowhere in ("0.0.0.0", "224.0.0.1", "255.255.255.255", "::", "nonsense"):
-        with pytest.raises(Refusal, match="can't be called"):
+        with pytest.raises(RequestRefusedError, match="can't be called"):
             rules.check_address(opened, nowhere, url)
 
 
 def test_an_address_in_the_url_is_checked_at_once() -> None:
-    with pytest.raises(Refusal, match=r"127\.0\.0\.1 is an address that is not public"):
+    with pytest.raises(RequestRefusedError, match=r"127\.0\.0\.1 is an address that is not public"):
         hosts("127.0.0.1").check(parse_url("http://127.0.0.1/"))
     allowed = HostRule("127.0.0.1:9000", allow_private=True)
     assert hosts(allowed).check(parse_url("http://127.0.0.1:9000/")) == allowed
-    with pytest.raises(Refusal, match="not in allowedHosts"):
+    with pytest.raises(RequestRefusedError, match="not in allowedHosts"):
         hosts(allowed).check(parse_url("http://127.0.0.1/"))
 
 

@@ -10,9 +10,9 @@ import pytest
 from handlers.http.stage import run, stage
 from handlers.upstream import Reply, Upstream
 
-from onetool.core import json_bounds
+from onetool.core import json_data
 from onetool.core.errors import ToolFailure
-from onetool.handlers.http.placeholders import TemplateError
+from onetool.http.placeholders import TemplateError
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_json_that_is_deep_enough(upstream):
 
 
 def test_a_large_answer_is_read_by_a_thread(upstream, monkeypatch):
-    from onetool.handlers.http import response
+    from onetool.http import response
 
     def slow(answer):
         time.sleep(0.3)
@@ -114,7 +114,7 @@ def test_a_page_instead_of_json(upstream):
 
 
 def test_json_with_too_many_parts(upstream, monkeypatch):
-    monkeypatch.setattr(json_bounds, "MOST_PARTS", 1000)
+    monkeypatch.setattr(json_data, "MOST_PARTS", 1000)
     error = failure(upstream, Reply(body=b"[" + b"[]," * 1000 + b"1]"))
     assert (str(error), error.reason) == (f"the answer of {upstream.netloc} has more than 1,000 parts", "too_large")
     assert len(value(upstream, Reply(body=b'["' + b"a," * 5000 + b'"]'))[0]) == 10_000

@@ -9,11 +9,11 @@ from handlers.http.stage import allowed, run, stage
 from handlers.upstream import CLOSE, Reply, Upstream
 
 from onetool.core.errors import ToolFailure
-from onetool.handlers.http.client import Client
-from onetool.handlers.http.faults import Garbled, Unreachable
-from onetool.handlers.http.impl import Limits, Request
-from onetool.handlers.http.retry import Retries, retry_after
-from onetool.handlers.http.wire import Answer
+from onetool.http.client import HttpClient
+from onetool.http.connection import HttpResponse
+from onetool.http.definition import Request, ToolLimits
+from onetool.http.errors import InvalidResponseError, UnreachableError
+from onetool.http.sending import Retries, retry_after
 
 OK = Reply(body=b'"done"')
 
@@ -27,14 +27,14 @@ def upstream():
 @pytest.fixture
 def slept(monkeypatch):
     """Pauses between tries, which take no time."""
-    from onetool.handlers.http import sending
+    from onetool.http import sending
 
     pauses = []
 
     async def sleep(seconds):
         pauses.append(seconds)
 
-    monkeypatch.setattr(sending.Sending.__init__, "__defaults__", (sleep, time.monotonic))
+    monkeypatch.setattr(sending.Sender.__init__, "__defaults__", (sleep, time.monotonic))
     return pauses
 
 
@@ -92,7 +92,7 @@ def test_connections_that_break_off_and_time_outs(upstream, slept):
 
 def test_what_would_not_be_better_the_next_time(upstream, slept):
     upstream.say(b"SSH-2.0\r\n")
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidResponseError):
         stage(upstream, {"retries": 3})()
     upstream.say(Reply(body=b"a" * 99))
     with pytest.raises(ToolFailure, match="more than 50 bytes"):
@@ -140,18 +140,18 @@ def test_real_pauses_and_a_total_that_ends_it(upstream):
 
 
 def answer(status, **headers):
-    one = Answer()
+    one = HttpResponse()
     one.status, one.headers = status, headers
     return one
 
 
 def test_pauses_grow_and_are_left_to_chance():
     request = Request(url_template="https://x/", retries=10)
-    longest = Retries(request, Limits(), chance=lambda: 1.0)
+    longest = Retries(request, ToolLimits(), chance=lambda: 1.0)
     assert [longest.pause(number, answer(503), 99) for number in range(1, 12)] == [
         0.25, 0.5, 1, 2, 4, 8, 8, 8, 8, 8, None,
     ]  # fmt: skip
-    assert Retries(request, Limits(), chance=lambda: 0.0).pause(3, Unreachable("x"), 99) == 0
+    assert Retries(request, ToolLimits(), chance=lambda: 0.0).pause(3, UnreachableError("x"), 99) == 0
     assert longest.pause(3, answer(503), 0.9) is None
 
 
@@ -256,7 +256,7 @@ def test_a_body_is_not_sent_to_another_origin(upstream):
     ],
 )
 def test_every_hop_is_checked(upstream, location, words):
-    from onetool.handlers.http.hosts import AllowedHosts, HostRule
+    from onetool.http.allowed_hosts import AllowedHosts, HostRule
 
     async def resolve(host, port):
         return ["127.0.0.1"]
@@ -264,7 +264,7 @@ def test_every_hop_is_checked(upstream, location, words):
     upstream.say(Reply(302, {"Location": location}))
     hosts = AllowedHosts([HostRule(upstream.netloc, True), HostRule("inside.example", False)])
     with pytest.raises(ToolFailure, match=words) as caught:
-        stage(upstream, {"followRedirects": True}, hosts=hosts, client=Client(resolve))()
+        stage(upstream, {"followRedirects": True}, hosts=hosts, client=HttpClient(resolve))()
     assert caught.value.reason == "denied"
     assert len(upstream.seen) == 1
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 import pytest
 
 from onetool.core.errors import ToolFailure
-from onetool.handlers.http import selector
-from onetool.handlers.http.selector import LARGE, Selector, SelectorError
+from onetool.http import selector
+from onetool.http.selector import LARGE, Selector, SelectorError
 
 DATA = {"daily": [{"c": 21, "tags": ["a", "b"]}, {"c": 19, "tags": []}], "name": "Kyiv", "none": None}
 

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetool.core.errors import ToolFailure
-from onetool.handlers.http.client import Client
-from onetool.handlers.http.sse import Events, Part
+from onetool.http.client import HttpClient
+from onetool.http.decoding import EventDecoder, StreamedText
 
 STREAM = {"Content-Type": "text/event-stream"}
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
 
 
 def events_of(data, *cuts):
-    events, found, start = Events(), [], 0
+    events, found, start = EventDecoder(), [], 0
     for cut in (*sorted(cuts), len(data)):
         found += events.feed(data[start:cut])
         start = cut
@@ -57,7 +57,7 @@ def test_wherever_it_is_cut(text, cuts):
 
 
 def test_a_long_line_in_small_pieces_takes_no_square_of_time():
-    events = Events()
+    events = EventDecoder()
     for _ in range(200_000):
         events.feed(b"data: a;")
     assert len(events.end()[0]) == 8 * 200_000 - 6
@@ -86,7 +86,7 @@ def test_a_tool_passes_them_on_as_they_come(upstream):
     assert early == [(1, None, '{"token": "Hel"}')]
     assert value == [{"token": "Hel"}, "lo", 5, "[DONE]"]
     assert [(number, text) for number, _, text in tool.told][1:] == [(2, '"lo"'), (3, "5"), (4, "[DONE]")]
-    assert all(isinstance(text, Part) for _, _, text in tool.told)
+    assert all(isinstance(text, StreamedText) for _, _, text in tool.told)
     assert upstream.seen[0].headers["accept"] == "text/event-stream"
 
 
@@ -141,7 +141,7 @@ def test_a_connection_is_never_given_back_deaf(upstream, zipped):
 
 
 def test_a_connection_is_not_deaf_either_when_its_stream_was_left(upstream, monkeypatch):
-    from onetool.handlers.http import response
+    from onetool.http import response
 
     monkeypatch.setattr(response, "MOST_EVENTS", 10)
     body = gzip.compress((b"data: " + b"a" * 1_000 + b"\n\n") * 1_000)
@@ -182,7 +182,7 @@ def test_a_deep_event_is_a_text(upstream):
 
 def test_a_stream_that_redirects_to_nowhere_keeps_no_connection(upstream):
     upstream.say([b"HTTP/1.1 302 Found\r\nLocation: ftp://a/\r\nContent-Length: 9\r\n\r\n", 3.0])
-    tool = stage(upstream, {"followRedirects": True, "timeoutMs": 500}, {"encoding": "sse"}, client=Client(most=1))
+    tool = stage(upstream, {"followRedirects": True, "timeoutMs": 500}, {"encoding": "sse"}, client=HttpClient(most=1))
 
     async def main():
         for _ in range(2):

@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from onetool.core.errors import ToolFailure
-from onetool.handlers.http.hosts import AllowedHosts, HostRule
-from onetool.handlers.http.impl import Request
-from onetool.handlers.http.outgoing import Outgoing
-from onetool.handlers.http.template import Template, TemplateError
+from onetool.http.allowed_hosts import AllowedHosts, HostRule
+from onetool.http.definition import Request
+from onetool.http.placeholders import TemplateError
+from onetool.http.template import RequestTemplate
+from onetool.http.url import HttpRequest
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[2] / "data" / "ssrf.json").read_text())
 # What is wrong with these is seen on the wire only: test_ssrf_wire has them, as it has all others.
@@ -20,11 +21,11 @@ PUBLIC = "93.184.216.34"
 SECRET = "sesame-0815"
 
 
-def made(case: dict[str, Any]) -> Outgoing:
+def made(case: dict[str, Any]) -> HttpRequest:
     """What would be sent, to an address that was checked."""
     request = {key: case[key] for key in ("urlTemplate", "method", "query", "headers", "body") if key in case}
     schema = {"properties": {name: {} for name in case["args"]}}
-    outgoing = Template(msgspec.convert(request, Request), schema).fill(case["args"], {"SECRET": SECRET}.get)
+    outgoing = RequestTemplate(msgspec.convert(request, Request), schema).fill(case["args"], {"SECRET": SECRET}.get)
     hosts = AllowedHosts([rule(entry) for entry in case["allowedHosts"]])
     allowed_by = hosts.check(outgoing.url)
     for address in case.get("resolver", {}).get(outgoing.url.host, [[PUBLIC]])[0]:

@@ -15,11 +15,11 @@ import pytest
 
 from onetool.core.context import current_call
 from onetool.core.errors import ToolFailure
-from onetool.handlers.http.client import Client
-from onetool.handlers.http.hosts import AllowedHosts, HostRule
-from onetool.handlers.http.impl import HttpImpl, Limits
-from onetool.handlers.http.template import TemplateError
-from onetool.handlers.http.tool import HttpTool, Outside
+from onetool.http.allowed_hosts import AllowedHosts, HostRule
+from onetool.http.client import HttpClient
+from onetool.http.definition import HttpImpl, ToolLimits
+from onetool.http.placeholders import TemplateError
+from onetool.http.tool import HttpContext, HttpTool
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[2] / "data" / "ssrf.json").read_text())
 PUBLIC = "93.184.216.34"
@@ -87,11 +87,11 @@ async def call(case: dict[str, Any], world: World, **more: Any) -> Any:
     hosts = AllowedHosts([HostRule(entry) for entry in case["allowedHosts"]])
     server = await asyncio.start_server(world.serve, "127.0.0.1", 0)
     world.port = server.sockets[0].getsockname()[1]
-    client = Client(resolve=world.resolve, connect=world.connect, tls=lambda: object())
+    client = HttpClient(resolve=world.resolve, connect=world.connect, tls=lambda: object())
     environment = SimpleNamespace(secret={"SECRET": SECRET}.get, redact=lambda value, sent=None: value)
     token = current_call.set(SimpleNamespace(environment=environment, progress=None))  # pyright: ignore
     try:
-        tool = HttpTool(impl, schema, Limits(), lambda: Outside(client, hosts, keep=lambda *_: None))  # pyright: ignore
+        tool = HttpTool(impl, schema, ToolLimits(), lambda: HttpContext(client, hosts, keep=lambda *_: None))  # pyright: ignore
         return await asyncio.wait_for(tool(**case["args"]), 10)
     finally:
         current_call.reset(token)

@@ -6,20 +6,21 @@ import msgspec
 import pytest
 
 from onetool.core.errors import BadArguments, ToolFailure
-from onetool.handlers.http.impl import Request
-from onetool.handlers.http.outgoing import Outgoing
-from onetool.handlers.http.template import Template, TemplateError
+from onetool.http.definition import Request
+from onetool.http.placeholders import TemplateError
+from onetool.http.template import RequestTemplate
+from onetool.http.url import HttpRequest
 
 SECRETS = {"KEY": "k&e y", "HOST": "api.example.com", "LINES": "a\r\nb", "DOTS": ".."}
 
 
-def template(url: str = "https://api.example.com/x", names: str = "", **request: Any) -> Template:
+def template(url: str = "https://api.example.com/x", names: str = "", **request: Any) -> RequestTemplate:
     """One whose argSchema has the names that are given, parted by spaces."""
     schema = {"type": "object", "properties": {name: {} for name in names.split()}}
-    return Template(msgspec.convert({"urlTemplate": url, **request}, Request), schema)
+    return RequestTemplate(msgspec.convert({"urlTemplate": url, **request}, Request), schema)
 
 
-def fill(url: str = "https://api.example.com/x", args: dict[str, Any] | None = None, **request: Any) -> Outgoing:
+def fill(url: str = "https://api.example.com/x", args: dict[str, Any] | None = None, **request: Any) -> HttpRequest:
     """With an argSchema that knows exactly these arguments, and those in `names`."""
     names = " ".join([*(args or {}), request.pop("names", "")])
     return template(url, names, **request).fill(args or {}, SECRETS.get)
@@ -73,7 +74,7 @@ def test_names_are_known_wherever_the_schema_says_them() -> None:
         "required": ["c"],
         "$defs": {"all": {"properties": {"a": {}}, "$ref": "#/$defs/all"}},
     }
-    made = Template(Request(url_template="https://a.example/${a}/${b}/${c}"), schema)
+    made = RequestTemplate(Request(url_template="https://a.example/${a}/${b}/${c}"), schema)
     assert made.secrets == frozenset()
     assert made.fill({"a": 1, "b": 2, "c": 3}, SECRETS.get).url.target == "/1/2/3"
 
@@ -287,7 +288,7 @@ def test_a_value_does_not_begin_another_cookie() -> None:
 
 def test_a_secret_may_be_all_cookies() -> None:
     request = Request(url_template="https://a.example/", headers={"Cookie": "${ALL}"})
-    assert Template(request, {}).fill({}, lambda _: "a=1; b=2").headers == [("Cookie", "a=1; b=2")]
+    assert RequestTemplate(request, {}).fill({}, lambda _: "a=1; b=2").headers == [("Cookie", "a=1; b=2")]
 
 
 @pytest.mark.parametrize(

@@ -6,20 +6,21 @@ import msgspec
 import pytest
 
 from onetool.core.errors import BadArguments
-from onetool.handlers.http.impl import Request
-from onetool.handlers.http.outgoing import Outgoing
-from onetool.handlers.http.template import Template, TemplateError
+from onetool.http.definition import Request
+from onetool.http.placeholders import TemplateError
+from onetool.http.template import RequestTemplate
+from onetool.http.url import HttpRequest
 from onetool.services.secrets import Secret
 
 FORM = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
 HOSTILE = '","admin":true,"x":"'
 
 
-def fill(body: Any, args: dict[str, Any], headers: dict[str, str] | None = None, **types: Any) -> Outgoing:
+def fill(body: Any, args: dict[str, Any], headers: dict[str, str] | None = None, **types: Any) -> HttpRequest:
     """With an argSchema of the arguments that are given, and of those that `types` names."""
     request = {"urlTemplate": "https://a.example/", "method": "POST", "body": body, "headers": headers or {}}
     schema = {"properties": {name: {} for name in args} | {name: {"type": kind} for name, kind in types.items()}}
-    return Template(msgspec.convert(request, Request), schema).fill(args, {"KEY": "k\"e'y"}.get)
+    return RequestTemplate(msgspec.convert(request, Request), schema).fill(args, {"KEY": "k\"e'y"}.get)
 
 
 def body(body: Any, args: dict[str, Any], headers: dict[str, str] | None = None, **types: Any) -> bytes:
@@ -58,7 +59,7 @@ def test_part_of_a_string() -> None:
 
 def test_a_secret_that_hides_itself_is_sent() -> None:
     request = Request(url_template="https://a.example/", method="POST", body={"k": "${KEY}", "l": "x${KEY}"})
-    made = Template(request, {}).fill({}, lambda _: Secret("sesame"))
+    made = RequestTemplate(request, {}).fill({}, lambda _: Secret("sesame"))
     assert made.body == b'{"k":"sesame","l":"xsesame"}'
 
 

@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onetool.core.errors import BadArguments
-from onetool.handlers.http.hosts import AllowedHosts, HostRule
-from onetool.handlers.http.impl import Request
-from onetool.handlers.http.refusal import Refusal
-from onetool.handlers.http.template import Template
-from onetool.handlers.http.url import parse_url
+from onetool.http.allowed_hosts import AllowedHosts, HostRule
+from onetool.http.definition import Request
+from onetool.http.errors import RequestRefusedError
+from onetool.http.template import RequestTemplate
+from onetool.http.url import parse_url
 
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=120)
 
@@ -50,8 +50,8 @@ values = st.recursive(
 SCHEMA = {"properties": {"v": {}, "w": {}}}
 
 
-def made(url: str, **request: Any) -> Template:
-    return Template(Request(url_template=url, **request), SCHEMA)
+def made(url: str, **request: Any) -> RequestTemplate:
+    return RequestTemplate(Request(url_template=url, **request), SCHEMA)
 
 
 PATH = made("https://api.example.com:8443/a/${v}/x${w}y/b?c=1")
@@ -150,7 +150,7 @@ def test_no_url_passes_for_an_allowed_one(text: str) -> None:
         try:
             read = parse_url(url)
             hosts.check(read)
-        except Refusal:
+        except RequestRefusedError:
             continue
         assert read.origin == ("https", "api.example.com", 443)
         assert url.lower().removeprefix("https://").removeprefix("api.example.com")[:1] in ("", "/", "?", "#", ".", ":")

@@ -11,11 +11,11 @@ from handlers.upstream import Reply, Upstream
 from onetool.core.call import ToolCall
 from onetool.core.errors import ToolFailure
 from onetool.core.executor import Executor
-from onetool.core.registry import Registry
+from onetool.core.registry import ToolRegistry
 from onetool.core.spec import ToolSpec
-from onetool.handlers.http.client import Client
-from onetool.handlers.http.impl import HttpImpl, Limits
-from onetool.handlers.http.tool import HttpTool, Outside
+from onetool.http.client import HttpClient
+from onetool.http.definition import HttpImpl, ToolLimits
+from onetool.http.tool import HttpContext, HttpTool
 
 SCHEMA = {
     "type": "object",
@@ -89,8 +89,10 @@ def executed(upstream, request=None, response=None, limits=None, secrets=None, a
     impl = {"request": {"urlTemplate": f"{upstream.url}/${{city}}", **(request or {})}, "response": response or {}}
 
     async def main():
-        outside = Outside(Client(), allowed(upstream), lambda text: None, environment.secrets.know)
-        tool = HttpTool(msgspec.convert(impl, HttpImpl), SCHEMA, msgspec.convert(limits or {}, Limits), lambda: outside)
+        outside = HttpContext(HttpClient(), allowed(upstream), lambda text: None, environment.secrets.know)
+        tool = HttpTool(
+            msgspec.convert(impl, HttpImpl), SCHEMA, msgspec.convert(limits or {}, ToolLimits), lambda: outside
+        )
         spec = ToolSpec(
             name="weather.now",
             description="",
@@ -99,7 +101,7 @@ def executed(upstream, request=None, response=None, limits=None, secrets=None, a
             handler=tool,
             timeout=tool.timeout,
         )
-        registry = Registry()
+        registry = ToolRegistry()
         registry.add(spec)
         executor = Executor(registry, environment=environment, redact=environment.redact)
         call = ToolCall("1", "weather.now", args or {"city": "Kyiv"}, timeout=timeout)
@@ -184,11 +186,9 @@ def test_importing_the_shapes_costs_nothing():
     import subprocess
     import sys
 
-    code = (
-        "import sys, onetool.handlers.http.impl; print([m for m in ('ssl', 'asyncio', 'jmespath') if m in sys.modules])"
-    )
+    code = "import sys, onetool.http.definition; print([m for m in ('ssl', 'asyncio', 'jmespath') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
     assert done.stdout.strip() == "[]"
-    code = "import sys, onetool.handlers.http.tool; print('jmespath' in sys.modules)"
+    code = "import sys, onetool.http.tool; print('jmespath' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
     assert done.stdout.strip() == "False"

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onetool.handlers.http.refusal import Refusal
-from onetool.handlers.http.url import Url, is_address, normal_host, parse_url
+from onetool.http.errors import RequestRefusedError
+from onetool.http.url import Url, is_address, normal_host, parse_url
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_read(text: str, expected: Url) -> None:
     ],
 )
 def test_refused(text: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(RequestRefusedError) as refused:
         parse_url(text)
     assert refused.value.reason == "denied"
 
@@ -144,7 +144,7 @@ def test_whatever_is_read_is_read_the_same_again(rest: str) -> None:
     """Nothing but an URL or a refusal, and what comes of it has one meaning for everybody."""
     try:
         url = parse_url("https://api.example.com" + rest)
-    except Refusal:
+    except RequestRefusedError:
         return
     assert parse_url(url.text) == url
     assert url.target.isascii()
@@ -157,7 +157,7 @@ def test_whatever_is_read_is_read_the_same_again(rest: str) -> None:
 def test_a_host_has_one_form(text: str) -> None:
     try:
         host = normal_host(text)
-    except Refusal:
+    except RequestRefusedError:
         return
     assert normal_host(f"[{host}]" if ":" in host else host) == host
     assert host == host.lower()

@@ -240,7 +240,7 @@ def test_deleting_is_confirmed_and_a_bundle_can_come_back(weather):
 
 def test_a_person_is_asked_and_may_say_no(weather, monkeypatch):
     terminal = SimpleNamespace(stdin=Screen(), stderr=Screen())
-    monkeypatch.setattr("onetool.interfaces.cli.bundles.changing.sys", terminal)
+    monkeypatch.setattr("onetool.interfaces.cli.bundles.change.sys", terminal)
     said = refused("delete", "weather/forecast", stdin="n\n")
     assert "Delete weather/forecast@1 for good?" in said
     assert "nothing was deleted" in said

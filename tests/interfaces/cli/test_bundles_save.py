@@ -8,8 +8,8 @@ from interfaces.cli.bundling import did, refused, run
 from interfaces.cli.bundling import here as here  # a fixture
 
 from onetool.app import App
-from onetool.interfaces.cli.bundles.arguments import arg_schema, open_names, read_argument
-from onetool.script.scan import Scan
+from onetool.interfaces.cli.bundles.add_tools import arg_schema, read_argument, unbound_names
+from onetool.script.parse import CodeScan
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -47,11 +47,11 @@ def names(tmp_path_factory):
     ],
 )
 def test_free_names_become_arguments(code, found, names):
-    assert sorted(open_names(Scan(code), names)) == sorted(found)
+    assert sorted(unbound_names(CodeScan(code), names)) == sorted(found)
 
 
 def test_arguments_come_in_the_order_of_their_use(names):
-    assert open_names(Scan("f'{b} {a}' + c"), names) == ["b", "a", "c"]
+    assert unbound_names(CodeScan("f'{b} {a}' + c"), names) == ["b", "a", "c"]
 
 
 @pytest.mark.parametrize(

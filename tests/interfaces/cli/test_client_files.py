@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetool.interfaces.cli.clients.json_text import read_json
-from onetool.interfaces.cli.clients.put_json import put_json
-from onetool.interfaces.cli.clients.put_toml import put_toml
-from onetool.interfaces.cli.clients.refused import Refused
+from onetool.interfaces.cli.clients.edit_files import EditError, put_json, put_toml
+from onetool.interfaces.cli.clients.jsonc import read_json
 
 ENTRY = {"command": "onetool", "args": ["mcp"]}
 WHOLE = """\
@@ -111,7 +109,7 @@ def test_layouts(before, after):
 
 def test_force_replaces_the_one_entry():
     before = '{\n  "mcpServers": {\n    "onetool": {\n      "url": "x" // old\n    }, // mine\n    "b": {}\n  }\n}'
-    with pytest.raises(Refused, match="--force"):
+    with pytest.raises(EditError, match="--force"):
         put(before)
     after = before.replace('"url": "x" // old\n', '"command": "onetool",\n      "args": ["mcp"]\n')
     assert put(before, force=True) == after
@@ -139,7 +137,7 @@ def test_force_replaces_the_one_entry():
     ids=lambda text: text[:14],
 )
 def test_what_is_no_json_is_told_with_its_place(text, told):
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(EditError) as caught:
         put(text)
     assert told in str(caught.value)
 
@@ -148,7 +146,7 @@ def test_what_is_no_json_is_told_with_its_place(text, told):
 def test_any_text_is_changed_well_or_refused(text):
     try:
         new = put(text)
-    except Refused:
+    except EditError:
         return
     assert read_json(new).root.data["mcpServers"]["onetool"] == ENTRY
 
@@ -233,7 +231,7 @@ def test_a_table_is_appended():
 @pytest.mark.parametrize("header", ["mcp_servers.onetool", " \"mcp_servers\" . 'onetool' "])
 def test_force_replaces_the_one_table_in_its_place(header):
     before = f"{OTHERS}\n[{header}]\nurl = 'x' # old\n\n[{header}.env]\nA = '1'\n\n# of tools\n[tools]\nx = 1\n"
-    with pytest.raises(Refused, match="--force"):
+    with pytest.raises(EditError, match="--force"):
         toml(before)
     assert toml(before, force=True) == (
         f'{OTHERS}\n[mcp_servers.onetool]\ncommand = "onetool"\nargs = ["mcp"]\n\n# of tools\n[tools]\nx = 1\n'
@@ -254,7 +252,7 @@ def test_force_replaces_the_one_table_in_its_place(header):
     ],
 )
 def test_toml_that_is_left_alone(text, told):
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(EditError) as caught:
         toml(text, force=True)
     assert told in str(caught.value)
 
@@ -264,6 +262,6 @@ def test_any_path_is_written_so_that_it_is_read_back(path):
     entry = {"command": path, "args": ["mcp", "--config", path]}
     try:
         assert tomllib.loads(toml(OTHERS, entry))["mcp_servers"]["onetool"] == entry
-    except Refused:
+    except EditError:
         assert not path.isprintable()  # TOML has no raw DEL, and no lone surrogates
     assert json.loads(put("{}", entry))["mcpServers"]["onetool"] == entry

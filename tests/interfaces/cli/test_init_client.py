@@ -12,13 +12,9 @@ import pytest
 from helpers import cli, trusted
 
 from onetool.config import load_config
-from onetool.interfaces.cli.clients import server as server_module
-from onetool.interfaces.cli.clients.known import CLIENTS, _vscode_user
-from onetool.interfaces.cli.clients.put_file import put_file
-from onetool.interfaces.cli.clients.put_json import json_snippet
-from onetool.interfaces.cli.clients.put_toml import toml_snippet
-from onetool.interfaces.cli.clients.refused import Refused
-from onetool.interfaces.cli.clients.server import Server, own_command, served
+from onetool.interfaces.cli.clients import known as server_module
+from onetool.interfaces.cli.clients.edit_files import EditError, json_snippet, put_file, toml_snippet
+from onetool.interfaces.cli.clients.known import CLIENTS, OwnServer, _vscode_user, own_command, served_at
 from onetool.interfaces.cli.init import CLIENTS as CHOICES
 
 ONETOOL = str(Path(sys.executable).with_name("onetool"))
@@ -136,7 +132,7 @@ def test_a_token_that_stands_in_the_config_is_not_shown(project):
     ],
 )
 def test_a_server_elsewhere_is_called_with_a_token(url, called, token):
-    server = served(url, load_config(None))
+    server = served_at(url, load_config(None))
     assert (server.url, server.token) == (called, token)
 
 
@@ -145,7 +141,7 @@ def test_a_server_elsewhere_is_called_with_a_token(url, called, token):
 )
 def test_where_a_server_listens_and_where_it_is_called(project, host, called):
     config = load_config(configured(project, f"http: {{host: '{host}', token: xxxxxxxx}}\n"))
-    assert served(None, config).url == f"http://{called}:8765/mcp"
+    assert served_at(None, config).url == f"http://{called}:8765/mcp"
 
 
 @pytest.mark.parametrize("url", ["ftp://x/y", "project", "http://", "http://u:p@x/", "http://[x/", "http://x:99999/"])
@@ -184,7 +180,7 @@ def test_the_docs_show_what_is_printed():
     shown = dict(zip(CLIENTS, re.findall(r"```(?:json|toml)\n(.*?)```", page, re.DOTALL), strict=True))
     for name, client in CLIENTS.items():
         dump = toml_snippet if name == "codex" else json_snippet
-        assert shown[name] == dump(client.section, "onetool", client.entry(Server(command="onetool", args=("mcp",))))
+        assert shown[name] == dump(client.section, "onetool", client.entry(OwnServer(command="onetool", args=("mcp",))))
         assert client.project_file is None or f"`{client.project_file}`" in page
 
 
@@ -455,12 +451,12 @@ def test_a_folder_that_is_a_file(project):
 def test_text_that_is_not_utf8_and_a_byte_order_mark(tmp_path):
     file = tmp_path / "x.json"
     file.write_bytes(b'{\n"a": "\xff"}')
-    with pytest.raises(Refused, match="line 2"):
+    with pytest.raises(EditError, match="line 2"):
         put_file(file, lambda text: text + "!", private=False)
     file.write_bytes(b"\xef\xbb\xbf{}")
     assert put_file(file, lambda text: text + "!", private=False)
     assert file.read_bytes() == b"\xef\xbb\xbf{}!"
-    with pytest.raises(Refused, match="not UTF-8"):
+    with pytest.raises(EditError, match="not UTF-8"):
         put_file(file, lambda text: text + "\udcff", private=False)
     assert [one.name for one in tmp_path.iterdir()] == ["x.json"]
 
@@ -473,7 +469,7 @@ def test_a_file_that_changes_meanwhile_is_not_overwritten(tmp_path):
         file.write_text("the client's own")
         return text + "!"
 
-    with pytest.raises(Refused, match="try again"):
+    with pytest.raises(EditError, match="try again"):
         put_file(file, change, private=False)
     assert file.read_text() == "the client's own"
     assert [one.name for one in tmp_path.iterdir()] == ["x.json"]

@@ -18,12 +18,11 @@ from helpers import cli, trusted
 
 from onetool.config import load_config
 from onetool.core.errors import ConfigError
-from onetool.interfaces.cli.clients.json_text import Unreadable
-from onetool.interfaces.cli.importing.hiding import is_secret
-from onetool.interfaces.cli.importing.places import PLACES, files_of
-from onetool.interfaces.cli.importing.plan import Planner
-from onetool.interfaces.cli.importing.reading import MAX_BYTES, read_servers
-from onetool.interfaces.cli.importing.writing import Target
+from onetool.interfaces.cli.clients.jsonc import JsoncError
+from onetool.interfaces.cli.clients.known import CLIENT_FILES, possible_files
+from onetool.interfaces.cli.servers.hide_secrets import is_secret
+from onetool.interfaces.cli.servers.plan import ConfigTarget, Planner
+from onetool.interfaces.cli.servers.translate import MAX_BYTES, read_servers
 
 TOKEN = "ghp_0123456789abcdefghij"  # looks like one, and is none
 PASSWORD = "correct-horse-battery"
@@ -53,7 +52,7 @@ def put(file, content):
 
 
 def planned(file, folder, **options):
-    planner = Planner(Target(None), replace=False, ask=lambda *_: None, **options)
+    planner = Planner(ConfigTarget(None), replace=False, ask=lambda *_: None, **options)
     planner.add(read_servers(file, folder))
     return planner.done()
 
@@ -110,13 +109,13 @@ def test_every_form_gives_the_same_servers(project, name):
 
 
 def test_every_client_can_be_imported_from(project, own_home):
-    for client in PLACES:
-        for at, file in enumerate(files_of(client, project, own_home, {})):
+    for client in CLIENT_FILES:
+        for at, file in enumerate(possible_files(client, project, own_home, {})):
             name = f"{client}-{at}"
             toml = f'[mcp_servers."{name}"]\ncommand = "x"\n'
             put(file, toml if file.suffix == ".toml" else {"mcpServers": {name: {"command": "x"}}})
     listed = json.loads(cli("servers", "import", cwd=project).stdout)
-    assert {row["client"] for row in listed} == set(PLACES)
+    assert {row["client"] for row in listed} == set(CLIENT_FILES)
     assert not (project / ".onetool").exists()  # looking changes nothing
     done = cli("servers", "import", "--from", "claude-desktop", cwd=project)
     assert done.returncode == 0, done.stderr
@@ -513,11 +512,11 @@ def test_bad_files_are_told_and_nothing_is_written(project, name, content, why):
 def test_files_that_are_none_or_too_large(project):
     os.mkfifo(project / "pipe.json")
     for odd in (project / "pipe.json", project, Path("/dev/zero")):
-        with pytest.raises(Unreadable, match="no regular file"):
+        with pytest.raises(JsoncError, match="no regular file"):
             read_servers(odd, project)
     with open(project / "huge.json", "wb") as file:
         file.truncate(MAX_BYTES + 1)
-    with pytest.raises(Unreadable, match="larger than 32 MiB"):
+    with pytest.raises(JsoncError, match="larger than 32 MiB"):
         read_servers(project / "huge.json", project)
 
 

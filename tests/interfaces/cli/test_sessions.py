@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from helpers import trusted
 
 from onetool.ask.messages import Assistant, Call, File, Result, Usage, User
-from onetool.ask.sessions import Sessions
+from onetool.ask.sessions import SessionStore
+from onetool.interfaces.cli import cli as root
 from onetool.interfaces.cli import sessions as command
-from onetool.interfaces.cli.main import cli as root
 
 DAY = 24 * 3600
 
@@ -22,7 +22,7 @@ DAY = 24 * 3600
 def kept(own_home, tmp_path, monkeypatch):
     """The sessions of somebody who has no config."""
     monkeypatch.chdir(tmp_path)
-    return Sessions(own_home / ".onetool" / "sessions")
+    return SessionStore(own_home / ".onetool" / "sessions")
 
 
 def says(kept, id, question="What is tea?", days=0):
@@ -201,7 +201,7 @@ def test_they_are_deleted(kept):
 
 def test_a_person_is_asked_first(kept, monkeypatch):
     says(kept, "a")
-    monkeypatch.setattr(command, "_is_anybody_there", lambda: True)
+    monkeypatch.setattr(command, "_is_interactive", lambda: True)
     refused = CliRunner().invoke(root, ["sessions", "delete", "a"], input="\n")
     assert "Delete a for good? [y/N]" in refused.output
     assert "nothing was deleted" in refused.output
@@ -229,7 +229,7 @@ def test_no_config_is_read_for_it(tmp_path, monkeypatch):
     (tmp_path / ".onetool").mkdir()
     (tmp_path / ".onetool" / "onetool.yaml").write_text("packs: [not-there]\nask: {model: ${NOT_SET}}\n")
     monkeypatch.chdir(trusted(tmp_path))
-    says(Sessions(tmp_path / ".onetool" / "sessions"), "here")
+    says(SessionStore(tmp_path / ".onetool" / "sessions"), "here")
     assert [one["id"] for one in json.loads(run("list").output)] == ["here"]
     monkeypatch.setenv("ONETOOL_HOME", str(tmp_path / "elsewhere"))
     assert json.loads(run("list").output) == []

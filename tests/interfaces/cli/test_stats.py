@@ -15,10 +15,10 @@ import pytest
 from helpers import cli, definition, trusted
 
 from onetool.core.call import ToolCall, ToolError
-from onetool.core.event import CallEvent
+from onetool.core.context import CallEvent
 from onetool.interfaces.cli.stats import MOST_TOOLS, _in_short
 from onetool.interfaces.cli.stats import PERIODS as OFFERED
-from onetool.services.stats import PERIODS, Stats
+from onetool.services.stats import PERIODS, UsageStats
 from onetool.services.stats.report import MARK
 
 
@@ -40,7 +40,7 @@ def used(project):
 
 
 def record(project, calls):
-    stats = Stats(project / ".onetool" / "stats.db")
+    stats = UsageStats(project / ".onetool" / "stats.db")
     for name, code in calls:
         error = ToolError(code=code, message="no") if code else None
         call = ToolCall(id="1", name=name, args={}, source="cli")

@@ -95,15 +95,15 @@ async def answer(send, data):
 
 def with_limits(**changes):
     """Shorter limits than people get, so that tests need not wait for them."""
-    from onetool.interfaces.http.connection import Limits
+    from onetool.interfaces.http.connection import ConnectionLimits
 
-    Limits.__new__.__defaults__ = tuple(Limits(**changes))
+    ConnectionLimits.__new__.__defaults__ = tuple(ConnectionLimits(**changes))
 
 
 if __name__ == "__main__":
     sys.path = [entry for entry in sys.path if entry != str(Path(__file__).parent)]
     module = types.ModuleType("onetool.interfaces.mcp.http")
-    module.McpOverHttp = StandIn
+    module.McpHttpApp = StandIn
     sys.modules["onetool.interfaces.mcp.http"] = module
     with_limits(**json.loads(os.environ.get("STAND_IN_LIMITS", "{}")))
     from onetool.__main__ import main

@@ -9,7 +9,7 @@ import yaml
 
 import onetool
 from onetool.config import load_config
-from onetool.interfaces.http.connection import Limits
+from onetool.interfaces.http.connection import ConnectionLimits
 from onetool.interfaces.http.server import PATIENCE_S
 
 DOCS = (Path(__file__).parents[3] / "docs" / "serve.md").read_text()
@@ -99,7 +99,7 @@ def test_the_log_line_in_the_docs_is_one(serve):
 
 
 def test_the_limits_in_the_docs_are_the_limits():
-    limits = Limits()
+    limits = ConnectionLimits()
     assert f"| {limits.head_bytes // 1024} KiB | 431" in DOCS
     assert f"| {limits.head_s:g} s, {limits.body_s:g} s | 408" in DOCS
     assert f"| {limits.idle_s} s, a new one {limits.head_s:g} s |" in DOCS

@@ -4,26 +4,25 @@ import json
 
 import pytest
 
-from onetool.config.model import Http
-from onetool.interfaces.asgi import Refused
-from onetool.interfaces.http.authority import read_authority
-from onetool.interfaces.http.listen import Place
-from onetool.interfaces.http.rules import Rules, wanted
+from onetool.config.model import HttpConfig
+from onetool.interfaces.asgi import HttpError
+from onetool.interfaces.http.listen import BoundAddress
+from onetool.interfaces.http.rules import AccessRules, read_authority, relevant_headers
 from onetool.services.secrets import Secret
 
 TOKEN = "sesame-token-0123456789"
-EVERYWHERE = Place("0.0.0.0", 8765, ("0.0.0.0",))
-HERE = Place("127.0.0.1", 8765, ("127.0.0.1",))
+EVERYWHERE = BoundAddress("0.0.0.0", 8765, ("0.0.0.0",))
+HERE = BoundAddress("127.0.0.1", 8765, ("127.0.0.1",))
 
 
 def rules(place=HERE, **http):
-    return Rules(Http(**http), place)
+    return AccessRules(HttpConfig(**http), place)
 
 
 def passes(check, *args):
     try:
         check(*args)
-    except Refused as refused:
+    except HttpError as refused:
         return refused.status
     return True
 
@@ -55,15 +54,15 @@ def test_names_that_are_not_ours(host):
 
 def test_a_host_that_is_missing_or_comes_twice_is_no_host():
     assert passes(rules().check_host, None) == 421
-    twice = wanted([(b"host", b"localhost"), (b"host", b"localhost")])
+    twice = relevant_headers([(b"host", b"localhost"), (b"host", b"localhost")])
     assert passes(rules().check_host, twice[b"host"]) == 421
-    thrice = wanted([(b"host", b"localhost")] * 3)
+    thrice = relevant_headers([(b"host", b"localhost")] * 3)
     assert passes(rules().check_host, thrice[b"host"]) == 421
 
 
 def test_the_host_that_was_configured_and_further_names():
     named = rules(
-        Place("box.lan", 8765, ("10.0.0.5",)), hosts=("Tools.Example.com", "proxy.example:8443", "[2001:DB8::1]")
+        BoundAddress("box.lan", 8765, ("10.0.0.5",)), hosts=("Tools.Example.com", "proxy.example:8443", "[2001:DB8::1]")
     )
     for host in ("box.lan:8765", "10.0.0.5:8765", "tools.example.com", "tools.example.com:1234", "TOOLS.example.com.",
                  "proxy.example:8443", "[2001:db8:0::1]", "localhost"):  # fmt: skip
@@ -79,7 +78,7 @@ def test_everywhere_is_no_name_but_the_address_that_was_connected_to_is():
     assert passes(everywhere.check_host, b"0.0.0.0:8765", "192.168.1.5") == 421
     assert passes(everywhere.check_host, b"evil.example:8765", "192.168.1.5") == 421
     assert passes(rules().check_host, b"192.168.1.5:8765", "192.168.1.5") == 421
-    six = rules(Place("::", 8765, ("::",)), token=Secret(TOKEN))
+    six = rules(BoundAddress("::", 8765, ("::",)), token=Secret(TOKEN))
     assert passes(six.check_host, b"[2001:db8::5]:8765", "2001:db8:0:0::5") is True
     assert passes(six.check_host, b"[fe80::5]:8765", "fe80::5%eth0") is True
 
@@ -195,7 +194,7 @@ def test_the_right_token(scheme):
 )  # fmt: skip
 def test_a_wrong_token(header):
     protected = rules(token=Secret(TOKEN))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(HttpError) as refused:
         protected.check_token(None if header is None else header.encode())
     assert refused.value.status == 401
     assert refused.value.headers == [(b"www-authenticate", b'Bearer realm="onetool"')]
@@ -203,7 +202,7 @@ def test_a_wrong_token(header):
 
 
 def test_two_tokens_are_no_token():
-    head = wanted([(b"authorization", b"Bearer " + TOKEN.encode())] * 2)
+    head = relevant_headers([(b"authorization", b"Bearer " + TOKEN.encode())] * 2)
     assert passes(rules(token=Secret(TOKEN)).check_token, head[b"authorization"]) == 401
 
 

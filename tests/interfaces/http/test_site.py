@@ -7,21 +7,21 @@ from time import perf_counter
 
 import pytest
 
-from onetool.config.model import Http
+from onetool.config.model import HttpConfig
 from onetool.interfaces.asgi import respond
-from onetool.interfaces.http import access
-from onetool.interfaces.http.listen import Place
-from onetool.interfaces.http.rules import Rules
-from onetool.interfaces.http.site import READ, Route, Site
-from onetool.interfaces.patient_log import PatientHandler, make_log_patient
+from onetool.interfaces.http import access_log
+from onetool.interfaces.http.app import READ, HttpApp, Route
+from onetool.interfaces.http.listen import BoundAddress
+from onetool.interfaces.http.rules import AccessRules
+from onetool.interfaces.non_blocking_log import NonBlockingHandler, make_log_non_blocking
 from onetool.services.telemetry import set_up_logging
 
 JSON = (b"content-type", b"application/json")
-RULES = Rules(Http(), Place("127.0.0.1", 8765, ("127.0.0.1",)))
+RULES = AccessRules(HttpConfig(), BoundAddress("127.0.0.1", 8765, ("127.0.0.1",)))
 
 
 def site(*routes, **options):
-    return Site(routes, RULES, 1024, **options)
+    return HttpApp(routes, RULES, 1024, **options)
 
 
 def ask(site, path="/x", method="GET", headers=(), body=b"", **scope):
@@ -221,8 +221,8 @@ HOSTILE = ["/a\nlevel: error", "/a\r\n{}", "/\x1b[2J", "/\x85", "/\u2028", "/\x9
 def test_nobody_can_forge_a_line(text, tmp_path):
     with (tmp_path / "log").open("w") as stream:
         set_up_logging("info", stream)
-        make_log_patient(access.AccessHandler)
-        access.write("GET", text, 200, 0.001, 1, None, {"mcp": text, "deep": [text]})
+        make_log_non_blocking(access_log.AccessHandler)
+        access_log.write_entry("GET", text, 200, 0.001, 1, None, {"mcp": text, "deep": [text]})
     (line,) = (tmp_path / "log").read_text().splitlines()
     entry = json.loads(line)
     assert entry["path"].isprintable()
@@ -244,7 +244,7 @@ def test_a_route_can_not_replace_what_the_line_says(lines, tmp_path):
     assert lines()[0]["name"] == "n"
     with (tmp_path / "log").open("w") as stream:
         set_up_logging("info", stream)
-        make_log_patient(access.AccessHandler)
+        make_log_non_blocking(access_log.AccessHandler)
         ask(site(Route("/x", app)))
         written_now()
     assert json.loads((tmp_path / "log").read_text())["odd"] in ("{1, 2}", [1, 2])
@@ -254,7 +254,7 @@ def test_a_line_of_the_log_looks_like_every_other(tmp_path):
     with (tmp_path / "log").open("w") as stream:
         set_up_logging("info", stream)
         logging.getLogger("onetool").warning("before")
-        make_log_patient(access.AccessHandler)
+        make_log_non_blocking(access_log.AccessHandler)
         logging.getLogger("onetool").warning("after")
         ask(site(Route("/x", telling("x"))))
         written_now()
@@ -270,8 +270,8 @@ def test_a_line_is_cheap(tmp_path):
     scope = {"method": "POST", "path": "/mcp", "raw_path": b"/mcp", "client": ("127.0.0.1", 1), "log": {"mcp": "x"}}
     with (tmp_path / "log").open("w") as stream:
         set_up_logging("info", stream)
-        make_log_patient(access.AccessHandler)
-        best = min(timed(lambda: access.write_line(scope, 200, 0.001, 345, str), 500) for _ in range(10))
+        make_log_non_blocking(access_log.AccessHandler)
+        best = min(timed(lambda: access_log.log_request(scope, 200, 0.001, 345, str), 500) for _ in range(10))
     assert best < 60e-6
     assert (tmp_path / "log").read_text().count("\n") == 5000
 
@@ -291,7 +291,7 @@ def pipe():
     import os
 
     read, write = os.pipe()
-    handler = PatientHandler(write)
+    handler = NonBlockingHandler(write)
     yield read, handler, lambda text: handler.handle(logging.LogRecord("onetool", 30, "", 0, text, None, None))
     handler.close()
     os.close(write)

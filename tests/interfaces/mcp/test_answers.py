@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from onetool.core.caller import Declined, ForModel, ForPerson, ForRoots
 from onetool.core.errors import ToolFailure
-from onetool.interfaces.mcp.client import Client
-from onetool.interfaces.mcp.questions import BadAnswer, answered, asked
+from onetool.interfaces.mcp.client import BadAnswerError, RemoteClient, read_answer, request_for
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]}
 PERSON = ForPerson(key="k", message="How many?", schema=SCHEMA)
@@ -25,26 +24,26 @@ def words(text):
 
 
 def test_how_each_is_asked():
-    assert asked(PERSON) == {
+    assert request_for(PERSON) == {
         "method": "elicitation/create",
         "params": {"message": "How many?", "requestedSchema": SCHEMA},
     }
-    assert asked(MODEL) == {
+    assert request_for(MODEL) == {
         "method": "sampling/createMessage",
         "params": {"messages": [{"role": "user", "content": words("?")}], "maxTokens": 5},
     }
     terse = ForModel(key="k", messages=(), max_tokens=5, system="Be brief.")
-    assert asked(terse)["params"]["systemPrompt"] == "Be brief."
-    assert asked(ROOTS) == {"method": "roots/list", "params": {}}
+    assert request_for(terse)["params"]["systemPrompt"] == "Be brief."
+    assert request_for(ROOTS) == {"method": "roots/list", "params": {}}
 
 
 def test_answers_that_fit():
-    assert answered(PERSON, {"action": "accept", "content": {"n": 3}}) == {"n": 3}
-    assert answered(PERSON, {"action": "accept", "content": {"n": 3, "more": 1}}) == {"n": 3, "more": 1}
-    assert answered(MODEL, {"role": "assistant", "content": words("hi")}) == "hi"
-    assert answered(MODEL, {"content": [words("a"), {"type": "audio"}, words("b")]}) == "a\nb"
-    assert answered(ROOTS, {"roots": [{"uri": "file:///a"}]}) == [{"uri": "file:///a"}]
-    assert answered(ROOTS, {"roots": []}) == []
+    assert read_answer(PERSON, {"action": "accept", "content": {"n": 3}}) == {"n": 3}
+    assert read_answer(PERSON, {"action": "accept", "content": {"n": 3, "more": 1}}) == {"n": 3, "more": 1}
+    assert read_answer(MODEL, {"role": "assistant", "content": words("hi")}) == "hi"
+    assert read_answer(MODEL, {"content": [words("a"), {"type": "audio"}, words("b")]}) == "a\nb"
+    assert read_answer(ROOTS, {"roots": [{"uri": "file:///a"}]}) == [{"uri": "file:///a"}]
+    assert read_answer(ROOTS, {"roots": []}) == []
 
 
 @pytest.mark.parametrize(
@@ -72,21 +71,21 @@ def test_answers_that_fit():
     ],
 )
 def test_answers_that_are_none(question, result):
-    with pytest.raises(BadAnswer):
-        answered(question, result)
+    with pytest.raises(BadAnswerError):
+        read_answer(question, result)
 
 
 def test_a_no_is_an_answer():
     for action, said in (("decline", "the person declined"), ("cancel", "the person cancelled")):
         with pytest.raises(Declined, match=said) as caught:
-            answered(PERSON, {"action": action, "content": {"n": 3}})
+            read_answer(PERSON, {"action": action, "content": {"n": 3}})
         assert (caught.value.action, caught.value.reason) == (action, "declined")
 
 
 def test_a_model_that_says_nothing_in_words():
     for content in ({"type": "image"}, [{"type": "tool_use"}, {"type": "text"}], {"type": "text", "text": 7}, {}):
         with pytest.raises(ToolFailure, match="where a text was wanted"):
-            answered(MODEL, {"content": content})
+            read_answer(MODEL, {"content": content})
 
 
 @given(JSON)
@@ -94,8 +93,8 @@ def test_whatever_comes_back_it_is_an_answer_or_none(result):
     for question in (PERSON, MODEL, ROOTS):
         with_error = None
         try:
-            answered(question, result)
-        except (BadAnswer, ToolFailure) as error:
+            read_answer(question, result)
+        except (BadAnswerError, ToolFailure) as error:
             with_error = error
         assert with_error is None or str(with_error)
 
@@ -119,12 +118,12 @@ def test_whatever_comes_back_it_is_an_answer_or_none(result):
     ],
 )
 def test_what_a_client_can(capabilities, able):
-    client = Client(capabilities=capabilities)
+    client = RemoteClient(capabilities=capabilities)
     assert {what for what in ("elicitation", "sampling", "roots", "a/b") if client.can(what)} == able
 
 
 def test_which_messages_a_client_wants():
-    assert Client(log_level="warning").wants("warning")
-    assert Client(log_level="warning").wants("emergency")
-    assert not Client(log_level="warning").wants("notice")
-    assert not Client(log_level=None).wants("emergency")
+    assert RemoteClient(log_level="warning").wants("warning")
+    assert RemoteClient(log_level="warning").wants("emergency")
+    assert not RemoteClient(log_level="warning").wants("notice")
+    assert not RemoteClient(log_level=None).wants("emergency")

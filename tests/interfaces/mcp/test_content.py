@@ -7,9 +7,9 @@ import pytest
 
 from onetool.core.call import ToolError, ToolResult
 from onetool.core.errors import ToolFailure
-from onetool.interfaces.mcp.content import blocks_of, from_result, is_block, readable
+from onetool.interfaces.mcp.content import blocks_of, for_revision, from_result, is_block
 from onetool.sdk import audio, embedded, image, link, text
-from onetool.services.results import Stored
+from onetool.services.results import StoredResult
 
 EVERY = [text("t"), image(b"i"), audio(b"a"), embedded("a://b", "t"), embedded("a://b", b"b"), link("a://b", "n")]
 
@@ -85,7 +85,7 @@ def test_what_is_no_object_comes_in_a_wrapper(value):
 
 
 def test_what_is_too_large_for_a_wrapper_is_stored_and_its_handle_is_told():
-    stored = Stored(handle="h" * 32, size=1004, lines=1)
+    stored = StoredResult(handle="h" * 32, size=1004, lines=1)
     told = given_to_client(result(["y" * 1000]), promise="wrapper", stored=stored)
     assert "was stored" in told["content"][0]["text"]
     assert told["structuredContent"] == {"handle": "h" * 32}
@@ -97,7 +97,7 @@ def test_pictures_come_once():
 
 
 def test_what_is_too_large_is_stored_and_linked():
-    stored = Stored(handle="abcdefghij", size=2000, lines=1)
+    stored = StoredResult(handle="abcdefghij", size=2000, lines=1)
     words, where = given_to_client(result("x" * 2000), stored=stored)["content"]
     assert words["text"].endswith("\nRead on with: read abcdefghij from 1")
     assert where == {
@@ -124,10 +124,10 @@ def test_an_error_is_told_in_words():
 def test_before_there_were_links_they_are_told_in_words():
     told = {"content": [text("t"), link("a://b", "n")]}
     for revision in ("2026-07-28", "2025-11-25", "2025-06-18"):
-        assert readable(told, revision) == told
+        assert for_revision(told, revision) == told
     for revision in ("2025-03-26", "2024-11-05"):
-        assert readable(told, revision)["content"] == [text("t"), text("n: a://b")]
-    assert readable({"content": [text("t")], "isError": True}, "2024-11-05")["isError"] is True
+        assert for_revision(told, revision)["content"] == [text("t"), text("n: a://b")]
+    assert for_revision({"content": [text("t")], "isError": True}, "2024-11-05")["isError"] is True
 
 
 @pytest.mark.parametrize(

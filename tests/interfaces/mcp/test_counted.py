@@ -9,9 +9,9 @@ from interfaces.mcp.peers import HttpPeer
 from interfaces.mcp.servers import CONFIG
 
 from onetool import App
-from onetool.interfaces.mcp.client import Peer, name_in
+from onetool.interfaces.mcp.client import CallGapTimer, client_name
 from onetool.interfaces.mcp.menus import menu
-from onetool.services.stats import Stats
+from onetool.services.stats import UsageStats
 
 
 def kept(folder, question):
@@ -52,7 +52,7 @@ def test_a_client_with_a_menu_of_one(stdio_peer, era):
     assert full > sent
     ((waited,),) = kept(folder, "SELECT duration_ms FROM gaps")
     assert 250 <= waited < 10_000
-    summary = Stats(folder / "state" / "stats.db").summary()
+    summary = UsageStats(folder / "state" / "stats.db").summary()
     assert (summary["runs"], summary["calls_in_runs"]) == (2, 3)
     assert summary["clients"] == [{"name": "peer", "calls": 3}]
     assert summary["context_saved"] > 0
@@ -101,11 +101,11 @@ def test_calls_at_once_are_no_waiting(stdio_peer):
     ],
 )
 def test_names_come_from_outside(info, name):
-    assert name_in(info) == name
+    assert client_name(info) == name
 
 
 def test_a_peer_knows_when_it_was_silent():
-    peer = Peer()
+    peer = CallGapTimer()
     assert peer.calls() is None  # the first one
     peer.gets(answer=True)
     assert peer.calls() == pytest.approx(0, abs=5)

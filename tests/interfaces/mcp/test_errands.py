@@ -9,15 +9,14 @@ from interfaces.mcp.peers import ABLE, NEW, TASKS
 
 from onetool.core.caller import Declined, ForPerson
 from onetool.core.errors import ToolFailure
-from onetool.interfaces.mcp import errands
-from onetool.interfaces.mcp.caller import ClientCaller
-from onetool.interfaces.mcp.client import Client
-from onetool.interfaces.mcp.errands import FULL, MOST, Errand, Errands, binding_of
-from onetool.interfaces.mcp.wire import Fault
+from onetool.interfaces.mcp import pending_calls
+from onetool.interfaces.mcp.client import ClientCaller, RemoteClient
+from onetool.interfaces.mcp.pending_calls import FULL, MOST_PENDING, PendingCall, PendingCalls, binding_of
+from onetool.interfaces.mcp.protocol import JsonRpcError
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 ADA = {"name": {"action": "accept", "content": {"name": "Ada"}}}
-ME = Client(revision=NEW, capabilities=ABLE, owner="me")
+ME = RemoteClient(revision=NEW, capabilities=ABLE, owner="me")
 
 
 class Nobody:
@@ -35,18 +34,18 @@ def question(key="name"):
 
 
 def begun(work, answers=(), binding=b""):
-    """An errand that does this work."""
-    errand = Errand(ClientCaller(ME, Nobody(), None), binding, dict(answers))
-    errand.start(work(errand))
-    return errand
+    """An pending that does this work."""
+    pending = PendingCall(ClientCaller(ME, Nobody(), None), binding, dict(answers))
+    pending.start(work(pending))
+    return pending
 
 
-async def greeting(errand):
-    answer = await errand.ask(question())
+async def greeting(pending):
+    answer = await pending.ask(question())
     return {"said": f"Hello, {answer['name']}!"}
 
 
-async def endless(errand):
+async def endless(pending):
     await asyncio.sleep(60)
 
 
@@ -55,45 +54,45 @@ async def endless(errand):
 
 def test_a_turn_ends_with_a_question_or_with_the_result():
     async def test():
-        errand = begun(greeting)
-        assert await errand.turn()
-        assert not errand.is_done
-        assert list(errand.questions()) == ["name"]
-        errand.give(ADA)
-        assert errand.questions() == {}
-        assert await errand.turn()
-        assert errand.result() == {"said": "Hello, Ada!"}
-        assert await errand.turn()  # and stays so
+        pending = begun(greeting)
+        assert await pending.turn()
+        assert not pending.is_done
+        assert list(pending.questions()) == ["name"]
+        pending.give(ADA)
+        assert pending.questions() == {}
+        assert await pending.turn()
+        assert pending.result() == {"said": "Hello, Ada!"}
+        assert await pending.turn()  # and stays so
 
     asyncio.run(test())
 
 
 def test_a_turn_that_takes_too_long_ends_too():
     async def test():
-        errand = begun(endless)
-        assert not await errand.turn(0.01)
-        assert not errand.is_done
-        errand.cancel()
-        assert await errand.turn()
-        with pytest.raises(Fault, match="the call was cancelled"):
-            errand.result()
+        pending = begun(endless)
+        assert not await pending.turn(0.01)
+        assert not pending.is_done
+        pending.cancel()
+        assert await pending.turn()
+        with pytest.raises(JsonRpcError, match="the call was cancelled"):
+            pending.result()
 
     asyncio.run(test())
 
 
 def test_questions_that_come_a_moment_apart_go_out_together():
-    async def both(errand):
+    async def both(pending):
         async def later():
             await asyncio.sleep(0)
-            return await errand.ask(question("other"))
+            return await pending.ask(question("other"))
 
-        return {"answers": await asyncio.gather(errand.ask(question()), later())}
+        return {"answers": await asyncio.gather(pending.ask(question()), later())}
 
     async def test():
-        errand = begun(both)
-        await errand.turn()
-        assert set(errand.questions()) == {"name", "other"}
-        errand.cancel()
+        pending = begun(both)
+        await pending.turn()
+        assert set(pending.questions()) == {"name", "other"}
+        pending.cancel()
 
     asyncio.run(test())
 
@@ -107,55 +106,55 @@ def test_questions_that_come_a_moment_apart_go_out_together():
 )
 def test_a_no_reaches_the_one_who_asked(answer, raised, words):
     async def test():
-        errand = begun(greeting)
-        await errand.turn()
-        errand.give({"name": answer})
-        await errand.turn()
+        pending = begun(greeting)
+        await pending.turn()
+        pending.give({"name": answer})
+        await pending.turn()
         with pytest.raises(raised, match=words):
-            errand.result()
+            pending.result()
 
     asyncio.run(test())
 
 
 def test_answers_that_came_with_the_call_are_used_once():
-    async def twice(errand):
-        first = await errand.ask(question())
-        return {"first": first, "second": await errand.ask(question())}
+    async def twice(pending):
+        first = await pending.ask(question())
+        return {"first": first, "second": await pending.ask(question())}
 
     async def test():
-        errand = begun(twice, ADA)
-        await errand.turn()
-        assert not errand.is_done
-        assert list(errand.questions()) == ["name"]
-        errand.cancel()
+        pending = begun(twice, ADA)
+        await pending.turn()
+        assert not pending.is_done
+        assert list(pending.questions()) == ["name"]
+        pending.cancel()
 
     asyncio.run(test())
 
 
 def test_an_answer_that_came_with_the_call_and_can_not_be_used_is_asked_for():
     async def test():
-        errand = begun(greeting, {"name": {"action": "accept", "content": {}}})
-        await errand.turn()
-        assert list(errand.questions()) == ["name"]
-        errand.cancel()
+        pending = begun(greeting, {"name": {"action": "accept", "content": {}}})
+        await pending.turn()
+        assert list(pending.questions()) == ["name"]
+        pending.cancel()
 
     asyncio.run(test())
 
 
 def test_a_question_that_is_given_up_is_no_longer_asked():
-    async def impatient(errand):
+    async def impatient(pending):
         try:
-            await asyncio.wait_for(errand.ask(question()), 0.05)
+            await asyncio.wait_for(pending.ask(question()), 0.05)
         except TimeoutError:
             return {"said": "never mind"}
 
     async def test():
-        errand = begun(impatient)
-        await errand.turn()
-        assert errand.questions()
+        pending = begun(impatient)
+        await pending.turn()
+        assert pending.questions()
         await asyncio.sleep(0.1)
-        assert errand.questions() == {}
-        assert errand.result() == {"said": "never mind"}
+        assert pending.questions() == {}
+        assert pending.result() == {"said": "never mind"}
 
     asyncio.run(test())
 
@@ -165,14 +164,14 @@ def test_a_question_that_is_given_up_is_no_longer_asked():
 
 def test_a_task_tells_how_it_stands():
     async def test():
-        errand = begun(greeting)
-        await errand.turn()
-        told = errand.task(1000)
+        pending = begun(greeting)
+        await pending.turn()
+        told = pending.task(1000)
         assert (told["status"], list(told["inputRequests"])) == ("input_required", ["name"])
-        errand.give(ADA)
-        assert errand.task(1000)["status"] == "working"
-        await errand.turn()
-        told = errand.task(1000)
+        pending.give(ADA)
+        assert pending.task(1000)["status"] == "working"
+        await pending.turn()
+        told = pending.task(1000)
         assert (told["status"], told["result"]) == ("completed", {"said": "Hello, Ada!"})
         assert told["createdAt"] <= told["lastUpdatedAt"]
 
@@ -182,20 +181,20 @@ def test_a_task_tells_how_it_stands():
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (Fault(-32021, "lacking", {"d": 1}), {"code": -32021, "message": "lacking", "data": {"d": 1}}),
+        (JsonRpcError(-32021, "lacking", {"d": 1}), {"code": -32021, "message": "lacking", "data": {"d": 1}}),
         (ZeroDivisionError("secret"), {"code": -32603, "message": "internal error"}),
         (ToolFailure("secret"), {"code": -32603, "message": "internal error"}),
     ],
 )
 def test_a_task_that_fails_says_what_it_may(error, told):
-    async def failing(errand):
+    async def failing(pending):
         raise error
 
     async def test():
-        errand = begun(failing)
-        await errand.turn()
-        assert errand.task(1000)["status"] == "failed"
-        assert errand.task(1000)["error"] == told
+        pending = begun(failing)
+        await pending.turn()
+        assert pending.task(1000)["status"] == "failed"
+        assert pending.task(1000)["error"] == told
 
     asyncio.run(test())
 
@@ -204,65 +203,65 @@ def test_a_task_that_fails_says_what_it_may(error, told):
 
 
 def test_after_some_time_nobody_waits_any_more(monkeypatch):
-    monkeypatch.setattr(errands, "PARKED_SECONDS", 0.05)
+    monkeypatch.setattr(pending_calls, "PARKED_SECONDS", 0.05)
 
     async def test():
-        waiting = Errands(1000)
-        errand = begun(greeting)
-        await errand.turn()
-        state = waiting.park(errand)
+        waiting = PendingCalls(1000)
+        pending = begun(greeting)
+        await pending.turn()
+        state = waiting.park(pending)
         await asyncio.sleep(0.1)
-        with pytest.raises(Fault, match="requestState has expired"):
+        with pytest.raises(JsonRpcError, match="requestState has expired"):
             waiting.resume(state, ME, b"")
-        assert errand.is_done  # and does nothing any more
+        assert pending.is_done  # and does nothing any more
         assert waiting.has_room
 
     asyncio.run(test())
 
 
 def test_who_answers_in_time_is_not_ended_by_the_clock_of_the_question(monkeypatch):
-    monkeypatch.setattr(errands, "PARKED_SECONDS", 0.05)
+    monkeypatch.setattr(pending_calls, "PARKED_SECONDS", 0.05)
 
     async def test():
-        waiting = Errands(1000)
-        errand = begun(greeting)
-        await errand.turn()
-        assert waiting.resume(waiting.park(errand), ME, b"") is errand
+        waiting = PendingCalls(1000)
+        pending = begun(greeting)
+        await pending.turn()
+        assert waiting.resume(waiting.park(pending), ME, b"") is pending
         await asyncio.sleep(0.1)
-        assert not errand.is_done
-        errand.give(ADA)
-        await errand.turn()
-        assert errand.result() == {"said": "Hello, Ada!"}
+        assert not pending.is_done
+        pending.give(ADA)
+        await pending.turn()
+        assert pending.result() == {"said": "Hello, Ada!"}
 
     asyncio.run(test())
 
 
 def test_tasks_end_after_their_time():
     async def test():
-        waiting = Errands(0.05)
-        errand = begun(endless)
-        id = waiting.as_task(errand)["taskId"]
-        assert waiting.task(id, ME) is errand
+        waiting = PendingCalls(0.05)
+        pending = begun(endless)
+        id = waiting.as_task(pending)["taskId"]
+        assert waiting.task(id, ME) is pending
         await asyncio.sleep(0.1)
-        with pytest.raises(Fault, match="its time is up"):
+        with pytest.raises(JsonRpcError, match="its time is up"):
             waiting.task(id, ME)
-        assert errand.is_done
+        assert pending.is_done
 
     asyncio.run(test())
 
 
 def test_what_waits_belongs_to_its_owner():
     async def test():
-        waiting = Errands(1000)
-        errand = begun(greeting)
-        await errand.turn()
-        state, other = waiting.park(errand), Client(revision=NEW, owner="other")
-        with pytest.raises(Fault, match="requestState has expired"):
+        waiting = PendingCalls(1000)
+        pending = begun(greeting)
+        await pending.turn()
+        state, other = waiting.park(pending), RemoteClient(revision=NEW, owner="other")
+        with pytest.raises(JsonRpcError, match="requestState has expired"):
             waiting.resume(state, other, b"")
-        id = waiting.as_task(errand)["taskId"]
-        with pytest.raises(Fault, match="no such task"):
+        id = waiting.as_task(pending)["taskId"]
+        with pytest.raises(JsonRpcError, match="no such task"):
             waiting.task(id, other)
-        assert waiting.task(id, ME) is errand
+        assert waiting.task(id, ME) is pending
         waiting.close()
 
     asyncio.run(test())
@@ -270,12 +269,12 @@ def test_what_waits_belongs_to_its_owner():
 
 def test_a_call_that_waits_for_an_answer_is_no_task():
     async def test():
-        waiting = Errands(1000)
-        errand = begun(greeting)
-        await errand.turn()
-        waiting.park(errand)
-        with pytest.raises(Fault, match="no such task"):
-            waiting.task(errand.id, ME)
+        waiting = PendingCalls(1000)
+        pending = begun(greeting)
+        await pending.turn()
+        waiting.park(pending)
+        with pytest.raises(JsonRpcError, match="no such task"):
+            waiting.task(pending.id, ME)
         waiting.close()
 
     asyncio.run(test())
@@ -283,24 +282,24 @@ def test_a_call_that_waits_for_an_answer_is_no_task():
 
 def test_so_many_wait_and_no_more():
     async def test():
-        waiting = Errands(1000)
-        for _ in range(MOST):
-            errand = begun(greeting)
-            await errand.turn()
-            state = waiting.park(errand)
+        waiting = PendingCalls(1000)
+        for _ in range(MOST_PENDING):
+            pending = begun(greeting)
+            await pending.turn()
+            state = waiting.park(pending)
         assert not waiting.has_room
         one_more = begun(greeting)
         await one_more.turn()
-        with pytest.raises(Fault, match=f"{MOST} calls wait for an answer"):
+        with pytest.raises(JsonRpcError, match=f"{MOST_PENDING} calls wait for an answer"):
             waiting.park(one_more)
         await one_more.turn()
         assert one_more.is_done  # it holds nothing any more
-        assert waiting.resume(state, ME, b"") is errand
-        waiting.park(errand)
+        assert waiting.resume(state, ME, b"") is pending
+        waiting.park(pending)
         waiting.close()
         assert waiting.has_room
         await asyncio.sleep(0)
-        assert errand.is_done
+        assert pending.is_done
 
     asyncio.run(test())
 
@@ -308,7 +307,7 @@ def test_so_many_wait_and_no_more():
 def test_the_same_on_the_wire(stdio_peer):
     peer = stdio_peer("new", "--menu", "direct")
     call = {"name": "asking__name"}
-    states = [peer.result("tools/call", call)["requestState"] for _ in range(MOST)]
+    states = [peer.result("tools/call", call)["requestState"] for _ in range(MOST_PENDING)]
     refused = peer.error("tools/call", call)
     assert (refused["code"], refused["message"]) == (-32603, FULL)
     assert peer.text("plus", {"a": 1}) == "1"
@@ -319,7 +318,7 @@ def test_the_same_on_the_wire(stdio_peer):
 
 def test_where_there_is_no_room_for_a_task_the_call_is_waited_for(stdio_peer, tmp_path):
     peer = stdio_peer("new", "--menu", "direct", capabilities={**ABLE, "extensions": {TASKS: {}}})
-    for _ in range(MOST):
+    for _ in range(MOST_PENDING):
         peer.result("tools/call", {"name": "asking__name"})
     slow = peer.begin("tools/call", {"name": "jobs__failing_job"})
     assert slow.answer()["result"]["content"][0]["text"] == "Error: the job failed"

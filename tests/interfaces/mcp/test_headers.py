@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from interfaces.mcp.peers import META, NEW
 from interfaces.mcp.servers import as_header
 
-from onetool.interfaces.mcp.headers import NAME, _decoded, check_name, headers_of
-from onetool.interfaces.mcp.wire import Fault
+from onetool.interfaces.mcp.http_headers import NAME, _decoded, check_name, headers_of
+from onetool.interfaces.mcp.protocol import JsonRpcError
 
 CALL = {"name": "plus", "arguments": {"a": 1}}
 
@@ -173,7 +173,7 @@ def test_every_text_survives_its_way_through_a_header(text):
 def test_whatever_a_header_says_it_agrees_or_is_refused(value):
     scope = {"headers": [(NAME.encode(), value.encode("latin-1"))]}
     agrees = value.strip(" \t") in ("plus", coded("plus"))
-    with nullcontext() if agrees else pytest.raises(Fault, match=r"differ|not valid Base64"):
+    with nullcontext() if agrees else pytest.raises(JsonRpcError, match=r"differ|not valid Base64"):
         check_name(headers_of(scope), {"method": "tools/call", "params": {"name": "plus"}})
 
 

@@ -4,17 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetool.interfaces.mcp.client import Client
-from onetool.interfaces.mcp.paging import SIZE, page
-from onetool.interfaces.mcp.request import Request
-from onetool.interfaces.mcp.wire import Fault
+from onetool.interfaces.mcp.client import RemoteClient
+from onetool.interfaces.mcp.protocol import JsonRpcError
+from onetool.interfaces.mcp.request import PAGE_SIZE, Request, page
 
 
 def request(**params):
-    return Request(id=1, method="tools/list", params=params, client=Client(), link=None)
+    return Request(id=1, method="tools/list", params=params, client=RemoteClient(), link=None)
 
 
-@given(st.integers(0, 5 * SIZE + 1))
+@given(st.integers(0, 5 * PAGE_SIZE + 1))
 def test_every_item_comes_once_and_in_order(count):
     items, found, cursor = range(count), [], {}
     while True:
@@ -22,12 +21,12 @@ def test_every_item_comes_once_and_in_order(count):
         found += got["items"]
         if "nextCursor" not in got:
             break
-        assert len(got["items"]) == SIZE
+        assert len(got["items"]) == PAGE_SIZE
         cursor = {"cursor": got["nextCursor"]}
     assert found == list(items)
 
 
-@pytest.mark.parametrize(("count", "pages"), [(0, 1), (1, 1), (SIZE, 1), (SIZE + 1, 2), (2 * SIZE, 2)])
+@pytest.mark.parametrize(("count", "pages"), [(0, 1), (1, 1), (PAGE_SIZE, 1), (PAGE_SIZE + 1, 2), (2 * PAGE_SIZE, 2)])
 def test_a_page_is_only_begun_when_there_is_something_on_it(count, pages):
     got, number = page("items", range(count), request()), 1
     while "nextCursor" in got:
@@ -38,8 +37,8 @@ def test_a_page_is_only_begun_when_there_is_something_on_it(count, pages):
 @given(st.text())
 def test_a_cursor_is_ours_or_refused(cursor):
     try:
-        got = page("items", range(3 * SIZE), request(cursor=cursor))
-    except Fault as fault:
+        got = page("items", range(3 * PAGE_SIZE), request(cursor=cursor))
+    except JsonRpcError as fault:
         assert str(fault).startswith("params.cursor is not one of ours")  # noqa: PT017
     else:
         assert cursor.isdecimal()
@@ -51,11 +50,11 @@ def test_a_cursor_is_a_text(cursor):
     if cursor is None:  # as good as none
         assert page("items", range(3), request(cursor=None)) == {"items": range(3)}
         return
-    with pytest.raises(Fault, match=r"params\.cursor: expected a text"):
+    with pytest.raises(JsonRpcError, match=r"params\.cursor: expected a text"):
         page("items", range(3), request(cursor=cursor))
 
 
 def test_a_list_that_became_shorter_ends_old_cursors():
-    cursor = page("items", range(3 * SIZE), request())["nextCursor"]
-    with pytest.raises(Fault, match="begin again without it"):
+    cursor = page("items", range(3 * PAGE_SIZE), request())["nextCursor"]
+    with pytest.raises(JsonRpcError, match="begin again without it"):
         page("items", range(5), request(cursor=cursor))

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 from onetool.interfaces.mcp import resources
-from onetool.interfaces.mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, Fault
-from onetool.services.results import Results
+from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, JsonRpcError
+from onetool.services.results import ResultStore
 
 
 @pytest.fixture
 def results(tmp_path):
-    return Results(tmp_path, 3600, 10)
+    return ResultStore(tmp_path, 3600, 10)
 
 
 def read(results, handle, owner=""):
@@ -33,7 +33,7 @@ def test_a_result_is_read_whole(results):
 def test_one_that_is_too_large_is_told_how_to_read(results, monkeypatch):
     monkeypatch.setattr(resources, "LARGEST_RESULT", 2_000_000)
     handle = results.put("x" * 2_000_001).handle
-    with pytest.raises(Fault, match=f'2,000,001 bytes.*ot.result.handle="{handle}"') as caught:
+    with pytest.raises(JsonRpcError, match=f'2,000,001 bytes.*ot.result.handle="{handle}"') as caught:
         read(results, handle)
     assert caught.value.code == INTERNAL_ERROR
     assert len(read(results, results.put("x" * 2_000_000).handle)["text"]) == 2_000_000
@@ -42,6 +42,6 @@ def test_one_that_is_too_large_is_told_how_to_read(results, monkeypatch):
 def test_that_of_another_is_not_found(results, monkeypatch):
     monkeypatch.setattr(resources, "LARGEST_RESULT", 1)
     handle = results.put("mine", "alice").handle
-    with pytest.raises(Fault, match="Handle not found") as caught:
+    with pytest.raises(JsonRpcError, match="Handle not found") as caught:
         read(results, handle, "bob")
     assert caught.value.code == INVALID_PARAMS

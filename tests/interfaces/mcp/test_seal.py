@@ -5,9 +5,9 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetool.interfaces.mcp.seal import Seal
+from onetool.interfaces.mcp.pending_calls import StateSigner
 
-SEAL = Seal()
+SEAL = StateSigner()
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
@@ -61,4 +61,4 @@ def test_it_is_spelled_in_one_way_and_whole(data):
 
 @given(st.binary(max_size=40))
 def test_another_process_has_another_seal(data):
-    assert Seal().opened(SEAL.sealed(data)) is None
+    assert StateSigner().opened(SEAL.sealed(data)) is None

@@ -7,12 +7,11 @@ import pytest
 from interfaces.mcp.upstreams import Site, listen, names, up
 
 from onetool import App
-from onetool.interfaces.mcp.changes import Listener
-from onetool.interfaces.mcp.client import Client
-from onetool.interfaces.mcp.news import follow, reload
-from onetool.interfaces.mcp.service import Service
-from onetool.sources.mcp_servers.memory import Offers
-from onetool.sources.mcp_servers.upstream import Told
+from onetool.interfaces.mcp.client import RemoteClient
+from onetool.interfaces.mcp.notifications import follow, reload
+from onetool.interfaces.mcp.service import Listener, Service
+from onetool.sources.mcp_servers.server_cache import Offers
+from onetool.sources.mcp_servers.upstream import ServerListing
 
 CHANGED = "notifications/tools/list_changed"
 PATIENCE = 10.0
@@ -30,7 +29,7 @@ def app(tmp_path):
 
 def tells(app, *tools):
     definitions = [{"name": name, "description": "x", "inputSchema": {"type": "object"}} for name in tools]
-    app.servers.told(app.servers.proxy("one"), Told(definitions, Offers(), "1", "auto"))
+    app.servers.told(app.servers.proxy("one"), ServerListing(definitions, Offers(), "1", "auto"))
 
 
 def heard_in(app, scene):
@@ -38,9 +37,9 @@ def heard_in(app, scene):
 
     async def run():
         service, heard = Service(app, None, None), []
-        service.changes.add(Listener(lambda method, params: heard.append(method), Client()))
+        service.changes.add(Listener(lambda method, params: heard.append(method), RemoteClient()))
         follow(service)
-        service.menu(Client())
+        service.menu(RemoteClient())
         await scene(service)
         async with asyncio.timeout(PATIENCE):
             while CHANGED not in heard:

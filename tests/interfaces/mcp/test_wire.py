@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetool.interfaces.encoding import encode
-from onetool.interfaces.mcp.wire import Fault, answer, checked, decode, id_of, is_id, notification, refusal
+from onetool.interfaces.json_data import encode
+from onetool.interfaces.mcp.protocol import (
+    JsonRpcError,
+    check_message,
+    decode,
+    error_response,
+    id_of,
+    is_id,
+    notification,
+    result_response,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -30,7 +39,7 @@ def code_of(work, given):
     """The code of the fault that it raises, if it does."""
     try:
         work(given)
-    except Fault as fault:
+    except JsonRpcError as fault:
         return fault.code
     return None
 
@@ -83,7 +92,7 @@ def test_what_json_does_not_know_is_told_in_words():
     "data", [b"", b" ", b"nul", b'"\xc3"', b"\xff\xfe1\x00", b"1 2", b"[1,]", b"+1", b"0x1", b"\x0c1"]
 )
 def test_what_is_not_json(data):
-    with pytest.raises(Fault, match="not JSON") as caught:
+    with pytest.raises(JsonRpcError, match="not JSON") as caught:
         decode(data)
     assert caught.value.code == -32700
 
@@ -91,7 +100,7 @@ def test_what_is_not_json(data):
 @pytest.mark.parametrize("rest", ["NaN", "1e999", "-Infinity", "01", "]"])
 def test_half_a_pair_excuses_nothing_else(rest):
     assert decode(rb'["\ud800", 1]') == ["\ud800", 1]
-    with pytest.raises(Fault, match="not JSON"):
+    with pytest.raises(JsonRpcError, match="not JSON"):
         decode(rb'["\ud800", %s]' % rest.encode())
 
 
@@ -104,7 +113,7 @@ def test_whatever_comes_in_is_data_or_a_fault(data):
     ("value", "words"), [(b"[]," * 500_000 + b"[]", "500,000 parts"), (b"9" * 1001, "1,000 digits")]
 )
 def test_what_would_take_too_long_to_read_is_refused(value, words):
-    with pytest.raises(Fault, match=f"the message has .*more than {words}") as caught:
+    with pytest.raises(JsonRpcError, match=f"the message has .*more than {words}") as caught:
         decode(b'{"jsonrpc": "2.0", "id": 1, "method": "x", "params": {"a": [%s]}}' % value)
     assert caught.value.code == -32600
 
@@ -116,7 +125,7 @@ def test_what_would_take_too_long_to_read_is_refused(value, words):
 def test_whatever_it_is_it_is_a_message_or_a_fault(value):
     request = {"jsonrpc": "2.0", "id": 1, "method": "x"}
     for message in (value, {**request, "method": value}, {**request, "id": value}, {**request, "params": value}):
-        assert code_of(checked, message) in (None, -32600, -32602)
+        assert code_of(check_message, message) in (None, -32600, -32602)
         assert id_of(message) is None or is_id(id_of(message))
 
 
@@ -132,7 +141,7 @@ def test_whatever_it_is_it_is_a_message_or_a_fault(value):
     ],
 )
 def test_requests_notifications_and_responses(message):
-    assert checked(message) is message
+    assert check_message(message) is message
 
 
 @pytest.mark.parametrize(
@@ -151,17 +160,21 @@ def test_requests_notifications_and_responses(message):
     ],
 )
 def test_what_is_wrong_is_said(message, words):
-    with pytest.raises(Fault) as caught:
-        checked(message)
+    with pytest.raises(JsonRpcError) as caught:
+        check_message(message)
     assert str(caught.value) == words
 
 
 def test_what_is_sent():
-    assert answer(1, {}) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert result_response(1, {}) == {"jsonrpc": "2.0", "id": 1, "result": {}}
     assert notification("x") == {"jsonrpc": "2.0", "method": "x"}
     assert notification("x", {}) == {"jsonrpc": "2.0", "method": "x", "params": {}}
-    assert refusal(None, Fault(-1, "m"))["error"] == {"code": -1, "message": "m"}
-    assert refusal("a", Fault(-1, "m", {"d": 1}))["error"] == {"code": -1, "message": "m", "data": {"d": 1}}
+    assert error_response(None, JsonRpcError(-1, "m"))["error"] == {"code": -1, "message": "m"}
+    assert error_response("a", JsonRpcError(-1, "m", {"d": 1}))["error"] == {
+        "code": -1,
+        "message": "m",
+        "data": {"d": 1},
+    }
 
 
 def test_numbers_of_any_length_are_told():

@@ -9,11 +9,19 @@ import msgspec
 from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core.context import current_call
 from onetool.sources.bundles import model
-from onetool.sources.bundles.errors import Conflict, Forbidden, Invalid, Limited, NotFound, Stale, Unavailable
+from onetool.sources.bundles.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    OutdatedError,
+    RateLimitError,
+    UnavailableError,
+)
 from onetool.sources.bundles.model import Bundle, Tool, function_of
 from onetool.sources.bundles.names import check_slug, new_id
-from onetool.sources.bundles.reading import read_bundle, read_tool
 from onetool.sources.bundles.store import tag_of
+from onetool.sources.bundles.validation import read_bundle, read_tool
 
 BUILT_IN = "01890a5d-0000-7000-8000-000000000001"
 NOW = "2026-11-15T16:00:00.000Z"
@@ -48,12 +56,12 @@ class Functions:
         return name
 
     async def steps(self, count=3, pause=0.0):
-        from onetool.handlers.http.sse import Part
+        from onetool.http.decoding import StreamedText
 
         tell = current_call.get().progress or (lambda *_: None)
         for number in range(count):
             tell(number, count, f"step {number}")
-            tell(number, None, Part(f"piece\n{number}"))
+            tell(number, None, StreamedText(f"piece\n{number}"))
             await asyncio.sleep(pause)
         return count
 
@@ -98,10 +106,10 @@ class MemoryShelf:
             self._fault(content.description)
             found = self._bundles.get(id)
             if found and create_only:
-                raise Conflict(f"the bundle {id} is there already")
+                raise ConflictError(f"the bundle {id} is there already")
             self._check(found, match)
             if found and found.is_built_in:
-                raise Forbidden("it is built in", "built_in")
+                raise ForbiddenError("it is built in", "built_in")
             fields = {name: getattr(content, name) for name in content.__struct_fields__}
             bundle = Bundle(id=id, created_at=found.created_at if found else NOW, modified_at=NOW, **fields)
             self._bundles[id] = bundle
@@ -119,9 +127,9 @@ class MemoryShelf:
             found = self._bundle(id)
             self._check(found, match)
             if found.is_built_in:
-                raise Forbidden("it is built in", "built_in")
+                raise ForbiddenError("it is built in", "built_in")
             if any(key[0] == id for key in self._tools):
-                raise Conflict("it has tools: delete them first", "not_empty")
+                raise ConflictError("it has tools: delete them first", "not_empty")
             del self._bundles[id]
 
     def get_bundle(self, id, sight=None):
@@ -142,9 +150,9 @@ class MemoryShelf:
         with self._lock:
             bundle = self._bundle(bundle_id)
             if bundle.is_built_in or not bundle.is_enabled:
-                raise Forbidden("the bundle takes no changes", "disabled")
+                raise ForbiddenError("the bundle takes no changes", "disabled")
             if (bundle_id, slug, version) in self._tools:
-                raise Conflict("it is there already")
+                raise ConflictError("it is there already")
             fields = {name: getattr(content, name) for name in content.__struct_fields__}
             id = new_id(time.time())
             places = {"bundle_id": bundle_id, "slug": slug, "version": version}
@@ -157,7 +165,7 @@ class MemoryShelf:
             found = self._tool(bundle_id, slug, version)
             self._check(found, match)
             if not self._bundle(bundle_id).is_enabled:
-                raise Forbidden("the bundle takes no changes", "disabled")
+                raise ForbiddenError("the bundle takes no changes", "disabled")
             tool = msgspec.structs.replace(found, is_enabled=self._switch(data, found))
             self._tools[bundle_id, slug, version] = tool
             return shown(tool), tag_of(tool)
@@ -167,7 +175,7 @@ class MemoryShelf:
             found = self._tool(bundle_id, slug, version)
             self._check(found, match)
             if found.is_built_in:
-                raise Forbidden("it is built in", "built_in")
+                raise ForbiddenError("it is built in", "built_in")
             del self._tools[bundle_id, slug, version]
 
     def get_tool(self, bundle_id, slug, version, sight=None):
@@ -195,9 +203,9 @@ class MemoryShelf:
     async def invoke(self, bundle_id, slug, version, args, source="rest", progress=None, allowed=None):
         tool = self._tool(bundle_id, slug, version)
         if not (tool.is_enabled and self._bundle(bundle_id).is_enabled):
-            raise Forbidden("it is switched off", "disabled")
+            raise ForbiddenError("it is switched off", "disabled")
         if tool.limits:
-            raise Limited("too often", 2.2)
+            raise RateLimitError("too often", 2.2)
         name = f"tests.{slug}"
         handler = getattr(self._functions, function_of(tool), None) if tool.type == "python" else (lambda **_: None)
         registry = Registry()
@@ -209,24 +217,24 @@ class MemoryShelf:
 
     def _bundle(self, id):
         if id not in self._bundles:
-            raise NotFound(f"there is no bundle {id}")
+            raise NotFoundError(f"there is no bundle {id}")
         return self._bundles[id]
 
     def _tool(self, *key):
         self._bundle(key[0])
         if key not in self._tools:
-            raise NotFound("there is no such tool")
+            raise NotFoundError("there is no such tool")
         return self._tools[key]
 
     def _check(self, found, match):
         if match is not None and (found is None or match not in ("*", tag_of(found))):
-            raise Stale("somebody else has changed it")
+            raise OutdatedError("somebody else has changed it")
 
     def _switch(self, data, found):
         if not isinstance(data, dict) or set(data) != {"isEnabled"} or not isinstance(data["isEnabled"], bool):
             if found.is_built_in:
-                raise Forbidden("it is built in", "built_in")
-            raise Invalid('expected {"isEnabled": true} or false', "")
+                raise ForbiddenError("it is built in", "built_in")
+            raise InvalidError('expected {"isEnabled": true} or false', "")
         return data["isEnabled"]
 
     def _page(self, found, limit):
@@ -235,7 +243,7 @@ class MemoryShelf:
 
     def _fault(self, word):
         if word == "unavailable":
-            raise Unavailable("the disk is full: hush-hush")
+            raise UnavailableError("the disk is full: hush-hush")
         if word == "bug":
             raise RuntimeError("a bug")
 

@@ -14,31 +14,31 @@ sys.path[0] = str(Path(__file__).parents[2])  # of the tests, and not this folde
 def app_of(options):
     from interfaces.rest.memory_shelf import MemoryShelf, hush
 
-    from onetool.config.model import Http
+    from onetool.config.model import HttpConfig
     from onetool.services.secrets import Secret
 
-    http = Http(token=Secret(options["token"]) if "token" in options else None)
+    http = HttpConfig(token=Secret(options["token"]) if "token" in options else None)
     return SimpleNamespace(config=SimpleNamespace(http=http), bundles=MemoryShelf(), redact=hush)
 
 
 def main(options):
+    from onetool.interfaces.http.app import READ, HttpApp, Route
     from onetool.interfaces.http.listen import listen, resolve
-    from onetool.interfaces.http.rules import Rules
+    from onetool.interfaces.http.rules import AccessRules
     from onetool.interfaces.http.server import serve
-    from onetool.interfaces.http.site import READ, Route, Site
-    from onetool.interfaces.rest import finds, rest
+    from onetool.interfaces.rest import check_route, rest_app
     from onetool.interfaces.rest.docs import docs
     from onetool.interfaces.rest.openapi import openapi
 
     app = app_of(options)
     place = listen("127.0.0.1", 0, resolve("127.0.0.1"))
-    door = rest(app, allowed=options.get("allowed"))
+    door = rest_app(app, allowed=options.get("allowed"))
     routes = [
-        Route("/tools", door, below=True, told=door.told, kind=door.kind, finds=finds),
+        Route("/tools", door, below=True, told=door.told, kind=door.kind, finds=check_route),
         Route("/openapi.json", openapi(app), methods=READ),
         Route("/docs", docs(app), methods=READ, is_page=True),
     ]
-    site = Site(routes, Rules(app.config.http, place), 1024**2, app.redact)
+    site = HttpApp(routes, AccessRules(app.config.http, place), 1024**2, app.redact)
     serve(site, place, started=lambda: print(place.port, flush=True))
 
 

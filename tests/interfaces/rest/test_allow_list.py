@@ -5,7 +5,7 @@ import json
 import pytest
 from interfaces.rest.served import Api, problem
 
-from onetool.sources.bundles.built_in import built_in_id
+from onetool.sources.bundles.model import built_in_id
 
 ALLOWED = ("--tool-allow", "time.now,mine.echo,tools.echo")
 CHANGES = [("PUT", {"slug": "other"}), ("PATCH", {"isEnabled": False}), ("DELETE", None)]

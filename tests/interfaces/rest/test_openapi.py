@@ -9,10 +9,10 @@ from ask.stand_in import StandIn
 from interfaces.rest.fuzz import SHORT, fuzz
 from interfaces.rest.served import BUILT_IN, problem, with_model
 
-from onetool.interfaces.rest.ask import PATH as ASK
-from onetool.interfaces.rest.ask.refusal import BY_PROVIDER, STATUS
-from onetool.interfaces.rest.openapi import examples
-from onetool.interfaces.rest.places import PLACES, ROOT
+from onetool.interfaces.rest import openapi_schemas
+from onetool.interfaces.rest.ask_body import PROVIDER_STATUS, STATUS_OF_REASON
+from onetool.interfaces.rest.routing import ASK_PATH as ASK
+from onetool.interfaces.rest.routing import ROOT, ROUTES
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -40,14 +40,14 @@ def references(part):
 
 
 def test_every_route_and_method_is_described_and_no_other(document):
-    served = {(ROOT + place.template, method.lower()) for place in PLACES for method in place.ways} | {(ASK, "post")}
+    served = {(ROOT + place.template, method.lower()) for place in ROUTES for method in place.ways} | {(ASK, "post")}
     told = {(path, method) for path, item in document["paths"].items() for method in item if method != "parameters"}
     assert served == told
     assert document["openapi"] == "3.1.0"
 
 
 def test_every_parameter_is_described(document):
-    for place in PLACES:
+    for place in ROUTES:
         item = document["paths"][ROOT + place.template]
         assert [one["name"] for one in item["parameters"]] == re.findall(r"{(\w+)}", place.template)
         for method, way in place.ways.items():
@@ -81,11 +81,11 @@ def test_every_route_says_which_refusals_it_knows(document):
 
 def test_every_reason_why_a_model_gives_no_answer_has_its_status_there(document):
     told = document["paths"][ASK]["post"]["responses"]
-    for status in {*STATUS.values(), BY_PROVIDER}:
+    for status in {*STATUS_OF_REASON.values(), PROVIDER_STATUS}:
         schema = told[str(status)]["content"]["application/problem+json"]["schema"]
         assert schema == {"$ref": "#/components/schemas/AskProblem"}
     assert list(told["200"]["content"]) == ["application/json", "text/event-stream"]
-    assert checker(document, "Question").is_valid(examples.QUESTION)
+    assert checker(document, "Question").is_valid(openapi_schemas.EXAMPLE_QUESTION)
 
 
 def test_a_question_that_is_wrong_is_wrong_by_its_schema_too(document):
@@ -102,8 +102,8 @@ def test_a_question_that_is_wrong_is_wrong_by_its_schema_too(document):
         {"files": [{"name": "a", "data": "aaaa"}]},
         {"files": [{"name": "a", "data": "a", "kind": "image/png"}]},
     ):
-        assert not question.is_valid({**examples.QUESTION, **change}), change
-    assert question.is_valid({**examples.QUESTION, "files": [{"name": "a", "text": ""}]})
+        assert not question.is_valid({**openapi_schemas.EXAMPLE_QUESTION, **change}), change
+    assert question.is_valid({**openapi_schemas.EXAMPLE_QUESTION, "files": [{"name": "a", "text": ""}]})
 
 
 def test_a_key_is_described_by_the_shape_that_it_stands_in(document):
@@ -124,13 +124,13 @@ def test_it_can_be_taken_in_as_tools_by_ourselves(document):
 
 
 def test_its_examples_work(api, document):
-    bundle = f"/tools/bundles/{examples.BUNDLE_ID}"
-    tool = f"{bundle}/tools/{examples.TOOL_SLUG}/version/{examples.TOOL_VERSION}"
-    assert checker(document, "BundleContent").is_valid(examples.BUNDLE)
-    assert checker(document, "ToolContent").is_valid(examples.TOOL)
-    assert api.ask("PUT", bundle, examples.BUNDLE).status_code == 201
-    assert api.ask("PUT", tool, examples.TOOL).status_code == 201
-    assert api.ask("PATCH", tool, examples.SWITCH).status_code == 200
+    bundle = f"/tools/bundles/{openapi_schemas.EXAMPLE_BUNDLE_ID}"
+    tool = f"{bundle}/tools/{openapi_schemas.EXAMPLE_TOOL_SLUG}/version/{openapi_schemas.EXAMPLE_TOOL_VERSION}"
+    assert checker(document, "BundleContent").is_valid(openapi_schemas.EXAMPLE_BUNDLE)
+    assert checker(document, "ToolContent").is_valid(openapi_schemas.EXAMPLE_TOOL)
+    assert api.ask("PUT", bundle, openapi_schemas.EXAMPLE_BUNDLE).status_code == 201
+    assert api.ask("PUT", tool, openapi_schemas.EXAMPLE_TOOL).status_code == 201
+    assert api.ask("PATCH", tool, openapi_schemas.EXAMPLE_SWITCH).status_code == 200
     shown = api.get(tool).json()
     assert checker(document, "Tool").is_valid(shown)
     assert checker(document, "ToolContent").is_valid(shown)  # what was got may be put elsewhere
@@ -161,7 +161,7 @@ def test_what_is_wrong_is_wrong_by_its_schema_too(document):
         {"unknown": 1},
         {"httpImpl": {"request": {"urlTemplate": "ftp://example.com"}}},
     ):
-        assert not content.is_valid({**examples.TOOL, **change}), change
+        assert not content.is_valid({**openapi_schemas.EXAMPLE_TOOL, **change}), change
 
 
 def test_docs_are_one_page_that_loads_nothing(api, document):

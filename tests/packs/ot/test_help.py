@@ -6,8 +6,8 @@ import pytest
 from rs_bpe.bpe import openai
 
 from onetool import App, ToolSpec
-from onetool.packs.ot.help.matching import others_for, plain
-from onetool.packs.ot.help.pages import documentation
+from onetool.packs.ot.help import comparable, others_for
+from onetool.packs.ot.help_pages import documentation
 
 SCHEMA = {
     "type": "object",
@@ -170,7 +170,7 @@ def test_documentation(pack, slug):
 
 
 def test_names_are_compared_without_signs():
-    assert plain("Web.fetch_Many-2") == "web fetch many 2"
+    assert comparable("Web.fetch_Many-2") == "web fetch many 2"
 
 
 def test_others_score_by_name_then_text_then_likeness():

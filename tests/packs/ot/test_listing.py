@@ -6,10 +6,10 @@ from time import perf_counter
 import pytest
 
 from onetool import App, ToolCall, ToolSpec
+from onetool.core.inferred_schema import SeenValues
 from onetool.core.registry import Snapshot
-from onetool.core.seen import Seen
-from onetool.packs.ot.listing import SHORT, Listing
-from onetool.script.names import Names
+from onetool.packs.ot.listings import SHORT, Listing
+from onetool.script.names import ScriptNames
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_names_are_what_code_writes(app):
     odd = ["12306-mcp.get-date", "a.class", "a.b.c", "print", "a", "déjà.vu", "x-y.t", "x_y.t", "two words", "class"]
     for name in odd:
         app.registry.register(spec(name))
-    names = Names(app.registry.snapshot())
+    names = ScriptNames(app.registry.snapshot())
     shown = tools(app, info="list")
     assert shown == [names.spelling(one) for one in app.registry]
     assert "_12306_mcp.get_date" in shown
@@ -54,7 +54,7 @@ def test_names_are_what_code_writes(app):
 def test_every_name_of_real_servers_is_what_code_writes(app, live_tools):
     for one in live_tools:
         app.registry.add(spec(one["name"], description=one["description"], input_schema=one["inputSchema"]))
-    names = Names(app.registry.snapshot())
+    names = ScriptNames(app.registry.snapshot())
     listed = tools(app, info="full")
     assert len(listed) == len(app.registry)
     assert [tool["name"] for tool in listed] == [names.spelling(one) for one in app.registry]
@@ -100,9 +100,9 @@ def test_a_change_of_the_catalogue_is_seen_at_once(app):
 
 
 def test_outside_of_an_app_there_is_nothing_to_list():
-    from onetool.packs.ot.here import seen_from_here
+    from onetool.packs.ot.view import current_catalogue
 
-    catalogue, allowed = seen_from_here()
+    catalogue, allowed = current_catalogue()
     assert (len(catalogue), allowed) == (0, None)
 
 
@@ -133,7 +133,7 @@ def test_a_value_without_words_is_told_by_its_fields():
 
 
 def test_what_was_inferred_of_a_value_is_told_as_inferred():
-    learnt, nothing, declared = Seen(), Seen(), Seen()
+    learnt, nothing, declared = SeenValues(), SeenValues(), SeenValues()
     schema = {"type": "object", "properties": {"iso": {"type": "string"}}}
     ask, catalogue = listing(
         spec("a.learnt", seen=learnt),
@@ -159,7 +159,7 @@ def test_what_was_inferred_of_a_value_is_told_as_inferred():
     [("x", "str"), ([1, 2.5], "list[float]"), ({"ann@example.com": 1}, "dict[str, int]"), ([], "list"), ({}, "dict")],
 )
 def test_what_has_no_fields_is_told_by_its_type(value, told):
-    seen = Seen()
+    seen = SeenValues()
     seen.note(value)
     ask, catalogue = listing(spec("a.b", seen=seen))
     assert ask.tools(catalogue, info="full")[0]["returns"] == f"{told} (inferred from 1 result)"

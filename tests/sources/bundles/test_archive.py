@@ -10,9 +10,8 @@ from io import BytesIO
 import pytest
 from msgspec.structs import replace
 
-from onetool.sources.bundles.archive import pack, plan, unpack
-from onetool.sources.bundles.archive.zip_file import MAX_ENTRY
-from onetool.sources.bundles.errors import Invalid
+from onetool.sources.bundles.archive import MAX_ENTRY, pack, unpack
+from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import Bundle, Tool
 
 ID = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -47,7 +46,7 @@ def good():
 
 def refused(data):
     begin = time.monotonic()
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidError) as caught:
         unpack(data)
     assert time.monotonic() - begin < 5
     return str(caught.value)
@@ -95,7 +94,7 @@ def test_what_people_pack_again():
 
 
 def test_built_in_bundles_are_not_packed():
-    with pytest.raises(Invalid, match="built in"):
+    with pytest.raises(InvalidError, match="built in"):
         pack(replace(BUNDLE, is_built_in=True), [])
 
 
@@ -242,7 +241,7 @@ def test_all_mistakes_are_told():
 
 
 def planned(here=BUNDLE, tools_here=(), archived=(), bundle=BUNDLE, **more):
-    return plan(unpack(pack(bundle, archived)), here, tools_here, **more)
+    return archive(unpack(pack(bundle, archived)), here, tools_here, **more)
 
 
 def test_a_bundle_that_is_not_here():
@@ -293,7 +292,7 @@ def test_the_bundle_itself():
 
 def test_mistakes_refuse_it():
     entries = [*good(), ("tools/a.json", "{")]
-    found = plan(unpack(archive(entries)), None, ())
+    found = archive(unpack(archive(entries)), None, ())
     assert "tools/a.json" in found.refused[0]
-    with pytest.raises(Invalid, match="bundle"):
-        plan(unpack(archive([("bundle.json", "{")])), None, ())
+    with pytest.raises(InvalidError, match="bundle"):
+        archive(unpack(archive([("bundle.json", "{")])), None, ())

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetool.core.schema import CompiledSchema
-from onetool.handlers.http.template import Template
+from onetool.http.template import RequestTemplate
 from onetool.sources.bundles.curl import from_curl
-from onetool.sources.bundles.curl.words import words
-from onetool.sources.bundles.errors import Invalid
+from onetool.sources.bundles.curl.command import words
+from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import http_of
 from onetool.sources.bundles.names import check_slug
-from onetool.sources.bundles.reading import read_tool
+from onetool.sources.bundles.validation import read_tool
 
 
 def request(command):
@@ -34,13 +34,13 @@ def sent(command, **args):
     defaults = {name: one["default"] for name, one in content.arg_schema["properties"].items() if "default" in one}
     args = defaults | args
     assert CompiledSchema(content.arg_schema, closed=True).check(args) == []
-    return Template(http_of(content).request, content.arg_schema).fill(
+    return RequestTemplate(http_of(content).request, content.arg_schema).fill(
         args, lambda name: made.secrets.get(name) or f"<{name}>"
     )
 
 
 def refused(command):
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidError) as caught:
         from_curl(command)
     return str(caught.value)
 
@@ -326,7 +326,7 @@ def test_anything_is_a_tool_or_refused(text):
     for command in (text, f"curl {text}", f"curl https://x.example/{text}", f"curl https://x.example -d '{text}'"):
         try:
             made = from_curl(command)
-        except Invalid:
+        except InvalidError:
             continue
         check_slug(made.slug)
 

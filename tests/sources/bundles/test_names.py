@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetool.sources.bundles import names
-from onetool.sources.bundles.errors import Invalid
+from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.names import check_id, check_slug, check_version, code_name, derived_id, new_id
 
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -23,7 +23,7 @@ def test_slugs_that_may_be(slug):
 
 @pytest.mark.parametrize("slug", ["a_b", "a b", "a/b", "..", "a.b", "a\n", "a\u200b", "Ⅷ", "²", "a+b", "\ud800", "a\0"])
 def test_slugs_that_may_not_be(slug):
-    with pytest.raises(Invalid, match="slug") as caught:
+    with pytest.raises(InvalidError, match="slug") as caught:
         check_slug(slug)
     assert caught.value.pointer == "/slug"
 
@@ -34,14 +34,14 @@ def test_versions_may_have_dots(version):
 
 
 def test_an_empty_one_and_one_too_long_say_so():
-    with pytest.raises(Invalid, match="empty"):
+    with pytest.raises(InvalidError, match="empty"):
         check_slug("")
-    with pytest.raises(Invalid, match=r"65 characters; 64 is the most"):
+    with pytest.raises(InvalidError, match=r"65 characters; 64 is the most"):
         check_version("x" * 65)
 
 
 def test_the_normal_form_is_told():
-    with pytest.raises(Invalid, match="'Gr\N{LATIN SMALL LETTER O WITH DIAERESIS}'"):
+    with pytest.raises(InvalidError, match="'Gr\N{LATIN SMALL LETTER O WITH DIAERESIS}'"):
         check_slug(unicodedata.normalize("NFD", "Grö"))
 
 
@@ -51,7 +51,7 @@ def test_exactly_letters_digits_and_dashes(text):
     fits = allowed and 1 <= len(text) <= 64 and unicodedata.is_normalized("NFC", text)
     try:
         check_slug(text)
-    except Invalid:
+    except InvalidError:
         assert not fits
     else:
         assert fits
@@ -67,7 +67,7 @@ def test_ids_are_uuids_of_version_7(monkeypatch):
 
 @pytest.mark.parametrize("id", ["", "x", "01890a5d-ac96-474b-bcce-b302099a8057", "01890a5dac96774bbcceb302099a8057"])
 def test_other_ids_are_refused(id):
-    with pytest.raises(Invalid, match="UUIDv7"):
+    with pytest.raises(InvalidError, match="UUIDv7"):
         check_id(id)
 
 

@@ -4,8 +4,8 @@ from copy import deepcopy
 
 import pytest
 
-from onetool.sources.bundles.errors import Invalid
-from onetool.sources.bundles.reading import read_bundle, read_tool
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.validation import read_bundle, read_tool
 
 TOOL = {
     "type": "http",
@@ -25,7 +25,7 @@ def put(pointer, value):
 
 
 def told(tool):
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(InvalidError) as refused:
         read_tool(tool, "x", "1")
     return refused.value.pointer, str(refused.value)
 
@@ -83,7 +83,7 @@ def test_where_no_key_is_near_those_that_there_are_are_listed():
     assert told(put("/httpImpl/zzz", 1))[1] == "/httpImpl/zzz: there is no such key; there are request, response"
     message = told(put("/httpImpl/request/auth/realm", 1))[1]
     assert message.endswith("there are type, value")  # of this kind of auth, not of all of them
-    with pytest.raises(Invalid, match="did you mean displayName"):
+    with pytest.raises(InvalidError, match="did you mean displayName"):
         read_bundle({"slug": "x", "displaName": "X"})
 
 

@@ -8,14 +8,13 @@ from mcp_types import JSONRPCError, JSONRPCRequest
 from sources.mcp_servers.stage import call, settle
 
 from onetool.core.errors import ToolFailure
-from onetool.core.json_bounds import MOST_PARTS
+from onetool.core.json_data import MOST_PARTS, data_in
 from onetool.services.secrets import Secrets
-from onetool.sources.mcp_servers.child import Lines
-from onetool.sources.mcp_servers.memory import Offers
-from onetool.sources.mcp_servers.offers import resources_of
-from onetool.sources.mcp_servers.settings import Server
-from onetool.sources.mcp_servers.streams import Incoming, has_at_most
-from onetool.sources.mcp_servers.values import data_in
+from onetool.sources.mcp_servers.conversion import resources_of
+from onetool.sources.mcp_servers.opening import ProcessReadStream, has_at_most
+from onetool.sources.mcp_servers.process import ProcessLines
+from onetool.sources.mcp_servers.server_cache import Offers
+from onetool.sources.mcp_servers.settings import ServerSettings
 
 
 class Silent:
@@ -27,11 +26,11 @@ def received(*lines, places=64):
     """The messages in these lines, as the SDK gets them."""
 
     async def read():
-        heard = Lines(lambda _: None)
+        heard = ProcessLines(lambda _: None)
         heard.feed(b"".join(line + b"\n" for line in lines))
         heard.end()
         unanswered = asyncio.Semaphore(places)
-        return [item.message async for item in Incoming(heard, Silent(), unanswered)], unanswered
+        return [item.message async for item in ProcessReadStream(heard, Silent(), unanswered)], unanswered
 
     return asyncio.run(read())
 
@@ -89,12 +88,12 @@ def test_requests_of_a_server_take_places():
 )
 def test_a_template_keeps_to_its_place(template, is_taken):
     offers = Offers(templates=({"uriTemplate": template, "name": "t"},))
-    assert bool(resources_of("s", "s", Server(command="x"), offers, None)) is is_taken
+    assert bool(resources_of("s", "s", ServerSettings(command="x"), offers, None)) is is_taken
 
 
 def test_our_own_addresses_are_ours():
     offers = Offers(resources=({"uri": "ot://tools", "name": "t"}, {"uri": "notes://1", "name": "n"}))
-    assert [one.uri for one in resources_of("s", "s", Server(command="x"), offers, None)] == ["notes://1"]
+    assert [one.uri for one in resources_of("s", "s", ServerSettings(command="x"), offers, None)] == ["notes://1"]
 
 
 def test_a_server_can_not_have_everyday_words_masked():
@@ -113,10 +112,10 @@ def test_arguments_in_the_command_are_told_as_that(stage):
 
 
 def test_a_question_after_the_end_of_a_call_is_refused():
-    from onetool.sources.mcp_servers.flight import Flight
+    from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
     async def ask():
-        return await Flight().of_caller(lambda: asyncio.sleep(0))
+        return await UpstreamCall().of_caller(lambda: asyncio.sleep(0))
 
     with pytest.raises(ToolFailure, match="the call is over"):
         asyncio.run(ask())

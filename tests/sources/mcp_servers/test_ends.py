@@ -11,7 +11,7 @@ from time import monotonic, sleep
 import pytest
 from sources.mcp_servers.stage import call, is_gone, settle
 
-from onetool.sources.mcp_servers.child import _named
+from onetool.sources.mcp_servers.process import _named
 
 LONG = 60  # seconds that nobody waits for
 QUICK = 20  # seconds, on a machine that is busy
@@ -143,7 +143,7 @@ def test_a_life_that_is_cancelled_takes_its_tasks_with_it(stage):
             loop.upstreams["good"]._life.cancel()
 
         loop.background.call(cancel())
-        until(lambda: tasks(app) == ["Loop._look"])
+        until(lambda: tasks(app) == ["ServerLoop._look"])
         assert stage.left() == []
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from onetool.core.errors import ToolFailure
-from onetool.sources.mcp_servers.flight import Flight, Flights
+from onetool.sources.mcp_servers.upstream_calls import UpstreamCall, UpstreamCalls
 
 LONG = 600.0
 
@@ -20,7 +20,7 @@ def of(seconds, value="answer"):
 
 def test_a_question_that_outlives_its_call_is_answered_all_the_same():
     async def scene():
-        flight = Flight()
+        flight = UpstreamCall()
         async with flight.in_time(LONG):
             asked = asyncio.create_task(flight.of_caller(of(0.1)))
             await asyncio.sleep(0.02)
@@ -31,7 +31,7 @@ def test_a_question_that_outlives_its_call_is_answered_all_the_same():
 
 def test_a_question_after_the_end_of_its_call_is_refused_in_words():
     async def scene():
-        flight = Flight()
+        flight = UpstreamCall()
         with pytest.raises(ToolFailure, match="nobody is there to be asked"):
             await flight.of_caller(of(0))
         async with flight.in_time(LONG):
@@ -44,7 +44,7 @@ def test_a_question_after_the_end_of_its_call_is_refused_in_words():
 
 def test_the_clock_stands_still_until_the_last_question_is_answered():
     async def scene():
-        flight = Flight()
+        flight = UpstreamCall()
         async with flight.in_time(0.4):
             short = asyncio.create_task(flight.of_caller(of(0.05, "short")))
             await asyncio.sleep(0)
@@ -56,7 +56,7 @@ def test_the_clock_stands_still_until_the_last_question_is_answered():
 
 def test_and_goes_on_with_what_was_left():
     async def scene():
-        flight = Flight()
+        flight = UpstreamCall()
         async with flight.in_time(0.3):
             await asyncio.gather(*(flight.of_caller(of(n / 10)) for n in range(3)))
             await asyncio.sleep(LONG)
@@ -71,7 +71,7 @@ def test_the_clock_goes_on_when_a_question_fails(how):
         raise LookupError
 
     async def scene():
-        flight = Flight()
+        flight = UpstreamCall()
         async with flight.in_time(0.3):
             if how == "error":
                 with pytest.raises(LookupError):
@@ -88,7 +88,7 @@ def test_the_clock_goes_on_when_a_question_fails(how):
 
 def test_calls_that_are_under_way():
     async def scene():
-        flights, one, two = Flights(), Flight(), Flight()
+        flights, one, two = UpstreamCalls(), UpstreamCall(), UpstreamCall()
         assert flights.are_none()
         assert flights.only() is None
         with flights.under_way(one):

@@ -6,7 +6,7 @@ import pytest
 from sources.mcp_servers.nasty.http_server import TOKEN, HttpServer
 from sources.mcp_servers.stage import call, ran, settle
 
-from onetool.sources.mcp_servers import streams
+from onetool.sources.mcp_servers import opening
 
 REFUSED = {
     "unauthorized": ["the server bad wants a token", "onetool servers login bad"],
@@ -123,7 +123,7 @@ def test_an_answer_of_fifty_megabytes_is_refused(stage, http):
 
 @pytest.mark.parametrize("way", ["ok", "stream"])
 def test_an_answer_of_too_many_parts_is_refused_before_it_is_read(stage, http, way, monkeypatch):
-    monkeypatch.setattr(streams, "has_at_most", lambda *_: True)  # that comes after reading
+    monkeypatch.setattr(opening, "has_at_most", lambda *_: True)  # that comes after reading
     with stage.app({"there": {"url": http.url(way), "timeout": 20}}) as app:
         settle(app)
         assert "its answer has more than 500,000 parts" in call(app, "there.lists").error.message

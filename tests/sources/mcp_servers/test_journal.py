@@ -6,8 +6,8 @@ from threading import Thread
 
 import pytest
 
-from onetool.sources.mcp_servers import journal as module
-from onetool.sources.mcp_servers.journal import Journal
+from onetool.sources.mcp_servers import server_log as module
+from onetool.sources.mcp_servers.server_log import ServerLog
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def file(tmp_path):
 
 @pytest.fixture
 def journal(file):
-    return Journal("one", file, lambda text: text.replace("sesame", "***"))
+    return ServerLog("one", file, lambda text: text.replace("sesame", "***"))
 
 
 def told(journal, most=100):
@@ -68,7 +68,7 @@ def test_the_file_stays_small_and_keeps_the_end(journal, file, monkeypatch):
     assert sum(one.stat().st_size for one in file.parent.iterdir()) <= 4000
     assert len(list(file.parent.iterdir())) == 2
     assert told(journal, 3) == ["line 497", "line 498", "line 499"]
-    assert told(Journal("one", file, str), 1) == ["line 499"]  # another process sees the same
+    assert told(ServerLog("one", file, str), 1) == ["line 499"]  # another process sees the same
     if os.name == "posix":
         assert {stat.S_IMODE(one.stat().st_mode) for one in file.parent.iterdir()} == {0o600}
 

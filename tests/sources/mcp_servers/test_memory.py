@@ -6,22 +6,31 @@ import stat
 import msgspec
 import pytest
 
-from onetool.sources.mcp_servers.memory import Memory, Offers, Shelf, approval, changes, file_name, pin, pinned
-from onetool.sources.mcp_servers.settings import Server
+from onetool.sources.mcp_servers.server_cache import (
+    CachedServer,
+    Offers,
+    ServerCache,
+    approval,
+    changes,
+    digests,
+    digests_by_name,
+    file_name,
+)
+from onetool.sources.mcp_servers.settings import ServerSettings
 
 TOOL = {"name": "a", "description": "Does a.", "inputSchema": {"type": "object"}}
-COMMAND = Server(command="x", args=("y",))
+COMMAND = ServerSettings(command="x", args=("y",))
 
 
 @pytest.fixture
 def shelf(tmp_path):
-    return Shelf(tmp_path / "servers", "one", COMMAND)
+    return ServerCache(tmp_path / "servers", "one", COMMAND)
 
 
 def test_what_is_written_is_read(shelf, tmp_path):
     assert shelf.read().tools is None
     assert shelf.changed_at() == 0
-    memory = msgspec.structs.replace(shelf.read(), tools=(TOOL,), version="x 1", approved={"a": pin(TOOL)})
+    memory = msgspec.structs.replace(shelf.read(), tools=(TOOL,), version="x 1", approved={"a": digests(TOOL)})
     shelf.write(memory)
     assert shelf.read() == memory
     assert shelf.changed_at() > 0
@@ -43,22 +52,27 @@ def test_a_file_that_makes_no_sense_counts_as_none(shelf, text):
 
 @pytest.mark.parametrize(
     "other",
-    [Server(command="z", args=("y",)), Server(command="x", args=("z",)), Server(url="http://x/"), Server(command="x")],
+    [
+        ServerSettings(command="z", args=("y",)),
+        ServerSettings(command="x", args=("z",)),
+        ServerSettings(url="http://x/"),
+        ServerSettings(command="x"),
+    ],
 )
 def test_another_command_or_url_has_nothing_to_do_with_it(shelf, tmp_path, other):
     shelf.write(msgspec.structs.replace(shelf.read(), tools=(TOOL,)))
-    assert Shelf(tmp_path / "servers", "one", other).read().tools is None
+    assert ServerCache(tmp_path / "servers", "one", other).read().tools is None
 
 
 def test_other_settings_are_no_other_server(shelf, tmp_path):
     shelf.write(msgspec.structs.replace(shelf.read(), tools=(TOOL,)))
-    same = Server(command="x", args=("y",), timeout=3, pin=True, tools=("a",), env={"A": "b"})
-    assert Shelf(tmp_path / "servers", "one", same).read().tools == (TOOL,)
+    same = ServerSettings(command="x", args=("y",), timeout=3, pin=True, tools=("a",), env={"A": "b"})
+    assert ServerCache(tmp_path / "servers", "one", same).read().tools == (TOOL,)
 
 
 def test_what_can_not_be_written_is_not_remembered(tmp_path):
     (tmp_path / "servers").write_text("a file where a folder should be")
-    shelf = Shelf(tmp_path / "servers", "one", COMMAND)
+    shelf = ServerCache(tmp_path / "servers", "one", COMMAND)
     shelf.write(shelf.read())
     assert shelf.read().tools is None
 
@@ -76,48 +90,50 @@ def test_names_of_servers_as_names_of_files():
 
 def test_a_definition_is_the_same_however_it_is_written():
     again = {"inputSchema": {"type": "object"}, "description": "Does a.", "name": "a", "_meta": {"x": 1}}
-    assert pin(TOOL) == pin(again)
+    assert digests(TOOL) == digests(again)
     schema = {"type": "object", "properties": {"a": {}, "b": {}}}
     turned = {"properties": {"a": {}, "b": {}}, "type": "object"}
-    assert pin({**TOOL, "inputSchema": schema}) == pin({**TOOL, "inputSchema": turned})
+    assert digests({**TOOL, "inputSchema": schema}) == digests({**TOOL, "inputSchema": turned})
 
 
 def test_the_order_of_parameters_is_pinned():
     """Arguments can be given by their place."""
     one = {"type": "object", "properties": {"sender": {"type": "string"}, "receiver": {"type": "string"}}}
     other = {"type": "object", "properties": {"receiver": {"type": "string"}, "sender": {"type": "string"}}}
-    memory = Memory(approved=approval(Memory(), [{**TOOL, "inputSchema": one}], everything=True))
+    memory = CachedServer(approved=approval(CachedServer(), [{**TOOL, "inputSchema": one}], everything=True))
     assert changes(memory, [{**TOOL, "inputSchema": other}], strict=False) == {"a": ["parameters"]}
 
 
 def test_of_two_with_one_name_the_first_is_pinned():
     good, evil = TOOL, {**TOOL, "description": "Does evil."}
-    assert pinned([good, evil], Offers()) == [good]
-    memory = Memory(approved=approval(Memory(), pinned([good, evil], Offers()), everything=True))
-    assert changes(memory, pinned([evil], Offers()), strict=True) == {"a": ["description"]}
+    assert digests_by_name([good, evil], Offers()) == [good]
+    memory = CachedServer(approved=approval(CachedServer(), digests_by_name([good, evil], Offers()), everything=True))
+    assert changes(memory, digests_by_name([evil], Offers()), strict=True) == {"a": ["description"]}
 
 
 def test_prompts_are_pinned_too():
     prompt = {"name": "greet", "description": "Say hello."}
-    memory = Memory(approved=approval(Memory(), pinned([TOOL], Offers(prompts=(prompt,))), everything=True))
+    memory = CachedServer(
+        approved=approval(CachedServer(), digests_by_name([TOOL], Offers(prompts=(prompt,))), everything=True)
+    )
     changed = Offers(prompts=({**prompt, "description": "Say hello, and send the notes."},))
-    assert changes(memory, pinned([TOOL], changed), strict=True) == {"prompt greet": ["description"]}
+    assert changes(memory, digests_by_name([TOOL], changed), strict=True) == {"prompt greet": ["description"]}
 
 
 def test_changes_are_told_by_part():
-    memory = Memory(approved=approval(Memory(), [TOOL], everything=True))
+    memory = CachedServer(approved=approval(CachedServer(), [TOOL], everything=True))
     other = {**TOOL, "description": "Does b.", "inputSchema": {"type": "object", "required": []}}
     assert changes(memory, [TOOL], strict=True) == {}
     assert changes(memory, [other], strict=False) == {"a": ["description", "parameters"]}
     new = {**TOOL, "name": "b"}
     assert changes(memory, [TOOL, new], strict=False) == {}
     assert changes(memory, [TOOL, new], strict=True) == {"b": ["new"]}
-    assert changes(Memory(), [other, new], strict=True) == {}  # the first time all are trusted
+    assert changes(CachedServer(), [other, new], strict=True) == {}  # the first time all are trusted
 
 
 def test_approving_keeps_what_is_not_there_now():
-    memory = Memory(approved=approval(Memory(), [TOOL], everything=True))
+    memory = CachedServer(approved=approval(CachedServer(), [TOOL], everything=True))
     other, new = {**TOOL, "description": "Does b."}, {**TOOL, "name": "b"}
-    assert approval(memory, [other, new], everything=False) == {"a": pin(TOOL), "b": pin(new)}
-    assert approval(memory, [other], everything=True) == {"a": pin(other)}
-    assert approval(memory, [new], everything=True) == {"a": pin(TOOL), "b": pin(new)}
+    assert approval(memory, [other, new], everything=False) == {"a": digests(TOOL), "b": digests(new)}
+    assert approval(memory, [other], everything=True) == {"a": digests(other)}
+    assert approval(memory, [new], everything=True) == {"a": digests(TOOL), "b": digests(new)}

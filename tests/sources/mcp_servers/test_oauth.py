@@ -20,15 +20,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from sources.mcp_servers.authority import PROGRAM, Authority, browser, stored, visit
 
-from onetool.sources.mcp_servers.oauth import (
-    AuthFailed,
-    NeedsLogin,
-    http_auth,
-    login,
-    logout,
-    trouble_in,
-    watching,
-)
+from onetool.sources.mcp_servers.oauth import http_auth, login, logout
+from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredError, auth_error_in, watching_auth
 
 HERE = Path(__file__).parent
 
@@ -60,8 +53,8 @@ async def peek(authority, folder, auth="oauth", url=None):
         async with asyncio.timeout(20), connected(url, http_auth("vault", url, auth, folder)) as client:
             result = await client.call_tool("peek", {})
             return result.content[0].text
-    except* AuthFailed as group:
-        trouble = trouble_in(group)
+    except* AuthError as group:
+        trouble = auth_error_in(group)
     raise trouble
 
 
@@ -106,7 +99,7 @@ class TestLogin:
     def test_the_port_can_be_fixed_and_may_be_taken(self, authority, folder):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-            with pytest.raises(AuthFailed, match=rf"can't listen at 127.0.0.1:{port}"):
+            with pytest.raises(AuthError, match=rf"can't listen at 127.0.0.1:{port}"):
                 log_in(authority, folder, {"type": "oauth", "redirect_port": port})
         urls = []
         log_in(
@@ -137,13 +130,13 @@ class TestLogin:
 
     def test_who_says_no_is_told_so(self, authority, folder):
         authority.denies = True
-        with pytest.raises(AuthFailed, match=r"vault: the login was refused \(access_denied: the user said no\)"):
+        with pytest.raises(AuthError, match=r"vault: the login was refused \(access_denied: the user said no\)"):
             log_in(authority, folder)
         assert not file_of(folder).exists()
 
     def test_nobody_comes(self, authority, folder):
         urls = []
-        with pytest.raises(AuthFailed, match="nobody has finished the login to vault within 0 s"):
+        with pytest.raises(AuthError, match="nobody has finished the login to vault within 0 s"):
             log_in(authority, folder, browse=urls.append, patience=0.4)
         with pytest.raises(httpx2.ConnectError):
             httpx2.get(redirect_of(urls[0]))
@@ -152,7 +145,7 @@ class TestLogin:
         log_in(authority, folder)
         before = file_of(folder).read_bytes()
         authority.denies = True
-        with pytest.raises(AuthFailed):
+        with pytest.raises(AuthError):
             log_in(authority, folder)
         assert file_of(folder).read_bytes() == before
         assert asyncio.run(peek(authority, folder)) == "gold"
@@ -180,19 +173,19 @@ class TestLogin:
         authority.expire_everything()
         assert asyncio.run(peek(authority, folder, auth)) == "gold"
         # With another client these tokens are not ours.
-        with pytest.raises(NeedsLogin):
+        with pytest.raises(LoginRequiredError):
             asyncio.run(peek(authority, folder, "oauth"))
 
     def test_a_server_that_offers_no_login(self, http_404, folder):
-        with pytest.raises(AuthFailed, match="it offers no login"):
+        with pytest.raises(AuthError, match="it offers no login"):
             asyncio.run(login("plain", http_404, None, folder, lambda text: None))
 
     def test_a_server_that_is_not_there(self, folder):
-        with pytest.raises(AuthFailed, match="the server gone can't be reached for a login"):
+        with pytest.raises(AuthError, match="the server gone can't be reached for a login"):
             asyncio.run(login("gone", "http://127.0.0.1:9/mcp", "oauth", folder, lambda text: None))
 
     def test_there_is_nothing_to_log_in_to_with_a_token(self, authority, folder):
-        with pytest.raises(AuthFailed, match="has a token in its `auth`"):
+        with pytest.raises(AuthError, match="has a token in its `auth`"):
             log_in(authority, folder, "a-token")
 
     def test_ctrl_c_ends_it_cleanly(self, authority, folder):
@@ -218,14 +211,14 @@ except KeyboardInterrupt:
         log_in(authority, folder)
         assert logout("vault", folder)
         assert not logout("vault", folder)
-        with pytest.raises(NeedsLogin, match="the server vault wants a login: onetool servers login vault"):
+        with pytest.raises(LoginRequiredError, match="the server vault wants a login: onetool servers login vault"):
             asyncio.run(peek(authority, folder))
 
 
 class TestBackground:
     def test_without_a_login_it_says_so_at_once(self, authority, folder):
         begun = monotonic()
-        with pytest.raises(NeedsLogin) as caught:
+        with pytest.raises(LoginRequiredError) as caught:
             asyncio.run(peek(authority, folder))
         assert str(caught.value) == "the server vault wants a login: onetool servers login vault"
         assert monotonic() - begun < 5
@@ -233,7 +226,7 @@ class TestBackground:
         assert not folder.exists()
 
     def test_a_login_is_offered_where_the_config_says_nothing(self, authority, folder):
-        with pytest.raises(NeedsLogin, match="wants a login: onetool"):
+        with pytest.raises(LoginRequiredError, match="wants a login: onetool"):
             asyncio.run(peek(authority, folder, auth=None))
         log_in(authority, folder, auth=None)
         assert asyncio.run(peek(authority, folder, auth=None)) == "gold"
@@ -268,10 +261,12 @@ class TestBackground:
         log_in(authority, folder)
         authority.expire_everything()
         authority.refreshes.clear()
-        with pytest.raises(NeedsLogin, match="wants a new login, the last one has ended: onetool servers login vault"):
+        with pytest.raises(
+            LoginRequiredError, match="wants a new login, the last one has ended: onetool servers login vault"
+        ):
             asyncio.run(peek(authority, folder))
         asked = len(authority.requests)
-        with pytest.raises(NeedsLogin):
+        with pytest.raises(LoginRequiredError):
             asyncio.run(peek(authority, folder))
         assert len(authority.requests) == asked  # what is over is not tried again
         log_in(authority, folder)
@@ -282,9 +277,9 @@ class TestBackground:
         log_in(authority, folder)
         authority.expire_everything()
         authority.fault = fault
-        with pytest.raises(AuthFailed, match="could not be refreshed") as caught:
+        with pytest.raises(AuthError, match="could not be refreshed") as caught:
             asyncio.run(peek(authority, folder))
-        assert not isinstance(caught.value, NeedsLogin)
+        assert not isinstance(caught.value, LoginRequiredError)
         authority.fault = None
         assert asyncio.run(peek(authority, folder)) == "gold"
 
@@ -294,14 +289,14 @@ class TestBackground:
         async def work():
             async with connected(authority.url, http_auth("vault", authority.url, "oauth", folder)) as client:
                 other = asyncio.create_task(client.call_tool("peek", {"wait": 0.5}))
-                with watching() as watch, pytest.raises(MCPError):
+                with watching_auth() as watch, pytest.raises(MCPError):
                     await client.call_tool("burn", {})
-                with watching() as elsewhere:
+                with watching_auth() as elsewhere:
                     await client.call_tool("peek", {})
                 return watch.trouble, elsewhere.trouble, (await other).content[0].text
 
         trouble, elsewhere, text = asyncio.run(work())
-        assert isinstance(trouble, NeedsLogin)
+        assert isinstance(trouble, LoginRequiredError)
         assert trouble.scopes == ("admin",)
         assert str(trouble) == "the server vault wants a login with more rights (admin): onetool servers login vault"
         assert (elsewhere, text) == (None, "gold")
@@ -332,12 +327,12 @@ class TestBackground:
             async with httpx2.AsyncClient(auth=auth) as http:
                 return (await http.post(authority.url, json={})).status_code
 
-        with pytest.raises(NeedsLogin):
+        with pytest.raises(LoginRequiredError):
             asyncio.run(status())
         log_in(authority, folder)
         assert asyncio.run(status()) != 401
         logout("vault", folder)
-        with pytest.raises(NeedsLogin):
+        with pytest.raises(LoginRequiredError):
             asyncio.run(status())
 
     def test_tokens_for_another_url_are_not_used(self, authority, folder):
@@ -354,7 +349,7 @@ class TestBackground:
             async with httpx2.AsyncClient(auth=auth, transport=httpx2.MockTransport(look)) as http:
                 await http.post(other)
 
-        with pytest.raises(NeedsLogin):
+        with pytest.raises(LoginRequiredError):
             asyncio.run(send())
         assert seen == [None]
 
@@ -379,7 +374,7 @@ class TestBackground:
     def test_a_damaged_file_counts_as_no_login(self, authority, folder, content):
         log_in(authority, folder)
         file_of(folder).write_text(content)
-        with pytest.raises(NeedsLogin):
+        with pytest.raises(LoginRequiredError):
             asyncio.run(peek(authority, folder))
         log_in(authority, folder)
         assert asyncio.run(peek(authority, folder)) == "gold"
@@ -388,7 +383,7 @@ class TestBackground:
         log_in(authority, folder)
         kept = stored(file_of(folder))
         file_of(folder).write_text(json.dumps({**kept, "tokens": {"access_token": 5}}))
-        with pytest.raises(NeedsLogin):
+        with pytest.raises(LoginRequiredError):
             asyncio.run(peek(authority, folder))
 
     def test_nothing_can_be_kept(self, authority, folder):
@@ -396,7 +391,7 @@ class TestBackground:
         authority.expire_everything()
         file_of(folder).with_name(".vault.auth.json.lock").unlink()
         (folder / ".vault.auth.json.lock").mkdir()
-        with pytest.raises(AuthFailed, match=r"the login can't be kept in .*vault\.auth\.json: Is a directory"):
+        with pytest.raises(AuthError, match=r"the login can't be kept in .*vault\.auth\.json: Is a directory"):
             asyncio.run(peek(authority, folder))
 
 
@@ -443,7 +438,7 @@ class TestSeveralProcesses:
         authority.expire_everything()
         with open(folder / ".vault.auth.json.lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            with pytest.raises(AuthFailed, match=r"another process holds vault\.auth\.json"):
+            with pytest.raises(AuthError, match=r"another process holds vault\.auth\.json"):
                 asyncio.run(peek(authority, folder))
 
 
@@ -460,13 +455,13 @@ class TestPrograms:
 
     def test_wrong_credentials(self, authority, folder):
         auth = {"type": "client_credentials", "client_id": PROGRAM[0], "client_secret": "made-up-secret"}
-        with pytest.raises(AuthFailed, match=r"Token exchange failed \(401\)") as caught:
+        with pytest.raises(AuthError, match=r"Token exchange failed \(401\)") as caught:
             asyncio.run(peek(authority, folder, auth))
         assert "made-up" not in str(caught.value)
 
     def test_they_go_to_no_other_authorization_server(self, authority, folder):
         auth = {"type": "client_credentials", "client_id": PROGRAM[0], "client_secret": PROGRAM[1]}
-        with pytest.raises(AuthFailed, match="issuer mismatch"):
+        with pytest.raises(AuthError, match="issuer mismatch"):
             asyncio.run(peek(authority, folder, {**auth, "issuer": "https://elsewhere.example"}))
         assert authority.requests == []
         assert asyncio.run(peek(authority, folder, auth)) == "gold"
@@ -474,7 +469,7 @@ class TestPrograms:
         kept["authorization_server"]["issuer"] = "https://first.example"  # the one that let us in first was another
         file_of(folder).write_text(json.dumps(kept))
         authority.expire_everything()
-        with pytest.raises(AuthFailed, match="issuer mismatch"):
+        with pytest.raises(AuthError, match="issuer mismatch"):
             asyncio.run(peek(authority, folder, auth))
 
     def test_more_rights_are_fetched(self, authority, folder):
@@ -497,7 +492,7 @@ class TestBearer:
         assert not folder.exists()
 
     def test_one_that_is_not_taken(self, authority, folder):
-        with pytest.raises(AuthFailed, match="does not take the token in its `auth`") as caught:
+        with pytest.raises(AuthError, match="does not take the token in its `auth`") as caught:
             asyncio.run(peek(authority, folder, "made-up-token"))
         assert "made-up" not in str(caught.value)
 
@@ -512,10 +507,10 @@ class TestSecrecy:
             authority.fault = fault
             try:
                 asyncio.run(peek(authority, folder))
-            except AuthFailed as error:
+            except AuthError as error:
                 told.append(str(error))
         authority.fault = (200, {"refresh_token": "refresh-in-rubbish"})
-        with pytest.raises(AuthFailed) as caught:
+        with pytest.raises(AuthError) as caught:
             log_in(authority, folder)
         told.append(str(caught.value))
         out, err = capfd.readouterr()
@@ -554,9 +549,7 @@ class TestSecrecy:
             async with httpx2.AsyncClient(auth=auth, transport=httpx2.MockTransport(answer)) as http:
                 await http.post(url)
 
-        with pytest.raises(
-            AuthFailed, match=r"wants a login at http://127\.0\.0\.1:1, which is not encrypted: refused"
-        ):
+        with pytest.raises(AuthError, match=r"wants a login at http://127\.0\.0\.1:1, which is not encrypted: refused"):
             asyncio.run(send())
         assert asked == [url]
 

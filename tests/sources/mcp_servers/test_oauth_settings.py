@@ -3,30 +3,30 @@
 import pytest
 
 from onetool.services.secrets import Secret
-from onetool.sources.mcp_servers.oauth_settings import Bearer, Credentials, Login, problems, read
+from onetool.sources.mcp_servers.settings import BearerToken, ClientCredentials, PersonLogin, auth_problems, read
 
 
 @pytest.mark.parametrize(
     ("auth", "meant"),
     [
         (None, None),
-        ("abc", Bearer(token="abc")),
-        ("Bearer abc", Bearer(token="abc")),
-        (Secret("abc"), Bearer(token="abc")),
-        ({"type": "bearer", "token": "abc"}, Bearer(token="abc")),
-        ("oauth", Login()),
-        ({"type": "oauth"}, Login()),
-        ({"type": "oauth", "scopes": "a  b", "redirect_port": "8123"}, Login(scopes="a b", redirect_port=8123)),
-        ({"type": "oauth", "scopes": ["a", "b"], "redirect_port": 8123}, Login(scopes="a b", redirect_port=8123)),
-        ({"type": "oauth", "client_id": "me", "client_secret": None}, Login(client_id="me")),
+        ("abc", BearerToken(token="abc")),
+        ("Bearer abc", BearerToken(token="abc")),
+        (Secret("abc"), BearerToken(token="abc")),
+        ({"type": "bearer", "token": "abc"}, BearerToken(token="abc")),
+        ("oauth", PersonLogin()),
+        ({"type": "oauth"}, PersonLogin()),
+        ({"type": "oauth", "scopes": "a  b", "redirect_port": "8123"}, PersonLogin(scopes="a b", redirect_port=8123)),
+        ({"type": "oauth", "scopes": ["a", "b"], "redirect_port": 8123}, PersonLogin(scopes="a b", redirect_port=8123)),
+        ({"type": "oauth", "client_id": "me", "client_secret": None}, PersonLogin(client_id="me")),
         (
             {"type": "client_credentials", "client_id": "me", "client_secret": "s"},
-            Credentials(client_id="me", client_secret="s"),
+            ClientCredentials(client_id="me", client_secret="s"),
         ),
     ],
 )
 def test_what_is_meant(auth, meant):
-    assert list(problems(auth)) == []
+    assert list(auth_problems(auth)) == []
     assert read(auth) == meant
 
 
@@ -55,7 +55,7 @@ def test_what_is_meant(auth, meant):
     ],
 )
 def test_what_is_refused(auth, message):
-    [(key, text, hint)] = problems(auth)
+    [(key, text, hint)] = auth_problems(auth)
     assert key == "auth"
     assert message in text
     assert hint is None or "for " in hint or "write the token itself" in hint
@@ -63,6 +63,6 @@ def test_what_is_refused(auth, message):
 
 def test_no_complaint_repeats_a_value():
     auth = {"type": "oauth", "client_secret": "hidden\x00value", "scopes": "hidden\x00scope", "redirect_port": "hidden"}
-    assert len(list(problems(auth))) == 4
-    assert "hidden" not in repr(list(problems(auth)))
+    assert len(list(auth_problems(auth))) == 4
+    assert "hidden" not in repr(list(auth_problems(auth)))
     assert "hidden" not in repr(read({"type": "bearer", "token": "hidden"}))

@@ -10,8 +10,8 @@ import pytest
 from sources.mcp_servers.stage import call
 from sources.mcp_servers.test_ends import LONG, QUICK, until
 
-from onetool.core.background import Background
 from onetool.core.errors import ToolFailure
+from onetool.core.threads import LoopThread
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_call_that_fails_when_its_caller_is_gone(stage, told):
 
 def test_work_that_does_not_heed_the_end_in_the_middle_of_a_generator(monkeypatch, told):
     """It is left behind: closing what is running is not possible, and nothing to tell anybody."""
-    monkeypatch.setattr("onetool.core.background.PATIENCE", 0.1)
+    monkeypatch.setattr("onetool.core.threads.CLOSE_SECONDS", 0.1)
     begun, cancelled, may_end = threading.Event(), threading.Event(), threading.Event()
 
     async def numbers():
@@ -96,7 +96,7 @@ def test_work_that_does_not_heed_the_end_in_the_middle_of_a_generator(monkeypatc
         async for _ in numbers():
             pass
 
-    background = Background()
+    background = LoopThread()
     background.submit(deaf())
     assert begun.wait(QUICK)
     there = background._loop

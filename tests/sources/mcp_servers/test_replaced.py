@@ -6,8 +6,8 @@ from time import sleep
 import pytest
 from sources.mcp_servers.stage import call, is_gone, settle, tools_of
 
-from onetool.sources.mcp_servers.memory import Offers
-from onetool.sources.mcp_servers.upstream import Told
+from onetool.sources.mcp_servers.server_cache import Offers
+from onetool.sources.mcp_servers.upstream import ServerListing
 
 SECRET = "tok-abcdefghijklmnop"
 
@@ -32,7 +32,7 @@ def test_what_is_told_for_a_proxy_that_was_replaced_is_not_heard(stage):
         stage.config({"one": stage.nasty("ok", env={"OTHER": "yes"})})
         app.reload()
         assert app.servers.proxy("one") is not old
-        app.servers.told(old, Told([{"name": "a", "inputSchema": {"type": "object"}}], Offers(), "1", "auto"))
+        app.servers.told(old, ServerListing([{"name": "a", "inputSchema": {"type": "object"}}], Offers(), "1", "auto"))
         assert app.servers.proxy("one").memory.tools is None
         assert tools_of(app, "one") == set()
 
@@ -58,7 +58,7 @@ def test_secrets_are_masked_in_all_that_a_server_tells(stage):
             templates=({"uriTemplate": "file:///{t}", "name": "t", "description": words},),
         )
         tools = [{"name": "a", "description": words, "inputSchema": {"type": "object"}}]
-        app.servers.told(proxy, Told(tools, offers, f"1 {SECRET}", "auto"))
+        app.servers.told(proxy, ServerListing(tools, offers, f"1 {SECRET}", "auto"))
         assert len(app.prompts) == 1
         assert {"file:///r", "file:///{t}"} <= set(app.resources)
         shown = [app.tools(), app.prompts, app.resources, app.servers.statuses(), app.health(), proxy.memory]

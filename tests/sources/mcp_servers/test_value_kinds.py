@@ -7,8 +7,8 @@ import pytest
 from mcp_types import CallToolResult
 
 from onetool.core.errors import ToolFailure
-from onetool.core.json_bounds import data_in
-from onetool.sources.mcp_servers.values import LONGEST_ERROR, answer_of, is_light, stored
+from onetool.core.json_data import blob_record, data_in
+from onetool.sources.mcp_servers.conversion import LONGEST_ERROR, answer_of, is_light
 
 HANDLE = "0" * 32
 PICTURE = b64encode(b"\x89PNG....").decode()
@@ -105,7 +105,7 @@ def test_links_are_kept_too(keep, kept):
 
 @pytest.mark.parametrize("size", range(6))
 def test_the_size_is_that_of_the_bytes(keep, size):
-    assert stored("image", b64encode(bytes(size)).decode(), None, keep)["size"] == size
+    assert blob_record("image", b64encode(bytes(size)).decode(), None, keep)["size"] == size
 
 
 @pytest.mark.parametrize(

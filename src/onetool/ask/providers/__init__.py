@@ -1,6 +1,6 @@
-"""What each provider of models calls things. Pure: nothing here sends anything, so that all of it is tried with texts.
+"""The adapters of model providers: how each API writes prompts, replies, streams and errors.
 
-An adapter knows one API: what a prompt looks like there, and what its answers, streams and refusals say.
+An adapter is pure: it sends nothing, so tests need only texts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,20 +9,20 @@ from importlib import import_module
 from typing import Any, Literal, NamedTuple, Protocol
 
 from onetool.ask.errors import ModelError
-from onetool.ask.messages import Delta, Prompt, Reply
+from onetool.ask.messages import Delta, ModelPrompt, ModelReply
 
 NAMES = ("openai", "ollama", "gemini", "anthropic")
 
 
-class Request(NamedTuple):
-    """`path` comes after the base URL. `body` may hold msgspec.Raw. Without one it is a GET."""
+class ProviderRequest(NamedTuple):
+    """A request to a provider: POST with a body, else GET. `path` follows the base URL; `body` may hold msgspec.Raw."""
 
     path: str
     body: Mapping[str, Any] | None = None
 
 
-class Reader(Protocol):
-    """Reads one streamed answer. Made for one prompt."""
+class ReplyReader(Protocol):
+    """Reads the streamed reply to one prompt."""
 
     def feed(self, event: Any) -> Iterable[Delta]:
         """What one event says (JSON, read already). Raises ModelError where it tells of an error."""
@@ -38,7 +38,7 @@ class Reader(Protocol):
         """Whether nothing at all can follow any more: not even how many tokens it took."""
         ...
 
-    def reply(self) -> Reply:
+    def reply(self) -> ModelReply:
         """All of it, as far as it has come."""
         ...
 
@@ -54,20 +54,20 @@ class Adapter(Protocol):
         """Those that carry the key, and those that the API wants always. Content-Type is set elsewhere."""
         ...
 
-    def request(self, prompt: Prompt, stream: bool) -> Request: ...
+    def request(self, prompt: ModelPrompt, stream: bool) -> ProviderRequest: ...
 
-    def reply(self, body: Any, prompt: Prompt) -> Reply:
+    def reply(self, body: Any, prompt: ModelPrompt) -> ModelReply:
         """What a whole answer says. Raises ModelError (reason garbled) where it is none."""
         ...
 
-    def reader(self, prompt: Prompt) -> Reader: ...
+    def reader(self, prompt: ModelPrompt) -> ReplyReader: ...
 
     def failure(self, status: int, body: Any) -> ModelError:
         """What an answer that is no 2xx says. `body` is JSON, read already, or the text. No hints needed for
         unauthorized, model_not_found: whoever sent it knows more."""
         ...
 
-    def models_request(self) -> Request: ...
+    def models_request(self) -> ProviderRequest: ...
 
     def models(self, body: Any) -> list[str]:
         """The names in a list of models: those that can chat, and the newest first, where that is told."""

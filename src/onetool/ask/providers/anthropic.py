@@ -1,14 +1,324 @@
-"""Anthropic's Messages API: https://platform.claude.com/docs/en/api/messages."""
+"""The adapter of Anthropic's Messages API: https://platform.claude.com/docs/en/api/messages.
 
+Its models want their thoughts back in place, but only after exactly the same messages as before: otherwise the API
+refuses the whole request. So each thought is kept with a fingerprint of what came before it, and is left out where that
+has changed (older messages are gone, other tools, another model).
+https://platform.claude.com/docs/en/build-with-claude/preserved-thinking
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from typing import Any, Literal
 
+import msgspec
+
 from onetool.ask.errors import ModelError
-from onetool.ask.messages import Assistant, Prompt, Reply
-from onetool.ask.providers import Reader, Request
-from onetool.ask.providers.anthropic_history import NAME, History, text_block
-from onetool.ask.providers.anthropic_refusals import error_in, refusal
-from onetool.ask.providers.anthropic_stream import StreamReader, reply_of
-from onetool.ask.providers.reading import a_list, an_object, garbled, in_words
+from onetool.ask.messages import (
+    Assistant,
+    Call,
+    Delta,
+    ModelPrompt,
+    ModelReply,
+    Result,
+    Stop,
+    TextDelta,
+    ThoughtDelta,
+    Usage,
+    User,
+)
+from onetool.ask.providers import ProviderRequest, ReplyReader
+from onetool.ask.providers.anthropic_errors import error_from_body, error_from_status
+from onetool.ask.providers.history import LEFT_OUT_TEXT, default_order, is_blank, pieces_in_order
+from onetool.ask.providers.reading import (
+    a_count,
+    a_list,
+    a_name,
+    a_text,
+    an_object,
+    arguments,
+    arguments_limit,
+    as_json,
+    body_text,
+    garbled_error,
+    text_limit,
+    thoughts_limit,
+    with_files,
+)
+from onetool.core.text import replace_surrogates
+
+NAME = "anthropic"
+
+# Of the last prompts: the reply to one needs it again, and to write and hash a long history takes a while.
+_fingerprints: deque[tuple[ModelPrompt, str]] = deque(maxlen=8)
+
+
+class AnthropicHistory:
+    """The messages as the API takes them: people and models in turns, all results of a turn in one message."""
+
+    def __init__(self, prompt: ModelPrompt) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self._names = prompt.tools.names(NAME)
+        tools = bytes(prompt.tools.written(NAME)) if prompt.offers_tools else b""
+        self._seen = sha256(msgspec.json.encode([prompt.model, replace_surrogates(prompt.system)]) + tools)
+        for message in prompt.messages:
+            if is_blank(message):
+                continue
+            if isinstance(message, Assistant):
+                self._add("assistant", self._said(message))
+            else:
+                self._add("user", [_result_block(message)] if isinstance(message, Result) else _user_blocks(message))
+        _fingerprints.append((prompt, self.fingerprint))
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all that has been written so far, and of what stands before it."""
+        return self._seen.hexdigest()[:32]
+
+    def _add(self, role: str, blocks: list[dict[str, Any]]) -> None:
+        if blocks and role == "assistant" and not self.messages:
+            self._add("user", [text_block(LEFT_OUT_TEXT)])
+        for block in blocks:
+            self._seen.update(msgspec.json.encode([role, block]))
+            if self.messages and self.messages[-1]["role"] == role:
+                self.messages[-1]["content"].append(block)
+            else:
+                self.messages.append({"role": role, "content": [block]})
+
+    def _said(self, message: Assistant) -> list[dict[str, Any]]:
+        pieces = None
+        if message.provider == NAME and message.kept.get("after") == self.fingerprint:
+            pieces = pieces_in_order(message, message.kept.get("order"))
+        blocks: list[dict[str, Any]] = []
+        for what, kept in pieces or default_order(message):
+            if isinstance(what, Call):
+                blocks.append(self._call(what))
+            elif what is None and isinstance(kept.get("thought"), Mapping):
+                blocks.append(dict(kept["thought"]))
+            elif what and what.strip():  # the API refuses blank texts
+                blocks.append(text_block(what))
+        return blocks
+
+    def _call(self, call: Call) -> dict[str, Any]:
+        given = msgspec.Raw(as_json(dict(call.args)).encode())
+        return {"type": "tool_use", "id": call.id, "name": self._names.to_provider(call.name), "input": given}
+
+
+def fingerprint_of(prompt: ModelPrompt) -> str:
+    known = next((fingerprint for one, fingerprint in tuple(_fingerprints) if one is prompt), None)
+    return known or AnthropicHistory(prompt).fingerprint
+
+
+def text_block(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": replace_surrogates(text)}
+
+
+def _result_block(result: Result) -> dict[str, Any]:
+    block: dict[str, Any] = {
+        "type": "tool_result",
+        "tool_use_id": result.call,
+        "content": replace_surrogates(result.content),
+    }
+    if not result.ok:
+        block["is_error"] = True
+        block["content"] = block["content"] or "The call failed."  # an empty one is refused here
+    return block
+
+
+def _user_blocks(user: User) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = []
+    for file in user.files:
+        if file.data is not None:
+            source = {"type": "base64", "media_type": file.kind, "data": file.data}
+            blocks.append({"type": "image", "source": source})
+    said = with_files(user)
+    return [*blocks, text_block(said)] if said.strip() else blocks
+
+
+# Replies, streamed or whole
+
+
+_STOPS: dict[str, Stop] = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "tool_use": "end",  # "tools", where there are any
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refused",
+}
+_THOUGHTS = ("thinking", "redacted_thinking")
+_DELTAS = {  # of each the member that has the piece, and the member of the block that it belongs to
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"),
+    "input_json_delta": ("partial_json", "input"),
+}
+
+
+class AnthropicStreamReader:
+    """Reads one streamed answer."""
+
+    def __init__(self, prompt: ModelPrompt) -> None:
+        self._prompt = prompt
+        self._blocks: dict[int, _Block] = {}
+        self._usage: dict[str, Any] = {}
+        self._ending: dict[str, Any] = {}
+        self._room, self._room_for_thoughts = text_limit(), thoughts_limit()
+        self.has_ended = False
+        self._spoke = -1  # the block of text that spoke last …
+        self._said = ""  # … and its last words
+
+    def feed(self, event: Any) -> Iterable[Delta]:
+        if self.has_ended:
+            return ()
+        event = an_object(event, "an event")
+        match event.get("type"):
+            case "message_start":
+                self._count(an_object(event.get("message"), "message"))
+            case "content_block_start" | "content_block_delta" | "content_block_stop" if self.is_complete:
+                return ()  # it comes after the end
+            case "content_block_start":
+                block = _Block(an_object(event.get("content_block"), "content_block"))
+                self._blocks[_index(event)] = block
+                return self._told(_index(event), block.start)
+            case "content_block_delta":
+                return self._add(_index(event), an_object(event.get("delta"), "delta"))
+            case "content_block_stop":
+                self._block(_index(event)).is_whole = True
+            case "message_delta":
+                self._ending |= an_object(event.get("delta"), "delta")
+                self._count(event)
+            case "message_stop":
+                self.has_ended = True
+            case "error":
+                raise error_from_body(event)
+        return ()  # pings, and events that there were none of when this was written
+
+    @property
+    def is_complete(self) -> bool:
+        return self.has_ended or isinstance(self._ending.get("stop_reason"), str)
+
+    def reply(self) -> ModelReply:
+        blocks = [block.read() for block in self._blocks.values() if block.is_whole or block.type not in _THOUGHTS]
+        return reply_of(blocks, self._ending, self._usage, self._prompt)
+
+    def _count(self, said: dict[str, Any]) -> None:
+        usage = an_object(said.get("usage"), "usage")
+        self._usage |= {key: value for key, value in usage.items() if value is not None}
+
+    def _block(self, index: int) -> "_Block":
+        if index not in self._blocks:
+            raise garbled_error(f"block {index} goes on, and has not begun")
+        return self._blocks[index]
+
+    def _add(self, index: int, delta: dict[str, Any]) -> Iterable[Delta]:
+        block = self._block(index)
+        kind = a_text(delta.get("type"), "delta.type")
+        if kind not in _DELTAS:
+            return ()
+        key, member = _DELTAS[kind]
+        piece = a_text(delta.get(key), f"delta.{key}")
+        room = {"text": self._room, "input": block.room}.get(member, self._room_for_thoughts)
+        block.pieces.setdefault(member, []).append(room.take(piece))
+        return self._told(index, {"type": block.type, member: piece})
+
+    def _told(self, index: int, block: dict[str, Any]) -> Iterable[Delta]:
+        """The deltas of a block or a piece of it."""
+        if block.get("type") == "text" and (text := a_text(block.get("text"), "text")):
+            gap = "" if index == self._spoke else _paragraph_gap(self._said, text)
+            self._spoke, self._said = index, text
+            return (TextDelta(gap + text),)
+        if block.get("type") == "thinking" and (text := a_text(block.get("thinking"), "thinking")):
+            return (ThoughtDelta(text),)
+        return ()
+
+
+class _Block:
+    """One block of a streamed answer: how it began, and what came to that."""
+
+    def __init__(self, start: dict[str, Any]) -> None:
+        self.start = start
+        self.type = start.get("type")
+        self.pieces: dict[str, list[str]] = {}
+        self.room = arguments_limit()
+        self.is_whole = False
+
+    def read(self) -> dict[str, Any]:
+        block = dict(self.start)
+        for member, pieces in self.pieces.items():
+            first = block.get(member)
+            block[member] = (first if isinstance(first, str) else "") + "".join(pieces)
+        return block
+
+
+def _index(event: dict[str, Any]) -> int:
+    if not isinstance(event.get("index"), int):
+        raise garbled_error(f"a {event['type']} has no index")
+    return event["index"]
+
+
+def _paragraph_gap(before: str, text: str) -> str:
+    """The gap between two blocks of text: a blank line, unless there is white space already."""
+    return "\n\n" if before and text and not before[-1].isspace() and not text[0].isspace() else ""
+
+
+def reply_of(
+    blocks: list[dict[str, Any]], ending: dict[str, Any], usage: dict[str, Any], prompt: ModelPrompt
+) -> ModelReply:
+    names = prompt.tools.names(NAME)
+    room, room_for_kept = text_limit(), thoughts_limit()
+    said: list[str] = []
+    last = ""
+    calls: list[Call] = []
+    order: list[dict[str, Any]] = []
+    for block in blocks:
+        if block.get("type") == "text":
+            text = a_text(block.get("text"), "text")
+            gap = _paragraph_gap(last, text)
+            said += (gap, room.take(text))
+            last = text or last
+            order += [*([{"gap": len(gap)}] if gap else []), {"text": len(text)}]
+        elif block.get("type") == "tool_use":
+            name = a_name(block.get("name"))
+            args, malformed = arguments(block.get("input"))
+            id = a_text(block.get("id"), "the id of a tool_use")
+            calls.append(Call(id=id, name=names.from_provider(name) or name, args=args, malformed=malformed))
+            order.append({"call": True})
+        elif block.get("type") in _THOUGHTS:
+            thought = {key: room_for_kept.take(value) for key, value in block.items() if isinstance(value, str)}
+            order.append({"thought": thought})
+    has_thoughts = any("thought" in piece for piece in order)
+    stop, why = _stop(ending, bool(calls))
+    return ModelReply(
+        text="".join(said),
+        calls=tuple(calls),
+        stop=stop,
+        why=why,
+        usage=_usage(usage),
+        kept={"after": fingerprint_of(prompt), "order": order} if has_thoughts else {},
+    )
+
+
+def _stop(ending: dict[str, Any], has_calls: bool) -> tuple[Stop, str]:
+    reason = a_text(ending.get("stop_reason"), "stop_reason")
+    stop = _STOPS.get(reason, "other") if reason else "end"
+    if has_calls and stop in ("end", "other"):
+        return "tools", ""
+    if stop != "refused":
+        return stop, reason if stop == "other" else ""
+    details = an_object(ending.get("stop_details"), "stop_details")
+    said = (details.get("category"), details.get("explanation"))
+    return stop, ": ".join(body_text(word) for word in (reason, *said) if isinstance(word, str) and word)
+
+
+def _usage(usage: dict[str, Any]) -> Usage:
+    cached = a_count(usage.get("cache_read_input_tokens"))
+    fresh = a_count(usage.get("input_tokens")) + a_count(usage.get("cache_creation_input_tokens"))
+    return Usage(input=fresh + cached, output=a_count(usage.get("output_tokens")), cached=cached)
+
+
+# The adapter
+
 
 VERSION = "2023-06-01"  # not the newest: that one knows no temperature, and few other servers know it
 MOST_TOKENS = 32_000  # the API wants a number. All its models take this, and what they think counts too
@@ -25,42 +335,42 @@ class Anthropic:
     def headers(self, key: str | None) -> list[tuple[str, str]]:
         return [*([("x-api-key", key)] if key else []), ("anthropic-version", VERSION)]
 
-    def request(self, prompt: Prompt, stream: bool) -> Request:
+    def request(self, prompt: ModelPrompt, stream: bool) -> ProviderRequest:
         body: dict[str, Any] = {
             "model": prompt.model,
             "max_tokens": prompt.max_tokens or MOST_TOKENS,
-            "messages": _with_cache(History(prompt).messages),
+            "messages": _with_cache(AnthropicHistory(prompt).messages),
             "stream": stream,
-            **_tools(prompt),
+            **_tools_member(prompt),
         }
         if prompt.system.strip():  # kept at hand together with the tools, which come before it
             body["system"] = [{**text_block(prompt.system), "cache_control": CACHED}]
         if prompt.temperature is not None:
             body["temperature"] = prompt.temperature
-        return Request("/v1/messages", body)
+        return ProviderRequest("/v1/messages", body)
 
-    def reply(self, body: Any, prompt: Prompt) -> Reply:
+    def reply(self, body: Any, prompt: ModelPrompt) -> ModelReply:
         message = an_object(body, "the answer")
         if message.get("type") == "error":
-            raise error_in(message)
+            raise error_from_body(message)
         if not isinstance(message.get("content"), list):
-            raise garbled(f"there is no message in it: {in_words(body)}")
+            raise garbled_error(f"there is no message in it: {body_text(body)}")
         blocks = [an_object(block, "a block of `content`") for block in message["content"]]
         return reply_of(blocks, message, an_object(message.get("usage"), "usage"), prompt)
 
-    def reader(self, prompt: Prompt) -> Reader:
-        return StreamReader(prompt)
+    def reader(self, prompt: ModelPrompt) -> ReplyReader:
+        return AnthropicStreamReader(prompt)
 
     def failure(self, status: int, body: Any) -> ModelError:
-        return refusal(status, body)
+        return error_from_status(status, body)
 
-    def models_request(self) -> Request:
-        return Request("/v1/models?limit=1000")
+    def models_request(self) -> ProviderRequest:
+        return ProviderRequest("/v1/models?limit=1000")
 
     def models(self, body: Any) -> list[str]:
         body = an_object(body, "the list of models")
         if "data" not in body:
-            raise garbled(f"there is no list of models in it: {in_words(body)}")
+            raise garbled_error(f"there is no list of models in it: {body_text(body)}")
         listed = a_list(body["data"], "data")
         found = [model for model in listed if isinstance(model, dict) and isinstance(model.get("id"), str)]
         found = [model for model in found if model.get("lifecycle") != "retired"]
@@ -73,14 +383,14 @@ ADAPTER = Anthropic()
 
 
 def _with_cache(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The next step begins with all that is in this one: it is to be at hand by then."""
+    """Mark the last message for the prompt cache: the next step begins with all of this one."""
     if messages and messages[-1]["role"] == "user":
         content = messages[-1]["content"]
         content[-1] = {**content[-1], "cache_control": CACHED}
     return messages
 
 
-def _tools(prompt: Prompt) -> dict[str, Any]:
+def _tools_member(prompt: ModelPrompt) -> dict[str, Any]:
     """At the limit of steps there are none. In a session that goes on without tools, those called before are named."""
     if prompt.tools:
         return {"tools": prompt.tools.written(NAME)} if prompt.may_call else {}

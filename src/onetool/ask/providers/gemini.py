@@ -1,24 +1,287 @@
-"""Gemini's API, as Google AI Studio's keys open it: https://ai.google.dev/api/generate-content.
+"""The adapter of Gemini's API with keys of Google AI Studio: https://ai.google.dev/api/generate-content.
 
-Parts of an answer can bear a signature of the thoughts behind them, which has to come back on the same part. Since
-Gemini 3 a call that has none is refused; for calls that another model made, there is a word to say so.
+Parts of an answer can have a signature of the thoughts behind them, which has to be sent back on the same part. Since
+Gemini 3 a call without a signature is refused; a fixed value stands for calls that another model made.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Any, Literal
 from urllib.parse import quote
 
 import msgspec
 
-from onetool.ask.errors import ModelError
-from onetool.ask.messages import Assistant, Call, Message, Prompt, Reply, Result
-from onetool.ask.providers import Reader, Request
-from onetool.ask.providers.gemini_refusals import refusal
-from onetool.ask.providers.gemini_stream import NAME, SIGNATURE, StreamReader
-from onetool.ask.providers.reading import a_list, an_object, as_json, garbled, in_words, with_files
-from onetool.ask.providers.shared import LEFT_OUT, Piece, in_order, usual_order
-from onetool.ask.providers.turns import is_blank
-from onetool.core.halves import mended
+from onetool.ask.errors import ModelError, Reason
+from onetool.ask.messages import (
+    Assistant,
+    Call,
+    Delta,
+    Message,
+    ModelPrompt,
+    ModelReply,
+    Result,
+    Stop,
+    TextDelta,
+    ThoughtDelta,
+    Usage,
+)
+from onetool.ask.providers import ProviderRequest, ReplyReader
+from onetool.ask.providers.history import LEFT_OUT_TEXT, Piece, default_order, is_blank, pieces_in_order
+from onetool.ask.providers.reading import (
+    NO_TOOLS_HINTS,
+    a_count,
+    a_list,
+    a_name,
+    a_text,
+    an_object,
+    arguments,
+    as_json,
+    body_text,
+    garbled_error,
+    is_too_long,
+    reason_of_status,
+    text_limit,
+    thoughts_limit,
+    window_in,
+    with_files,
+)
+from onetool.core.text import replace_surrogates
+from onetool.formats import ProviderNames
+
+_STATUSES: dict[str, tuple[Reason, bool]] = {
+    "UNAUTHENTICATED": ("unauthorized", False),
+    "PERMISSION_DENIED": ("unauthorized", False),
+    "NOT_FOUND": ("model_not_found", False),
+    "INVALID_ARGUMENT": ("bad_request", False),
+    "FAILED_PRECONDITION": ("bad_request", False),
+    "RESOURCE_EXHAUSTED": ("rate_limited", True),
+    "DEADLINE_EXCEEDED": ("timeout", True),
+    "INTERNAL": ("overloaded", True),
+    "UNAVAILABLE": ("overloaded", True),
+}
+_KEY_REASONS = frozenset(("API_KEY_INVALID", "API_KEY_EXPIRED", "API_KEY_SERVICE_BLOCKED"))
+_BAD_KEY = re.compile(r"API key (?:not valid|expired|not found)", re.IGNORECASE)
+_QUOTA = re.compile(r"limit: 0\b|per day|credits? (?:are|is|have been) depleted", re.IGNORECASE)
+_NO_TOOLS = re.compile(r"function calling is not (?:enabled|supported)", re.IGNORECASE)  # Gemma, say
+_SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
+
+
+def only_item(body: Any) -> Any:
+    """The only item of a list: errors of streams come as a list with one item."""
+    return body[0] if isinstance(body, list) and len(body) == 1 else body
+
+
+def blocked_error(feedback: dict[str, Any]) -> ModelError:
+    """The error for a prompt that the API blocked."""
+    said = (feedback["blockReason"], feedback.get("blockReasonMessage"))
+    why = ": ".join(body_text(word) for word in said if isinstance(word, str) and word)
+    return ModelError(f"the model's API does not answer this: {why or '(no reason)'}", "refused")
+
+
+def error_from_status(status: int, body: Any) -> ModelError:
+    """Of an answer that is no 2xx."""
+    return _error(status, only_item(body), f"the model's API answered {status}")
+
+
+def error_from_body(body: dict[str, Any]) -> ModelError:
+    """One that came in place of an answer, or in the middle of it."""
+    return _error(None, body, "the model's API broke off with an error")
+
+
+def _error(status: int | None, body: Any, begins: str) -> ModelError:
+    error = body.get("error") if isinstance(body, dict) else None
+    error = error if isinstance(error, dict) else {}
+    kind, said = (error[key] if isinstance(error.get(key), str) else "" for key in ("status", "message"))
+    details = _objects(error.get("details"))
+    reason, again = _STATUSES.get(kind) or reason_of_status(status or a_count(error.get("code")) or 500)
+    if reason == "bad_request" and is_too_long(said):
+        reason = "too_long"
+    elif _BAD_KEY.search(said) or any(str(detail.get("reason")) in _KEY_REASONS for detail in details):
+        reason, again = "unauthorized", False
+    elif reason == "rate_limited" and _is_quota(said, details):
+        reason, again = "quota", False
+    hints = [*NO_TOOLS_HINTS] if _NO_TOOLS.search(said) else []
+    if status in (404, 405) and not error:  # nothing of this API is there
+        reason = "bad_request"
+        hints.append("is base_url right? Paths below it begin with /v1beta, which may stand at its end")
+    return ModelError(
+        f"{begins}: {body_text(said or body) or '(nothing)'}",
+        reason,
+        hints,
+        status=status,
+        again=again,
+        wait=_retry_delay(details) if again else None,
+        window=window_in(said) if reason == "too_long" else None,
+    )
+
+
+def _is_quota(said: str, details: list[dict[str, Any]]) -> bool:
+    """Whether the quota is used up. Its retry delay does not tell: it is as short as for a rate limit."""
+    violations = [violation for detail in details for violation in _objects(detail.get("violations"))]
+    return bool(_QUOTA.search(said)) or any("PerDay" in str(violation.get("quotaId")) for violation in violations)
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _retry_delay(details: list[dict[str, Any]]) -> float | None:
+    for detail in details:
+        delay = detail.get("retryDelay")
+        if isinstance(delay, str) and (found := _SECONDS.fullmatch(delay)):
+            return float(found[1])
+    return None
+
+
+# Replies, streamed or whole
+
+
+NAME = "gemini"
+SIGNATURE = "thoughtSignature"
+
+_STOPS: dict[str, Stop] = {
+    "STOP": "end",  # "tools", where there are any
+    "MAX_TOKENS": "length",
+    "CONTINUATION": "length",
+    "SAFETY": "refused",
+    "RECITATION": "refused",
+    "BLOCKLIST": "refused",
+    "PROHIBITED_CONTENT": "refused",
+    "SPII": "refused",
+    "IMAGE_SAFETY": "refused",
+    "IMAGE_PROHIBITED_CONTENT": "refused",
+    "IMAGE_RECITATION": "refused",
+}
+
+
+class GeminiStreamReader:
+    """Reads one streamed answer, or a whole one as its only event."""
+
+    def __init__(self, prompt: ModelPrompt) -> None:
+        self._prompt = prompt
+        self._parts: list[_Part] = []
+        self._usage: dict[str, Any] = {}
+        self._ending: dict[str, Any] = {}
+        self._room, self._room_for_thoughts = text_limit(), thoughts_limit()
+        self.has_candidate = False
+        self.has_ended = False  # there is no word for it here
+
+    def feed(self, event: Any) -> Iterable[Delta]:
+        event = an_object(only_item(event), "an answer")
+        if "error" in event:
+            raise error_from_body(event)
+        feedback = an_object(event.get("promptFeedback"), "promptFeedback")
+        if feedback.get("blockReason"):
+            raise blocked_error(feedback)
+        usage = an_object(event.get("usageMetadata"), "usageMetadata")
+        self._usage |= {key: value for key, value in usage.items() if value is not None}
+        candidates = a_list(event.get("candidates"), "candidates")
+        return self._heard(an_object(candidates[0], "a candidate")) if candidates else ()
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self._ending)
+
+    def reply(self) -> ModelReply:
+        names = self._prompt.tools.names(NAME)
+        texts: list[str] = []
+        calls: list[Call] = []
+        order: list[dict[str, Any]] = []
+        for part in self._parts:
+            kept: dict[str, Any] = {"signature": part.signature} if part.signature else {}
+            text = "".join(part.texts)
+            if part.call is not None:
+                calls.append(_call(part.call, names))
+                order.append({"call": True, **kept})
+            elif not part.is_thought:
+                texts.append(text)
+                order.append({"text": len(text), **kept})
+            elif kept:
+                order.append({"thought": text, **kept})
+        is_signed = any("signature" in piece for piece in order)
+        stop, why = _stop(self._ending, bool(calls))
+        return ModelReply(
+            text="".join(texts),
+            calls=tuple(calls),
+            stop=stop,
+            why=why,
+            usage=_usage(self._usage),
+            kept={"model": self._prompt.model, "order": order} if is_signed else {},
+        )
+
+    def _heard(self, candidate: dict[str, Any]) -> Iterable[Delta]:
+        self.has_candidate = True
+        finish = a_text(candidate.get("finishReason"), "finishReason")
+        if self._ending and self._parts and not finish:
+            return ()  # after the end; where each piece bears one, or the first bore one for nothing, it goes on
+        content = an_object(candidate.get("content"), "content")
+        heard: list[Delta] = []
+        for part in a_list(content.get("parts"), "parts"):
+            heard += self._add(an_object(part, "a part"))
+        if finish:
+            self._ending = candidate
+        return heard
+
+    def _add(self, given: dict[str, Any]) -> list[Delta]:
+        """A part, or some more of the one before it."""
+        signature = self._room_for_thoughts.take(a_text(given.get(SIGNATURE), SIGNATURE))
+        if given.get("functionCall") is not None:
+            self._parts.append(_Part(call=an_object(given["functionCall"], "functionCall"), signature=signature))
+            return []
+        text = a_text(given.get("text"), "text")
+        if not text and not signature:
+            return []  # kinds of parts that nobody asked for
+        is_thought = given.get("thought") is True
+        (self._room_for_thoughts if is_thought else self._room).take(text)
+        last = self._parts[-1] if self._parts else None
+        if last and not signature and not last.signature and last.call is None and last.is_thought == is_thought:
+            last.texts.append(text)
+        else:
+            self._parts.append(_Part(is_thought=is_thought, signature=signature))
+            self._parts[-1].texts.append(text)
+        return ([ThoughtDelta(text)] if is_thought else [TextDelta(text)]) if text else []
+
+
+class _Part:
+    """One part of an answer. A signature is of exactly what it came with."""
+
+    def __init__(self, call: dict[str, Any] | None = None, is_thought: bool = False, signature: str = "") -> None:
+        self.call = call
+        self.is_thought = is_thought
+        self.signature = signature
+        self.texts: list[str] = []
+
+
+def _call(given: dict[str, Any], names: ProviderNames) -> Call:
+    name = a_name(given.get("name"))
+    args, malformed = arguments(given.get("args"))
+    id = a_text(given.get("id"), "the id of a functionCall")
+    return Call(id=id, name=names.from_provider(name) or name, args=args, malformed=malformed)
+
+
+def _stop(ending: dict[str, Any], has_calls: bool) -> tuple[Stop, str]:
+    reason = a_text(ending.get("finishReason"), "finishReason")
+    stop = _STOPS.get(reason, "other") if reason else "end"
+    if has_calls and stop in ("end", "other"):  # whatever word a server has for it
+        return "tools", ""
+    if stop == "end":
+        return stop, ""
+    if stop == "length":
+        return stop, ""
+    said = (reason, ending.get("finishMessage"))
+    return stop, ": ".join(body_text(word) for word in said if isinstance(word, str) and word)
+
+
+def _usage(usage: dict[str, Any]) -> Usage:
+    return Usage(
+        input=a_count(usage.get("promptTokenCount")) + a_count(usage.get("toolUsePromptTokenCount")),
+        output=a_count(usage.get("candidatesTokenCount")) + a_count(usage.get("thoughtsTokenCount")),
+        cached=a_count(usage.get("cachedContentTokenCount")),
+    )
+
+
+# The adapter
+
 
 NO_SIGNATURE = "skip_thought_signature_validator"  # https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
 
@@ -35,41 +298,41 @@ class Gemini:
     def headers(self, key: str | None) -> list[tuple[str, str]]:
         return [("x-goog-api-key", key)] if key else []
 
-    def request(self, prompt: Prompt, stream: bool) -> Request:
+    def request(self, prompt: ModelPrompt, stream: bool) -> ProviderRequest:
         body: dict[str, Any] = {"contents": _contents(prompt)}
         if prompt.system.strip():
-            body["systemInstruction"] = {"parts": [{"text": mended(prompt.system)}]}
+            body["systemInstruction"] = {"parts": [{"text": replace_surrogates(prompt.system)}]}
         if prompt.offers_tools:
             body["tools"] = prompt.tools.written(NAME)
         settings = {"temperature": prompt.temperature, "maxOutputTokens": prompt.max_tokens}
         if settings := {key: value for key, value in settings.items() if value is not None}:
             body["generationConfig"] = settings
         verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
-        return Request(f"/v1beta/models/{quote(_plain(prompt.model), safe='')}:{verb}", body)
+        return ProviderRequest(f"/v1beta/models/{quote(_model_id(prompt.model), safe='')}:{verb}", body)
 
-    def reply(self, body: Any, prompt: Prompt) -> Reply:
-        reader = StreamReader(prompt)
+    def reply(self, body: Any, prompt: ModelPrompt) -> ModelReply:
+        reader = GeminiStreamReader(prompt)
         reader.feed(body)
         if not reader.has_candidate:
-            raise garbled(f"there is no candidate in it: {in_words(body)}")
+            raise garbled_error(f"there is no candidate in it: {body_text(body)}")
         return reader.reply()
 
-    def reader(self, prompt: Prompt) -> Reader:
-        return StreamReader(prompt)
+    def reader(self, prompt: ModelPrompt) -> ReplyReader:
+        return GeminiStreamReader(prompt)
 
     def failure(self, status: int, body: Any) -> ModelError:
-        return refusal(status, body)
+        return error_from_status(status, body)
 
-    def models_request(self) -> Request:
-        return Request("/v1beta/models?pageSize=1000")
+    def models_request(self) -> ProviderRequest:
+        return ProviderRequest("/v1beta/models?pageSize=1000")
 
     def models(self, body: Any) -> list[str]:
         body = an_object(body, "the list of models")
         if body and "models" not in body:  # an empty list is left out
-            raise garbled(f"there is no list of models in it: {in_words(body)}")
+            raise garbled_error(f"there is no list of models in it: {body_text(body)}")
         listed = a_list(body.get("models"), "models")
         return [
-            _plain(model["name"])
+            _model_id(model["name"])
             for model in listed
             if isinstance(model, dict)
             and isinstance(model.get("name"), str)
@@ -81,15 +344,15 @@ class Gemini:
 ADAPTER = Gemini()
 
 
-def _plain(model: str) -> str:
-    """The list of models has them as `models/NAME`, and people copy that."""
+def _model_id(model: str) -> str:
+    """The model's id without `models/`, as the list of models writes it."""
     return model.removeprefix("models/")
 
 
 # What goes
 
 
-def _contents(prompt: Prompt) -> list[dict[str, Any]]:
+def _contents(prompt: ModelPrompt) -> list[dict[str, Any]]:
     """What was said and done. Results stand alone: they are counted against the calls right before them."""
     contents: list[dict[str, Any]] = []
     last: type | None = None
@@ -99,7 +362,7 @@ def _contents(prompt: Prompt) -> list[dict[str, Any]]:
         if not parts:
             continue
         if role == "model" and not contents:
-            contents.append({"role": "user", "parts": [{"text": LEFT_OUT}]})
+            contents.append({"role": "user", "parts": [{"text": LEFT_OUT_TEXT}]})
         if type(message) is last:
             contents[-1]["parts"] += parts
         else:
@@ -108,25 +371,25 @@ def _contents(prompt: Prompt) -> list[dict[str, Any]]:
     return contents
 
 
-def _parts(message: Message, prompt: Prompt) -> list[dict[str, Any]]:
+def _parts(message: Message, prompt: ModelPrompt) -> list[dict[str, Any]]:
     if isinstance(message, Assistant):
-        return _said(message, prompt)
+        return _assistant_parts(message, prompt)
     if isinstance(message, Result):
         name = prompt.tools.names(NAME).to_provider(message.name)
-        response = {"output" if message.ok else "error": mended(message.content)}
+        response = {"output" if message.ok else "error": replace_surrogates(message.content)}
         return [{"functionResponse": {"id": message.call, "name": name, "response": response}}]
     data = [{"inlineData": {"mimeType": f.kind, "data": f.data}} for f in message.files if f.data is not None]
     said = with_files(message)
     return [*data, {"text": said}] if said.strip() else data
 
 
-def _said(message: Assistant, prompt: Prompt) -> list[dict[str, Any]]:
+def _assistant_parts(message: Assistant, prompt: ModelPrompt) -> list[dict[str, Any]]:
     pieces: list[Piece] | None = None
     if message.provider == NAME and message.kept.get("model") == prompt.model:
-        pieces = in_order(message, message.kept.get("order"))
+        pieces = pieces_in_order(message, message.kept.get("order"))
     names = prompt.tools.names(NAME)
     parts: list[dict[str, Any]] = []
-    for what, kept in pieces or usual_order(message):
+    for what, kept in pieces or default_order(message):
         signature = kept.get("signature")
         signed = {SIGNATURE: signature} if isinstance(signature, str) else {}
         if isinstance(what, Call):
@@ -134,10 +397,10 @@ def _said(message: Assistant, prompt: Prompt) -> list[dict[str, Any]]:
             call = {"id": what.id, "name": names.to_provider(what.name), "args": given}
             parts.append({"functionCall": call, **signed})
         elif isinstance(thought := kept.get("thought"), str):
-            parts.append({"text": mended(thought), "thought": True, **signed})
+            parts.append({"text": replace_surrogates(thought), "thought": True, **signed})
         elif what or signed:
-            parts.append({"text": mended(what or ""), **signed})
+            parts.append({"text": replace_surrogates(what or ""), **signed})
     calls = [part for part in parts if "functionCall" in part]
-    if calls and not any(SIGNATURE in part for part in calls) and not _UNSIGNED.match(_plain(prompt.model)):
+    if calls and not any(SIGNATURE in part for part in calls) and not _UNSIGNED.match(_model_id(prompt.model)):
         calls[0][SIGNATURE] = NO_SIGNATURE
     return parts

@@ -11,16 +11,17 @@ from onetool.ask.messages import (
     Call,
     Delta,
     Message,
-    Prompt,
-    Reply,
+    ModelPrompt,
+    ModelReply,
     Result,
-    Said,
     Stop,
-    Thought,
+    TextDelta,
+    ThoughtDelta,
     Usage,
     User,
 )
-from onetool.ask.providers import Reader, Request
+from onetool.ask.providers import ProviderRequest, ReplyReader
+from onetool.ask.providers.history import merge_turns
 from onetool.ask.providers.reading import (
     NO_TOOLS_HINTS,
     a_count,
@@ -30,18 +31,17 @@ from onetool.ask.providers.reading import (
     an_object,
     arguments,
     as_json,
-    garbled,
+    body_text,
+    garbled_error,
     has_no_tools,
-    in_words,
     is_too_long,
-    of_status,
+    reason_of_status,
+    text_limit,
+    thoughts_limit,
     window_in,
     with_files,
 )
-from onetool.ask.providers.room import room_for_text, room_for_thoughts
-from onetool.ask.providers.turns import in_turns
-from onetool.core.halves import mended
-from onetool.core.tokens import tokens
+from onetool.core.text import count_tokens, replace_surrogates
 
 NAME = "ollama"
 SMALLEST_WINDOW = 8192  # tokens
@@ -65,7 +65,7 @@ class Ollama:
     def headers(self, key: str | None) -> list[tuple[str, str]]:
         return [("Authorization", f"Bearer {key}")] if key else []
 
-    def request(self, prompt: Prompt, stream: bool) -> Request:
+    def request(self, prompt: ModelPrompt, stream: bool) -> ProviderRequest:
         messages = list(_messages(prompt))
         options: dict[str, Any] = {"num_ctx": prompt.context_tokens or _window(prompt, messages)}
         if prompt.temperature is not None:
@@ -75,29 +75,29 @@ class Ollama:
         body: dict[str, Any] = {"model": prompt.model, "messages": messages, "stream": stream, "options": options}
         if prompt.offers_tools:
             body["tools"] = prompt.tools.written(NAME)
-        return Request("/api/chat", body)
+        return ProviderRequest("/api/chat", body)
 
-    def reply(self, body: Any, prompt: Prompt) -> Reply:
+    def reply(self, body: Any, prompt: ModelPrompt) -> ModelReply:
         reader = LineReader(prompt)
         reader.feed(body)
         if reader.is_empty:
-            raise garbled(f"there is no message in it: {in_words(body)}")
+            raise garbled_error(f"there is no message in it: {body_text(body)}")
         return reader.reply()
 
-    def reader(self, prompt: Prompt) -> Reader:
+    def reader(self, prompt: ModelPrompt) -> ReplyReader:
         return LineReader(prompt)
 
     def failure(self, status: int, body: Any) -> ModelError:
         said = _said(body)
         return _refusal(status, said, f"Ollama answered {status}: {said or '(nothing)'}")
 
-    def models_request(self) -> Request:
-        return Request("/api/tags")
+    def models_request(self) -> ProviderRequest:
+        return ProviderRequest("/api/tags")
 
     def models(self, body: Any) -> list[str]:
         answer = an_object(body, "the answer")
         if "models" not in answer:
-            raise garbled(f"there is no list of models in it: {in_words(body)}")
+            raise garbled_error(f"there is no list of models in it: {body_text(body)}")
         listed = [one for one in a_list(answer["models"], "the list of models") if isinstance(one, dict)]
         names = [one.get("model") or one.get("name") for one in listed if _can_chat(one)]
         return [name for name in names if isinstance(name, str)]  # the newest is the first in there
@@ -109,14 +109,14 @@ ADAPTER = Ollama()
 class LineReader:
     """Reads the lines of one answer. A whole answer is one that has a single line."""
 
-    def __init__(self, prompt: Prompt) -> None:
+    def __init__(self, prompt: ModelPrompt) -> None:
         self._prompt = prompt
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._calls: list[Call] = []
         self._stop = ""
         self._usage = Usage()
-        self._room, self._room_for_thoughts = room_for_text(), room_for_thoughts()
+        self._room, self._room_for_thoughts = text_limit(), thoughts_limit()
         self.has_ended = False
         self.is_empty = True
 
@@ -141,16 +141,16 @@ class LineReader:
     def is_complete(self) -> bool:
         return self.has_ended
 
-    def reply(self) -> Reply:
+    def reply(self) -> ModelReply:
         stop = _STOPS.get(self._stop, "other")
         if self._calls and stop != "length":
             stop = "tools"
         thoughts = "".join(self._thoughts)
-        return Reply(
+        return ModelReply(
             text="".join(self._text),
             calls=tuple(self._calls),
             stop=stop,
-            why=in_words(self._stop) if stop == "other" else "",
+            why=body_text(self._stop) if stop == "other" else "",
             usage=self._usage,
             kept={"model": self._prompt.model, "thinking": thoughts} if thoughts else {},
         )
@@ -158,10 +158,10 @@ class LineReader:
     def _heard(self, message: dict[str, Any]) -> Iterator[Delta]:
         if thought := a_text(message.get("thinking"), "message.thinking"):
             self._thoughts.append(self._room_for_thoughts.take(thought))
-            yield Thought(thought)
+            yield ThoughtDelta(thought)
         if text := a_text(message.get("content"), "message.content"):
             self._text.append(self._room.take(text))
-            yield Said(text)
+            yield TextDelta(text)
         for item in a_list(message.get("tool_calls"), "message.tool_calls"):
             self._calls.append(self._call(an_object(item, "a tool call")))
 
@@ -176,22 +176,22 @@ class LineReader:
 # What was said before
 
 
-def _messages(prompt: Prompt) -> Iterator[dict[str, Any]]:
+def _messages(prompt: ModelPrompt) -> Iterator[dict[str, Any]]:
     if prompt.system:
-        yield {"role": "system", "content": mended(prompt.system)}
-    for message in in_turns(prompt.messages):
+        yield {"role": "system", "content": replace_surrogates(prompt.system)}
+    for message in merge_turns(prompt.messages):
         yield _message(message, prompt)
 
 
-def _message(message: Message, prompt: Prompt) -> dict[str, Any]:
+def _message(message: Message, prompt: ModelPrompt) -> dict[str, Any]:
     names = prompt.tools.names(NAME)
     if isinstance(message, User):
         pictures = [file.data for file in message.files if file.data is not None]
         return {"role": "user", "content": with_files(message)} | ({"images": pictures} if pictures else {})
     if isinstance(message, Result):  # the name is what older versions match by
         told = {"tool_name": names.to_provider(message.name), "tool_call_id": message.call}
-        return {"role": "tool", "content": mended(message.content), **told}
-    said: dict[str, Any] = {"role": "assistant", "content": mended(message.text)}
+        return {"role": "tool", "content": replace_surrogates(message.content), **told}
+    said: dict[str, Any] = {"role": "assistant", "content": replace_surrogates(message.text)}
     if message.provider == NAME and message.kept.get("model") == prompt.model and "thinking" in message.kept:
         said["thinking"] = message.kept["thinking"]
     if message.calls:
@@ -207,11 +207,11 @@ def _call(call: Call, name: str) -> dict[str, Any]:
 # How large the window has to be
 
 
-def _window(prompt: Prompt, messages: list[dict[str, Any]]) -> int:
-    """Ollama cuts silently what its own default does not hold. Powers of two: each change loads the model anew."""
+def _window(prompt: ModelPrompt, messages: list[dict[str, Any]]) -> int:
+    """The window to ask for: Ollama truncates silently. A power of two, since each change reloads the model."""
     needed = prompt.tokens
     if needed is None:
-        needed = tokens(as_json(messages)) + prompt.tools.tokens(NAME)
+        needed = count_tokens(as_json(messages)) + prompt.tools.tokens(NAME)
     needed += max(prompt.max_tokens or 0, ROOM)
     window = SMALLEST_WINDOW
     while window < needed:
@@ -233,7 +233,7 @@ def _can_chat(model: dict[str, Any]) -> bool:
 
 def _said(body: Any) -> str:
     error = (body.get("error") or body) if isinstance(body, dict) else body
-    return in_words((error.get("message") or error) if isinstance(error, dict) else error)
+    return body_text((error.get("message") or error) if isinstance(error, dict) else error)
 
 
 def _refusal(status: int, said: str, message: str) -> ModelError:
@@ -247,7 +247,7 @@ def _refusal(status: int, said: str, message: str) -> ModelError:
     if re.search(_TOO_LARGE, said):
         hints = ("choose a smaller model (--model)", "or a smaller window (ask.context_tokens)")
         return ModelError(message, "bad_request", hints, status=status)
-    reason, again = of_status(status)
+    reason, again = reason_of_status(status)
     if status == 429 and re.search(_USED_UP, said):
         reason, again = "quota", False
     if re.search(_BAD_CALL, said):

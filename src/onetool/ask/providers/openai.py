@@ -9,14 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onetool.ask.errors import ModelError
-from onetool.ask.messages import Assistant, Call, File, Message, Prompt, Reply, Result, User
-from onetool.ask.providers import Reader, Request
-from onetool.ask.providers.openai_calls import KEPT_OF_CALLS, NAME
-from onetool.ask.providers.openai_refusals import error_in, refusal
-from onetool.ask.providers.openai_stream import KEPT, StreamReader, Sum
-from onetool.ask.providers.reading import a_list, an_object, as_json, garbled, in_words, with_files
-from onetool.ask.providers.turns import in_turns
-from onetool.core.halves import mended
+from onetool.ask.messages import Assistant, Call, File, Message, ModelPrompt, ModelReply, Result, User
+from onetool.ask.providers import ProviderRequest, ReplyReader
+from onetool.ask.providers.history import merge_turns
+from onetool.ask.providers.openai_errors import error_from_body, error_from_status
+from onetool.ask.providers.openai_replies import KEPT_CALL_MEMBERS, KEPT_MEMBERS, NAME, OpenAIStreamReader, ReplySoFar
+from onetool.ask.providers.reading import a_list, an_object, as_json, body_text, garbled_error, with_files
+from onetool.core.text import replace_surrogates
 
 # Between results and what a person says next. Models of Mistral's family want an answer there, whoever serves them and
 # by whatever name; no other minds one. An empty one is refused here and there.
@@ -41,7 +40,7 @@ class OpenAI:
     def headers(self, key: str | None) -> list[tuple[str, str]]:
         return [("Authorization", f"Bearer {key}")] if key else []
 
-    def request(self, prompt: Prompt, stream: bool) -> Request:
+    def request(self, prompt: ModelPrompt, stream: bool) -> ProviderRequest:
         body: dict[str, Any] = {"model": prompt.model, "messages": list(_messages(prompt))}
         if prompt.offers_tools:
             body["tools"] = prompt.tools.written(NAME)
@@ -54,29 +53,29 @@ class OpenAI:
             body["stream"] = True
             # Mistral's own API refuses the option, and tells the usage without it.
             body |= {} if _MISTRALS.match(prompt.model) else {"stream_options": {"include_usage": True}}
-        return Request("/chat/completions", body)
+        return ProviderRequest("/chat/completions", body)
 
-    def reply(self, body: Any, prompt: Prompt) -> Reply:
-        heard = Sum(prompt)
+    def reply(self, body: Any, prompt: ModelPrompt) -> ModelReply:
+        heard = ReplySoFar(prompt)
         heard.take(an_object(body, "the answer"))
         if heard.is_empty:
-            raise garbled(f"there is no message in it: {in_words(body)}")
+            raise garbled_error(f"there is no message in it: {body_text(body)}")
         return heard.reply()
 
-    def reader(self, prompt: Prompt) -> Reader:
-        return StreamReader(prompt)
+    def reader(self, prompt: ModelPrompt) -> ReplyReader:
+        return OpenAIStreamReader(prompt)
 
     def failure(self, status: int, body: Any) -> ModelError:
-        return refusal(status, body)
+        return error_from_status(status, body)
 
-    def models_request(self) -> Request:
-        return Request("/models")
+    def models_request(self) -> ProviderRequest:
+        return ProviderRequest("/models")
 
     def models(self, body: Any) -> list[str]:
-        if isinstance(body, dict) and (error := error_in(body)):
+        if isinstance(body, dict) and (error := error_from_body(body)):
             raise error
         if isinstance(body, dict) and "data" not in body:
-            raise garbled(f"there is no list of models in it: {in_words(body)}")
+            raise garbled_error(f"there is no list of models in it: {body_text(body)}")
         listed = a_list(body.get("data") if isinstance(body, dict) else body, "the list of models")
         known = [one for one in listed if isinstance(one, dict) and isinstance(one.get("id"), str)]
         return [one["id"] for one in sorted(filter(_can_chat, known), key=_created, reverse=True)]
@@ -89,7 +88,7 @@ ADAPTER = OpenAI()
 
 
 def _limit(model: str) -> str:
-    """OpenAI's newer models refuse the old name of the limit, and many other servers refuse or overlook the new one."""
+    """The member for the token limit: newer models of OpenAI refuse `max_tokens`, many other servers know only that."""
     return "max_completion_tokens" if _OPENAIS.match(model) else "max_tokens"
 
 
@@ -118,22 +117,26 @@ def _created(model: Mapping[str, Any]) -> float:
 # What was said before
 
 
-def _messages(prompt: Prompt) -> Iterator[dict[str, Any]]:
+def _messages(prompt: ModelPrompt) -> Iterator[dict[str, Any]]:
     if prompt.system:
-        yield {"role": "system", "content": mended(prompt.system)}
+        yield {"role": "system", "content": replace_surrogates(prompt.system)}
     last: Message | None = None
-    for message in in_turns(prompt.messages):
+    for message in merge_turns(prompt.messages):
         if isinstance(message, User) and isinstance(last, Result):
             yield {"role": "assistant", "content": UNANSWERED}
         yield _message(message, prompt)
         last = message
 
 
-def _message(message: Message, prompt: Prompt) -> dict[str, Any]:
+def _message(message: Message, prompt: ModelPrompt) -> dict[str, Any]:
     if isinstance(message, User):
         return {"role": "user", "content": _user_content(message)}
     if isinstance(message, Result):
-        return {"role": "tool", "tool_call_id": _id(message.call, prompt), "content": mended(message.content)}
+        return {
+            "role": "tool",
+            "tool_call_id": _id(message.call, prompt),
+            "content": replace_surrogates(message.content),
+        }
     return _assistant(message, prompt)
 
 
@@ -149,24 +152,24 @@ def _picture(file: File) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{file.kind};base64,{file.data}"}}
 
 
-def _assistant(said: Assistant, prompt: Prompt) -> dict[str, Any]:
+def _assistant(said: Assistant, prompt: ModelPrompt) -> dict[str, Any]:
     is_own = said.provider == NAME and said.kept.get("model") == prompt.model
-    message: dict[str, Any] = {"role": "assistant", "content": mended(said.text) or None}
+    message: dict[str, Any] = {"role": "assistant", "content": replace_surrogates(said.text) or None}
     if said.calls:
         message["tool_calls"] = [_call(call, prompt, is_own) for call in said.calls]
     if is_own:
-        message |= {key: said.kept[key] for key in KEPT if key in said.kept}
+        message |= {key: said.kept[key] for key in KEPT_MEMBERS if key in said.kept}
     return message
 
 
-def _call(call: Call, prompt: Prompt, is_own: bool) -> dict[str, Any]:
+def _call(call: Call, prompt: ModelPrompt, is_own: bool) -> dict[str, Any]:
     name = prompt.tools.names(NAME).to_provider(call.name)
     function = {"name": name, "arguments": "{}" if call.malformed else as_json(call.args)}
-    kept = {key: call.kept[key] for key in KEPT_OF_CALLS if key in call.kept} if is_own else {}
+    kept = {key: call.kept[key] for key in KEPT_CALL_MEMBERS if key in call.kept} if is_own else {}
     return {"id": _id(call.id, prompt), "type": "function", "function": function, **kept}
 
 
-def _id(id: str, prompt: Prompt) -> str:
+def _id(id: str, prompt: ModelPrompt) -> str:
     """Mistral's own API takes nine letters and digits and nothing else; a session may have begun elsewhere."""
     if not _MISTRALS.match(prompt.model) or (len(id) == 9 and id.isalnum()):
         return id

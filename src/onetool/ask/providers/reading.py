@@ -1,7 +1,8 @@
-"""What comes from a provider, read with care, and what goes to one, made sound.
+"""Reads what a provider sends, with checks of types and sizes, and writes what is sent to it.
 
-Servers that speak somebody else's API do so more or less: any member may be missing, null or of another type. What is
-not there is empty; what can't be meant is a ModelError (garbled) that says where it stood.
+Many servers implement somebody else's API only roughly: any member may be missing, null or of another type. What is
+missing is read as empty; anything else is a ModelError (garbled) that says where it stood. Models send far less than
+the size limits; a server that exceeds them is broken or hostile.
 """
 
 import json
@@ -11,16 +12,57 @@ from typing import Any
 import msgspec
 
 from onetool.ask.errors import ModelError, Reason
-from onetool.ask.fences import fenced, on_a_line
 from onetool.ask.messages import User
-from onetool.ask.providers import room
-from onetool.core.halves import all_mended, mended
-from onetool.core.json_bounds import TooMuch
-from onetool.handlers.http.data import json_of
-from onetool.handlers.http.shown import in_short
+from onetool.ask.prompt_texts import fenced, on_one_line
+from onetool.core.json_data import JsonTooCostlyError
+from onetool.core.text import replace_all_surrogates, replace_surrogates
+from onetool.http.decoding import json_of
+from onetool.http.errors import in_short
 
-LONGEST = 500  # characters of what a server says, in a message
-LOOKED_AT = 16 * 1024
+MIB = 1024 * 1024
+LARGEST_TEXT = 4 * MIB  # bytes of what is said
+LARGEST_THOUGHTS = 2 * MIB  # of thoughts and their signatures, as far as they are kept
+LARGEST_ARGUMENTS = 1 * MIB  # of one call
+LONGEST_TOOL_NAME = 1024  # of a tool
+
+
+class SizeLimit:
+    """A size limit for all pieces of one thing. Raises ModelError when it is exceeded."""
+
+    def __init__(self, most: int, what: str) -> None:
+        self._left = self._most = most
+        self._what = what
+
+    def take(self, piece: str) -> str:
+        """The piece itself, which fits."""
+        self._left -= len(piece) if piece.isascii() else len(piece.encode("utf-8", "surrogatepass"))
+        if self._left < 0:
+            raise too_large_error(self._most, self._what)
+        return piece
+
+
+def text_limit() -> SizeLimit:
+    return SizeLimit(LARGEST_TEXT, "an answer")
+
+
+def thoughts_limit() -> SizeLimit:
+    return SizeLimit(LARGEST_THOUGHTS, "thoughts")
+
+
+def arguments_limit() -> SizeLimit:
+    return SizeLimit(LARGEST_ARGUMENTS, "the arguments of a call")
+
+
+def too_large_error(most: int, what: str) -> ModelError:
+    size = f"{most // MIB} MiB" if most >= MIB else f"{most // 1024} KiB"
+    return ModelError(f"the model's API sent {what} of more than {size}", "garbled")
+
+
+# Reading and writing
+
+
+LONGEST_EXCERPT = 500  # characters of what a server says, in a message
+MOST_EXAMINED = 16 * 1024
 
 # Patterns of refusals are texts: they are made when there is one, and not at every start.
 _TAG = r"(?is)<(style|script)\b.*?</\1\s*>|<[^<>]*>"
@@ -55,7 +97,7 @@ _NO_TOOLS = (
 # What comes
 
 
-def garbled(what: str) -> ModelError:
+def garbled_error(what: str) -> ModelError:
     """`what` is a sentence without a full stop."""
     hint = "is it really this provider's API that base_url leads to?"
     return ModelError(f"what the model's API sent can't be read: {what}", "garbled", [hint])
@@ -76,8 +118,8 @@ def a_text(value: Any, where: str) -> str:
 def a_name(value: Any) -> str:
     """Of a tool that is called."""
     name = a_text(value, "the name of a call")
-    if len(name) > room.NAME:
-        raise room.too_much(room.NAME, "the name of a tool")
+    if len(name) > LONGEST_TOOL_NAME:
+        raise too_large_error(LONGEST_TOOL_NAME, "the name of a tool")
     return name
 
 
@@ -86,7 +128,7 @@ def _of_type(value: Any, kind: type, where: str) -> Any:
         return kind()
     if isinstance(value, kind):
         return value
-    raise garbled(f"{where} is {_TYPES.get(type(value), 'something else')}, where {_TYPES[kind]} should be")
+    raise garbled_error(f"{where} is {_TYPES.get(type(value), 'something else')}, where {_TYPES[kind]} should be")
 
 
 def a_count(value: Any) -> int:
@@ -97,7 +139,7 @@ def a_count(value: Any) -> int:
 def arguments(value: Any) -> tuple[dict[str, Any], str | None]:
     """Those of a call, by name; and what came in their place, where it is no object. Nothing at all means none."""
     text = value if isinstance(value, str) else "" if value is None else as_json(value)
-    room.room_for_arguments().take(text)
+    arguments_limit().take(text)
     if isinstance(value, dict):
         return value, None
     if not text.strip():
@@ -111,7 +153,7 @@ def arguments(value: Any) -> tuple[dict[str, Any], str | None]:
 def _json(text: str) -> Any:
     try:
         return json_of(text.encode())
-    except (msgspec.MsgspecError, TooMuch, UnicodeError):
+    except (msgspec.MsgspecError, JsonTooCostlyError, UnicodeError):
         return None
 
 
@@ -123,19 +165,19 @@ def as_json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError):  # half of a character, a key that is no text …
-        return json.dumps(all_mended(value), default=str, skipkeys=True)
+        return json.dumps(replace_all_surrogates(value), default=str, skipkeys=True)
 
 
 def with_files(user: User) -> str:
     """What somebody said, and the texts that came with it."""
-    files = (f"File {on_a_line(file.name)}:\n{fenced(file.text)}" for file in user.files if file.text is not None)
-    return mended("\n\n".join(filter(None, (user.text, *files))))
+    files = (f"File {on_one_line(file.name)}:\n{fenced(file.text)}" for file in user.files if file.text is not None)
+    return replace_surrogates("\n\n".join(filter(None, (user.text, *files))))
 
 
 # Refusals
 
 
-def of_status(status: int) -> tuple[Reason, bool]:
+def reason_of_status(status: int) -> tuple[Reason, bool]:
     """What a status means where nothing more is said, and whether the same may do better in a while."""
     if status >= 500:
         return "overloaded", status not in (501, 505)
@@ -160,9 +202,9 @@ def has_no_tools(message: str) -> bool:
 NO_TOOLS_HINTS = ("choose a model that can call tools (--model)", "or ask without tools: --with-tools=false")
 
 
-def in_words(body: Any) -> str:
+def body_text(body: Any) -> str:
     """What a body says, on one line: JSON as it stands, pages without their tags."""
-    text = body[:LOOKED_AT] if isinstance(body, str) else "" if body is None else as_json(body)
+    text = body[:MOST_EXAMINED] if isinstance(body, str) else "" if body is None else as_json(body)
     if text.lstrip().startswith("<"):
         text = re.sub(_TAG, " ", text)
-    return in_short(text, LONGEST)
+    return in_short(text, LONGEST_EXCERPT)

@@ -1,25 +1,41 @@
-"""What was said, kept in files: one a session, that only grow.
+"""Sessions of `ask`: what was said, kept in files.
 
-    store       Sessions: a turn in one of them, all of them listed, one read or deleted
-    session     Session: what was said before, and where what is said now is written down
-    names       ids
-    aside       reading and making safe, in a thread: others go on meanwhile
-    files       opening, locking and writing a session's file: one turn at a time, among all processes
-    records     the lines of a file
-    reading     a file's bytes -> what was said, whatever happened to the file
-    mending     calls without results, results without calls
-    times       when something was said
-    listing     what a list shows of a session, without reading all of it
+    store       SessionStore: a turn in a session; list, read and delete sessions
+    session     ChatSession: the messages so far, and where new ones are written
+    files       open, lock and append to a file: one turn at a time among all processes
+    records     the lines of a file, and reading them, whatever happened to the file
     markdown    a session as a document
 
-A file has one JSON object a line: a `session` first, then messages, and an `ended` after each turn that came to its
-end. Nothing in it is ever changed. A line that was cut off (a crash, a full disk) stays where it is, and is passed
-over.
+A session is one file with one JSON object per line. A turn writes something like this:
+
+    {"type":"session","version":1,"id":"20261115-191200-k3f9","created":1794770720.1,"title":"What time is it?"}
+    {"type":"user","text":"What time is it?","at":1794770720.1}
+    {"type":"assistant","calls":[{"id":"c1","name":"time.now"}],"at":1794770721.5}
+    {"type":"result","call":"c1","name":"time.now","content":"…","at":1794770721.6}
+    {"type":"assistant","text":"It is ten past seven.","at":1794770722.9}
+    {"type":"ended","at":1794770722.9,"provider":"openai","model":"…","usage":{…},"steps":2,"turns":1,"total":{…}}
+
+The types of lines, and their members:
+
+    session     version, id, created, title: the first line
+    user        text, files (name, kind, text or data)
+    assistant   text, calls (id, name, args, malformed, kept), provider, kept, broken_off
+    result      call, name, content, ok, value
+    ended       at, provider, model, usage, steps; turns and total are of the whole session, for the list of sessions
+
+A message has the time as `at` beside its own members. Members with their default value are left out. Unknown types are
+skipped: a later version may have more of them.
+
+Files only grow: a line is never changed. A line that was cut off (by a crash, or a full disk) stays where it is and is
+skipped. `ended` follows each turn that came to its end.
+A file without content is no session. Ids that look generated must exist already, so that a mistyped one is noticed.
+
+A turn holds a lock on its file until it ends; other turns wait for it, also in other processes. Lists and transcripts
+are read without the lock, so they also show a turn that is under way.
 """
 
-from onetool.ask.sessions.listing import Info
-from onetool.ask.sessions.names import check_id
-from onetool.ask.sessions.session import Session, same
-from onetool.ask.sessions.store import Sessions, Transcript
+from onetool.ask.sessions.records import check_id
+from onetool.ask.sessions.session import ChatSession, call_key
+from onetool.ask.sessions.store import SessionInfo, SessionStore, Transcript
 
-__all__ = ["Info", "Session", "Sessions", "Transcript", "check_id", "same"]
+__all__ = ["ChatSession", "SessionInfo", "SessionStore", "Transcript", "call_key", "check_id"]

@@ -1,52 +1,78 @@
-"""A session's file: opened, locked, read, and added to.
+"""The file of a session: open, lock, read, append; and blocking work in a thread.
 
-The lock (flock) is on the file itself, and the system gives it back when its holder ends, however that ends. Who gets
-it looks whether the name still leads to this file: it may have been deleted meanwhile, by its last holder.
-A file without content is no session: who locks it first begins one, and who says nothing takes it away again.
+The lock (flock) is on the file itself, and the system releases it when its holder ends. After locking, the holder
+checks that the name still leads to this file: its last holder may have deleted it. An empty file is no session: who
+locks it first begins one, and removes it again if nothing is said.
 """
 
 import errno
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from onetool.ask.errors import SessionError
 from onetool.core import flock
 
+T = TypeVar("T")
+
+
+async def run_in_thread(work: Callable[[], T], undo: Callable[[T], None] | None = None) -> T:
+    """Run blocking work in a thread. If cancelled, wait for its end all the same, then undo its result."""
+    import asyncio  # lists of sessions, and their completion, do without
+
+    under_way = asyncio.get_running_loop().run_in_executor(None, work)
+    cancelled: asyncio.CancelledError | None = None
+    while not under_way.done():
+        try:
+            await asyncio.wait([under_way])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return under_way.result()
+    if under_way.exception() is None and undo is not None:
+        undo(under_way.result())
+    raise cancelled
+
+
+# The file
+
+
 LARGEST = 32 * 1024 * 1024
-ENDING = ".jsonl"
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-LINK = "it is a link, and links are not followed"
-ELSEWHERE = "take the link away; ONETOOL_HOME says where all of this is kept instead"
+SUFFIX = ".jsonl"
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+LINK_ERROR = "it is a link, and links are not followed"
+LINK_HINT = "take the link away; ONETOOL_HOME says where all of this is kept instead"
 
 # Not to wait for a pipe's writer, not to become a terminal's session: whatever it is, it is refused only once open.
-READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
-WRITE = READ & ~os.O_RDONLY | os.O_RDWR | os.O_APPEND
+READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+WRITE_FLAGS = READ_FLAGS & ~os.O_RDONLY | os.O_RDWR | os.O_APPEND
 
 
-def opened(path: Path, flags: int) -> int:
+def open_file(path: Path, flags: int) -> int:
     """Raises FileNotFoundError, and SessionError for what is no file of ours."""
     try:
         file = os.open(path, flags, 0o600)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
             raise
-        raise _unusable(path, error) from None
+        raise _unusable_error(path, error) from None
     try:
         if stat.S_ISREG(os.fstat(file).st_mode):
             return file
     except OSError as error:
         os.close(file)
-        raise _unusable(path, error) from None
+        raise _unusable_error(path, error) from None
     os.close(file)
-    raise _unusable(path, "it is no regular file")
+    raise _unusable_error(path, "it is no regular file")
 
 
-def taken(path: Path, *, create: bool = False) -> int | None:
+def lock_file(path: Path, *, create: bool = False) -> int | None:
     """The file, open and locked, or None while somebody else has it. Raises as `opened` does."""
     while True:
-        file = opened(path, WRITE | (os.O_CREAT if create else 0))
+        file = open_file(path, WRITE_FLAGS | (os.O_CREAT if create else 0))
         mine = False
         try:
             if not flock.take(file):
@@ -55,38 +81,40 @@ def taken(path: Path, *, create: bool = False) -> int | None:
             if mine:
                 return file
         except OSError as error:
-            raise _unusable(path, error) from None
+            raise _unusable_error(path, error) from None
         finally:
             if not mine:
                 os.close(file)
 
 
-def given_back(path: Path, file: int) -> None:
-    """Never raises: what was said is written."""
+def release_file(path: Path, file: int) -> None:
+    """Unlock and close the file, and remove it if it is empty. Never raises."""
     with suppress(OSError):
         if os.fstat(file).st_size == 0 and flock.leads_to(path, file, follow_symlinks=False):
             path.unlink()
     flock.give_back(file)
 
 
-def content(path: Path, file: int) -> bytes:
+def read_content(path: Path, file: int) -> bytes:
     """All of it, or as much as has been written by now."""
     parts: list[bytes] = []
     at = 0
     try:
         size = os.fstat(file).st_size
         if size > LARGEST:
-            raise _unusable(path, f"it has {size:,} bytes, and {LARGEST:,} is the most; begin another, --new-session")
+            raise _unusable_error(
+                path, f"it has {size:,} bytes, and {LARGEST:,} is the most; begin another, --new-session"
+            )
         while at < size and (part := os.pread(file, size - at, at)):
             parts.append(part)
             at += len(part)
     except OSError as error:
-        raise _unusable(path, error) from None
+        raise _unusable_error(path, error) from None
     return b"".join(parts)
 
 
-def add(path: Path, file: int, lines: bytes) -> None:
-    """Whole lines, behind whatever is there: half a line is ended first, and stays what it is."""
+def append_lines(path: Path, file: int, lines: bytes) -> None:
+    """Append whole lines; an incomplete last line is ended first."""
     try:
         size = os.fstat(file).st_size
         if size and os.pread(file, 1, size - 1) != b"\n":
@@ -94,11 +122,11 @@ def add(path: Path, file: int, lines: bytes) -> None:
         while lines:  # once, but on a disk that is nearly full: then the second time tells why
             lines = lines[os.write(file, lines) :]
     except OSError as error:
-        raise _unusable(path, error, "written") from None
+        raise _unusable_error(path, error, "written") from None
 
 
 def make_safe(path: Path, file: int, *, is_new: bool) -> None:
-    """What was written survives the machine's end, too; a new file's name with it."""
+    """Flush the file to disk (fsync), and the folder too if the file is new."""
     try:
         os.fsync(file)
         if is_new:
@@ -108,11 +136,11 @@ def make_safe(path: Path, file: int, *, is_new: bool) -> None:
             finally:
                 os.close(folder)
     except OSError as error:
-        raise _unusable(path, error, "written") from None
+        raise _unusable_error(path, error, "written") from None
 
 
-def private(folder: Path) -> None:
-    """Made, if it is not there. There may be one already that is more open than it should be."""
+def make_private(folder: Path) -> None:
+    """Create the folder with mode 0700, or set its mode."""
     refuse_link(folder)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -124,13 +152,13 @@ def private(folder: Path) -> None:
         finally:
             os.close(itself)
     except OSError as error:
-        raise SessionError(f"sessions can't be kept in {folder}: {_in_words(error)}", "session") from None
+        raise SessionError(f"sessions can't be kept in {folder}: {_os_error_text(error)}", "session") from None
 
 
 def refuse_link(folder: Path) -> None:
     """A folder that came with somebody else's files may be a link, and lead to any place."""
     if folder.is_symlink():
-        raise SessionError(f"sessions can't be kept in {folder}: {LINK}", "session", [ELSEWHERE])
+        raise SessionError(f"sessions can't be kept in {folder}: {LINK_ERROR}", "session", [LINK_HINT])
 
 
 def _keep_from_git(folder: int) -> None:
@@ -145,15 +173,15 @@ def _keep_from_git(folder: int) -> None:
             os.close(file)
 
 
-def _unusable(path: Path, why: OSError | str, how: str = "used") -> SessionError:
+def _unusable_error(path: Path, why: OSError | str, how: str = "used") -> SessionError:
     if isinstance(why, OSError):
-        why = _in_words(why)
-    return SessionError(f"the session {path.name.removesuffix(ENDING)} can't be {how}: {path}: {why}", "session")
+        why = _os_error_text(why)
+    return SessionError(f"the session {path.name.removesuffix(SUFFIX)} can't be {how}: {path}: {why}", "session")
 
 
-def _in_words(error: OSError) -> str:
+def _os_error_text(error: OSError) -> str:
     if error.errno == errno.ELOOP:
-        return LINK
-    if error.errno in FULL:
+        return LINK_ERROR
+    if error.errno in DISK_FULL:
         return f"{error.strerror}; what was said before is kept. Make room, and ask again"
     return error.strerror or type(error).__name__

@@ -1,19 +1,29 @@
-"""A session as a document that people read.
+"""Writes a session as a Markdown document.
 
-Whatever was said, the document keeps its shape: questions and answers are quoted line by line, and so end where they
-end; arguments and results stand in fences that are longer than any in them.
+Questions and answers are quoted line by line, and arguments and results stand in fences longer than any inside. So no
+content can break out of its place.
 """
 
 import re
+from datetime import UTC, datetime
 
 import msgspec
 
-from onetool.ask.fences import fenced, ticks
 from onetool.ask.messages import Assistant, Call, Message, Result, User
-from onetool.ask.sessions.mending import UNDER_WAY
+from onetool.ask.prompt_texts import backticks, fenced, unmark
+from onetool.ask.sessions.records import UNDER_WAY
 from onetool.ask.sessions.store import NO_ANSWER, Transcript
-from onetool.ask.sessions.times import moment
-from onetool.ask.words import unmarked
+
+LATEST_TIME = 253_370_764_800  # the last year that a calendar has begins: in each zone's own time there is such a day
+
+
+def utc_time(seconds: float) -> datetime | None:
+    """That moment, in UTC; None where it is none."""
+    return datetime.fromtimestamp(seconds, UTC) if 0 <= seconds < LATEST_TIME else None  # so that NaN is none, too
+
+
+# The document
+
 
 LINE_END = re.compile(r"\r\n?")
 # Signs that move a terminal's cursor, or worse, are shown as pictures of themselves.
@@ -71,7 +81,7 @@ def _said(message: Message, at: float, number: int, calls: dict[str, Call]) -> l
             return [
                 f"### Tool {_code(message.name)} · {_time(at)} · {_how(message)}",
                 *([fenced(_plain(_arguments(call)), "json" if call.malformed is None else "")] if call else []),
-                fenced(_plain(unmarked(message.content)[0])),
+                fenced(_plain(unmark(message.content)[0])),
             ]
 
 
@@ -94,7 +104,7 @@ def _quoted(text: str) -> list[str]:
 def _code(text: str) -> str:
     """In a line. Spaces inside keep its own ticks apart from ours; readers take one of each off."""
     text = " ".join(_plain(text).split()) or "?"
-    mark = ticks(text)
+    mark = backticks(text)
     return f"{mark} {text} {mark}" if "`" in text else f"{mark}{text}{mark}"
 
 
@@ -103,5 +113,5 @@ def _plain(text: str) -> str:
 
 
 def _time(at: float) -> str:
-    when = moment(at)
+    when = utc_time(at)
     return f"{when:%Y-%m-%d %H:%M:%S} UTC" if when else "?"

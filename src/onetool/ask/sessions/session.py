@@ -9,14 +9,23 @@ from msgspec import UNSET, UnsetType
 
 from onetool.ask.messages import Assistant, Call, Message, Result, Usage, User
 from onetool.ask.sessions import files
-from onetool.ask.sessions.reading import Kept
-from onetool.ask.sessions.records import Allowed, Begun, Ended, line, message_line, title_of
+from onetool.ask.sessions.records import (
+    Allowed,
+    SessionContent,
+    SessionHeader,
+    TurnEnded,
+    message_line,
+    record_line,
+    title_of,
+)
 
 
-class Session:
-    """Made by `Sessions.turn`, and usable until that ends. Its file is locked for everybody else meanwhile."""
+class ChatSession:
+    """A session during one turn, made by `SessionStore.turn`. Its file is locked meanwhile."""
 
-    def __init__(self, id: str, path: Path, file: int, kept: Kept, *, is_new: bool, now: Callable[[], float]) -> None:
+    def __init__(
+        self, id: str, path: Path, file: int, kept: SessionContent, *, is_new: bool, now: Callable[[], float]
+    ) -> None:
         self.id = id
         self.is_new = is_new
         self.messages: list[Message] = []
@@ -39,8 +48,8 @@ class Session:
         at = round(self._now(), 3)
         written, message = message_line(message, at)
         if not self._has_first_line:
-            written = line(Begun(id=self.id, created=at, title=title_of(message))) + written
-        files.add(self._path, self._file, written + self._unwritten)
+            written = record_line(SessionHeader(id=self.id, created=at, title=title_of(message))) + written
+        files.append_lines(self._path, self._file, written + self._unwritten)
         self._has_first_line, self._unwritten = True, b""
         self._take(message)
 
@@ -49,13 +58,13 @@ class Session:
         names = tuple(sorted(tools))
         if names != self.allowed:
             self.allowed = names
-            self._unwritten = line(Allowed(tools=names, at=round(self._now(), 3)))
+            self._unwritten = record_line(Allowed(tools=names, at=round(self._now(), 3)))
 
     def end(self, provider: str, model: str, usage: Usage, steps: int) -> None:
         """A turn has come to its end: that is written down; leaving `turn` makes it safe. Raises SessionError."""
         total = self.usage + usage
         turns = sum(isinstance(message, User) for message in self.messages)
-        ended = Ended(
+        ended = TurnEnded(
             at=round(self._now(), 3),
             provider=provider,
             model=model,
@@ -64,7 +73,7 @@ class Session:
             turns=turns,
             total=total,
         )
-        files.add(self._path, self._file, line(ended))
+        files.append_lines(self._path, self._file, record_line(ended))
         self.usage = total
         self._is_safe = False
 
@@ -73,7 +82,7 @@ class Session:
 
         The same arguments are the same JSON, in whatever order: 1, 1.0 and true are three things.
         """
-        key = same(name, args)
+        key = call_key(name, args)
         return UNSET if key is None else self._values.get(key, UNSET)
 
     def make_safe(self) -> None:
@@ -86,7 +95,7 @@ class Session:
         """Others may have it. Nothing more is written, not even into a file that gets this one's number."""
         file, self._file = self._file, -1
         if file != -1:
-            files.given_back(self._path, file)
+            files.release_file(self._path, file)
 
     def _take(self, message: Message) -> None:
         self.messages.append(message)
@@ -94,13 +103,13 @@ class Session:
             self._calls = {call.id: call for call in message.calls}
         elif isinstance(message, Result) and message.ok and message.value is not UNSET:
             call = self._calls.get(message.call)
-            key = same(call.name, call.args) if call and call.malformed is None else None
+            key = call_key(call.name, call.args) if call and call.malformed is None else None
             if key is not None:
                 self._values[key] = message.value
 
 
-def same(name: str, args: Mapping[str, Any]) -> str | None:
-    """The same text for the same call; None for one that can't be told from others."""
+def call_key(name: str, args: Mapping[str, Any]) -> str | None:
+    """A key that is the same for the same call; None if the arguments are not JSON."""
     try:
         return json.dumps([name, dict(args)], sort_keys=True)
     except (TypeError, ValueError, RecursionError):

@@ -1,7 +1,12 @@
-"""All sessions of one folder. A turn in one of them has it alone; reading needs nobody's leave."""
+"""All sessions of one folder: take a turn in one of them, list, read and delete them.
+
+A turn has its session alone; reading needs no lock. A list reads only the first line and the last ones of each file, so
+thousands are listed at once.
+"""
 
 import builtins
 import os
+import stat
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -13,19 +18,125 @@ import msgspec
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Assistant, Message, Result, Usage, User
 from onetool.ask.sessions import files
-from onetool.ask.sessions.aside import aside
-from onetool.ask.sessions.listing import Info, found, info
-from onetool.ask.sessions.mending import UNDER_WAY
-from onetool.ask.sessions.names import LAST, check_id, is_made_up, new_id
-from onetool.ask.sessions.reading import kept
-from onetool.ask.sessions.session import Session
+from onetool.ask.sessions.files import SUFFIX, run_in_thread
+from onetool.ask.sessions.records import (
+    LAST,
+    SESSION_ID,
+    UNDER_WAY,
+    UNREADABLE,
+    SessionHeader,
+    TurnEnded,
+    check_id,
+    is_generated,
+    kept,
+    new_id,
+    read_line,
+)
+from onetool.ask.sessions.session import ChatSession
 from onetool.core import flock
+
+HEAD_BYTES = 2048  # bytes; a first line is shorter
+TAIL_BYTES = 4096  # where an `ended` is found, as a rule; else more is read
+MOST_TAIL_BYTES = 8 * 1024 * 1024  # … but not more than that
+ENDED_PREFIX = b'{"type":"ended"'
+USER_PREFIX = b'{"type":"user"'
+
+
+class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """`usage` is of all turns that have come to their end; `provider` and `model` are those of the last such turn."""
+
+    id: str
+    created: float  # seconds since 1970
+    modified: float
+    turns: int  # questions
+    title: str
+    provider: str
+    model: str
+    usage: Usage
+    size: int  # bytes
+    answered: bool = True  # whether the model has said anything to the last question
+
+
+def read_info(id: str, file: int) -> SessionInfo | None:
+    """None for a file in which nothing is. Raises OSError."""
+    status = os.fstat(file)
+    if not status.st_size:
+        return None
+    begun = _read_header(file)
+    ended, turns = _read_end(file, status.st_size)
+    answered = ended.steps > 0 and turns == ended.turns
+    return SessionInfo(
+        id=id,
+        created=begun.created or status.st_mtime,
+        modified=status.st_mtime,
+        turns=turns,
+        title=begun.title,
+        provider=ended.provider,
+        model=ended.model,
+        usage=ended.total,
+        size=status.st_size,
+        answered=answered,
+    )
+
+
+def find_sessions(folder: Path) -> list[tuple[int, str]]:
+    """The modification times and ids of all sessions, newest first."""
+    there: list[tuple[int, str]] = []
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise SessionError(f"the sessions in {folder} can't be listed: {error.strerror}", "session") from None
+    for entry in entries:
+        id = entry.name.removesuffix(SUFFIX)
+        if id == entry.name or not SESSION_ID.fullmatch(id):
+            continue
+        with suppress(OSError):  # it may have been deleted meanwhile
+            status = entry.stat(follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode) and status.st_size:
+                there.append((status.st_mtime_ns, id))
+    return sorted(there, reverse=True)
+
+
+def _read_header(file: int) -> SessionHeader:
+    record = _record(os.pread(file, HEAD_BYTES, 0).partition(b"\n")[0])
+    return record if isinstance(record, SessionHeader) else SessionHeader()
+
+
+def _read_end(file: int, size: int) -> tuple[TurnEnded, int]:
+    """The last `ended` record, and the number of turns including unfinished ones after it."""
+    length = TAIL_BYTES
+    while True:
+        start = max(0, size - length)
+        lines = os.pread(file, size - start, start).split(b"\n")[1 if start else 0 :]
+        questions = 0
+        for line in reversed(lines):
+            if line.startswith(USER_PREFIX):
+                questions += 1
+            elif line.startswith(ENDED_PREFIX) and isinstance(ended := _record(line), TurnEnded):
+                return ended, ended.turns + questions
+        if not start or length >= MOST_TAIL_BYTES:
+            return TurnEnded(), questions
+        length *= 8
+
+
+def _record(line: bytes) -> object:
+    try:
+        known = read_line(line)
+    except UNREADABLE:
+        return None
+    return known and known[0]
+
+
+# The store
+
 
 NO_ANSWER = "(no answer)"  # in place of one
 PAUSE = 0.02  # seconds between two looks at a session that somebody has
-ANOTHER = "begin another with --new-session"
-OURS = "a name of this form is one that we make up, so that it is taken for a mistyped one"
-LISTED = "`onetool sessions list` shows which there are"
+NEW_SESSION_HINT = "begin another with --new-session"
+GENERATED_HINT = "a name of this form is one that we make up, so that it is taken for a mistyped one"
+LIST_HINT = "`onetool sessions list` shows which there are"
 
 
 class Transcript(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +163,7 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
         return not (isinstance(said, Result) and said.content == UNDER_WAY)
 
 
-class Sessions:
+class SessionStore:
     """Kept in `folder`, which is made when it is first needed."""
 
     def __init__(self, folder: Path, now: Callable[[], float] = time.time) -> None:
@@ -60,7 +171,7 @@ class Sessions:
         self._now = now
 
     @asynccontextmanager
-    async def turn(self, id: str | None, *, new: bool = False, wait: float = 0.0) -> AsyncIterator[Session]:
+    async def turn(self, id: str | None, *, new: bool = False, wait: float = 0.0) -> AsyncIterator[ChatSession]:
         """The session, for as long as this lasts: made if it is not there, waited for at most so many seconds.
 
         Without an id it is a new one; `new` refuses one that is there already. An id that looks like one of ours has
@@ -71,10 +182,10 @@ class Sessions:
             yield session
         except BaseException:
             with suppress(SessionError):  # what came first says more
-                await aside(session.make_safe)
+                await run_in_thread(session.make_safe)
             raise
         else:
-            await aside(session.make_safe)
+            await run_in_thread(session.make_safe)
         finally:
             session.close()
 
@@ -83,12 +194,12 @@ class Sessions:
         id = self._meant(id)
         path = self._path(id)
         try:
-            file = files.opened(path, files.READ)
+            file = files.open_file(path, files.READ_FLAGS)
         except FileNotFoundError:
             raise self._not_found(id) from None
         try:
             goes_on = flock.holder(path) is not None  # asked first: a turn that ends meanwhile has all its results
-            data, modified = files.content(path, file), os.fstat(file).st_mtime
+            data, modified = files.read_content(path, file), os.fstat(file).st_mtime
         finally:
             os.close(file)
         if not data:
@@ -100,17 +211,17 @@ class Sessions:
         id = self._meant(id)
         path = self._path(id)
         try:
-            file = files.taken(path)
+            file = files.lock_file(path)
         except FileNotFoundError:
             raise self._not_found(id) from None
         if file is None:
-            raise _busy(id, path, "then delete it")
+            raise _busy_error(id, path, "then delete it")
         try:
             path.unlink()
         except OSError as error:
             raise SessionError(f"the session {id} can't be deleted: {error.strerror}", "session") from None
         finally:
-            files.given_back(path, file)
+            files.release_file(path, file)
 
     def has(self, id: str) -> bool:
         """Whether its file is there, with something in it."""
@@ -121,21 +232,21 @@ class Sessions:
 
     def like(self, id: str) -> builtins.list[str]:
         """Those of similar names, the most similar first."""
-        from onetool.core.nearest import nearest
+        from onetool.core.text import nearest
 
-        return nearest(id, (one for _, one in found(self.folder) if one != id))
+        return nearest(id, (one for _, one in find_sessions(self.folder) if one != id))
 
-    def list(self) -> builtins.list[Info]:
+    def list(self) -> builtins.list[SessionInfo]:
         """The newest first. What can't be opened is not in it."""
         files.refuse_link(self.folder)
         listed = []
-        for _, id in found(self.folder):
+        for _, id in find_sessions(self.folder):
             try:
-                file = files.opened(self._path(id), files.READ)
+                file = files.open_file(self._path(id), files.READ_FLAGS)
             except (OSError, SessionError):
                 continue
             try:
-                one = info(id, file)
+                one = read_info(id, file)
             except OSError:
                 continue
             finally:
@@ -145,50 +256,50 @@ class Sessions:
         return listed
 
     def _path(self, id: str) -> Path:
-        return self.folder / f"{id}{files.ENDING}"
+        return self.folder / f"{id}{files.SUFFIX}"
 
     def _meant(self, id: str) -> str:
         files.refuse_link(self.folder)
         if id != LAST:
             return check_id(id)
-        there = found(self.folder)
+        there = find_sessions(self.folder)
         if not there:
             raise SessionError("there is no session yet", "not_found", ["ask something first"])
         return there[0][1]
 
     # Opening one. All of it but the waiting is done in a thread: a session may be large, and a disk slow.
 
-    async def _begun(self, id: str | None, new: bool, wait: float) -> Session:
+    async def _begun(self, id: str | None, new: bool, wait: float) -> ChatSession:
         from asyncio import sleep
 
         if id is None:
-            return await aside(self._made_up, undo=Session.close)
-        named, give_up = await aside(lambda: self._named(id, new)), time.monotonic() + wait
-        while (session := await aside(lambda: self._tried(named, new), undo=_closed)) is None:
+            return await run_in_thread(self._made_up, undo=ChatSession.close)
+        named, give_up = await run_in_thread(lambda: self._named(id, new)), time.monotonic() + wait
+        while (session := await run_in_thread(lambda: self._tried(named, new), undo=_close)) is None:
             if time.monotonic() >= give_up:
-                raise _busy(named, self._path(named), f"or {ANOTHER}")
+                raise _busy_error(named, self._path(named), f"or {NEW_SESSION_HINT}")
             await sleep(uniform(PAUSE / 2, PAUSE))  # noqa: S311 - so that those who wait do not march in step
         return session
 
     def _named(self, id: str, new: bool) -> str:
-        """Which one it is, once and for all: another may be the last before this one is free."""
-        files.private(self.folder)
+        """The id of the session, resolved once: `last` may become another one while we wait."""
+        files.make_private(self.folder)
         return check_id(id) if new else self._meant(id)
 
-    def _tried(self, id: str, new: bool) -> Session | None:
+    def _tried(self, id: str, new: bool) -> ChatSession | None:
         """None while somebody else has it."""
-        file = files.taken(self._path(id), create=True)
+        file = files.lock_file(self._path(id), create=True)
         if file is not None:
             return self._opened(id, file, new)
         if new:
-            raise _exists(id)
+            raise _exists_error(id)
         return None
 
-    def _made_up(self) -> Session:
-        files.private(self.folder)
+    def _made_up(self) -> ChatSession:
+        files.make_private(self.folder)
         while True:
             id = new_id(self._now())
-            file = files.taken(self._path(id), create=True)
+            file = files.lock_file(self._path(id), create=True)
             if file is None:  # the same id at the same time: another one, then
                 continue
             try:
@@ -197,25 +308,25 @@ class Sessions:
                 if error.reason != "exists":
                     raise
 
-    def _opened(self, id: str, file: int, new: bool) -> Session:
+    def _opened(self, id: str, file: int, new: bool) -> ChatSession:
         """Gives the file back where there is no session to give."""
         path = self._path(id)
         try:
-            data = files.content(path, file)
+            data = files.read_content(path, file)
             if new and data:
-                raise _exists(id)
-            if not new and not data and is_made_up(id):
-                raise self._not_found(id, f"or --new-session begins it: {OURS}")
-            return Session(id, path, file, kept(id, data), is_new=not data, now=self._now)
+                raise _exists_error(id)
+            if not new and not data and is_generated(id):
+                raise self._not_found(id, f"or --new-session begins it: {GENERATED_HINT}")
+            return ChatSession(id, path, file, kept(id, data), is_new=not data, now=self._now)
         except BaseException:
-            files.given_back(path, file)
+            files.release_file(path, file)
             raise
 
     def _not_found(self, id: str, *hints: str) -> SessionError:
-        from onetool.core.nearest import or_rather
+        from onetool.core.text import or_rather
 
-        rather = or_rather(id, (one for _, one in found(self.folder)))
-        return SessionError(f"there is no session {id!r}{rather}", "not_found", [LISTED, *hints])
+        rather = or_rather(id, (one for _, one in find_sessions(self.folder)))
+        return SessionError(f"there is no session {id!r}{rather}", "not_found", [LIST_HINT, *hints])
 
 
 def _transcript(id: str, data: bytes, modified: float, goes_on: bool) -> Transcript:
@@ -234,17 +345,17 @@ def _transcript(id: str, data: bytes, modified: float, goes_on: bool) -> Transcr
     )
 
 
-def _closed(session: Session | None) -> None:
+def _close(session: ChatSession | None) -> None:
     if session is not None:
         session.close()
 
 
-def _busy(id: str, path: Path, otherwise: str) -> SessionError:
+def _busy_error(id: str, path: Path, otherwise: str) -> SessionError:
     who = flock.holder(path, us="another turn of this process") or flock.UNKNOWN
     return SessionError(f"the session {id} is in use by {who}", "busy", ["wait until that turn has ended", otherwise])
 
 
-def _exists(id: str) -> SessionError:
+def _exists_error(id: str) -> SessionError:
     return SessionError(
         f"there is a session {id!r} already", "exists", ["choose another name", "or leave --new-session out"]
     )

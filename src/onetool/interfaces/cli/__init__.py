@@ -1,1 +1,151 @@
-"""The command line."""
+"""The root of the command line, and `onetool completion`.
+
+The module of each command is imported when that command is used, so that a short command starts fast.
+"""
+
+import os
+import sys
+from importlib import import_module
+from typing import Any, ClassVar, NoReturn
+
+import click
+
+from onetool.core.errors import ConfigError, OneToolError
+from onetool.interfaces.cli.output import stdout
+
+
+class LazyGroup(click.Group):
+    """A group whose commands live in modules of their own."""
+
+    commands_in: ClassVar[dict[str, str]] = {
+        "run": "onetool.interfaces.cli.run:run",
+        "mcp": "onetool.interfaces.cli.serve:mcp",
+        "serve": "onetool.interfaces.cli.serve:serve",
+        "ask": "onetool.interfaces.cli.ask:ask",
+        "sessions": "onetool.interfaces.cli.sessions:sessions",
+        "tools": "onetool.interfaces.cli.tools:tools",
+        "bundles": "onetool.interfaces.cli.bundles:bundles",
+        "packs": "onetool.interfaces.cli.packs:packs",
+        "servers": "onetool.interfaces.cli.servers:servers",
+        "hosts": "onetool.interfaces.cli.hosts:hosts",
+        "auth": "onetool.interfaces.cli.auth:auth",
+        "stats": "onetool.interfaces.cli.stats:stats",
+        "check": "onetool.interfaces.cli.check:check",
+        "trust": "onetool.interfaces.cli.trust:trust",
+        "init": "onetool.interfaces.cli.init:init",
+        "completion": "onetool.interfaces.cli:completion",
+    }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands_in)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.commands_in:
+            return None
+        module, _, attribute = self.commands_in[cmd_name].partition(":")
+        return getattr(import_module(module), attribute)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args[0] not in self.commands_in and not ctx.resilient_parsing:  # click would look only at what is loaded
+            raise click.exceptions.NoSuchCommand(args[0], possibilities=self.commands_in, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+@click.option("--config", metavar="FILE", help="The config to use instead of the one that is found from here.")
+@click.option("-v", "--verbose", count=True, help="Log more on standard error: -v calls, -vv everything.")
+@click.version_option(package_name="onetool", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context, config: str | None, verbose: int) -> None:
+    """OneTool: define a tool once, use it from everywhere."""
+    from onetool.services.telemetry import LEVELS, set_up_logging
+
+    ctx.obj = config
+    level = {0: os.environ.get("ONETOOL_LOG", "warning").lower(), 1: "info"}.get(verbose, "debug")
+    if level not in LEVELS:
+        raise click.UsageError(f"ONETOOL_LOG is {level!r}; it can be {', '.join(LEVELS)}.")
+    set_up_logging(level)
+
+
+def main() -> NoReturn:
+    """Run the command line and leave: 0 it went well, 1 something failed, 2 wrong usage or config, 130 interrupted."""
+    _open_closed_streams()
+    if "_ONETOOL_COMPLETE" in os.environ:
+        import logging
+
+        logging.disable()  # the shell is completing a line: nothing may be written beside it
+    try:
+        # Not click's standalone mode: it would call an interrupted command a failed one.
+        sys.exit(cli.main(prog_name="onetool", standalone_mode=False))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _fail("Interrupted.", code=130)
+    except BrokenPipeError:
+        _discard_stdout()  # whoever read us has left
+        sys.exit(1)
+    except ConfigError as error:
+        _fail("The config can't be used:", *map(str, error.mistakes), code=2)
+    except OneToolError as error:
+        _fail(f"Error: {error}", code=1)
+    except OSError as error:
+        _discard_stdout()  # it may be what failed
+        _fail(f"Error: {error.strerror or error}{f': {error.filename}' if error.filename else ''}", code=1)
+    except UnicodeEncodeError as error:
+        _discard_stdout()
+        _fail(f"Error: this terminal can't show {error.object[error.start]!a}: set PYTHONUTF8=1, or use --json", code=1)
+    except Exception as error:
+        if os.environ.get("ONETOOL_LOG", "").lower() == "debug":
+            raise
+        _fail(
+            f"Internal error: {type(error).__name__}: {error}",
+            "This is a bug in OneTool. ONETOOL_LOG=debug shows where; please report it.",
+            code=1,
+        )
+
+
+def _open_closed_streams() -> None:
+    """A caller may start us without standard streams; the next file opened would then pass for one of them."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 - for the whole process
+
+
+def _discard_stdout() -> None:
+    """Nothing more can be said there; Python would try once more when it ends, and complain."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in {1, stdout().fileno()}:
+        os.dup2(nowhere, stream)
+
+
+def _fail(*lines: str, code: int) -> NoReturn:
+    for line in lines:
+        click.echo(line, err=True)
+    sys.exit(code)
+
+
+# `onetool completion SHELL`: completion of commands, options and tool names.
+
+
+_WHERE = {
+    "bash": '~/.bashrc:  eval "$(onetool completion bash)"',
+    "zsh": '~/.zshrc:  eval "$(onetool completion zsh)"',
+    "fish": "a shell:  onetool completion fish > ~/.config/fish/completions/onetool.fish",
+}
+
+
+@click.command(epilog="\b\nPut into " + "\n\b\nor into ".join(_WHERE.values()))
+@click.argument("shell", type=click.Choice(list(_WHERE)))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script for a shell."""
+    from click.shell_completion import get_completion_class
+
+    script = get_completion_class(shell)
+    if script is None:
+        raise click.ClickException(f"no completion for {shell}")
+    click.echo(script(ctx.find_root().command, {}, "onetool", "_ONETOOL_COMPLETE").source())

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from onetool.config import load_secrets
-from onetool.core.nearest import did_you_mean
+from onetool.core.text import did_you_mean
 from onetool.interfaces.cli.options import config_option, data_options, find_here
 from onetool.interfaces.cli.output import print_json, print_table, wants_json
-from onetool.interfaces.cli.trusting import renewed
+from onetool.interfaces.cli.trust import renew_trust
 from onetool.services.secret_file import NAME, drop_secret, put_secret
 from onetool.services.secrets import KEYRING_SERVICE, Secret, Secrets, load_keyring
 
@@ -24,9 +24,9 @@ PROVIDERS = {
 
 
 def _hosts(_ctx: click.Context, _param: click.Parameter, hosts: tuple[str, ...]) -> tuple[str, ...]:
-    from onetool.config.secret_values import ForHosts
+    from onetool.config.secret_values import HostBoundSecret
 
-    for _, message, hint in ForHosts(value=Secret(""), hosts=hosts).problems() if hosts else ():
+    for _, message, hint in HostBoundSecret(value=Secret(""), hosts=hosts).problems() if hosts else ():
         raise click.BadParameter(f"{message}; {hint}" if hint else message)
     return hosts
 
@@ -56,12 +56,12 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
     hosts = hosts or _secrets(ctx).hosts(secret)
     value = _value(secret)
     if in_keyring:
-        with renewed(file, (secret,)):
+        with renew_trust(file, (secret,)):
             _put_into_keyring(secret, value)
         click.echo(f"{secret} is kept in the system's keyring.", err=True)
         return
     try:
-        with renewed(file, (secret,)):
+        with renew_trust(file, (secret,)):
             put_secret(file, secret, value, partial(check, secret, value), hosts)
     except (OSError, ValueError) as error:
         raise click.ClickException(f"nothing was kept in {file}: {error}") from None
@@ -133,14 +133,14 @@ def _value(secret: str) -> str:
 
 def check(secret: str, value: str | None, draft: Path) -> None:
     """The file as it would be: it must still be one that can be read, and hold just this."""
-    from onetool.config.source import Refused
     from onetool.config.yaml_nodes import read_yaml
+    from onetool.config.yaml_text import ConfigFileError
 
     try:
         found = read_yaml(draft).value or {}
         kept = found[secret].value if secret in found else None
         kept = kept["value"].value if isinstance(kept, dict) else kept
-    except (Refused, TypeError, AttributeError):
+    except (ConfigFileError, TypeError, AttributeError):
         kept = draft  # whatever it is, it is not what was meant
     if kept != value:
         raise ValueError("the file is written in a way that can't be changed from here; please edit it by hand")

@@ -6,9 +6,8 @@ import click
 import msgspec
 
 from onetool.core.errors import ConfigError, Mistake
-from onetool.interfaces.cli.mistakes import print_mistakes
 from onetool.interfaces.cli.options import data_options, open_app
-from onetool.interfaces.cli.output import echo, print_json, print_table, wants_json
+from onetool.interfaces.cli.output import echo, print_json, print_mistakes, print_table, wants_json
 from onetool.sdk.requirements import Report
 from onetool.sdk.requirements import check as check_requirements
 
@@ -47,7 +46,7 @@ def _inspect(ctx: click.Context) -> tuple[str, tuple[Mistake, ...], Report]:
 def _of_bundles(app: "App") -> list[Mistake]:
     if not (app.config.home / "bundles").is_dir():
         return []
-    from onetool.interfaces.cli.bundles.checking import bundle_mistakes
+    from onetool.interfaces.cli.bundles.requirements import bundle_mistakes
 
     return bundle_mistakes(app)
 

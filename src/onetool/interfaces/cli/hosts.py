@@ -12,7 +12,7 @@ from onetool.interfaces.cli.options import config_option, data_options
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
 
 if TYPE_CHECKING:
-    from onetool.interfaces.cli.importing.writing import Target
+    from onetool.interfaces.cli.servers.plan import ConfigTarget
 
 NONE = "No host is allowed, so that HTTP tools can call none. Allow one: onetool hosts allow api.example.com"
 
@@ -64,8 +64,8 @@ def list_hosts(ctx: click.Context, as_json: bool) -> None:
 @click.pass_context
 def remove(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Take hosts out of the config: tools can't call them any more."""
-    from onetool.config.allow_hosts import drop_host
-    from onetool.core.nearest import or_rather
+    from onetool.config.edit_entries import drop_host
+    from onetool.core.text import or_rather
 
     target = config_for_hosts(ctx)
     there = {one.host.lower(): one.host for one in target.config.allowed_hosts}
@@ -83,31 +83,31 @@ def remove(ctx: click.Context, names: tuple[str, ...]) -> None:
 
 def read_host(text: str) -> tuple[str, bool]:
     """A host as it was given, or that of a URL; and whether it is a name or an address of this network."""
-    from onetool.handlers.http.hosts import is_private, read_entry
-    from onetool.handlers.http.refusal import Refusal
-    from onetool.handlers.http.url import parse_url
+    from onetool.http.allowed_hosts import is_private, read_entry
+    from onetool.http.errors import RequestRefusedError
+    from onetool.http.url import parse_url
 
     try:
         if "://" in text:
             url = parse_url(text)
             return url.authority, is_private(url.host)
         pattern = read_entry(text)
-    except (ValueError, Refusal) as error:
+    except (ValueError, RequestRefusedError) as error:
         raise click.BadParameter(printable(f"{error}."), param_hint="HOST") from None
     return text, not pattern.is_wildcard and is_private(pattern.host)
 
 
-def config_for_hosts(ctx: click.Context) -> "Target":
+def config_for_hosts(ctx: click.Context) -> "ConfigTarget":
     """The config in force; where there is none, the person's own, which the bundles of this place lie beside."""
     from onetool.config.find import FOLDER, NAME, user_home
-    from onetool.interfaces.cli.importing.writing import Target
+    from onetool.interfaces.cli.servers.plan import ConfigTarget
 
-    return Target(ctx.find_root().obj, new=Path(user_home(os.environ) / FOLDER / NAME))
+    return ConfigTarget(ctx.find_root().obj, new=Path(user_home(os.environ) / FOLDER / NAME))
 
 
-def allow_hosts(target: "Target", wanted: Iterable[tuple[str, bool]]) -> list[str]:
+def allow_hosts(target: "ConfigTarget", wanted: Iterable[tuple[str, bool]]) -> list[str]:
     """Write those that are not allowed yet; which these were."""
-    from onetool.config.allow_hosts import put_host
+    from onetool.config.edit_entries import put_host
 
     there = {(one.host.lower(), one.allow_private) for one in target.config.allowed_hosts}
     new: list[str] = []

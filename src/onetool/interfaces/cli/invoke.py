@@ -12,11 +12,10 @@ import click
 import msgspec
 
 from onetool.core.call import ToolCall
-from onetool.core.nearest import did_you_mean
-from onetool.core.secrecy import masked
-from onetool.interfaces.cli.output import printable
+from onetool.core.redaction import mask_arguments
+from onetool.core.text import did_you_mean
+from onetool.interfaces.cli.output import printable, show_progress
 from onetool.interfaces.cli.person import let_tools_ask
-from onetool.interfaces.cli.progress import show_progress
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -35,14 +34,19 @@ def invoke_tool(
     let_tools_ask()
     result = asyncio.run(app.call(call, allowed, show_progress if sys.stderr.isatty() else None))
     spec = app.registry.get(name)
-    shown = {"id": call.id, "name": name, "args": masked(args, spec.secrets) if spec else args, "source": call.source}
+    shown = {
+        "id": call.id,
+        "name": name,
+        "args": mask_arguments(args, spec.secrets) if spec else args,
+        "source": call.source,
+    }
     return app.redact(msgspec.to_builtins(shown), args), result
 
 
 def print_outcome(app: "App", result: "ToolResult") -> None:
     """For a person: the value as `run` shows it, all of it, or what went wrong."""
     from onetool.interfaces.cli.run import print_error, print_value
-    from onetool.script.outcome import RunResult
+    from onetool.script.run_result import RunResult
 
     if result.error is not None:
         print_error(result.error)

@@ -81,9 +81,9 @@ def open_app(
     trust_log.disabled = False
     if app.servers is not None:
         named = {name.partition(".")[0] for name in allowed or ()}
-        app.list_now(None if packs is None else {*packs, *named})
+        app.wait_for_servers_sync(None if packs is None else {*packs, *named})
     for name in app.registry.unmatched(allowed or ()):
-        from onetool.core.nearest import or_rather
+        from onetool.core.text import or_rather
 
         click.echo(f"warning: --tool-allow names no tool: {name}{or_rather(name, app.registry.names())}", err=True)
     return app
@@ -98,7 +98,7 @@ def find_here(ctx: click.Context) -> "Found":
     if found.untrusted is None or TOLD in root.meta:
         return found
     root.meta[TOLD] = True
-    from onetool.interfaces.cli.trusting import offer_trust
+    from onetool.interfaces.cli.trust import offer_trust
 
     while found.untrusted is not None and offer_trust(found.untrusted):
         found = find(root.obj)  # it may have changed while somebody looked at it

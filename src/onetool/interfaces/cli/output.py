@@ -1,4 +1,4 @@
-"""Printing: tables, colour and highlighted JSON for a person at a terminal; JSON and nothing else for a program."""
+"""Prints results: tables, colours and highlighted JSON at a terminal, plain JSON for a program."""
 
 import codecs
 import os
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 import msgspec
+
+from onetool.core.errors import Mistake
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -117,3 +119,39 @@ def printable(value: Any) -> str:
     """Text that can't do anything to a terminal."""
     text = "" if value is None else str(value)
     return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
+
+
+# A list of mistakes for a person: each with its place, what is wrong, and what to do.
+
+
+def print_mistakes(summary: str, mistakes: Sequence[Mistake]) -> None:
+    echo(summary)
+    if not mistakes:
+        echo(click.style("Nothing is wrong.", fg="green"))
+        return
+    for mistake in mistakes:
+        colour = "red" if mistake.severity == "error" else "yellow"
+        echo()
+        # The place on a line of its own: it can be copied, and many terminals open it on a click.
+        echo(click.style(mistake.severity, fg=colour, bold=True) + f"  {_shown_place(mistake)}")
+        for line in (f"{mistake.key}: {mistake.message}" if mistake.key else mistake.message, mistake.hint):
+            if line:
+                echo(f"  {printable(line)}")
+    echo(f"\n{counted(len(mistakes), 'thing')} to look at.")
+
+
+def _shown_place(mistake: Mistake) -> str:
+    if mistake.file is None:
+        return ""
+    shown = os.path.relpath(mistake.file) if os.path.isabs(mistake.file) else mistake.file
+    shown = mistake.file if shown.startswith("..") else shown
+    return f"{shown}:{mistake.line}" if mistake.line else shown
+
+
+# How far a tool has come, on one line of the terminal.
+
+
+def show_progress(done: float, total: float | None, message: str | None) -> None:
+    """The next report overwrites it."""
+    share = f"{done:g}/{total:g}" if total else f"{done:g}"
+    click.echo(f"\r\x1b[K{share} {printable(message)}", err=True, nl=bool(total and done >= total))

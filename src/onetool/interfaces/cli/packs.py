@@ -1,4 +1,4 @@
-"""`onetool packs …`: begin a pack, and check one before anybody runs it."""
+"""`onetool packs`: creates a pack from a template, and checks a pack without running it."""
 
 import os
 from contextlib import nullcontext
@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from onetool.interfaces.cli.mistakes import print_mistakes
 from onetool.interfaces.cli.options import config_option, data_options, open_app
-from onetool.interfaces.cli.output import print_json, wants_json
-from onetool.sources.packs.builtin import BUILTIN
+from onetool.interfaces.cli.output import print_json, print_mistakes, wants_json
+from onetool.sources.packs import BUILTIN
 
 if TYPE_CHECKING:
     from onetool.config.trust import Untrusted
@@ -29,8 +28,7 @@ def packs() -> None:
 @config_option
 def new(name: str, folder: Path | None) -> None:
     """Write a pack with one tool, and a test for it."""
-    from onetool.interfaces.cli.pack_template import pack_files
-    from onetool.interfaces.cli.trusting import renewed
+    from onetool.interfaces.cli.trust import renew_trust
 
     if not name.isidentifier() or iskeyword(name) or name.startswith(("_", "test_")):
         raise click.BadParameter(f"{name!r} can't be a pack's name; take a word like weather.")
@@ -43,7 +41,7 @@ def new(name: str, folder: Path | None) -> None:
         if os.path.lexists(file):
             raise click.ClickException(f"{file} is there already; nothing was written.")
     try:
-        with nullcontext() if elsewhere else renewed(folder.absolute().with_name("onetool.yaml")):
+        with nullcontext() if elsewhere else renew_trust(folder.absolute().with_name("onetool.yaml")):
             folder.mkdir(parents=True, exist_ok=True)
             for file, text in files.items():
                 file.write_text(text, encoding="utf-8")
@@ -59,7 +57,7 @@ def new(name: str, folder: Path | None) -> None:
 
 def _refuse_untrusted(path: Path, waits: "Untrusted | None") -> None:
     """Checking a pack runs it: not one of a folder that waits to be trusted."""
-    from onetool.config.owners import is_inside
+    from onetool.config.file_checks import is_inside
 
     if waits is not None and is_inside(path, waits.folder.parent):
         known = f"its folder is {waits.short}, or set ONETOOL_TRUST=1" if waits.mistake is None else waits.short
@@ -82,3 +80,54 @@ def check(ctx: click.Context, path: Path, as_json: bool) -> None:
     else:
         print_mistakes(f"Pack: {path}", found)
     ctx.exit(1 if any(mistake.severity == "error" for mistake in found) else 0)
+
+
+# The pack that `onetool packs new` writes, and its test.
+
+
+PACK = '''"""{title}: say here what the tools of this pack are good for."""
+
+from typing import Annotated
+
+from onetool.sdk import ToolFailure, get_config, tool
+
+pack = "{name}"
+
+
+@tool(read_only=True)  # it changes nothing, so that models may call it unasked
+def greet(name: Annotated[str, "Who to greet."], excited: bool = False) -> str:
+    """Greet somebody.
+
+    The first line is what a model reads in lists; this paragraph comes with the details.
+
+    Args:
+        excited: Whether to end with an exclamation mark.
+    """
+    if not name.strip():
+        raise ToolFailure("there is nobody to greet", hints=["give a name"])
+    greeting = get_config().get("greeting", "Hello")  # settings: {{{name}: {{greeting: Hi}}}} in the config
+    return f"{{greeting}}, {{name}}{{'!' if excited else '.'}}"
+'''
+
+TEST = """import importlib.util
+from pathlib import Path
+
+from onetool.sdk.testing import packs
+
+spec = importlib.util.spec_from_file_location("{name}", Path(__file__).with_name("{name}.py"))
+{name} = importlib.util.module_from_spec(spec)
+spec.loader.exec_module({name})
+
+
+def test_greet():
+    with packs({name}, settings={{"{name}": {{"greeting": "Hi"}}}}) as tools:
+        assert tools.call("{name}.greet", name="Ann", excited=True) == "Hi, Ann!"
+        assert tools.result("{name}.greet", name=" ").error.message == "there is nobody to greet"
+        assert tools.result("{name}.greet").error.code == "invalid_args"
+"""
+
+
+def pack_files(name: str) -> dict[str, str]:
+    """File names and their texts: the pack first, then its test."""
+    words = {"name": name, "title": name.replace("_", " ").capitalize()}
+    return {f"{name}.py": PACK.format(**words), f"test_{name}.py": TEST.format(**words)}

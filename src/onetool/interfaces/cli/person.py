@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from onetool.core.caller import CannotAsk, Declined, ForPerson, ForRoots, Level, Question, current_caller
-from onetool.core.context import waiting
+from onetool.core.context import paused_for_caller
 from onetool.core.threads import Threads
 from onetool.interfaces.cli.output import printable
 
@@ -81,7 +81,7 @@ class Person:
         if not isinstance(question, ForPerson):
             raise CannotAsk("sampling", "there is no model at a terminal")
         form = _Form(question, self._keyboard)
-        with waiting():
+        with paused_for_caller():
             answer = asyncio.ensure_future(self._threads.run(form.filled_in, {}))
             try:
                 return await asyncio.shield(answer)

@@ -1,5 +1,6 @@
-"""`onetool serve`: the HTTP server. What it says about itself goes to standard output, its log to standard error."""
+"""`onetool mcp` and `onetool serve`: start the MCP server on standard input and output, or the HTTP server."""
 
+import os
 import signal
 import sys
 from contextlib import suppress
@@ -17,13 +18,13 @@ from onetool.interfaces.cli.options import (
 )
 from onetool.interfaces.cli.output import echo, stdout
 
-HOST = "Where to listen. 127.0.0.1, unless the config says something else."
-PORT = "Which port. 8765, unless the config says something else; 0 lets the system choose."
+HOST_HELP = "Where to listen. 127.0.0.1, unless the config says something else."
+PORT_HELP = "Which port. 8765, unless the config says something else; 0 lets the system choose."
 
 
 @click.command()
-@click.option("--host", metavar="HOST", help=HOST)
-@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help=PORT)
+@click.option("--host", metavar="HOST", help=HOST_HELP)
+@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help=PORT_HELP)
 @menu_option
 @allow_option
 @watch_option
@@ -37,22 +38,22 @@ def serve(
     It listens on this machine only. Any other host needs a token: http.token in the config.
     """
     ignore_hang_up()
-    signal.signal(signal.SIGTERM, _leave)  # while it starts
+    signal.signal(signal.SIGTERM, _exit_on_signal)  # while it starts
     if host == "":
         raise click.BadParameter("it is empty; leave it out to listen on this machine only.", param_hint="--host")
     app = open_app(ctx, allowed)
     app.watches = watch
-    from onetool.interfaces.http.start import serve_app
+    from onetool.interfaces.http.serve import serve_app
 
     http = app.config.http
     port = http.port if port is None else port
-    ended_by = serve_app(app, host or http.host, port, menu=menu, allowed=allowed, say=_say)
-    signal.signal(signal.SIGTERM, _leave)  # while it closes; the server had its own, and took it away
+    ended_by = serve_app(app, host or http.host, port, menu=menu, allowed=allowed, say=_print_headline)
+    signal.signal(signal.SIGTERM, _exit_on_signal)  # while it closes; the server had its own, and took it away
     if ended_by == signal.SIGINT:
         raise KeyboardInterrupt
 
 
-def _say(text: str) -> None:
+def _print_headline(text: str) -> None:
     """Headlines stand out on a terminal; the rest is for copying."""
     if stdout().isatty():
         first, *rest = text.splitlines()
@@ -62,5 +63,56 @@ def _say(text: str) -> None:
         echo(text)
 
 
-def _leave(_signal: int, _frame: object) -> NoReturn:
+def _exit_on_signal(_signal: int, _frame: object) -> NoReturn:
     sys.exit(0)
+
+
+# `onetool mcp`: the MCP server on standard input and output.
+
+
+@click.command()
+@menu_option
+@allow_option
+@watch_option
+@config_option
+@click.pass_context
+def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None, watch: bool) -> None:
+    """Serve all tools to an MCP client, on standard input and output.
+
+    Started by the client: see `onetool init --client`. Ends when the client closes its end. SIGHUP reloads.
+    """
+    import asyncio
+    import gc
+
+    ignore_hang_up()
+    if sys.stdin.isatty():
+        click.echo("This is for an MCP client to start; it waits for messages. Ctrl-D ends it.", err=True)
+    source = _claim_stdin()
+    app = open_app(ctx, allowed)
+    app.watches = watch
+    from onetool.interfaces.mcp.service import Service
+    from onetool.interfaces.mcp.stdio import serve
+    from onetool.interfaces.non_blocking_log import make_log_non_blocking
+    from onetool.interfaces.watchdog import Watchdog
+
+    async def run() -> None:
+        service, dog = Service(app, menu, allowed), Watchdog()
+        try:
+            await serve(service, source, stdout().fileno(), app.warm)
+        finally:
+            service.close()
+            dog.close()
+
+    make_log_non_blocking()  # not every client reads what a server has to say beside the protocol
+    gc.freeze()  # what was made until here stays; from now on garbage is collected as usual
+    gc.set_threshold(700, 10, 10)
+    asyncio.run(run())
+
+
+def _claim_stdin() -> int:
+    """The client's messages are ours alone: what a tool reads, or a command that it starts, is empty."""
+    source = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return source

@@ -17,7 +17,7 @@ from onetool.interfaces.cli.output import counted, echo, print_json, print_table
 if TYPE_CHECKING:
     from onetool.ask.errors import AskError
     from onetool.ask.messages import Message
-    from onetool.ask.sessions import Info, Sessions, Transcript
+    from onetool.ask.sessions import SessionInfo, SessionStore, Transcript
 
 DAY = 24 * 3600
 MOST_RESULT = 300  # characters of a tool's result that are shown
@@ -25,7 +25,7 @@ USUAL = 20  # in a list, for a person
 COLUMNS = ("session", "last used", "questions", "model", "begins with")
 GAP = 3  # columns of the terminal between two of a table
 SHORTEST_TITLE = 12  # characters
-NONE = 'There are no sessions yet. Begin one: onetool ask "What time is it?"'
+NO_SESSIONS = 'There are no sessions yet. Begin one: onetool ask "What time is it?"'
 
 
 def complete_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -42,7 +42,7 @@ def complete_session(ctx: click.Context, _param: click.Parameter, incomplete: st
 def check_session(id: str, new: bool = False) -> str:
     """The id; a usage error for what can't be one. `new`: it has to be free, which `last` never is."""
     from onetool.ask.errors import SessionError
-    from onetool.ask.sessions.names import LAST, check_id
+    from onetool.ask.sessions.records import LAST, check_id
 
     try:
         return id if id == LAST and not new else check_id(id)
@@ -88,7 +88,7 @@ def list_sessions(ctx: click.Context, limit: int | None, as_json: bool) -> None:
     if wants_json(as_json):
         print_json([_info(one) for one in found[:limit]])
     elif not found:
-        echo(NONE)
+        echo(NO_SESSIONS)
     else:
         shown = found[: limit or USUAL]
         print_table(counted(len(found), "session"), COLUMNS, _rows(shown))
@@ -165,7 +165,7 @@ def delete(ctx: click.Context, ids: tuple[str, ...], days: int | None, everythin
     ctx.exit(0 if _deleted(kept, chosen) else 1)
 
 
-def _deleted(kept: "Sessions", ids: list[str]) -> bool:
+def _deleted(kept: "SessionStore", ids: list[str]) -> bool:
     """Whether all of them are; each that is not is told with its reason."""
     from onetool.ask.errors import SessionError
 
@@ -183,28 +183,28 @@ def _deleted(kept: "Sessions", ids: list[str]) -> bool:
 def _confirm(question: str, yes: bool) -> None:
     if yes:
         return
-    if not _is_anybody_there():
+    if not _is_interactive():
         raise click.UsageError("nobody is there to ask: say --yes to delete.")
     if not click.confirm(printable(question), err=True):
         raise click.ClickException("nothing was deleted.")
 
 
-def _is_anybody_there() -> bool:
+def _is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _is_older(one: "Info", days: int) -> bool:
+def _is_older(one: "SessionInfo", days: int) -> bool:
     return one.modified < time() - days * DAY
 
 
 # Which there are
 
 
-def _sessions(config: str | None) -> "Sessions":
-    from onetool.ask.sessions import Sessions
+def _sessions(config: str | None) -> "SessionStore":
+    from onetool.ask.sessions import SessionStore
     from onetool.config.find import find_config, state_home
 
-    return Sessions(state_home(find_config(config), os.environ) / "sessions")
+    return SessionStore(state_home(find_config(config), os.environ) / "sessions")
 
 
 def _read(ctx: click.Context, id: str) -> "Transcript":
@@ -228,12 +228,12 @@ def _words(error: "AskError") -> str:
 # How they look
 
 
-def _rows(found: Sequence["Info"]) -> list[tuple[Any, ...]]:
+def _rows(found: Sequence["SessionInfo"]) -> list[tuple[Any, ...]]:
     """Titles are cut so that each has one line, beside what the others take."""
     from shutil import get_terminal_size
 
     from onetool.ask.sessions.store import NO_ANSWER
-    from onetool.core.failure import cut
+    from onetool.core.errors import cut
 
     facts = [(one.id, _moment(one.modified), one.turns, one.model if one.answered else NO_ANSWER) for one in found]
     widths = [max(len(str(cell)) for cell in column) for column in zip(COLUMNS[:-1], *facts, strict=True)]
@@ -241,7 +241,7 @@ def _rows(found: Sequence["Info"]) -> list[tuple[Any, ...]]:
     return [(*row, cut(one.title, max(SHORTEST_TITLE, room))) for row, one in zip(facts, found, strict=True)]
 
 
-def _info(one: "Info") -> dict[str, Any]:
+def _info(one: "SessionInfo") -> dict[str, Any]:
     import msgspec
 
     return {**msgspec.to_builtins(one), "created": _iso(one.created), "modified": _iso(one.modified)}
@@ -259,10 +259,10 @@ def _shown(transcript: "Transcript") -> dict[str, Any]:
 
 def _print(message: "Message", at: float, model: str) -> None:
     from onetool.ask.messages import Assistant, User
-    from onetool.ask.sessions.mending import UNDER_WAY
-    from onetool.ask.words import unmarked
-    from onetool.core.failure import cut
-    from onetool.interfaces.cli.ask.lines import readable
+    from onetool.ask.prompt_texts import unmark
+    from onetool.ask.sessions.records import UNDER_WAY
+    from onetool.core.errors import cut
+    from onetool.interfaces.cli.ask.wording import readable
 
     if isinstance(message, User):
         echo(styled(f"\nYou, {_moment(at)}", bold=True))
@@ -277,33 +277,33 @@ def _print(message: "Message", at: float, model: str) -> None:
         for line in _calls(message):
             echo(styled(line, fg="cyan"))
     else:
-        short = cut(" ".join(unmarked(message.content)[0].split()), MOST_RESULT)
+        short = cut(" ".join(unmark(message.content)[0].split()), MOST_RESULT)
         is_bad = not message.ok and message.content != UNDER_WAY
         echo(styled(printable(f"  {message.name}: {short}"), fg="red" if is_bad else None, dim=not is_bad))
 
 
 def _calls(message: Any) -> Iterator[str]:
     from onetool.core.call import ToolCall
-    from onetool.core.secrecy import masked
-    from onetool.interfaces.cli.ask.lines import called
+    from onetool.core.redaction import mask_arguments
+    from onetool.interfaces.cli.ask.wording import call_line
 
     for call in message.calls:
         try:
-            shown = called(ToolCall(call.id, call.name, masked(call.args)))
+            shown = call_line(ToolCall(call.id, call.name, mask_arguments(call.args)))
         except RecursionError:  # arguments that are nested too deeply to look for secrets in them
             shown = printable(f"{call.name}(…)")
         yield f"  → {shown}"
 
 
 def _moment(seconds: float) -> str:
-    from onetool.ask.sessions.times import moment
+    from onetool.ask.sessions.markdown import utc_time
 
-    when = moment(seconds)
+    when = utc_time(seconds)
     return when.astimezone().strftime("%Y-%m-%d %H:%M") if when else "?"
 
 
 def _iso(seconds: float) -> str | None:
-    from onetool.ask.sessions.times import moment
+    from onetool.ask.sessions.markdown import utc_time
 
-    when = moment(seconds)
+    when = utc_time(seconds)
     return when.isoformat(timespec="seconds").replace("+00:00", "Z") if when else None

@@ -11,7 +11,7 @@ from onetool.interfaces.cli.output import counted, echo, print_json, print_table
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.services.stats import Stats, Summary
+    from onetool.services.stats import Summary, UsageStats
 
 PERIODS = ("day", "week", "month", "all")  # a test holds them against those of the stats
 MOST_TOOLS = 30
@@ -57,7 +57,7 @@ def _summary(app: "App", period: str, tool: str | None) -> "Summary":
     return summary
 
 
-def _check_known(app: "App", recorded: "Stats", tool: str) -> None:
+def _check_known(app: "App", recorded: "UsageStats", tool: str) -> None:
     """A tool that never was called is fine, if there is one; and so is one that is gone, if it was called."""
     known = [*app.registry.names(), *(row["tool"] for row in recorded.summary()["tools"])]
     if tool not in known:
@@ -97,7 +97,7 @@ def _open(page: Path) -> None:
 
 
 def _print_summary(summary: "Summary") -> None:
-    from onetool.services.stats.report_words import PERIODS as NAMED
+    from onetool.services.stats.formatting import PERIOD_TITLES as NAMED
 
     title = NAMED[summary["period"]] + (f": {summary['tool']}" if summary["tool"] else "")
     if not summary["total_calls"]:
@@ -110,7 +110,7 @@ def _print_summary(summary: "Summary") -> None:
 
 
 def _in_short(summary: "Summary") -> list[tuple[str, str]]:
-    from onetool.services.stats.report_words import duration, percent, saved, whole
+    from onetool.services.stats.formatting import duration, percent, saved, whole
 
     runs = f" ({whole(summary['calls_in_runs'])} in {counted(summary['runs'], 'run')})" if summary["runs"] else ""
     latency = ", ".join(f"{name} {duration(value)}" for name, value in summary["latency"].items())
@@ -125,7 +125,7 @@ def _in_short(summary: "Summary") -> list[tuple[str, str]]:
 
 
 def _print_tools(summary: "Summary") -> None:
-    from onetool.services.stats.report_words import duration, percent, short, whole
+    from onetool.services.stats.formatting import duration, percent, short, whole
 
     tools = summary["tools"]
     heads = ("tool", "calls", "failed", "success", "last called (UTC)", "median", "p95", "tokens in", "tokens out")
@@ -149,7 +149,7 @@ def _print_tools(summary: "Summary") -> None:
 
 
 def _print_errors(summary: "Summary") -> None:
-    from onetool.services.stats.report_words import whole
+    from onetool.services.stats.formatting import whole
 
     errors = summary["errors"]
     if not errors:

@@ -148,7 +148,7 @@ def export(ctx: click.Context, provider: str, merge: bool, allowed: list[str] | 
 
 
 def unknown_tool(name: str, known: Any, why: object = None) -> click.ClickException:
-    from onetool.core.nearest import or_rather
+    from onetool.core.text import or_rather
 
     near = f"; {why}" if why else or_rather(name, known) or "; see: onetool tools list"
     return click.ClickException(f"Tool not found: {name}{near}")
@@ -156,7 +156,7 @@ def unknown_tool(name: str, known: Any, why: object = None) -> click.ClickExcept
 
 def _yours_first(specs: list[ToolSpec]) -> list[ToolSpec]:
     """Those that come with OneTool last; else in the same order."""
-    from onetool.sources.packs.builtin import BuiltinFunctions
+    from onetool.sources.packs import BuiltinFunctions
 
     built_in = frozenset(BuiltinFunctions())
     return sorted(specs, key=lambda spec: spec.name in built_in or (spec.pack == "ot" and spec.defined_in is None))

@@ -1,17 +1,20 @@
-"""`onetool trust`: what a project's folder would run, dial and read, and a person's word that it may."""
+"""`onetool trust`: shows what a project's folder would run, call and read, and stores that the user trusts it."""
 
 import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from onetool.core import text as lookalike
 from onetool.interfaces.cli.output import echo, print_json, print_table, wants_json
-from onetool.interfaces.cli.trusting import described, is_anybody_there, remember, visible
 
 if TYPE_CHECKING:
     from onetool.config.reach import Reach
-    from onetool.config.trust_store import Store
+    from onetool.config.trust import TrustStore, Untrusted
 
 
 @click.command()
@@ -31,24 +34,24 @@ def trust(path: Path | None, yes: bool, lists: bool, revoke: bool, owner: bool, 
 
     store = trust_store()
     if lists:
-        _list(store, as_json)
+        _print_trusted(store, as_json)
     elif owner:
-        _accept(path, store, revoke, yes)
+        _accept_owner(path, store, revoke, yes)
     elif revoke:
         _revoke(path, store)
     else:
         _trust(_folder(path), store, yes)
 
 
-def _trust(folder: Path, store: "Store", yes: bool) -> None:
+def _trust(folder: Path, store: "TrustStore", yes: bool) -> None:
+    from onetool.config.file_checks import require_ownership
     from onetool.config.find import NAME, own_folder, user_home
-    from onetool.config.owners import must_be_ours
     from onetool.config.reach import reach_of
 
     if os.path.realpath(folder) == os.path.realpath(own_folder()):
         raise click.ClickException(visible(f"{folder} is your own, and needs no trust."))
     config = folder / NAME if (folder / NAME).is_file() else None
-    must_be_ours([folder, *([config] if config else [])], user_home(os.environ), store.owners)
+    require_ownership([folder, *([config] if config else [])], user_home(os.environ), store.owners)
     echo(visible(f"Folder: {folder}"))
     reach = _shown(folder, config, store)
     _confirm("Trust it?", yes)
@@ -56,24 +59,24 @@ def _trust(folder: Path, store: "Store", yes: bool) -> None:
         echo("It has changed meanwhile. It is like this now:")
         reach = _shown(folder, config, store)
         _confirm("Trust it?", yes)
-    remember(folder, reach)
+    store_trust(folder, reach)
     click.echo(visible(f"{folder} is trusted. onetool trust --revoke takes that back."), err=True)
 
 
-def _shown(folder: Path, config: Path | None, store: "Store") -> "Reach":
+def _shown(folder: Path, config: Path | None, store: "TrustStore") -> "Reach":
     from onetool.config.reach import reach_of
 
     reach = reach_of(folder, config)
-    for line in described(reach, store.folder(folder)):
+    for line in describe_reach(reach, store.folder(folder)):
         echo(line)
     return reach
 
 
-def _accept(path: Path | None, store: "Store", revoke: bool, yes: bool) -> None:
+def _accept_owner(path: Path | None, store: "TrustStore", revoke: bool, yes: bool) -> None:
     """As git's safe.directory does."""
     from datetime import UTC, datetime
 
-    from onetool.config.owners import how_it_is
+    from onetool.config.file_checks import owner_and_mode
 
     if path is None:
         raise click.UsageError("say whose: onetool trust --owner PATH.")
@@ -82,12 +85,12 @@ def _accept(path: Path | None, store: "Store", revoke: bool, yes: bool) -> None:
         _forget("owners", real, store)
         return
     try:
-        how = how_it_is(Path(real))
+        how = owner_and_mode(Path(real))
     except OSError as error:
         raise click.ClickException(visible(f"{path}: {error.strerror}.")) from None
     others = ", and others can write it" if how["writable"] else ""
     echo(visible(f"{real} belongs to user {how['uid']}{others}."))
-    if not is_anybody_there():
+    if not is_interactive():
         yes = True  # the path was named, which says it all
     _confirm("Count files there as if they were yours?", yes)
     how["at"] = datetime.now(UTC).isoformat(timespec="seconds")
@@ -95,18 +98,18 @@ def _accept(path: Path | None, store: "Store", revoke: bool, yes: bool) -> None:
     click.echo(visible(f"Files in {real} count. Whether it is trusted is another question: onetool trust."), err=True)
 
 
-def _revoke(path: Path | None, store: "Store") -> None:
+def _revoke(path: Path | None, store: "TrustStore") -> None:
     _forget("folders", os.path.realpath(_folder(path, must_exist=False)), store)
 
 
-def _forget(part: str, real: str, store: "Store") -> None:
+def _forget(part: str, real: str, store: "TrustStore") -> None:
     if real not in (store.folders if part == "folders" else store.owners):
         raise click.ClickException(visible(f"{real} is not trusted; see: onetool trust --list"))
     _change(store, lambda content: content[part].pop(real, None))
     click.echo(visible(f"{real} is trusted no longer."), err=True)
 
 
-def _list(store: "Store", as_json: bool) -> None:
+def _print_trusted(store: "TrustStore", as_json: bool) -> None:
     rows: list[dict[str, Any]] = [
         {"folder": folder, "kind": kind, "at": one.get("at"), "reaches": len(one.get("reaches") or ())}
         for kind, kept in (("folder", store.folders), ("owner", store.owners))
@@ -139,14 +142,116 @@ def _folder(path: Path | None, must_exist: bool = True) -> Path:
 def _confirm(question: str, yes: bool) -> None:
     if yes:
         return
-    if not is_anybody_there():
+    if not is_interactive():
         raise click.UsageError("nobody is there to ask: say --yes to trust it.")
     if not click.confirm(question, err=True):
         raise click.ClickException("nothing was changed.")
 
 
-def _change(store: "Store", change: Any) -> None:
+def _change(store: "TrustStore", change: Any) -> None:
     try:
         store.change(change)
     except OSError as error:
         raise click.ClickException(visible(f"it could not be remembered: {error}")) from None
+
+
+# What commands say about a folder that is not trusted, and the question that they put at a terminal.
+
+
+HEADS = {
+    "runs": "It would run",
+    "dials": "It would dial",
+    "reads": "It would read",
+    "secrets": "It names these secrets",
+}
+
+
+def offer_trust(waits: "Untrusted") -> bool:
+    """Tell of it; at a terminal ask whether it is trusted. Whether it is now: what was shown, if it was."""
+    from onetool.config.reach import reach_of
+
+    click.echo(f"onetool: {visible(waits)}", err=True)
+    if waits.mistake is not None or not is_interactive():
+        return False
+    shown = None
+    while True:
+        answer = (
+            click.prompt("Trust this folder? [y/N/v]iew", default="n", show_default=False, err=True).strip().lower()
+        )
+        if answer in ("v", "view"):
+            shown = _show_reach(waits)
+        elif answer in ("y", "yes"):
+            store_trust(waits.folder, shown or reach_of(waits.folder, waits.config))
+            return True
+        else:
+            return False
+
+
+def is_interactive() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def store_trust(folder: Path, reach: "Reach") -> None:
+    from onetool.config.find import trust_store
+    from onetool.config.trust import trust_folder
+
+    try:
+        trust_folder(folder, reach, trust_store())
+    except OSError as error:
+        raise click.ClickException(visible(f"it could not be remembered: {error}")) from None
+
+
+@contextmanager
+def renew_trust(file: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
+    """Around what a person changes: see `onetool.config.trust.trust_renewed`."""
+    from onetool.config.find import own_folder, trust_store
+    from onetool.config.trust import trust_renewed
+
+    with trust_renewed(file.absolute(), trust_store(), own_folder(), names):
+        yield
+
+
+def describe_reach(reach: "Reach", pin: Mapping[str, Any] | None) -> Iterator[str]:
+    """What a folder reaches, line by line; with what was trusted before, what is new is marked."""
+    before = None if pin is None else pin.get("reaches") or {}
+    for part, head in HEADS.items():
+        lines: dict[str, str] = getattr(reach, part)
+        if lines:
+            yield f"{head}:"
+            for line, digest in lines.items():
+                yield f"  {_mark(before, f'{part}: {line}', digest)}{_line(line)}"
+    if reach.wants:
+        yield f"Its packs ask for these secrets: {visible(', '.join(reach.wants))}"
+    if gone := [] if before is None else [line for line in before if line not in reach.pinned()]:
+        yield "No longer there:"
+        yield from (f"  - {visible(line)}" for line in gone)
+    if not reach.pinned():
+        yield "It runs, dials and reads nothing outside of itself."
+
+
+def _mark(before: Mapping[str, str] | None, line: str, digest: str) -> str:
+    if before is None or before.get(line) == digest:
+        return ""
+    return "(changed) " if line in before else "(new) "
+
+
+def visible(text: object) -> str:
+    """In one line, with everything written out that can't be seen, or that would rule a terminal."""
+    return lookalike.escape_invisible(str(text)).replace("\n", "\\n")
+
+
+def _line(text: str) -> str:
+    """A line of what is reached; behind it, what looks like something else, and hosts as they are dialled."""
+    odd = [f"mind the letters: {word}" for word in dict.fromkeys(lookalike.disguised(text))]
+    odd += [f"that is {host}" for host in dict.fromkeys(lookalike.hosts_in_ascii(text))]
+    return visible(f"{text} ({'; '.join(odd)})" if odd else text)
+
+
+def _show_reach(waits: "Untrusted") -> "Reach":
+    from onetool.config.find import trust_store
+    from onetool.config.reach import reach_of
+
+    reach = reach_of(waits.folder, waits.config)
+    for line in describe_reach(reach, trust_store().folder(waits.folder)):
+        click.echo(line, err=True)
+    return reach

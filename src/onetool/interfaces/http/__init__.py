@@ -1,16 +1,11 @@
-"""The HTTP face: `onetool serve`. Raw ASGI, because every layer between a socket and a tool is paid for by each call.
+"""The HTTP server behind `onetool serve`: raw ASGI on uvicorn, without a web framework, to keep each call cheap.
 
-From the outside in:
-
-    start        from a config to a server that runs
-    listen       which addresses and port; the sockets
-    server       uvicorn around it all: signals, a clean stop
-    connection   one client's connection: what it may take is bounded
-    site         what every request passes, once and in order, before it comes to its route
-    rules        Host, Origin, token: who may talk to this server at all; authority: how hosts and origins are read
-    foreign      pages of other origins, which get nothing; cors: those of the config, which may read our answers
-    body         how much a request may carry, and which have to say that it is JSON
-    access       one log line a request
-    routes       the routes of an app; page: what a browser sees; greeting: what somebody sees who starts the server
-    asgi         the shapes of ASGI, and answers in JSON
+serve        from a config to a running server; the routes of an app
+listen       resolves the host and binds the sockets
+server       uvicorn, signals and a clean stop
+connection   limits for one client's connection: time, size, number
+app          the ASGI app: checks, body limits, access log, then the route
+rules        Host, Origin, Sec-Fetch-Site, token and CORS
+access_log   one log line per request
+welcome      how to connect a client: on the terminal, and as a page at `/`
 """

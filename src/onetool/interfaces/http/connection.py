@@ -1,4 +1,4 @@
-"""One client's connection: uvicorn's, with bounds. A client that is slow, silent or endless costs nobody but itself.
+"""One client's connection: uvicorn's protocol with limits, so that slow, silent or endless clients harm nobody else.
 
 uvicorn reads a head of any size for as long as it takes, keeps a silent connection for ever, and waits without end for
 a client that does not read. Here each of these has a limit; every refusal is JSON and has its line in the access log;
@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from onetool.interfaces.asgi import Refused
-from onetool.interfaces.http.access import write
+from onetool.interfaces.asgi import HttpError
+from onetool.interfaces.http.access_log import write_entry
 
-FRAMING = 8  # bytes at the most that come for one of a body in chunks: those of one byte have five more
-MOST_AHEAD = 100  # requests on one connection that wait for the answer to the one before
+CHUNK_OVERHEAD = 8  # bytes at the most that come for one of a body in chunks: those of one byte have five more
+MOST_PIPELINED = 100  # requests on one connection that wait for the answer to the one before
 
 
-class Limits(NamedTuple):
-    """What a client may take."""
+class ConnectionLimits(NamedTuple):
+    """The limits of one connection."""
 
     head_s: float = 15.0  # to send the head of a request, also the first one of a new connection
     body_s: float = 60.0  # to send the rest of it
@@ -31,17 +31,17 @@ class Limits(NamedTuple):
     connections: int = 10_000
 
 
-class Waiting(dict["Connection", None]):
-    """The connections that have no request under way, the longest silent first."""
+class IdleConnections(dict["HttpConnection", None]):
+    """Connections without a request in progress, the one idle longest first."""
 
 
 NOTHING, HEAD, BODY, ALL = range(4)  # what has come of the request that is arriving
 
 
-class Connection(HttpToolsProtocol):
-    """One connection. What it shares with all others is handed to each: the limits, and who waits."""
+class HttpConnection(HttpToolsProtocol):
+    """One connection. All share the limits and the list of idle connections."""
 
-    def __init__(self, *args: Any, limits: Limits, waiting: Waiting, **options: Any) -> None:
+    def __init__(self, *args: Any, limits: ConnectionLimits, waiting: IdleConnections, **options: Any) -> None:
         super().__init__(*args, **options)
         self._limits = limits
         self._waiting = waiting
@@ -49,7 +49,7 @@ class Connection(HttpToolsProtocol):
         self._size = self._body = 0  # of what has come since the last request was complete
         self._alarm: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None
-        self._wrong: Refused | None = None  # what is wrong with this head
+        self._wrong: HttpError | None = None  # what is wrong with this head
         self._deaf = False  # what still comes is not for us
         self._earlier: list[RequestResponseCycle] = []  # asked before the last one, and perhaps not yet answered
 
@@ -86,7 +86,7 @@ class Connection(HttpToolsProtocol):
         elif not self._deaf:
             if self._come != BODY and self._size > self._limits.head_bytes:
                 self._end(self._head_too_large())
-            elif self._come == BODY and self._size > self._body * FRAMING + 2 * self._limits.head_bytes:
+            elif self._come == BODY and self._size > self._body * CHUNK_OVERHEAD + 2 * self._limits.head_bytes:
                 self._end(self._head_too_large())  # trailers: a head that comes behind the body
             elif self._alarm is None:
                 patience = self._limits.body_s if self._come == BODY else self._limits.head_s
@@ -118,15 +118,15 @@ class Connection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_headers_complete(self) -> None:
-        if len(self.pipeline) >= MOST_AHEAD:
-            self._wrong = Refused(400, "too_many", "Too many requests ahead of their answers on one connection.")
+        if len(self.pipeline) >= MOST_PIPELINED:
+            self._wrong = HttpError(400, "too_many", "Too many requests ahead of their answers on one connection.")
             raise self._wrong
         if self._size > self._limits.head_bytes and self._size_of_head() > self._limits.head_bytes:
             self._wrong = self._head_too_large()
             raise self._wrong
         if self.url[:1] != b"/":
             # Of `GET http://elsewhere/ HTTP/1.1` uvicorn would drop the host, and the rules would never see it.
-            self._wrong = Refused(400, "bad_request", "The target of a request must be a path, such as /mcp.")
+            self._wrong = HttpError(400, "bad_request", "The target of a request must be a path, such as /mcp.")
             raise self._wrong
         self._come = BODY
         self._waiting.pop(self, None)
@@ -151,26 +151,26 @@ class Connection(HttpToolsProtocol):
                 self._come = NOTHING
 
     def _unsupported_upgrade_warning(self) -> None:
-        """No websockets here: the request is answered as if it had not asked, and the connection ends with that."""
+        """WebSockets are not supported: the request is answered as plain HTTP, then the connection is closed."""
         self._deaf = True
         self.cycle.keep_alive = False
 
     # How it ends
 
     def send_400_response(self, msg: str) -> None:
-        """uvicorn calls this for what is no HTTP, and for what our own callbacks raise."""
+        """Called by uvicorn for malformed HTTP, and for exceptions of our own callbacks."""
         message = "This is not a request that HTTP/1.1 knows: its head or its body is malformed."
-        self._end(self._wrong or Refused(400, "bad_request", message))
+        self._end(self._wrong or HttpError(400, "bad_request", message))
 
     def _too_slow(self) -> None:
         self._alarm = None
         if self._come == HEAD or self._is_busy():
-            self._end(Refused(408, "too_slow", "The request did not arrive in time."))
+            self._end(HttpError(408, "too_slow", "The request did not arrive in time."))
         else:  # nothing was asked, or it was answered before it had come: there is nothing to say
             self.transport.close()
 
-    def _end(self, refused: Refused) -> None:
-        """Nothing more is read. Requests before what was wrong get their answers first."""
+    def _end(self, refused: HttpError) -> None:
+        """Stop reading. Earlier pipelined requests get their responses first."""
         self._deaf = True
         self._disarm()
         if self._is_busy():
@@ -188,19 +188,19 @@ class Connection(HttpToolsProtocol):
         oldest = next(iter(self._waiting))  # there is one: ourselves
         del self._waiting[oldest]
         if oldest is self:
-            self._end(Refused(503, "too_many", "Too many connections are busy here; try again."))
+            self._end(HttpError(503, "too_many", "Too many connections are busy here; try again."))
         else:
             oldest.transport.close()
 
-    def _refuse(self, refused: Refused) -> None:
-        """Answer without the site: there is no request that it could be given."""
+    def _refuse(self, refused: HttpError) -> None:
+        """Write an error response directly: there is no complete request for the ASGI app."""
         body = refused.body()
         dated = b"".join(name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers)
         own = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[refused.status] + dated + own + body)
         self.transport.close()
         client = self.client[0] if self.client else None
-        write("-", "-", refused.status, 0.0, len(body), client, {"error": refused.code})
+        write_entry("-", "-", refused.status, 0.0, len(body), client, {"error": refused.code})
 
     def _is_busy(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
@@ -208,9 +208,9 @@ class Connection(HttpToolsProtocol):
     def _size_of_head(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
-    def _head_too_large(self) -> Refused:
+    def _head_too_large(self) -> HttpError:
         most = f"{self._limits.head_bytes // 1024} KiB"
-        return Refused(431, "head_too_large", f"The head of a request may have at most {most}.")
+        return HttpError(431, "head_too_large", f"The head of a request may have at most {most}.")
 
     def _disarm(self) -> None:
         if self._alarm is not None:

@@ -1,4 +1,4 @@
-"""Where the server listens: a host and a port become bound sockets, or one clear line that says why not."""
+"""Resolves the host and binds the sockets of the server, or says in one line why that failed."""
 
 import errno
 import os
@@ -16,12 +16,12 @@ NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 Address = tuple[socket.AddressFamily, str]
 
 
-class CantListen(OneToolError):  # noqa: N818 - it reads as what it says
+class ListenError(OneToolError):
     """The host or the port can't be used."""
 
 
-class Place(NamedTuple):
-    """Where a server is reached: the host as it was asked for, the addresses that stand for it, and the real port."""
+class BoundAddress(NamedTuple):
+    """Where a server listens: the host that was asked for, its addresses, the real port and the sockets."""
 
     host: str
     port: int
@@ -45,7 +45,7 @@ def resolve(host: str) -> list[Address]:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:  # UnicodeError: what can't even be a name
         reason = error.strerror if isinstance(error, OSError) else "this is no name of a host"
-        raise CantListen(f"the host {host!r} can't be used: {reason}; see --host and http.host") from None
+        raise ListenError(f"the host {host!r} can't be used: {reason}; see --host and http.host") from None
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
 
 
@@ -54,7 +54,7 @@ def is_loopback(addresses: Iterable[str]) -> bool:
     return all(ip_address(address.partition("%")[0]).is_loopback for address in addresses)
 
 
-def listen(host: str, port: int, addresses: list[Address]) -> Place:
+def listen(host: str, port: int, addresses: list[Address]) -> BoundAddress:
     """Sockets on every address of the host; one port for all of them, which the system chooses when it is 0."""
     for tries_left in reversed(range(TRIES)):
         try:
@@ -62,9 +62,9 @@ def listen(host: str, port: int, addresses: list[Address]) -> Place:
         except OSError as error:
             if port == 0 and error.errno == errno.EADDRINUSE and tries_left:
                 continue  # free on one address, taken on another
-            raise CantListen(_why(error, host, port)) from None
+            raise ListenError(_reason(error, host, port)) from None
         here = tuple(str(one.getsockname()[0]) for one in sockets)
-        return Place(host, sockets[0].getsockname()[1], here, tuple(sockets))
+        return BoundAddress(host, sockets[0].getsockname()[1], here, tuple(sockets))
     raise AssertionError("the last try returns or raises")
 
 
@@ -106,7 +106,7 @@ def _socket(family: socket.AddressFamily, address: str, port: int) -> socket.soc
     return one
 
 
-def _why(error: OSError, host: str, port: int) -> str:
+def _reason(error: OSError, host: str, port: int) -> str:
     place = authority(host, port)
     if error.errno == errno.EADDRINUSE:
         return f"{place} is in use by another program; choose another port: --port N (0: the system chooses)"

@@ -1,77 +1,167 @@
-"""Who may talk to this server at all: Host, Origin and token, decided from a request's head alone.
+"""Decides from the head of a request who may use this server: Host, Origin, Sec-Fetch-Site and token; and CORS.
 
-Host comes first. A page of an enemy whose name was made to lead here (DNS rebinding) is same-origin to a browser, but
-it can't change the Host that the browser sends: the enemy's own name, which is none of ours.
+Host is checked first. With DNS rebinding, a hostile page counts as same-origin for the browser, but it can't change the
+Host header that the browser sends: its own host name, which is not one of this server's names.
+
+A browser sends no Origin header with images, scripts, frames and links. It sends Sec-Fetch-Site with every request, and
+no page can change that header. Pages whose origin stands in `http.origins` get CORS headers, so that they may read the
+response; all others are refused.
 """
 
 import hmac
 import re
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, NamedTuple
 
-from onetool.interfaces.asgi import Headers, Refused
-from onetool.interfaces.http.authority import Authority, read_authority, read_origin
-from onetool.interfaces.http.foreign import LONGEST, foreign
-from onetool.interfaces.http.listen import WILDCARDS, Place
+from onetool.interfaces.asgi import Headers, HttpError, Scope, Send
+from onetool.interfaces.http.listen import WILDCARDS, BoundAddress
 
 if TYPE_CHECKING:
-    from onetool.config.model import Http
+    from onetool.config.model import HttpConfig
+
+
+USUAL_PORTS = {"http": 80, "https": 443}
+_AUTHORITY = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s\[\]:/@?#\\]+)(?::([0-9]{1,5}))?")
+
+
+class Authority(NamedTuple):
+    """A host name or address, and its port if one was given."""
+
+    name: str
+    port: int | None
+
+
+class Origin(NamedTuple):
+    """Where a page came from. Its port is the usual one of the scheme, where none was given."""
+
+    scheme: str
+    name: str
+    port: int | None
+
+    def is_at(self, host: Authority) -> bool:
+        """Whether the page came from this host. TLS may end at a proxy, so only the page knows the scheme."""
+        usual = USUAL_PORTS.get(self.scheme)
+        return usual is not None and (self.name, self.port) == (host.name, usual if host.port is None else host.port)
+
+
+def read_authority(text: str) -> Authority | None:
+    """`Example.com.:80` -> example.com and 80; None when it is no host."""
+    match = _AUTHORITY.fullmatch(text)
+    if match is None:
+        return None
+    name = match[1].lower().removesuffix(".").strip("[]")
+    try:
+        name = str(ip_address(name))
+    except ValueError:
+        if match[1].startswith("[") or not name:
+            return None
+    return Authority(name, int(match[2]) if match[2] else None)
+
+
+def read_origin(text: str) -> Origin | None:
+    """`https://Example.com` -> https, example.com and 443; None when it is no origin, as `null` is none."""
+    scheme, _, rest = text.lower().partition("://")
+    place = read_authority(rest)
+    if place is None:
+        return None
+    return Origin(scheme, place.name, USUAL_PORTS.get(scheme) if place.port is None else place.port)
+
+
+# Sec-Fetch-Site, and the refusal of pages of other origins
+
+
+LONGEST_HEADER = 100  # characters of a header that an answer repeats
+_OWN_SITES = (None, b"same-origin", b"none")  # no browser, a page of this server, somebody who typed the address
+_NAVIGATION = ((b"sec-fetch-mode", b"navigate"), (b"sec-fetch-dest", b"document"))
+_ORIGIN = re.compile(r"([a-zA-Z][\w+.-]*://(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::[0-9]{1,5})?)(?:[/?#]|$)", re.ASCII)
+
+
+def check_fetch_site(said: bytes | None, origin: bytes | None, scope: Scope, is_page: bool) -> None:
+    """Check the header Sec-Fetch-Site, `said`. Links from other sites are allowed where `is_page` is true."""
+    if said in _OWN_SITES or (is_page and _is_navigation(scope)):
+        return
+    raise foreign_origin_error(next(iter(_header_values(scope, b"referer")), b"") if origin is None else origin)
+
+
+def foreign_origin_error(page: bytes) -> HttpError:
+    """The error for a page of another origin. `page` is its origin or URL, if known."""
+    text = page[:LONGEST_HEADER].decode("latin-1")
+    found = _ORIGIN.match(text)
+    who, add = (found[1], f'"{found[1]}"') if found else (repr(text), "its origin (scheme://host:port)")
+    if text == "null":
+        who, add = "files and of frames without an origin ('null')", "the origin of a server that they come from"
+    whose = f"Pages of {who}" if text else "Pages of other origins"
+    hint = f"add {add} to http.origins in the config of `onetool serve` if they should"
+    return HttpError(403, "bad_origin", f"{whose} may not use this server; {hint}.")
+
+
+def _is_navigation(scope: Scope) -> bool:
+    return all(_header_values(scope, name) == [value] for name, value in _NAVIGATION)
+
+
+def _header_values(scope: Scope, wanted: bytes) -> list[bytes]:
+    return [value for name, value in scope["headers"] if name == wanted]
+
+
+# Host, Origin and token
+
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 SHORTEST_TOKEN = 16  # characters
-TWICE = b"\0"  # what stands for a header that came twice: no header can have this value
+DUPLICATE = b"\0"  # what stands for a header that came twice: no header can have this value
 
-_WHO = (b"host", b"origin", b"sec-fetch-site", b"authorization")
-_WHAT = (b"content-type", b"content-length", b"transfer-encoding")
-_WANTED = frozenset(_WHO + _WHAT)
+_IDENTITY_HEADERS = (b"host", b"origin", b"sec-fetch-site", b"authorization")
+_BODY_HEADERS = (b"content-type", b"content-length", b"transfer-encoding")
+_RELEVANT_HEADERS = frozenset(_IDENTITY_HEADERS + _BODY_HEADERS)
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([^\s]+) *")
 
 
-def lack_of_token(http: "Http") -> str | None:
-    """What a server lacks that other machines can reach: there, a short token is found by trying."""
+def missing_token(http: "HttpConfig") -> str | None:
+    """What is missing for a server that other machines can reach: a token, long enough not to be guessed."""
     if http.token is None:
         return "a token"
     return None if len(http.token) >= SHORTEST_TOKEN else f"a token of at least {SHORTEST_TOKEN} characters"
 
 
-def wanted(headers: Headers) -> dict[bytes, bytes]:
-    """The headers that decide, in one pass."""
+def relevant_headers(headers: Headers) -> dict[bytes, bytes]:
+    """The headers that the checks need, read in one pass."""
     found: dict[bytes, bytes] = {}
     for name, value in headers:
-        if name in _WANTED:
-            found[name] = TWICE if name in found else value
+        if name in _RELEVANT_HEADERS:
+            found[name] = DUPLICATE if name in found else value
     return found
 
 
-class Rules:
-    """The rules of one server. Made when it starts and after a reload, then only asked."""
+class AccessRules:
+    """The access rules of one server. Built at start and at each reload, then only read."""
 
-    def __init__(self, http: "Http", place: Place) -> None:
+    def __init__(self, http: "HttpConfig", place: BoundAddress) -> None:
         own = {*LOOPBACK, *filter(None, (_name(name) for name in (place.host, *place.addresses)))} - set(WILDCARDS)
         self._own = own
         self._port = place.port
         self._everywhere = not set(WILDCARDS).isdisjoint(place.addresses)
         self._further = frozenset(filter(None, map(read_authority, http.hosts)))
         self._origins = frozenset(filter(None, (read_origin(origin.rstrip("/")) for origin in http.origins)))
-        self._usual = frozenset(_spelt(own, place.port))  # answered without a closer look
+        self._usual = frozenset(_host_headers(own, place.port))  # answered without a closer look
         self._token = _digest(http.token) if http.token else None
         self.principal = sha256(b"principal:" + http.token.encode()).hexdigest()[:16] if http.token else ""
 
     def check_host(self, host: bytes | None, server: str | None = None) -> None:
-        """Is it us who is meant? `server` is the address that the client connected to."""
+        """Check that the Host header names this server. `server` is the address that the client connected to."""
         if host in self._usual:
             return
-        if host is None or host is TWICE:
-            raise Refused(421, "bad_host", "A request needs one Host header, and no more than one.")
+        if host is None or host is DUPLICATE:
+            raise HttpError(421, "bad_host", "A request needs one Host header, and no more than one.")
         named = read_authority(host.decode("latin-1"))
         if named is None or not self._is_ours(named, server):
-            shown = _shown(host)
+            shown = _shown_header(host)
             hint = "add it to http.hosts in the config of `onetool serve` if it is meant to be one"
-            raise Refused(421, "bad_host", f"{shown} is not a name of this server; {hint}.")
+            raise HttpError(421, "bad_host", f"{shown} is not a name of this server; {hint}.")
 
     def check_origin(self, origin: bytes | None, host: bytes | None) -> bytes | None:
-        """May a page from there talk to us? Gives the origin back when the config allows it to read the answer too."""
+        """Check the Origin header. Returns the origin if `http.origins` allows it to read the response."""
         if origin is None:
             return None  # no browser, or a page that asks for nothing but a look
         page = read_origin(origin.decode("latin-1"))
@@ -79,11 +169,11 @@ class Rules:
             return origin
         asked = read_authority((host or b"").decode("latin-1"))
         if page is None or asked is None or not page.is_at(asked):
-            raise foreign(origin)
+            raise foreign_origin_error(origin)
         return None
 
     def check_token(self, authorization: bytes | None) -> str:
-        """Who asks: the principal. Nobody in particular when no token is configured."""
+        """Check the token and return the principal; "" if no token is configured."""
         if self._token is None:
             return ""
         given = _BEARER.fullmatch(authorization or b"")
@@ -91,7 +181,7 @@ class Rules:
         if given is None or not hmac.compare_digest(_digest(given[1]), self._token):
             what = "This server needs its token" if authorization is None else "This is not the token of this server"
             message = f"{what}: send it as `Authorization: Bearer …`; it is http.token in the config of the server."
-            raise Refused(401, "unauthorized", message, [(b"www-authenticate", b'Bearer realm="onetool"')])
+            raise HttpError(401, "unauthorized", message, [(b"www-authenticate", b'Bearer realm="onetool"')])
         return self.principal
 
     def _is_ours(self, named: Authority, server: str | None) -> bool:
@@ -110,7 +200,7 @@ def _name(host: str) -> str | None:
     return named.name if named else None
 
 
-def _spelt(names: Iterable[str], port: int) -> Iterable[bytes]:
+def _host_headers(names: Iterable[str], port: int) -> Iterable[bytes]:
     for name in names:
         host = f"[{name}]" if ":" in name else name
         yield host.encode()
@@ -121,5 +211,38 @@ def _digest(token: str | bytes) -> bytes:
     return sha256(token.encode() if isinstance(token, str) else token).digest()
 
 
-def _shown(value: bytes) -> str:
-    return repr(value[:LONGEST].decode("latin-1"))
+def _shown_header(value: bytes) -> str:
+    return repr(value[:LONGEST_HEADER].decode("latin-1"))
+
+
+# CORS, for origins in `http.origins`
+
+
+_REQUEST_METHOD = b"access-control-request-method"
+_EXPOSED = b"mcp-session-id, mcp-protocol-version, www-authenticate, etag, location, retry-after"
+_MAX_AGE = b"600"
+
+
+def is_preflight(scope: Scope) -> bool:
+    """Whether this is a CORS preflight."""
+    return scope["method"] == "OPTIONS" and any(name == _REQUEST_METHOD for name, _ in scope["headers"])
+
+
+async def answer_preflight(scope: Scope, origin: bytes, send: Send) -> None:
+    asked = b", ".join(value for name, value in scope["headers"] if name == b"access-control-request-headers")
+    headers = [
+        *cors_headers(origin),
+        (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
+        (b"access-control-allow-headers", asked or b"*"),
+        (b"access-control-max-age", _MAX_AGE),
+    ]
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def cors_headers(origin: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    return (
+        (b"access-control-allow-origin", origin),
+        (b"access-control-expose-headers", _EXPOSED),
+        (b"vary", b"origin"),
+    )

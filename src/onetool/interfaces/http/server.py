@@ -19,9 +19,9 @@ from typing import Any
 import uvicorn
 
 from onetool.core.errors import OneToolError
-from onetool.interfaces.http.connection import Connection, Limits, Waiting
-from onetool.interfaces.http.listen import Place
-from onetool.interfaces.http.site import Site
+from onetool.interfaces.http.app import HttpApp
+from onetool.interfaces.http.connection import ConnectionLimits, HttpConnection, IdleConnections
+from onetool.interfaces.http.listen import BoundAddress
 
 log = logging.getLogger("onetool.serve")
 
@@ -34,25 +34,30 @@ Reload = Callable[[], Awaitable[None] | None]
 
 
 def serve(
-    site: Site, place: Place, *, started: Callable[[], None], reload: Reload | None = None, limits: Limits | None = None
+    site: HttpApp,
+    place: BoundAddress,
+    *,
+    started: Callable[[], None],
+    reload: Reload | None = None,
+    limits: ConnectionLimits | None = None,
 ) -> int:
     """Serve until a signal says to stop; gives that signal. `started` is called when clients can connect."""
-    limits = limits or Limits(connections=min(Limits().connections, _room_for_files() * 3 // 4))
+    limits = limits or ConnectionLimits(connections=min(ConnectionLimits().connections, _raise_file_limit() * 3 // 4))
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # the site tells what there is to tell
     handlers = logging.getLogger("onetool").handlers
     logging.getLogger("asyncio").handlers = list(handlers)  # else it would write lines that are no JSON
     server = _Server(_config(site, limits), site, started, reload)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=_uvloop_factory()) as runner:
         runner.run(server.serve(list(place.sockets)))
     for handler in handlers:
         handler.flush()
     return server.signal
 
 
-def _config(site: Site, limits: Limits) -> uvicorn.Config:
+def _config(site: HttpApp, limits: ConnectionLimits) -> uvicorn.Config:
     return uvicorn.Config(
         site,
-        http=partial(Connection, limits=limits, waiting=Waiting()),  # pyright: ignore[reportArgumentType]
+        http=partial(HttpConnection, limits=limits, waiting=IdleConnections()),  # pyright: ignore[reportArgumentType]
         ws="none",
         lifespan="on",
         log_config=None,
@@ -65,9 +70,11 @@ def _config(site: Site, limits: Limits) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server with signals of our own: its own ones would end the process before anything is closed."""
+    """uvicorn's server with our own signal handlers: uvicorn's would end the process before everything is closed."""
 
-    def __init__(self, config: uvicorn.Config, site: Site, started: Callable[[], None], reload: Reload | None) -> None:
+    def __init__(
+        self, config: uvicorn.Config, site: HttpApp, started: Callable[[], None], reload: Reload | None
+    ) -> None:
         super().__init__(config)
         self.signal = 0
         self._site = site
@@ -98,7 +105,7 @@ class _Server(uvicorn.Server):
         self._on_start()
 
     async def main_loop(self) -> None:
-        """Sleep until somebody wants us to stop; once a second the Date header is made new."""
+        """Sleep until the server is asked to stop; refresh the Date header once a second."""
         while not self.should_exit:
             await self.on_tick(0)
             with suppress(TimeoutError):
@@ -141,7 +148,7 @@ class _Server(uvicorn.Server):
             log.error("Not reloaded: %s: %s", type(error).__name__, error)
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def _uvloop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         from uvloop import new_event_loop
     except ImportError:  # there is none for this system
@@ -149,8 +156,8 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return new_event_loop
 
 
-def _room_for_files() -> int:
-    """How many files we may have open; as many as the system lets us have without asking anybody."""
+def _raise_file_limit() -> int:
+    """Raise the limit of open files to the hard limit, and return it."""
     try:
         import resource
     except ImportError:

@@ -1,30 +1,39 @@
-"""What is known of whoever sent a message: from its `initialize`, or from the `_meta` of the message itself."""
+"""The client: what is known of it, and how a running call reaches it (progress, log messages, questions).
 
-from collections.abc import Mapping
+What is known comes from `initialize`, or from the `_meta` of the request itself.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from threading import get_ident
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from onetool.core.caller import Level
-from onetool.interfaces.mcp.revisions import (
+from onetool.core.caller import CannotAsk, Declined, ForModel, ForPerson, Level, Question
+from onetool.core.context import paused_for_caller
+from onetool.core.errors import ToolFailure
+from onetool.interfaces.mcp.protocol import (
     CLIENT_CAPABILITIES,
-    HANDSHAKE,
+    INVALID_PARAMS,
     LEVELS,
     LOG_LEVEL,
     META,
-    MODERN,
     PROTOCOL_VERSION,
+    SESSION_REVISIONS,
+    STATELESS_REVISIONS,
     TASKS,
+    UNSUPPORTED_VERSION,
+    JsonRpcError,
 )
-from onetool.interfaces.mcp.wire import INVALID_PARAMS, UNSUPPORTED_VERSION, Fault
 
 CLIENT_INFO = f"{META}clientInfo"
 LONGEST_NAME = 100
 
 
-class Peer:
-    """The same one for all that comes over one conversation. It knows how long the client is silent between calls."""
+class CallGapTimer:
+    """Measures how long a client waits between a result and its next call. One for each conversation."""
 
     __slots__ = ("_answered", "_under_way")
 
@@ -33,32 +42,32 @@ class Peer:
         self._under_way = 0
 
     def calls(self) -> float | None:
-        """A call has come: the seconds since the last one was answered, if nothing has been under way since."""
+        """A call begins. Returns the seconds since the last result, if no other call ran meanwhile."""
         silent_since = None if self._under_way else self._answered
         self._under_way += 1
         self._answered = None
         return None if silent_since is None else monotonic() - silent_since
 
     def gets(self, answer: bool) -> None:
-        """A call is over. Where the client has got no answer, what it does next is not for that."""
+        """A call has ended. Without a final result, the time until the next call is not measured."""
         self._under_way -= 1
         self._answered = monotonic() if answer else None
 
 
-class Client(msgspec.Struct, kw_only=True):
-    """A client at the other end. `owner` is to whom belongs what is stored for it, `name` what it says it is called."""
+class RemoteClient(msgspec.Struct, kw_only=True):
+    """A connected client. `owner` owns the results stored for it; `name` is the name it gives itself."""
 
-    revision: str = HANDSHAKE[0]
+    revision: str = SESSION_REVISIONS[0]
     capabilities: Mapping[str, Any] = {}
     log_level: Level | None = "info"
     owner: str = ""
     name: str = ""
     menu: str | None = None  # the one it chose, if it did
-    peer: Peer = msgspec.field(default_factory=Peer)
+    peer: CallGapTimer = msgspec.field(default_factory=CallGapTimer)
 
     @property
     def is_modern(self) -> bool:
-        return self.revision in MODERN
+        return self.revision in STATELESS_REVISIONS
 
     def can(self, what: str) -> bool:
         """Whether it has declared a capability, or an extension by its id."""
@@ -76,8 +85,8 @@ class Client(msgspec.Struct, kw_only=True):
         return self.log_level is not None and LEVELS.index(level) >= LEVELS.index(self.log_level)
 
 
-def in_short(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What of them we go by. The rest is not kept: a client may send megabytes, and a session lasts."""
+def known_capabilities(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Only the capabilities that we use: a client may send megabytes, and a session lasts."""
     if not capabilities:
         return capabilities
     known: dict[str, Any] = {name: {} for name in ("sampling", "roots") if isinstance(capabilities.get(name), dict)}
@@ -88,7 +97,7 @@ def in_short(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
     return known
 
 
-def name_in(info: Any) -> str:
+def client_name(info: Any) -> str:
     """The name in a `clientInfo`, as far as it can be shown: it comes from outside."""
     name = info.get("name") if isinstance(info, dict) else None
     if not isinstance(name, str):
@@ -97,32 +106,179 @@ def name_in(info: Any) -> str:
 
 
 def is_modern(meta: Any) -> bool:
-    """Whether a message says itself what it needs to say, and so stands alone."""
+    """Whether a message is stateless: its `_meta` has the protocol version or the capabilities."""
     return isinstance(meta, dict) and (PROTOCOL_VERSION in meta or CLIENT_CAPABILITIES in meta)
 
 
-def from_meta(meta: Any, owner: str = "", menu: str | None = None) -> Client:
-    """The client behind a message of 2026-07-28."""
+def client_from_meta(meta: Any, owner: str = "", menu: str | None = None) -> RemoteClient:
+    """The client of a stateless message (2026-07-28), from its `_meta`."""
     if not isinstance(meta, dict):
-        raise Fault(
+        raise JsonRpcError(
             INVALID_PARAMS, f"params._meta is missing: it must have {PROTOCOL_VERSION} and {CLIENT_CAPABILITIES}"
         )
     version, capabilities = meta.get(PROTOCOL_VERSION), meta.get(CLIENT_CAPABILITIES)
     for key, value, kind in ((PROTOCOL_VERSION, version, str), (CLIENT_CAPABILITIES, capabilities, dict)):
         if not isinstance(value, kind):
             what = "is missing" if value is None else f"must be {'a text' if kind is str else 'an object'}"
-            raise Fault(INVALID_PARAMS, f"params._meta[{key!r}] {what}")
-    if version not in MODERN:
-        data = {"supported": list(MODERN), "requested": version}
-        raise Fault(UNSUPPORTED_VERSION, f"protocol version {version:.40} is not supported here", data)
+            raise JsonRpcError(INVALID_PARAMS, f"params._meta[{key!r}] {what}")
+    if version not in STATELESS_REVISIONS:
+        data = {"supported": list(STATELESS_REVISIONS), "requested": version}
+        raise JsonRpcError(UNSUPPORTED_VERSION, f"protocol version {version:.40} is not supported here", data)
     level = meta.get(LOG_LEVEL)
     if level is not None and level not in LEVELS:
-        raise Fault(INVALID_PARAMS, f"params._meta[{LOG_LEVEL!r}] must be one of {', '.join(LEVELS)}")
-    return Client(
+        raise JsonRpcError(INVALID_PARAMS, f"params._meta[{LOG_LEVEL!r}] must be one of {', '.join(LEVELS)}")
+    return RemoteClient(
         revision=version,
-        capabilities=in_short(capabilities or {}),
+        capabilities=known_capabilities(capabilities or {}),
         log_level=level,
         owner=owner,
-        name=name_in(meta.get(CLIENT_INFO)),
+        name=client_name(meta.get(CLIENT_INFO)),
         menu=menu,
     )
+
+
+# Questions of tools as MCP requests, and their answers
+
+
+class BadAnswerError(Exception):
+    """The client's answer has not the form that the protocol or the question wants."""
+
+
+def request_for(question: Question) -> dict[str, Any]:
+    """The request to the client: its method and params."""
+    if isinstance(question, ForPerson):
+        params = {"message": question.message, "requestedSchema": question.schema}
+        return {"method": "elicitation/create", "params": params}
+    if isinstance(question, ForModel):
+        params = {"messages": list(question.messages), "maxTokens": question.max_tokens}
+        if question.system is not None:
+            params["systemPrompt"] = question.system
+        return {"method": "sampling/createMessage", "params": params}
+    return {"method": "roots/list", "params": {}}
+
+
+def read_answer(question: Question, result: Any) -> Any:
+    """The answer for the tool. Raises BadAnswerError, or Declined."""
+    if not isinstance(result, Mapping):
+        raise BadAnswerError("expected an object")
+    if isinstance(question, ForPerson):
+        return _form_content(question, result)
+    if isinstance(question, ForModel):
+        return _sampled_text(result.get("content"))
+    roots = result.get("roots")
+    if not isinstance(roots, list) or not all(isinstance(root, dict) and "uri" in root for root in roots):
+        raise BadAnswerError("expected roots: a list of objects with a uri")
+    return roots
+
+
+def _form_content(question: ForPerson, result: Mapping[str, Any]) -> Any:
+    action, content = result.get("action"), result.get("content")
+    if action in ("decline", "cancel"):
+        raise Declined(action)
+    if action != "accept":
+        raise BadAnswerError("expected action: accept, decline or cancel")
+    if not isinstance(content, dict):
+        raise BadAnswerError("expected content: an object")
+    from onetool.core.schema import CompiledSchema  # the validator is for those who are answered
+
+    if problems := CompiledSchema(question.schema, closed=False).check(content):
+        raise BadAnswerError("; ".join(map(str, problems)))
+    return content
+
+
+def _sampled_text(content: Any) -> str:
+    blocks = content if isinstance(content, list) else [content]
+    if not blocks or not all(isinstance(block, dict) for block in blocks):
+        raise BadAnswerError("expected content: what the model said")
+    texts = [block["text"] for block in blocks if block.get("type") == "text" and isinstance(block.get("text"), str)]
+    if not texts:
+        raise ToolFailure(f"the model answered with {blocks[0].get('type')} where a text was wanted")
+    return "\n".join(texts)
+
+
+# The client as a running call sees it
+
+
+AskClient = Callable[[Question], Awaitable[Any]]
+
+
+class ReplyChannel(Protocol):
+    """Sends notifications and requests to the client while one of its requests is being handled. For the event loop."""
+
+    def notify(self, method: str, params: dict[str, Any]) -> None: ...
+
+    async def request(self, method: str, params: dict[str, Any]) -> Any:
+        """The client's result. Raises JsonRpcError with its error."""
+        ...
+
+
+class ClientCaller:
+    """The client as one call sees it. Thread-safe: tools in threads use it, too."""
+
+    def __init__(
+        self, client: RemoteClient, link: ReplyChannel, progress_token: Any, ask: AskClient | None = None
+    ) -> None:
+        self.client = client
+        self.link: ReplyChannel | None = link  # none while nobody waits for the call
+        self.progress_token = progress_token
+        self.lacking: CannotAsk | None = None
+        self._ask = ask
+        self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
+        self._last: float | None = None
+
+    @property
+    def owner(self) -> str:
+        return self.client.owner
+
+    @property
+    def client_name(self) -> str:
+        return self.client.name
+
+    @property
+    def peer(self) -> object:
+        return self.client.peer
+
+    def can(self, what: str) -> bool:
+        return self.client.can(what)
+
+    def lacks(self, error: CannotAsk) -> None:
+        self.lacking = error
+
+    def log(self, level: Level, data: Any, logger: str | None) -> None:
+        if self.client.wants(level):
+            self._notify(
+                "notifications/message", {"level": level, "data": data} | ({"logger": logger} if logger else {})
+            )
+
+    def progress(self, done: float, total: float | None, message: str | None) -> None:
+        if self.progress_token is None or (self._last is not None and done <= self._last):  # it must only grow
+            return
+        self._last = done
+        params = {"progressToken": self.progress_token, "progress": done, "total": total, "message": message}
+        self._notify("notifications/progress", {key: value for key, value in params.items() if value is not None})
+
+    async def ask(self, question: Question) -> Any:
+        with paused_for_caller():
+            return await (self._by_request(question) if self._ask is None else self._ask(question))
+
+    async def _by_request(self, question: Question) -> Any:
+        """Ask by a request of ours, which clients with a session take."""
+        if self.link is None:
+            raise ToolFailure("the call is over, and nobody is there to be asked")
+        try:
+            return read_answer(question, await self.link.request(**request_for(question)))
+        except JsonRpcError as fault:
+            raise ToolFailure(f"the client could not answer: {fault}") from None
+        except BadAnswerError as bad:
+            raise ToolFailure(f"the client's answer can't be used: {bad}") from None
+
+    def _notify(self, method: str, params: dict[str, Any]) -> None:
+        if get_ident() == self._thread:
+            self._tell(method, params)
+        else:
+            self._loop.call_soon_threadsafe(self._tell, method, params)
+
+    def _tell(self, method: str, params: dict[str, Any]) -> None:
+        if self.link is not None:  # else it comes from a handler that goes on though its time is up
+            self.link.notify(method, params)

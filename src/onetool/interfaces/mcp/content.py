@@ -1,23 +1,90 @@
-"""A tool's value as content blocks; an error as words for a model."""
+"""Turns results and errors of tools into content blocks: text, images, audio, resources and links."""
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from msgspec.structs import replace
 
-from onetool.core.answer import Block, Sent
 from onetool.core.call import ServerResult, ToolError, ToolResult
 from onetool.core.errors import ToolFailure
+from onetool.core.json_data import Block, ServerAnswer
 from onetool.core.spec import ToolSpec
-from onetool.core.wrapper import HANDLE, RESULT
-from onetool.interfaces.encoding import encode
-from onetool.interfaces.mcp.media import Read, restored
+from onetool.core.structured_content import HANDLE, RESULT
+from onetool.interfaces.json_data import encode
 
 if TYPE_CHECKING:
-    from onetool.script.reply import Reply  # writes values out: not for those who only list tools
-    from onetool.services.results import Stored
+    from onetool.script.reply import RunReply  # writes values out: not for those who only list tools
+    from onetool.services.results import StoredResult
+
+
+MEDIA_TYPES = ("image", "audio", "blob", "resource_link")
+EMBEDDED = {"type", "uri", "text", "mimeType", "_meta"}
+MANY_ITEMS = 1_000  # items that are not looked at on the event loop
+_HANDLE = re.compile(r"[0-9a-f]{32}")
+_DATA_URL = re.compile(r"data:([^;,]{1,200});base64,([A-Za-z0-9+/=]*)")
+
+Read = Callable[[str], str]
+"""The text behind a handle, for whoever made the call that is running."""
+
+
+async def media_blocks(value: Any, read: Read, as_text: Callable[[Any], str]) -> list[Block] | None:
+    """The content blocks of a value with media records; None for other values."""
+    items = value if isinstance(value, list) else [value]
+    is_media = _has_media(items) if len(items) < MANY_ITEMS else await asyncio.to_thread(_has_media, items)
+    if not is_media:
+        return None
+    return await asyncio.to_thread(lambda: [_media_block(item, read, as_text) for item in items])
+
+
+def _has_media(items: list[Any]) -> bool:
+    return any(_is_record(item) or _is_embedded(item) for item in items if isinstance(item, dict) and "type" in item)
+
+
+def media_in(text: str) -> tuple[str, str] | None:
+    """The type and the base64 of a stored text that stands for bytes."""
+    found = _DATA_URL.fullmatch(text) if text.startswith("data:") else None
+    return None if found is None else (found[1], found[2])
+
+
+def _is_record(item: Any) -> TypeGuard[dict[str, Any]]:
+    if not isinstance(item, dict) or item.get("type") not in MEDIA_TYPES:
+        return False
+    return isinstance(handle := item.get("handle"), str) and _HANDLE.fullmatch(handle) is not None
+
+
+def _is_embedded(item: Any) -> TypeGuard[dict[str, Any]]:
+    """Whether it is an embedded text resource, and nothing else: other data may also have the type `resource`."""
+    if not isinstance(item, dict) or item.get("type") != "resource" or not {"uri", "text"} <= item.keys() <= EMBEDDED:
+        return False
+    return all(isinstance(part, str) for key, part in item.items() if key != "_meta")
+
+
+def _media_block(item: Any, read: Read, as_text: Callable[[Any], str]) -> Block:
+    if _is_embedded(item):
+        return {"type": "resource", "resource": {key: part for key, part in item.items() if key != "type"}}
+    if not _is_record(item):
+        return {"type": "text", "text": item if isinstance(item, str) else as_text(item)}
+    text: Block = {"type": "text", "text": as_text(item)}
+    if item["type"] == "resource_link":
+        return {key: part for key, part in item.items() if key != "handle"}
+    try:
+        media = media_in(read(item["handle"]))
+    except ToolFailure:  # it has expired meanwhile
+        return text
+    if media is None:
+        return text
+    mime, data = media
+    if item["type"] == "blob":
+        uri = str(item.get("uri") or f"ot://results/{item['handle']}")
+        return {"type": "resource", "resource": {"uri": uri, "mimeType": mime, "blob": data}}
+    return {"type": item["type"], "data": data, "mimeType": mime}
+
+
+# Content blocks
+
 
 RESULTS = "ot://results/"
 WARNINGS = "onetool/warnings"
@@ -36,7 +103,7 @@ _EMBEDDED = ({"uri": str, "text": str}, {"uri": str, "blob": str})
 
 Result = dict[str, Any]
 Promise = Literal["object", "wrapper"] | None  # of structured content: the value itself, or what it stands in
-Store = Callable[[str], "Stored"]
+KeepText = Callable[[str], "StoredResult"]
 ReadOn = Callable[[str, int], str]
 
 
@@ -51,13 +118,13 @@ def is_block(value: Any) -> bool:
 
 
 def _fits(value: Mapping[str, Any], needed: Mapping[str, type], further: Mapping[str, type]) -> bool:
-    """All that is needed, nothing else, and each of its type: else clients would refuse the whole result."""
+    """Whether a block has all needed members, no unknown ones, and the right types: clients refuse other blocks."""
     known = {**further, **needed}
     return needed.keys() <= value.keys() <= known.keys() and all(type(value[key]) is known[key] for key in value)
 
 
 def blocks_of(value: Any) -> list[Block] | None:
-    """The content that a value is; None where it is data."""
+    """The content blocks that a value is made of; None if it is plain data."""
     if is_block(value):
         return [value]
     return value if isinstance(value, list) and value and all(map(is_block, value)) else None
@@ -67,8 +134,8 @@ def text_block(words: str) -> Block:
     return {"type": "text", "text": words}
 
 
-def from_reply(reply: "Reply") -> Result:
-    """What came of code."""
+def from_reply(reply: "RunReply") -> Result:
+    """The result of `run`."""
     content = [text_block(reply.text)]
     if reply.stored is not None:
         content.append(stored_link(reply.stored))
@@ -84,7 +151,7 @@ def promise_of(spec: ToolSpec, output_schema: Any) -> Promise:
 
 
 async def from_result(
-    result: ToolResult, inline_bytes: int, store: Store, read: Read, read_on: ReadOn, promise: Promise = None
+    result: ToolResult, inline_bytes: int, store: KeepText, read: Read, read_on: ReadOn, promise: Promise = None
 ) -> Result:
     """What came of one tool. A tool may promise structured content: its value, or a wrapper with that in it."""
     answer = await _from_result(result, inline_bytes, store, read, read_on, promise)
@@ -93,13 +160,13 @@ async def from_result(
 
 
 async def _from_result(
-    result: ToolResult, inline_bytes: int, store: Store, read: Read, read_on: ReadOn, promise: Promise
+    result: ToolResult, inline_bytes: int, store: KeepText, read: Read, read_on: ReadOn, promise: Promise
 ) -> Result:
     if result.error is not None:
-        return failed(result.error)
+        return error_result(result.error)
     if isinstance(result, ServerResult):
         return await _as_sent(result.sent(), result.data, inline_bytes, store, read_on, promise)
-    if (media := await restored(result.data, read, as_json)) is not None:
+    if (media := await media_blocks(result.data, read, as_json)) is not None:
         return _with({"content": media}, {} if promise == "wrapper" else None)
     if (blocks := blocks_of(result.data)) is not None:  # a wrapper has room for data, not for a second copy of these
         return _with({"content": blocks}, {} if promise == "wrapper" else result.data if promise else None)
@@ -119,7 +186,7 @@ def _with(answer: Result, structured: Any) -> Result:
 
 
 async def _as_sent(
-    sent: Sent, value: Any, inline_bytes: int, store: Store, read_on: ReadOn, promise: Promise
+    sent: ServerAnswer, value: Any, inline_bytes: int, store: KeepText, read_on: ReadOn, promise: Promise
 ) -> Result:
     """An answer of somebody else's server, as it came. What is too large is stored, unless its tool promises it."""
     content, structured = sent
@@ -141,7 +208,7 @@ async def _as_sent(
     return result if result["content"] is not content else await _with_data(content, data, store)
 
 
-async def _with_data(content: list[Block], data: str, store: Store) -> Result:
+async def _with_data(content: list[Block], data: str, store: KeepText) -> Result:
     """The content, and a link to the structured content that is too large to stand beside it."""
     try:
         return {"content": [*content, stored_link(await asyncio.to_thread(store, data))]}
@@ -149,12 +216,12 @@ async def _with_data(content: list[Block], data: str, store: Store) -> Result:
         return _too_large(failure)
 
 
-async def _stored(text: str, store: Store, read_on: ReadOn, wrapped: bool = False) -> Result:
-    from onetool.script.reply import kept
+async def _stored(text: str, store: KeepText, read_on: ReadOn, wrapped: bool = False) -> Result:
+    from onetool.script.reply import stored_reply
 
     try:
         stored = await asyncio.to_thread(store, text)
-        return _with(from_reply(kept(text, stored, read_on)), {HANDLE: stored.handle} if wrapped else None)
+        return _with(from_reply(stored_reply(text, stored, read_on)), {HANDLE: stored.handle} if wrapped else None)
     except ToolFailure as failure:
         return _too_large(failure)
 
@@ -169,11 +236,11 @@ def _text(result: ToolResult) -> str:
         return result.data
     if not str(result.meta.get("tool")).startswith("ot."):
         return as_json(result.data)
-    from onetool.script.render import TooLarge, render
+    from onetool.script.render import RenderTooLargeError, render
 
     try:
         return render(result.data)
-    except TooLarge:
+    except RenderTooLargeError:
         return as_json(result.data)
 
 
@@ -186,24 +253,24 @@ def _shorter(value: Any, text: str, inline_bytes: int) -> Any:
     return sendable(value, len(text.encode(errors="replace")), inline_bytes)
 
 
-def failed(error: ToolError) -> Result:
+def error_result(error: ToolError) -> Result:
     from onetool.script.reply import error_text
 
     return {"content": [text_block(error_text(error))], "isError": True}
 
 
-def readable(result: Result, revision: str) -> Result:
-    """For a client of that revision: before there were links, they are told in words."""
+def for_revision(result: Result, revision: str) -> Result:
+    """The result for a client of that revision: older ones get resource links as text."""
     if revision >= LINKS_SINCE or not any(block["type"] == "resource_link" for block in result["content"]):
         return result
-    return {**result, "content": [_in_words(block) for block in result["content"]]}
+    return {**result, "content": [_link_as_text(block) for block in result["content"]]}
 
 
-def _in_words(block: Block) -> Block:
+def _link_as_text(block: Block) -> Block:
     return text_block(f"{block['name']}: {block['uri']}") if block["type"] == "resource_link" else block
 
 
-def stored_link(stored: "Stored") -> Block:
+def stored_link(stored: "StoredResult") -> Block:
     return {
         "type": "resource_link",
         "uri": f"{RESULTS}{stored.handle}",

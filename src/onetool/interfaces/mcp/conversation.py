@@ -9,35 +9,34 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from onetool.interfaces.mcp.changes import Listener
-from onetool.interfaces.mcp.client import Client, from_meta, is_modern
-from onetool.interfaces.mcp.errands import PARKED_SECONDS
-from onetool.interfaces.mcp.request import Request
-from onetool.interfaces.mcp.revisions import BATCHES
-from onetool.interfaces.mcp.server import respond
-from onetool.interfaces.mcp.service import Service
-from onetool.interfaces.mcp.wire import (
+from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_modern
+from onetool.interfaces.mcp.methods import handle_request
+from onetool.interfaces.mcp.pending_calls import PARKED_SECONDS
+from onetool.interfaces.mcp.protocol import (
+    BATCH_REVISION,
     INTERNAL_ERROR,
     INVALID_REQUEST,
-    Fault,
     Id,
+    JsonRpcError,
     Message,
-    answer,
-    checked,
+    check_message,
+    error_response,
     id_of,
     is_id,
     notification,
-    refusal,
+    result_response,
 )
+from onetool.interfaces.mcp.request import Request
+from onetool.interfaces.mcp.service import Listener, Service
 
 Send = Callable[[Message], None]
 
 MOST_IN_BATCH = 100
-BEFORE = ("initialize", "ping")  # what a client may say before it has introduced itself
+BEFORE_INITIALIZE = ("initialize", "ping")  # what a client may say before it has introduced itself
 
 
-class BackLink:
-    """The way back for one request: notifications, and questions of ours."""
+class ConversationChannel:
+    """The channel of one request in a conversation: notifications, and requests of ours."""
 
     def __init__(self, conversation: "Conversation", send: Send) -> None:
         self._conversation = conversation
@@ -51,9 +50,9 @@ class BackLink:
 
 
 class Conversation:
-    """`send` is for what belongs to no request: news."""
+    """The messages of one client. `send` is for notifications that belong to no request."""
 
-    def __init__(self, service: Service, client: Client, send: Send) -> None:
+    def __init__(self, service: Service, client: RemoteClient, send: Send) -> None:
         self._service = service
         self._under_way: dict[Id, asyncio.Task[Any]] = {}
         self._unwanted: set[Id] = set()  # cancelled by the client
@@ -67,22 +66,22 @@ class Conversation:
         self.watched = self._news.uris
 
     async def answer(self, message: Any, send: Send) -> Any:
-        """What to send back for whatever came in."""
+        """The response to any decoded message, or None."""
         if isinstance(message, list) and len(message) > MOST_IN_BATCH:
-            return refusal(None, Fault(INVALID_REQUEST, f"a batch may have {MOST_IN_BATCH} messages"))
-        if isinstance(message, list) and message and self.client.revision == BATCHES:
+            return error_response(None, JsonRpcError(INVALID_REQUEST, f"a batch may have {MOST_IN_BATCH} messages"))
+        if isinstance(message, list) and message and self.client.revision == BATCH_REVISION:
             replies = await asyncio.gather(*(self._answer_one(one, send) for one in message))
             return [reply for reply in replies if reply is not None] or None
         return await self._answer_one(message, send)
 
     async def _answer_one(self, message: Any, send: Send) -> Message | None:
         try:
-            return await self.respond(checked(message), send)
-        except Fault as fault:
-            return refusal(id_of(message), fault)
+            return await self.respond(check_message(message), send)
+        except JsonRpcError as fault:
+            return error_response(id_of(message), fault)
 
     async def respond(self, message: Message, send: Send) -> Message | None:
-        """What to send back for a checked message; nothing for notifications, responses and what was cancelled."""
+        """The response to a checked message; None for notifications, responses and cancelled requests."""
         if "method" not in message:
             self._take(message)
             return None
@@ -91,14 +90,16 @@ class Conversation:
             return None
         id: Id = message["id"]
         try:
-            return answer(id, await self._result(message, send))
-        except Fault as fault:
-            return refusal(id, fault)
+            return result_response(id, await self._result(message, send))
+        except JsonRpcError as fault:
+            return error_response(id, fault)
         except asyncio.CancelledError:
             if id not in self._unwanted:
                 raise
             _current().uncancel()
-            return refusal(id, Fault(INTERNAL_ERROR, "the session has ended")) if self._is_closed else None
+            return (
+                error_response(id, JsonRpcError(INTERNAL_ERROR, "the session has ended")) if self._is_closed else None
+            )
         finally:
             self._unwanted.discard(id)
 
@@ -106,14 +107,14 @@ class Conversation:
         params = message.get("params", {})
         meta, method = params.get("_meta"), message["method"]
         if is_modern(meta) or method == "server/discover":
-            client = from_meta(meta, self.client.owner, self.client.menu)
+            client = client_from_meta(meta, self.client.owner, self.client.menu)
             client.peer = self.client.peer
-        elif not self._introduced and method not in BEFORE:
-            raise Fault(
+        elif not self._introduced and method not in BEFORE_INITIALIZE:
+            raise JsonRpcError(
                 INVALID_REQUEST, f"{method:.100} came before initialize, and without a protocol version in _meta"
             )
         elif method == "initialize" and self._introduced:
-            raise Fault(INVALID_REQUEST, "initialize came already")
+            raise JsonRpcError(INVALID_REQUEST, "initialize came already")
         else:
             client = self.client
         request = Request(
@@ -121,18 +122,20 @@ class Conversation:
             method=method,
             params=params,
             client=client,
-            link=BackLink(self, send),
+            link=ConversationChannel(self, send),
             watched=self.watched,
         )
         return await self._watched_over(request)
 
     async def _watched_over(self, request: Request) -> dict[str, Any]:
-        """Answered by the task that runs this, which others can cancel by the request's id."""
+        """Handle the request in the current task, which can be cancelled by the request's id."""
         if request.id in self._under_way:
-            raise Fault(INVALID_REQUEST, f"id {request.id!r:.100} is that of a request that is still being answered")
+            raise JsonRpcError(
+                INVALID_REQUEST, f"id {request.id!r:.100} is that of a request that is still being answered"
+            )
         self._under_way[request.id] = _current()
         try:
-            result = await respond(self._service, request)
+            result = await handle_request(self._service, request)
         finally:
             del self._under_way[request.id]
         if request.method == "initialize" and not self._introduced:
@@ -155,9 +158,9 @@ class Conversation:
 
     async def ask(self, send: Send, method: str, params: dict[str, Any]) -> Any:
         if self._silent:
-            raise _gone()
+            raise _closed_error()
         number = next(self._numbers)
-        with self._service.errands.asking():
+        with self._service.pending_calls.asking():
             waiting = self._asked[number] = asyncio.get_running_loop().create_future()
             send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
             return await self._answer_to(number, waiting, send)
@@ -167,7 +170,7 @@ class Conversation:
             async with asyncio.timeout(PARKED_SECONDS):
                 return await waiting
         except TimeoutError:
-            raise Fault(INTERNAL_ERROR, f"no answer within {PARKED_SECONDS:g} s") from None
+            raise JsonRpcError(INTERNAL_ERROR, f"no answer within {PARKED_SECONDS:g} s") from None
         except asyncio.CancelledError:
             send(notification("notifications/cancelled", {"requestId": number, "reason": "no longer wanted"}))
             raise
@@ -182,17 +185,17 @@ class Conversation:
             waiting.set_result(message["result"])
         else:
             error = message["error"] if isinstance(message["error"], dict) else {}
-            waiting.set_exception(Fault(INTERNAL_ERROR, str(error.get("message", "an error"))[:500]))
+            waiting.set_exception(JsonRpcError(INTERNAL_ERROR, str(error.get("message", "an error"))[:500]))
 
     def expect_no_answers(self) -> None:
-        """The client has closed its end: whoever waits for an answer of it would wait for ever."""
+        """The client has closed its end: fail all questions that wait for an answer."""
         self._silent = True
         for waiting in self._asked.values():
             if not waiting.done():
-                waiting.set_exception(_gone())
+                waiting.set_exception(_closed_error())
 
     def close(self) -> None:
-        """The client has gone: what it wanted is wanted no more."""
+        """The client is gone: cancel its requests and questions."""
         self._is_closed = True
         if self._forget is not None:
             self._forget()
@@ -202,8 +205,8 @@ class Conversation:
             waiting.cancel()
 
 
-def _gone() -> Fault:
-    return Fault(INTERNAL_ERROR, "it has closed its end")
+def _closed_error() -> JsonRpcError:
+    return JsonRpcError(INTERNAL_ERROR, "it has closed its end")
 
 
 def _current() -> "asyncio.Task[Any]":

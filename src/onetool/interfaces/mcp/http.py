@@ -1,44 +1,131 @@
-"""MCP over HTTP, as an ASGI app: POST a message, GET the stream of news, DELETE a session.
+"""MCP over HTTP as an ASGI app: POST a message, GET a session's stream of notifications, DELETE a session.
 
-Whether the one who sends may is decided before: see interfaces/http. `scope["principal"]` says who it is.
+Access is decided before, in interfaces/http; `scope["principal"]` says who the client is. A request of 2026-07-28
+stands alone: it is answered here, and is cancelled when its connection ends.
 """
 
+import asyncio
 from collections.abc import Collection
 from typing import Any, get_args
 from urllib.parse import parse_qs
 
 from onetool.app import App
 from onetool.config.model import Menu
-from onetool.interfaces.asgi import Receive, Refused, Scope, Send, respond
-from onetool.interfaces.mcp.alone import answer_alone, request_alone
-from onetool.interfaces.mcp.client import Client, is_modern
-from onetool.interfaces.mcp.exchange import STATUS, body_of, in_json_rpc
-from onetool.interfaces.mcp.headers import SESSION, VERSION, Headers, check_present, headers_of
-from onetool.interfaces.mcp.in_session import answer_batch, answer_in, stream
-from onetool.interfaces.mcp.news import follow, reload
-from onetool.interfaces.mcp.revisions import HANDSHAKE, MODERN, UNNAMED
-from onetool.interfaces.mcp.service import Service
-from onetool.interfaces.mcp.sessions import Session, Sessions
-from onetool.interfaces.mcp.wire import (
-    UNSUPPORTED_VERSION,
-    Fault,
-    Message,
-    checked,
-    decode,
-    id_of,
-    refusal,
+from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, respond
+from onetool.interfaces.disconnect import DisconnectWatch
+from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_modern
+from onetool.interfaces.mcp.http_headers import (
+    HTTP_STATUS,
+    SESSION,
+    VERSION,
+    Headers,
+    as_json_rpc,
+    check_arguments,
+    check_method,
+    check_name,
+    check_present,
+    check_version,
+    headers_of,
+    read_body,
 )
-from onetool.interfaces.outlet import send_json
+from onetool.interfaces.mcp.http_sessions import (
+    HttpSession,
+    HttpSessions,
+    answer_batch,
+    answer_in_session,
+    serve_stream,
+)
+from onetool.interfaces.mcp.methods import STATELESS_METHODS, handle_request, unknown_method
+from onetool.interfaces.mcp.notifications import follow, reload
+from onetool.interfaces.mcp.protocol import (
+    DEFAULT_REVISION,
+    INTERNAL_ERROR,
+    PROTOCOL_VERSION,
+    SESSION_REVISIONS,
+    STATELESS_REVISIONS,
+    UNSUPPORTED_VERSION,
+    JsonRpcError,
+    Message,
+    check_message,
+    decode,
+    error_response,
+    id_of,
+    notification,
+    result_response,
+)
+from onetool.interfaces.mcp.request import Request
+from onetool.interfaces.mcp.service import Service
+from onetool.interfaces.mcp.tools import find_entry
+from onetool.interfaces.response_stream import ResponseStream, send_json
+
+
+class NotifyOnlyChannel:
+    """The channel of a stateless request: notifications only, the client takes no requests."""
+
+    def __init__(self, response: ResponseStream) -> None:
+        self._outlet = response
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        self._outlet.push(notification(method, params))
+
+    async def request(self, method: str, params: dict[str, Any]) -> Any:
+        raise JsonRpcError(INTERNAL_ERROR, "this client takes no requests")
+
+
+async def answer_alone(request: Request, service: Service, response: ResponseStream, receive: Receive) -> None:
+    """Handle the request and send the response. If the client disconnects, the request is cancelled."""
+    watch = DisconnectWatch(receive, response.begin_when_quiet)
+    try:
+        reply, status = result_response(request.id, await handle_request(service, request)), 200
+    except JsonRpcError as fault:
+        reply, status = error_response(request.id, fault), HTTP_STATUS.get(fault.code, 200)
+    except asyncio.CancelledError:
+        response.drop()
+        if not watch.was_disconnected():
+            raise
+        return
+    finally:
+        watch.end()
+    await response.finish(reply, status)
+
+
+def request_alone(
+    message: Message, headers: Headers, service: Service, send: Send, owner: str, menu: str | None
+) -> tuple[Request, ResponseStream]:
+    """Check the headers against the message, and make the request."""
+    method, params = message["method"], message.get("params", {})
+    client = _client_of(message, headers, params.get("_meta"), owner, menu)
+    if method not in STATELESS_METHODS:
+        raise unknown_method(method)
+    name = check_name(headers, message)
+    entry = None
+    if method == "tools/call":
+        entry = find_entry(service, client, name)
+        check_arguments(headers, entry, params.get("arguments"))
+    response = ResponseStream(send)
+    link = NotifyOnlyChannel(response)
+    return Request(id=message["id"], method=method, params=params, client=client, link=link, entry=entry), response
+
+
+def _client_of(message: Message, headers: Headers, meta: Any, owner: str, menu: str | None) -> RemoteClient:
+    check_method(headers, message)
+    if isinstance(meta, dict) and isinstance(meta.get(PROTOCOL_VERSION), str):
+        check_version(headers, meta[PROTOCOL_VERSION])
+    return client_from_meta(meta, owner, menu)
+
+
+# The ASGI app
+
 
 _ALLOW = [(b"allow", b"POST, GET, DELETE")]
 
 
-class McpOverHttp:
-    """The route /mcp. `stop` ends what would go on for ever, `reload` reads the config and all tools again."""
+class McpHttpApp:
+    """The route /mcp. `stop` ends open streams; `reload` reads the config and all tools again."""
 
     def __init__(self, app: App, menu: str | None = None, allowed: Collection[str] | None = None) -> None:
         self.service = Service(app, menu, allowed)
-        self._sessions = Sessions(self.service)
+        self._sessions = HttpSessions(self.service)
 
     def start(self) -> None:
         """On the loop, once it serves."""
@@ -56,40 +143,42 @@ class McpOverHttp:
         try:
             headers = headers_of(scope)
             if scope["method"] == "POST":
-                message = decode(await body_of(headers, receive))
+                message = decode(await read_body(headers, receive))
                 await self._post(scope, headers, message, receive, send)
             elif scope["method"] == "GET":
                 if SESSION not in headers:
-                    raise Refused(
+                    raise HttpError(
                         405,
                         "method_not_allowed",
                         "only a client with a session can GET its stream: POST messages here",
                         _ALLOW,
                     )
-                await stream(self._session(scope, headers), headers, receive, send)
+                await serve_stream(self._session(scope, headers), headers, receive, send)
             elif scope["method"] == "DELETE":
                 await self._sessions.close(self._session(scope, headers))
                 await send_json(send, 204, None)
             else:
-                raise Refused(
+                raise HttpError(
                     405, "method_not_allowed", "POST a message, GET a session's stream, or DELETE a session", _ALLOW
                 )
-        except Fault as fault:
-            await send_json(send, STATUS.get(fault.code, 200), refusal(id_of(message), fault))
-        except Refused as refused:
-            await respond(send, refused.status, in_json_rpc(refused, id_of(message)), headers=refused.headers)
+        except JsonRpcError as fault:
+            await send_json(send, HTTP_STATUS.get(fault.code, 200), error_response(id_of(message), fault))
+        except HttpError as refused:
+            await respond(send, refused.status, as_json_rpc(refused, id_of(message)), headers=refused.headers)
 
     async def _post(self, scope: Scope, headers: Headers, message: Any, receive: Receive, send: Send) -> None:
         if isinstance(message, dict):
-            _note(scope, message)
-        if headers.get(VERSION) in MODERN or _stands_alone(message):
-            await self._post_alone(scope, headers, checked(message), receive, send)
+            _log_method(scope, message)
+        if headers.get(VERSION) in STATELESS_REVISIONS or _stands_alone(message):
+            await self._post_alone(scope, headers, check_message(message), receive, send)
             return
-        if headers.get(VERSION, UNNAMED) not in HANDSHAKE:
-            data = {"supported": [*MODERN, *HANDSHAKE], "requested": headers[VERSION]}
-            raise Fault(UNSUPPORTED_VERSION, f"protocol version {headers[VERSION]:.40} is not supported here", data)
+        if headers.get(VERSION, DEFAULT_REVISION) not in SESSION_REVISIONS:
+            data = {"supported": [*STATELESS_REVISIONS, *SESSION_REVISIONS], "requested": headers[VERSION]}
+            raise JsonRpcError(
+                UNSUPPORTED_VERSION, f"protocol version {headers[VERSION]:.40} is not supported here", data
+            )
         if isinstance(message, dict) and message.get("method") == "initialize" and SESSION not in headers:
-            await self._post_first(scope, checked(message), send)
+            await self._post_first(scope, check_message(message), send)
             return
         session = self._session(scope, headers)
         check_present(headers, message)
@@ -100,12 +189,12 @@ class McpOverHttp:
             await send_json(send, 202, None)  # nothing that a client could tell us by the way matters here
             return
         owner = scope.get("principal", "")
-        request, outlet = request_alone(message, headers, self.service, send, owner, _menu(scope))
-        await answer_alone(request, self.service, outlet, receive)
+        request, response = request_alone(message, headers, self.service, send, owner, _chosen_menu(scope))
+        await answer_alone(request, self.service, response, receive)
 
     async def _post_first(self, scope: Scope, message: Message, send: Send) -> None:
         """`initialize`: a session begins."""
-        session = self._sessions.open(Client(owner=scope.get("principal", ""), menu=_menu(scope)))
+        session = self._sessions.open(RemoteClient(owner=scope.get("principal", ""), menu=_chosen_menu(scope)))
         reply = await session.conversation.respond(message, session.news.push)
         if reply is None or "error" in reply:
             await self._sessions.close(session)
@@ -113,29 +202,29 @@ class McpOverHttp:
             return
         await send_json(send, 200, reply, [(SESSION.encode(), session.id.encode())])
 
-    def _session(self, scope: Scope, headers: Headers) -> Session:
+    def _session(self, scope: Scope, headers: Headers) -> HttpSession:
         if SESSION not in headers:
-            raise Refused(400, "no_session", f"the header {SESSION} is missing: begin with initialize")
+            raise HttpError(400, "no_session", f"the header {SESSION} is missing: begin with initialize")
         session = self._sessions.get(headers[SESSION], scope.get("principal", ""))
         if session is None:
-            raise Refused(
+            raise HttpError(
                 404, "no_such_session", "there is no such session, or it has ended: begin anew with initialize"
             )
         return session
 
 
-async def _post_in_session(session: Session, message: Any, send: Send) -> None:
+async def _post_in_session(session: HttpSession, message: Any, send: Send) -> None:
     if isinstance(message, list):
         await answer_batch(session, message, send)
-    elif "id" in (message := checked(message)) and "method" in message:
-        await answer_in(session, message, send)
+    elif "id" in (message := check_message(message)) and "method" in message:
+        await answer_in_session(session, message, send)
     else:
         await session.conversation.respond(message, session.news.push)
         await send_json(send, 202, None)
 
 
 def _stands_alone(message: Any) -> bool:
-    """Whether a message is of the new kind, whatever its headers say."""
+    """Whether a message is stateless (2026-07-28), whatever its headers say."""
     if not isinstance(message, dict):
         return False
     params = message.get("params")
@@ -145,18 +234,18 @@ def _stands_alone(message: Any) -> bool:
     )
 
 
-def _menu(scope: Scope) -> str | None:
+def _chosen_menu(scope: Scope) -> str | None:
     """`?menu=direct`: this client's own choice."""
     query = scope.get("query_string", b"")
     if not query:
         return None
     chosen = parse_qs(query.decode("latin-1")).get("menu", [None])[-1]
     if chosen is not None and chosen not in get_args(Menu):
-        raise Refused(400, "no_such_menu", f"menu={chosen:.40}: there are {', '.join(get_args(Menu))}")
+        raise HttpError(400, "no_such_menu", f"menu={chosen:.40}: there are {', '.join(get_args(Menu))}")
     return chosen
 
 
-def _note(scope: Scope, message: Message) -> None:
+def _log_method(scope: Scope, message: Message) -> None:
     """For the line in the access log."""
     log = scope.get("log")
     if log is not None and isinstance(method := message.get("method"), str):

@@ -1,20 +1,21 @@
-"""prompts/list and prompts/get: snippets of the config, and what packs offer."""
+"""The methods prompts/list, prompts/get and completion/complete: snippets of the config, and prompts of packs."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onetool.app import App
-from onetool.core.offer import Prompt
-from onetool.interfaces.mcp.caller import ClientCaller
+from onetool.core.source import Prompt
+from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import as_json, blocks_of, is_block, text_block
-from onetool.interfaces.mcp.paging import page
-from onetool.interfaces.mcp.pausing import carried_out, lacking
-from onetool.interfaces.mcp.request import Request
-from onetool.interfaces.mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, Fault
+from onetool.interfaces.mcp.pending_calls import lacking_capability, run_pausable
+from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, JsonRpcError
+from onetool.interfaces.mcp.request import Request, page
+from onetool.interfaces.mcp.resources import TOOLS
 
 if TYPE_CHECKING:
     from onetool.interfaces.mcp.service import Service
+
 
 ROLES = ("user", "assistant")
 
@@ -36,20 +37,22 @@ async def get_prompt(service: "Service", request: Request) -> dict[str, Any]:
         return _snippet(app, name, args)
     prompts = service.prompts()
     if name not in prompts:
-        from onetool.core.nearest import or_rather
+        from onetool.core.text import or_rather
 
         known = [*app.config.snippets, *prompts]
-        raise Fault(INVALID_PARAMS, f"Unknown prompt: {name:.100}{or_rather(name, known)}")
+        raise JsonRpcError(INVALID_PARAMS, f"Unknown prompt: {name:.100}{or_rather(name, known)}")
     prompt = prompts[name]
 
     async def work(caller: ClientCaller) -> dict[str, Any]:
-        result = await service.offer(prompt.spec, _typed(prompt, args))
+        result = await service.offer(prompt.spec, _typed_arguments(prompt, args))
         if result.error is not None:
             wrong = result.error.code == "invalid_args"
-            raise lacking(caller) or Fault(INVALID_PARAMS if wrong else INTERNAL_ERROR, result.error.message)
+            raise lacking_capability(caller) or JsonRpcError(
+                INVALID_PARAMS if wrong else INTERNAL_ERROR, result.error.message
+            )
         return {"description": prompt.spec.description, "messages": _messages(result.data)}
 
-    return await carried_out(request, work, service.errands)
+    return await run_pausable(request, work, service.pending_calls)
 
 
 def _snippet_listing(name: str, snippet: Any) -> dict[str, Any]:
@@ -63,13 +66,13 @@ def _snippet_listing(name: str, snippet: Any) -> dict[str, Any]:
 
 
 def _snippet(app: App, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
-    from onetool.script.snippets import SnippetError, render
+    from onetool.script.snippets import SnippetError, render_snippet
 
     snippet = app.config.snippets[name]
     try:
-        code = render(snippet, args, name)
+        code = render_snippet(snippet, args, name)
     except SnippetError as error:
-        raise Fault(INVALID_PARAMS, str(error)) from None
+        raise JsonRpcError(INVALID_PARAMS, str(error)) from None
     words = f"Run this code with the tool `run`, and tell me what comes of it:\n\n```python\n{code.strip()}\n```"
     return {"description": snippet.description, "messages": [{"role": "user", "content": text_block(words)}]}
 
@@ -85,13 +88,13 @@ def _listing(prompt: Prompt) -> dict[str, Any]:
     return {"name": prompt.name, **title, "description": prompt.spec.description, "arguments": arguments}
 
 
-def _typed(prompt: Prompt, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Clients send texts. Where another type is wanted, the text is read as what it says."""
+def _typed_arguments(prompt: Prompt, args: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with their types: clients send texts, which are parsed as JSON if the schema wants another type."""
     properties = prompt.spec.input_schema["properties"]
-    return {name: _read(value, properties.get(name, {})) for name, value in args.items()}
+    return {name: _typed_value(value, properties.get(name, {})) for name, value in args.items()}
 
 
-def _read(value: Any, schema: Mapping[str, Any]) -> Any:
+def _typed_value(value: Any, schema: Mapping[str, Any]) -> Any:
     if not isinstance(value, str) or schema.get("type", "string") == "string" or len(value) > 10_000:
         return value
     try:
@@ -101,7 +104,7 @@ def _read(value: Any, schema: Mapping[str, Any]) -> Any:
 
 
 def _messages(value: Any) -> list[dict[str, Any]]:
-    """What a prompt gave: a text, content, or messages with their roles."""
+    """The result of a prompt as messages: from a text, content blocks, or messages with roles."""
     if isinstance(value, str):
         return [{"role": "user", "content": text_block(value)}]
     if (blocks := blocks_of(value)) is not None:
@@ -119,3 +122,51 @@ def _is_message(value: Any) -> bool:
 
 def _content(value: Any) -> dict[str, Any]:
     return text_block(value) if isinstance(value, str) else value
+
+
+# completion/complete
+
+
+MOST_COMPLETIONS = 100  # the protocol's own limit
+
+
+async def complete(service: "Service", request: Request) -> dict[str, Any]:
+    ref, argument = request.param("ref", dict), request.param("argument", dict)
+    name, begun = argument.get("name"), argument.get("value")
+    if not isinstance(name, str) or not isinstance(begun, str):
+        raise JsonRpcError(INVALID_PARAMS, "params.argument: expected a name and a value, both texts")
+    if ref.get("type") == "ref/prompt":
+        words = _of_prompt(service, str(ref.get("name")), name)
+    elif ref.get("type") == "ref/resource":
+        words = _of_template(service, str(ref.get("uri")))
+    else:
+        raise JsonRpcError(INVALID_PARAMS, "params.ref.type: expected ref/prompt or ref/resource")
+    fitting = [word for word in dict.fromkeys(words) if word.lower().startswith(begun.lower())]
+    return {
+        "completion": {
+            "values": fitting[:MOST_COMPLETIONS],
+            "total": len(fitting),
+            "hasMore": len(fitting) > MOST_COMPLETIONS,
+        }
+    }
+
+
+def _of_prompt(service: "Service", prompt: str, argument: str) -> Iterable[str]:
+    snippets, prompts = service.app.config.snippets, service.prompts()
+    if prompt in snippets:
+        param = snippets[prompt].params.get(argument)
+        return () if param is None else _values(param.kind, param.default)
+    if prompt in prompts:
+        schema = prompts[prompt].spec.input_schema["properties"].get(argument, {})
+        return (*map(str, schema.get("enum", ())), *_values(schema.get("type"), schema.get("default")))
+    raise JsonRpcError(INVALID_PARAMS, f"Unknown prompt: {prompt:.100}")
+
+
+def _values(kind: Any, default: Any) -> Iterable[str]:
+    if kind == "boolean":
+        return ("true", "false")
+    return (str(default),) if isinstance(default, str | int | float) and default != "" else ()
+
+
+def _of_template(service: "Service", uri: str) -> Iterable[str]:
+    return [spec.name for spec in service.app.tools(service.allowed)] if uri == f"{TOOLS}/{{name}}" else ()

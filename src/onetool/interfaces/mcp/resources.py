@@ -4,16 +4,14 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from onetool.core.errors import ToolFailure
-from onetool.core.offer import Resource
 from onetool.core.signature import signature
-from onetool.interfaces.mcp.caller import ClientCaller
-from onetool.interfaces.mcp.content import RESULTS, as_json
-from onetool.interfaces.mcp.media import media_in
-from onetool.interfaces.mcp.paging import page
-from onetool.interfaces.mcp.pausing import carried_out, lacking
-from onetool.interfaces.mcp.request import Request
-from onetool.interfaces.mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, NOT_FOUND_BEFORE, Fault
-from onetool.services.results.errors import ResultTooLargeError
+from onetool.core.source import Resource
+from onetool.interfaces.mcp.client import ClientCaller
+from onetool.interfaces.mcp.content import RESULTS, as_json, media_in
+from onetool.interfaces.mcp.pending_calls import lacking_capability, run_pausable
+from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, JsonRpcError
+from onetool.interfaces.mcp.request import Request, page
+from onetool.services.results.paging import ResultTooLargeError
 
 if TYPE_CHECKING:
     from onetool.interfaces.mcp.service import Service
@@ -66,7 +64,7 @@ async def read_resource(service: "Service", request: Request) -> dict[str, Any]:
     uri = request.param("uri")
     if len(uri) > LONGEST_URI:
         raise _not_found(request, uri[:LONGEST_URI])
-    if (own := await asyncio.to_thread(_own, service, request, uri)) is not None:
+    if (own := await asyncio.to_thread(_own_resource, service, request, uri)) is not None:
         return {"contents": [{"uri": uri, **own}]}
     for resource in service.resources():
         if (args := resource.match(uri)) is not None:
@@ -79,14 +77,14 @@ async def read_resource(service: "Service", request: Request) -> dict[str, Any]:
         if result.error is not None:
             if result.error.reason == "not_found":
                 raise _not_found(request, uri)
-            raise lacking(caller) or Fault(INTERNAL_ERROR, result.error.message)
+            raise lacking_capability(caller) or JsonRpcError(INTERNAL_ERROR, result.error.message)
         return {"contents": [{"uri": uri, **_content(result.data, resource.mime_type)}]}
 
-    return await carried_out(request, work, service.errands)
+    return await run_pausable(request, work, service.pending_calls)
 
 
-def known(service: "Service", uri: str) -> bool:
-    """Whether there is something at this address, as far as can be told without reading it."""
+def has_resource(service: "Service", uri: str) -> bool:
+    """Whether there is a resource at this URI, as far as is known without reading it."""
     if len(uri) > LONGEST_URI:
         return False
     if uri == TOOLS or uri.startswith((f"{TOOLS}/", RESULTS)):
@@ -94,8 +92,8 @@ def known(service: "Service", uri: str) -> bool:
     return any(one.match(uri) is not None for one in service.resources())
 
 
-def _own(service: "Service", request: Request, uri: str) -> dict[str, Any] | None:
-    """What is ours to tell; None where it is none of ours."""
+def _own_resource(service: "Service", request: Request, uri: str) -> dict[str, Any] | None:
+    """The content of an `ot://` resource; None for other URIs."""
     if uri == TOOLS:
         lines = (f"{spec.name}: {_first_line(spec.description)}" for spec in service.app.tools(service.allowed))
         return {"mimeType": "text/plain", "text": "\n".join(lines)}
@@ -114,7 +112,7 @@ def _own(service: "Service", request: Request, uri: str) -> dict[str, Any] | Non
         try:
             text = service.app.results.read(uri.removeprefix(RESULTS), request.client.owner, LARGEST_RESULT)
         except ResultTooLargeError as failure:
-            raise Fault(INTERNAL_ERROR, str(failure), {"uri": uri}) from None
+            raise JsonRpcError(INTERNAL_ERROR, str(failure), {"uri": uri}) from None
         except ToolFailure as failure:
             raise _not_found(request, uri, str(failure)) from None
         media = media_in(text)
@@ -138,6 +136,6 @@ def _content(value: dict[str, Any], mime_type: str | None) -> dict[str, Any]:
     return {"mimeType": mime_type or ("text/plain" if kind == "text" else "application/octet-stream"), kind: inside}
 
 
-def _not_found(request: Request, uri: str, why: str | None = None) -> Fault:
-    code = INVALID_PARAMS if request.client.is_modern else NOT_FOUND_BEFORE
-    return Fault(code, why or f"Resource not found: {uri:.200}", {"uri": uri})
+def _not_found(request: Request, uri: str, why: str | None = None) -> JsonRpcError:
+    code = INVALID_PARAMS if request.client.is_modern else RESOURCE_NOT_FOUND
+    return JsonRpcError(code, why or f"Resource not found: {uri:.200}", {"uri": uri})

@@ -1,41 +1,106 @@
-"""What the methods of the server share: the app, the menus made of it, calls that wait, and who listens to changes."""
+"""The state that all methods share: the app, its menus, pending calls, and clients that listen for changes."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import msgspec
+
 from onetool import __version__
 from onetool.app import App
 from onetool.core.call import ToolResult
-from onetool.core.offer import Prompt, Resource
 from onetool.core.registry import Snapshot
+from onetool.core.source import Prompt, Resource
 from onetool.core.spec import ToolSpec
-from onetool.interfaces.mcp.changes import Changes, State
-from onetool.interfaces.mcp.client import Client
-from onetool.interfaces.mcp.errands import Errands
+from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.menus import Menu, menu
+from onetool.interfaces.mcp.pending_calls import PendingCalls
+
+KINDS = ("tools", "prompts", "resources")
+
+Notify = Callable[[str, dict[str, Any]], None]
+
+
+class Listener(msgspec.Struct, eq=False):
+    """One stream of notifications: what it is for, and where they go."""
+
+    notify: Notify
+    client: RemoteClient
+    kinds: Collection[str] = KINDS
+    uris: set[str] = msgspec.field(default_factory=set[str])  # of resources that it watches
+
+
+class ListedState(msgspec.Struct, frozen=True):
+    """What clients were last shown, to find out what has changed."""
+
+    menu: str  # of clients that have chosen none
+    menus: Mapping[str, bytes]
+    prompts: bytes
+    resources: bytes
+    texts: Mapping[str, Any]  # of resources of our own, by their uri
+
+    def changed(self, before: "ListedState", client: RemoteClient) -> list[str]:
+        """The lists that have changed for that client."""
+        return [
+            *(["tools"] if self._tools(client) != before._tools(client) else []),
+            *(["prompts"] if self.prompts != before.prompts else []),
+            *(["resources"] if self.resources != before.resources else []),
+        ]
+
+    def _tools(self, client: RemoteClient) -> bytes | None:
+        return self.menus.get(client.menu or self.menu)
+
+
+class ChangeListeners:
+    def __init__(self) -> None:
+        self._listeners: set[Listener] = set()
+        self._closed = asyncio.Event()
+
+    def add(self, listener: Listener) -> Callable[[], None]:
+        """Add a listener; returns a function that removes it."""
+        self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
+
+    def tell(self, before: ListedState, after: ListedState) -> None:
+        for listener in list(self._listeners):
+            for kind in after.changed(before, listener.client):
+                if kind in listener.kinds:
+                    listener.notify(f"notifications/{kind}/list_changed", {})
+            for uri, text in after.texts.items():
+                if uri in listener.uris and text != before.texts[uri]:
+                    listener.notify("notifications/resources/updated", {"uri": uri})
+
+    def close(self) -> None:
+        self._closed.set()
+
+    async def until_closed(self) -> None:
+        await self._closed.wait()
+
+
+# The service
+
 
 SERVER = {"name": "onetool", "title": "OneTool", "version": __version__}
 
 
 class Service:
-    """Lives as long as the process serves."""
+    """The shared state of the server; lives as long as it serves."""
 
     def __init__(self, app: App, menu: str | None = None, allowed: Collection[str] | None = None) -> None:
         self.app = app
         self.allowed = allowed
-        self.changes = Changes()
-        self.errands = Errands(app.config.results.ttl_s)
+        self.changes = ChangeListeners()
+        self.pending_calls = PendingCalls(app.config.results.ttl_s)
         self.reloading = asyncio.Lock()
         self._menu = menu
         self._menus: dict[str, tuple[Snapshot, Menu]] = {}
-        self.told: State | None = None  # what clients have been told to be there
+        self.told: ListedState | None = None  # what clients have been told to be there
         self.unfollow: Callable[[], None] | None = None
 
-    def menu_kind(self, client: Client) -> str:
+    def menu_kind(self, client: RemoteClient) -> str:
         return client.menu or self._menu or self.app.config.menu
 
-    def menu(self, client: Client) -> Menu:
+    def menu(self, client: RemoteClient) -> Menu:
         """What this client is shown. Made once per catalogue."""
         kind, catalogue = self.menu_kind(client), self.app.registry.snapshot()
         made = self._menus.get(kind)
@@ -59,12 +124,12 @@ class Service:
         return await self.app.offer(spec, args, "mcp", allowed)
 
     def _offers(self, spec: ToolSpec) -> bool:
-        """With an allow-list, what packs offer beside tools is there if one of the pack's tools is."""
+        """Whether prompts and resources of a pack may be used: with an allow-list, if one of its tools is on it."""
         return self.allowed is None or any(name.partition(".")[0] == spec.pack for name in self.allowed)
 
     def close(self) -> None:
         if self.unfollow is not None:
             self.unfollow()
             self.unfollow = None
-        self.errands.close()
+        self.pending_calls.close()
         self.changes.close()

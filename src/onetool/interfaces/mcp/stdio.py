@@ -7,22 +7,22 @@ import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
-from onetool.interfaces.encoding import encode
-from onetool.interfaces.mcp.client import Client
+from onetool.interfaces.json_data import encode
+from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.conversation import Conversation
-from onetool.interfaces.mcp.news import follow, reload
+from onetool.interfaces.mcp.notifications import follow, reload
+from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_REQUEST, JsonRpcError, decode, error_response, id_of
 from onetool.interfaces.mcp.service import Service
-from onetool.interfaces.mcp.wire import INTERNAL_ERROR, INVALID_REQUEST, Fault, decode, id_of, refusal
 
 CHUNK = 256 * 1024
 LONGEST = 16 * 1024 * 1024  # bytes of one line
-UNREAD = 4 * 1024 * 1024  # bytes that wait for the client to read before we read no more of it
+MOST_UNSENT = 4 * 1024 * 1024  # bytes that wait for the client to read before we read no more of it
 MOST_AT_ONCE = 1000  # requests that are being answered
 TURNS = 3  # of the loop, in which a quick request is answered
 
 
 async def serve(service: Service, source: int, sink: int, warm: Callable[[], None] | None = None) -> None:
-    """Until the client closes its end, or we are told to stop. `warm` gets ready for the first call, in a thread."""
+    """Serve until the client closes the pipe, or a signal stops us. `warm` prepares the first call, in a thread."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -30,7 +30,7 @@ async def serve(service: Service, source: int, sink: int, warm: Callable[[], Non
     if hasattr(signal, "SIGHUP"):
         reloads: set[asyncio.Task[None]] = set()
         loop.add_signal_handler(signal.SIGHUP, lambda: _keep(reloads, loop.create_task(reload(service))))
-    pipe = Pipe(service, sink, stop)
+    pipe = StdioConnection(service, sink, stop)
     reading = loop.create_task(pipe.read(source))
     follow(service)
     if warm is not None:
@@ -41,19 +41,21 @@ async def serve(service: Service, source: int, sink: int, warm: Callable[[], Non
     await pipe.close(reading)
 
 
-class Pipe:
+class StdioConnection:
     """One client at the other end."""
 
     def __init__(self, service: Service, sink: int, stop: asyncio.Event) -> None:
-        self._sink = Sink(sink, stop)
+        self._sink = StdoutWriter(sink, stop)
         self._service = service
-        self._conversation = Conversation(service, Client(), self._sink.send)
+        self._conversation = Conversation(service, RemoteClient(), self._sink.send)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def read(self, source: int) -> None:
         async for line in _lines(source):
             if line is None:
-                self._sink.send(refusal(None, Fault(INVALID_REQUEST, f"a message of over {LONGEST} bytes")))
+                self._sink.send(
+                    error_response(None, JsonRpcError(INVALID_REQUEST, f"a message of over {LONGEST} bytes"))
+                )
             elif line.strip():
                 await self._let_others_end()
                 self._received(line)
@@ -65,7 +67,7 @@ class Pipe:
             await asyncio.wait(self._tasks)
 
     async def _let_others_end(self) -> None:
-        """Many at once are mostly quick ones that came in one go."""
+        """Give running requests some turns of the loop to end: many at once are mostly quick ones."""
         for _ in range(TURNS):
             if len(self._tasks) < MOST_AT_ONCE:
                 return
@@ -83,12 +85,12 @@ class Pipe:
     def _received(self, line: bytes) -> None:
         try:
             message = decode(line)
-        except Fault as fault:
-            self._sink.send(refusal(None, fault))
+        except JsonRpcError as fault:
+            self._sink.send(error_response(None, fault))
             return
         if len(self._tasks) >= MOST_AT_ONCE and isinstance(message, dict) and "method" in message and "id" in message:
             told = f"{MOST_AT_ONCE} requests are being answered already: wait for some of them"
-            self._sink.send(refusal(id_of(message), Fault(INTERNAL_ERROR, told)))
+            self._sink.send(error_response(id_of(message), JsonRpcError(INTERNAL_ERROR, told)))
             return
         _keep(self._tasks, asyncio.get_running_loop().create_task(self._answer(message)))
 
@@ -97,8 +99,8 @@ class Pipe:
             self._sink.send(reply)
 
 
-class Sink:
-    """The outgoing end. Writes at once where the pipe has room, and keeps the rest until it has."""
+class StdoutWriter:
+    """Writes messages to the pipe without blocking, and keeps the rest until there is room."""
 
     def __init__(self, fd: int, stop: asyncio.Event) -> None:
         self._fd = fd
@@ -112,7 +114,7 @@ class Sink:
 
     def send(self, message: object) -> None:
         by_the_way = isinstance(message, dict) and "id" not in message
-        if by_the_way and len(self._unsent) > UNREAD:
+        if by_the_way and len(self._unsent) > MOST_UNSENT:
             return  # whoever does not read misses what it is only told
         if not self._stop.is_set() or not self._unsent:
             self._unsent += encode(message) + b"\n"
@@ -120,13 +122,13 @@ class Sink:
                 self._write()
 
     async def has_room(self) -> None:
-        """Whoever does not read our answers is not asked for more."""
-        while len(self._unsent) > UNREAD and not self._stop.is_set():
+        """Wait until the client has read enough of what was sent; meanwhile nothing is read from it."""
+        while len(self._unsent) > MOST_UNSENT and not self._stop.is_set():
             self._empty.clear()
             await self._empty.wait()
 
     async def close(self, seconds: float = 1.0) -> None:
-        """Say what there is to say, if somebody listens."""
+        """Write what is left, for `seconds` at most."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._unsent:
@@ -175,7 +177,7 @@ async def _lines(source: int) -> AsyncIterator[bytes | None]:
 async def _chunks(source: int) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
-    if not _watched(loop, source, ready):
+    if not _add_reader(loop, source, ready):
         while chunk := await loop.run_in_executor(None, os.read, source, CHUNK):
             yield chunk
         return
@@ -198,8 +200,8 @@ async def _chunks(source: int) -> AsyncIterator[bytes]:
         os.set_blocking(source, True)  # it may be a terminal, which others use after us
 
 
-def _watched(loop: asyncio.AbstractEventLoop, source: int, ready: asyncio.Event) -> bool:
-    """Whether the loop tells when there is something to read. Of files, and of /dev/null, it can't."""
+def _add_reader(loop: asyncio.AbstractEventLoop, source: int, ready: asyncio.Event) -> bool:
+    """Register the descriptor with the loop. Returns False for files and /dev/null, which can't be watched."""
     if stat.S_ISREG(os.fstat(source).st_mode):
         return False
     try:

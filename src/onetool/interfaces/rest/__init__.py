@@ -1,17 +1,14 @@
-"""The REST door: bundles and their tools under /tools, as an ASGI app. Whoever comes here has passed interfaces/http.
+"""The REST API: bundles and their tools below /tools, and a model at /ask. Access is decided in interfaces/http.
 
-door       the ASGI app: a request -> its handler -> the answer, or a problem; asking: what these are
-places     which addresses there are, and what each takes          query     what may stand behind the `?`
-payload    bodies in and out: strict JSON                           tags      ETag, If-Match, If-None-Match
-pages      page tokens: opaque, sealed, good for one query          problem   refusals as application/problem+json
-bundles, tools, invoke    the handlers                              events    an invocation as a stream of events
-watch      a client that leaves                                     caller    to whom stored results belong
-ask/       a model that has the tools, at /ask
-openapi/   the API's description of itself                          docs/     the same for people, as one page
+app        the ASGI app below /tools            routing    addresses, methods, query parameters
+handlers   bundles and tools; lists in pages    invoke     calling a tool, also as a stream of events
+request    bodies, ETags, the caller            problem    errors as application/problem+json
+ask_app    the ASGI app at /ask                 ask_body   what it takes, and its problems
+openapi    /openapi.json                        docs       /docs, the same for people
 """
 
-from onetool.interfaces.rest.door import Rest, rest
-from onetool.interfaces.rest.places import finds
-from onetool.interfaces.rest.problem import told
+from onetool.interfaces.rest.app import RestApp, rest_app
+from onetool.interfaces.rest.problem import problem_body
+from onetool.interfaces.rest.routing import check_route
 
-__all__ = ["Rest", "finds", "rest", "told"]
+__all__ = ["RestApp", "check_route", "problem_body", "rest_app"]

@@ -10,43 +10,43 @@ from typing import Any, Literal
 
 import msgspec
 
-from onetool.interfaces.asgi import Headers, Refused
+from onetool.interfaces.asgi import Headers, HttpError
 from onetool.sources.bundles.errors import (
     BundleError,
-    Conflict,
-    Forbidden,
-    Invalid,
-    Limited,
-    NotFound,
-    Stale,
-    Unavailable,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    OutdatedError,
+    RateLimitError,
+    UnavailableError,
 )
 
-KIND = b"application/problem+json"
+PROBLEM_TYPE = b"application/problem+json"
 RETRY_S = 1  # when a store that is busy may be asked again
 
 Part = Literal["body", "path", "query", "header"]
 
-STATUS: dict[type[BundleError], int] = {
-    Invalid: 400,
-    Forbidden: 403,
-    NotFound: 404,
-    Conflict: 409,
-    Stale: 412,
-    Limited: 429,
-    Unavailable: 503,
+STATUS_OF_ERROR: dict[type[BundleError], int] = {
+    InvalidError: 400,
+    ForbiddenError: 403,
+    NotFoundError: 404,
+    ConflictError: 409,
+    OutdatedError: 412,
+    RateLimitError: 429,
+    UnavailableError: 503,
 }
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One of several things that are wrong."""
+    """One of several errors in a request."""
 
     pointer: str
     message: str
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The body of every answer that is a refusal."""
+    """The body of every error response (RFC 9457)."""
 
     type: str
     title: str
@@ -58,8 +58,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     errors: tuple[Fault, ...] = ()
 
 
-class Wrong(Refused):
-    """What a client did wrong, or what we can't do for it, and where."""
+class RestError(HttpError):
+    """An error response with the place of the error in the request."""
 
     def __init__(
         self,
@@ -78,8 +78,8 @@ class Wrong(Refused):
         self.errors = tuple(errors)
 
 
-def told(refused: Refused, clean: Callable[[Any], Any] | None = None) -> bytes:
-    """The body. `clean` takes the secrets out of what it says; also what the site refuses is told by this."""
+def problem_body(refused: HttpError, clean: Callable[[Any], Any] | None = None) -> bytes:
+    """The problem body of an error. `clean` masks secrets. Also used for errors of interfaces/http."""
     detail, errors = str(refused), getattr(refused, "errors", ())
     if clean is not None:
         detail = clean(detail)
@@ -97,11 +97,17 @@ def told(refused: Refused, clean: Callable[[Any], Any] | None = None) -> bytes:
     return msgspec.json.encode(problem)
 
 
-def from_store(error: BundleError) -> Wrong:
-    """What the store refuses."""
-    wait = error.retry_after if isinstance(error, Limited) else RETRY_S if isinstance(error, Unavailable) else None
-    return Wrong(
-        next((status for kind, status in STATUS.items() if isinstance(error, kind)), 400),
+def error_from_store(error: BundleError) -> RestError:
+    """The RestError for an error of the bundle store."""
+    wait = (
+        error.retry_after
+        if isinstance(error, RateLimitError)
+        else RETRY_S
+        if isinstance(error, UnavailableError)
+        else None
+    )
+    return RestError(
+        next((status for kind, status in STATUS_OF_ERROR.items() if isinstance(error, kind)), 400),
         error.code,
         str(error),
         part=None if error.pointer is None else "body",

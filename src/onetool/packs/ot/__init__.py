@@ -1,14 +1,325 @@
-"""The pack `ot`: how an agent, or a person, learns what is there, gets help, reads large results, sees what happened.
+"""The pack `ot`: tools that list what there is, explain it, read large results and report what happened.
 
-`discovery` and `state` have the tools, made for one `View` of the app: this is no module of functions that is a pack as
-it stands.
+The tools are made for one `View` of the app, so `ot` is not a module of functions like other packs.
 """
 
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from onetool.core.errors import BadArguments, ToolFailure, cut, message_of
+from onetool.core.signature import signature as signature_of
 from onetool.core.spec import ToolSpec
-from onetool.packs.ot.discovery import discovery_tools
-from onetool.packs.ot.state import state_tools
-from onetool.packs.ot.view import View
+from onetool.core.text import or_rather
+from onetool.packs.ot import listings
+from onetool.packs.ot.listings import Info, ListedTool, Listing, packs_of
+from onetool.packs.ot.listings import listed_packs as packs_listed
+from onetool.packs.ot.view import View, current_catalogue
+from onetool.sdk import LogSpan, tool
 from onetool.sdk.signature import tool_from_function
+from onetool.services.results.paging import HandleNotFoundError, Page, ResultExpiredError
+
+if TYPE_CHECKING:
+    from onetool.packs.ot.help import Help
+
+
+LONGEST_CALL = 600.0  # seconds: what is called has a limit of its own
+
+
+def discovery_tools(view: View) -> list[Callable[..., Any]]:
+    listing = Listing(view.words)
+
+    @cache
+    def helper() -> "Help":
+        from onetool.packs.ot.help import Help  # not for those who only list tools
+
+        return Help(view, listing)
+
+    def found(name: str) -> ListedTool:
+        catalogue, allowed = current_catalogue()
+        if one := listing.find(view.aliases.get(name, name), catalogue, allowed):
+            return one
+        near = or_rather(name, [one.word for one in listing.of(catalogue, allowed)])
+        raise ToolFailure(f"Tool not found: {name:.200}{near}", reason="not_found")
+
+    @tool(read_only=True, examples=['ot.tools(pattern="file", info="full")'])
+    def tools(pattern: str = "", info: Info = "min") -> list[str | dict[str, Any]]:
+        """List the tools that can be called here, under the names to call them by.
+
+        Args:
+            pattern: Only tools with this in their name, in any case: "search", or "github." for all of a pack.
+            info: "list" for names alone, "min" for what each is good for in a line or two, "full" for all that a
+                call needs.
+
+        Returns:
+            Names; or {name, description} of each; or {name, signature, description, source} of each and, where they
+            are known, `args` (a text for each argument), `returns`, `example` and `requires` (commands and libraries).
+            Empty when nothing matches.
+        """
+        with LogSpan("ot.tools", pattern=pattern, info=info):
+            return listing.tools(*current_catalogue(), pattern, info)
+
+    @tool(read_only=True, examples=['ot.packs(pattern="git", info="full")'])
+    def packs(pattern: str = "", info: Info = "min") -> list[str | dict[str, Any]]:
+        """List the packs that the tools belong to.
+
+        Args:
+            pattern: Only packs with this in their name, in any case.
+            info: "list" for names alone, "min" for {name, source, tool_count}, "full" for instructions and tools, too.
+
+        Returns:
+            Names; or {name, source, tool_count} of each, `source` is local or proxy (an MCP server); in full also
+            `instructions`, where there are any, and `tools` with {name, description} of each.
+        """
+        with LogSpan("ot.packs", pattern=pattern, info=info):
+            catalogue, allowed = current_catalogue()
+            every = packs_of(listing.of(catalogue, allowed), view.server_packs(allowed), dict(view.instructions))
+            return packs_listed(every.values(), pattern, info)
+
+    @tool(read_only=True)
+    def aliases(pattern: str = "", info: Info = "min") -> list[str | dict[str, str]]:
+        """List the aliases: shorter names that tools can be called by.
+
+        Args:
+            pattern: Only those with this in their name or target, in any case.
+            info: "list" for names alone, "min" for "name -> target", "full" for {name, target}.
+        """
+        with LogSpan("ot.aliases", pattern=pattern, info=info):
+            catalogue, allowed = current_catalogue()
+            every = view.aliases
+            if allowed is not None:  # of what may be used
+                every = {name: to for name, to in every.items() if listing.find(to, catalogue, allowed)}
+            return listings.aliases(every, pattern, info)
+
+    @tool(read_only=True)
+    def snippets(pattern: str = "", info: Info = "min") -> list[str] | str:
+        """List the snippets: templates of code that are called as `$name key=value`, alone and not inside of code.
+
+        Args:
+            pattern: Only those with this in their name or description, in any case.
+            info: "list" for names alone, "min" for "name: description", "full" for parameters, body and an example,
+                as one text.
+        """
+        with LogSpan("ot.snippets", pattern=pattern, info=info):
+            return listings.snippets(view, pattern, info)
+
+    @tool(read_only=True, examples=['ot.help("fs.read_file")', 'ot.help("fetch a web page")'])
+    def help(query: str = "", info: Info = "min") -> str | list[str]:
+        """Explain a tool, a pack, an alias or a $snippet; or find what was meant, typos included.
+
+        Args:
+            query: Its name, or words for what is wanted. Without one: how to find your way.
+            info: How much of each match to tell, where nothing is called exactly so: "list", "min" or "full".
+
+        Returns:
+            Text; with info="list" the names that match.
+        """
+        with LogSpan("ot.help", query=query, info=info):
+            return helper().help(query, info, *current_catalogue())
+
+    @tool(read_only=True, examples=['ot.search("read a file")'])
+    def search(query: str, limit: int = 5) -> list[dict[str, Any]]:
+        """Find tools by what they do, in plain words, the best first.
+
+        Args:
+            query: What the tool should do.
+            limit: How many at the most.
+
+        Returns:
+            {name, signature, description, score} of each. Empty when nothing fits.
+        """
+        if limit < 1:
+            raise BadArguments(f"limit must be >= 1, got {limit}")
+        with LogSpan("ot.search", query=query, limit=limit):
+            catalogue, allowed = current_catalogue()
+            best = [
+                (one, score)
+                for spec, score in view.search(query, limit, allowed)
+                if (one := listing.find(spec.name, catalogue, allowed))  # others have come since this run began
+            ]
+            return [
+                {
+                    "name": one.word,
+                    "signature": signature_of(one.spec, one.word),
+                    "description": one.gist,
+                    "score": round(score, 3),
+                }
+                for one, score in best
+            ]
+
+    @tool(read_only=True, examples=['ot.signature("fs.read_file")'])
+    def signature(name: str) -> str:
+        """Tell how a tool is called, in one line.
+
+        Args:
+            name: The tool, as code calls it or under its own name.
+        """
+        with LogSpan("ot.signature", name_=name):
+            one = found(name)
+            return signature_of(one.spec, one.word)
+
+    @tool(timeout=LONGEST_CALL)
+    async def call(name: str, args: Mapping[str, Any] | None = None) -> Any:
+        """Call any tool by its name, also one whose name Python can't say.
+
+        Args:
+            name: The tool, as code calls it or under its own name.
+            args: Its arguments by their names.
+        """
+        from onetool.sdk import call_tool
+
+        with LogSpan("ot.call", tool=name):
+            return await call_tool(found(name).spec.name, **(args or {}))
+
+    return [tools, packs, aliases, snippets, help, search, signature, call]
+
+
+# The tools of `ot` that tell how things are, and those few that change something: notes, reports, a reload.
+
+
+RESULT_SECONDS = 20.0  # a search takes five at the most, and may have to wait as long for another one
+HEALTH_SECONDS = 120.0  # servers may take a while to start
+STATS_SECONDS = 60.0  # a million calls take some seconds to sum up
+RELOAD_SECONDS = 60.0  # packs may be slow to import
+SHOWN = 300  # characters of what was asked for, in an error …
+MOST_WORDS = 1_000  # … and of what is wrong with it
+PERIODS = ("day", "week", "month", "all")
+
+
+def state_tools(view: View) -> list[Callable[..., Any]]:
+    @tool(read_only=True)
+    def config() -> dict[str, Any]:
+        """Show what is configured: aliases, snippets and MCP servers, by their names."""
+        with LogSpan("ot.config"):
+            allowed = current_catalogue()[1]
+            return {
+                "aliases": {name: to for name, to in view.aliases.items() if allowed is None or to in allowed},
+                "snippets": {name: {"description": one.description} for name, one in view.snippets.items()},
+                "servers": [server["name"] for server in view.servers(allowed)],
+            }
+
+    @tool(read_only=True, timeout=HEALTH_SECONDS)
+    async def health() -> dict[str, Any]:
+        """Tell how everything is doing: tools that could not be loaded, MCP servers that are not connected, and those
+        whose tools are not as they were approved.
+
+        Returns:
+            `version`, `python`, `cwd`; `registry` with status, tool_count and mistakes; `proxy` with status,
+            server_count and the state of each of `servers`, and where there are any, `errors` and `changed` tools;
+            `trust` where the project's folder is not trusted and therefore not used.
+        """
+        with LogSpan("ot.health"):
+            return await view.health(current_catalogue()[1])
+
+    @tool(read_only=True)
+    def servers() -> list[dict[str, Any]]:
+        """List the MCP servers whose tools are used here, and how each is doing.
+
+        Returns:
+            {name, state, transport, tools} of each; `version`, `error` and `changed` where there are any.
+        """
+        with LogSpan("ot.servers"):
+            return view.servers(current_catalogue()[1])
+
+    @tool(read_only=True)
+    def version() -> str:
+        """Tell which version of OneTool this is."""
+        with LogSpan("ot.version"):
+            return view.version
+
+    @tool(read_only=True, timeout=RESULT_SECONDS)
+    def result(
+        handle: str,
+        offset: int = 1,
+        limit: int = 100,
+        search: str | None = None,
+        fuzzy: bool = False,
+        column: int = 1,
+    ) -> Page | str:
+        """Read lines of a large result that was stored behind a handle: a page of them, or those that match a search.
+
+        Args:
+            handle: The handle that came in place of the result.
+            offset: The first line to return, counted from 1; with search, counted among the lines that match.
+            limit: How many lines to return at most.
+            search: A regular expression: only lines that match somewhere. "(?i)" at its start ignores case;
+                look-around and back-references can't be used.
+            fuzzy: Take search as plain words and return lines that contain something similar, the best first, 1000 at
+                the most.
+
+            column: Where the first line begins, counted from 1: reads on inside a line that is too long to be sent.
+
+        Returns:
+            `lines`; of a search also their `numbers`; `total_lines` of the whole result; how many lines are `returned`,
+            from which `offset`; and whether it `has_more`: then go on at offset + returned. A page that is too large to
+            be sent is `cut`: go on at `next`. For a handle that is unknown or expired a text that says so.
+        """
+        asked = {} if search is None else {"search": search}
+        try:
+            with LogSpan("ot.result", handle=handle, offset=offset, limit=limit, **asked):
+                return view.page(handle, offset, limit, search, fuzzy, column)
+        except (HandleNotFoundError, ResultExpiredError) as gone:
+            return str(gone)
+
+    @tool(timeout=STATS_SECONDS, examples=['ot.stats(period="day")'])
+    def stats(period: str = "all", tool: str | None = None, output: str | None = None) -> dict[str, Any] | str:
+        """Tell what was called, how often, how it went, and what it saved.
+
+        Args:
+            period: "day", "week", "month" or "all".
+            tool: Only this tool.
+            output: Also write a report with charts to this file (.html), below a folder that tools may use.
+
+        Returns:
+            `total_calls`, `success_rate` (percent), `context_saved` (tokens), `time_saved_ms`, `tools` with the same
+            for each, `errors`, and more; `html_report`, where one was written. An "Error: …" text if it can't be told.
+        """
+        with LogSpan("ot.stats", period=period, tool=tool, output=output):
+            if period not in PERIODS:
+                known = ", ".join(PERIODS)
+                return f"Error: Invalid period '{cut(period, SHOWN)}'. Valid: {known}. Example: ot.stats(period='day')"
+            try:
+                told = view.stats(period, tool, current_catalogue()[1])
+            except ToolFailure as failure:
+                return f"Error: {message_of(failure)}"
+            shown = {key: value for key, value in told.items() if key != "series"}  # that is for charts
+            if output is None:
+                return shown
+            try:
+                return {**shown, "html_report": view.write_report(output, told)}
+            except ToolFailure as failure:
+                return f"Error: Cannot write to '{cut(output, SHOWN)}': {cut(message_of(failure), MOST_WORDS)}"
+
+    @tool(examples=['ot.notify(topic="notes", message="Remember to review PR #123")'])
+    def notify(topic: str, message: str) -> str:
+        """Publish a message to a topic: it is added to the file that the config has for that topic.
+
+        Args:
+            topic: Where it belongs, such as "notes".
+            message: The text.
+
+        Returns:
+            OK and the file; or the text "SKIP: no matching topic".
+        """
+        with LogSpan("ot.notify", topic=topic):
+            return view.publish(topic, message)
+
+    @tool(timeout=RELOAD_SECONDS)
+    def reload() -> str:
+        """Read the config, the packs, the prompts and all tools again. What can't be used changes nothing, and is told.
+
+        Runs that are under way keep what they began with: call it alone.
+        """
+        with LogSpan("ot.reload"):
+            view.reload()
+            return "OK: Configuration reloaded"
+
+    return [config, health, servers, version, result, stats, notify, reload]
+
+
+# The pack `ot`: how an agent, or a person, learns what is there, gets help, reads large results, sees what
+# happened.
+
 
 pack = "ot"
 

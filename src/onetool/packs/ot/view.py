@@ -1,11 +1,12 @@
-"""What the pack `ot` sees of the app. All of its facts come from here, and all that it does goes through here."""
+"""The interface through which the pack `ot` sees the app, and the catalogue that the running call started with."""
 
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from onetool.core.context import current_call
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
-from onetool.services.results.query import Page
+from onetool.services.results.paging import Page
 
 if TYPE_CHECKING:
     from onetool.services.stats import Summary
@@ -77,3 +78,14 @@ class View(Protocol):
     def write_report(self, path: str, stats: "Summary") -> str:
         """A page of them, in a file below an allowed folder; gives its path. ToolFailure says why not."""
         ...
+
+
+# Where the running call stands: which tools it began with, and which of them it may use.
+
+
+def current_catalogue() -> tuple[Snapshot, Collection[str] | None]:
+    """The catalogue that the running call belongs to, and the allow-list that it is under."""
+    context = current_call.get()
+    if context is None or context.environment is None:
+        return Snapshot({}), None
+    return context.tools or context.environment.snapshot(), context.allowed

@@ -1,7 +1,9 @@
-"""Form: what a type hint means to a caller. Every kind of hint becomes one of these."""
+"""JsonForm: the JSON Schema of a type hint, and the conversion from a JSON value to what the hint asks for."""
 
+import sys
 from collections.abc import Callable
-from typing import Any, Protocol, Self
+from types import SimpleNamespace
+from typing import Any, Protocol, Self, get_type_hints
 
 import msgspec
 
@@ -9,7 +11,7 @@ Schema = dict[str, Any]
 Convert = Callable[[Any], Any]
 
 
-class Form(msgspec.Struct, frozen=True):
+class JsonForm(msgspec.Struct, frozen=True):
     """The JSON Schema of a hint, and the way from a JSON value to what the hint asks for.
 
     `convert` checks as it goes, so that a union can tell which of its alternatives a value is. Where `as_is` holds,
@@ -21,18 +23,18 @@ class Form(msgspec.Struct, frozen=True):
     as_is: bool = False
 
 
-class Hints(Protocol):
+class HintForms(Protocol):
     """What a kind of hint needs of the reader: the forms of its parts, and definitions to share."""
 
     outgoing: bool  # the schema is for what a function returns, as it looks after `core.plain`
     definitions: dict[str, Schema]
 
-    def form(self, hint: Any) -> Form: ...
+    def form(self, hint: Any) -> JsonForm: ...
 
-    def named(self, hint: Any, name: str, read: Callable[[], Form]) -> Form: ...
+    def named(self, hint: Any, name: str, read: Callable[[], JsonForm]) -> JsonForm: ...
 
 
-class NoForm(TypeError):  # noqa: N818 - what it is, is said best by what it says
+class UnsupportedHintError(TypeError):
     """A hint that has no form in JSON: which, and what to use instead. The parameter is known further up."""
 
     def __init__(self, hint: Any, advice: str, parameter: str = "") -> None:
@@ -42,7 +44,7 @@ class NoForm(TypeError):  # noqa: N818 - what it is, is said best by what it say
         super().__init__(f"{where}{hint_text(hint)} has no form in JSON: {advice}")
 
 
-class Wrong(Exception):  # noqa: N818 - an answer, not a bug: whoever called gets it as BadArguments
+class HintMismatchError(Exception):
     """A value that a hint does not allow: what was expected, or what its own constructor said."""
 
     def __init__(self, expected: str, got: Any = None, said: str = "", path: tuple[str | int, ...] = ()) -> None:
@@ -53,7 +55,7 @@ class Wrong(Exception):  # noqa: N818 - an answer, not a bug: whoever called get
         self.path = path
 
     def under(self, step: str | int) -> Self:
-        """The same, seen from the container of the value."""
+        """The same mismatch with the container's key before its path."""
         self.path = (step, *self.path)
         return self
 
@@ -63,13 +65,91 @@ def hint_text(hint: Any) -> str:
     return hint.__name__ if isinstance(hint, type) and not hasattr(hint, "__args__") else str(hint)
 
 
-def made(build: Callable[..., Any], expected: str) -> Convert:
+def constructor_form(build: Callable[..., Any], expected: str) -> Convert:
     """A constructor of Python's own as a conversion. `expected` says more than its messages do."""
 
     def convert(value: Any) -> Any:
         try:
             return build(value)
         except (TypeError, ValueError, ArithmeticError):
-            raise Wrong(expected, value) from None
+            raise HintMismatchError(expected, value) from None
 
     return convert
+
+
+# `$defs`: what has a name is written once, at the top of the schema, and referred to.
+
+
+REF = "#/$defs/"
+
+
+def reference(name: str) -> Schema:
+    return {"$ref": REF + name}
+
+
+def identifier(text: str) -> str:
+    """A name that can stand in a reference as it is: `Page[int]` becomes `Page_int_`."""
+    return "".join(char if char.isalnum() else "_" for char in text)
+
+
+def free_name(definitions: dict[str, Schema], name: str, definition: Schema | None = None) -> str:
+    """The name; with a number, if another definition has it already."""
+    free, number = name, 1
+    while free in definitions and (definition is None or definitions[free] != definition):
+        number += 1
+        free = f"{name}{number}"
+    return free
+
+
+def adopt(definitions: dict[str, Schema], name: str, schema: Schema) -> Schema:
+    """A schema that somebody else made: its definitions join ours, and an object becomes one itself."""
+    schema = dict(schema)
+    own: dict[str, Schema] = dict(schema.pop("$defs", {}))
+    if "properties" in schema:
+        own[name] = schema
+        schema = reference(name)
+    names = {old: free_name(definitions, old, definition) for old, definition in own.items()}
+    changed = {REF + old: REF + new for old, new in names.items() if old != new}
+    for old, definition in own.items():
+        definitions[names[old]] = _replaced(definition, changed) if changed else definition
+    return _replaced(schema, changed) if changed else schema
+
+
+def inlined(schema: Schema, definitions: dict[str, Schema]) -> Schema:
+    """A whole schema. One that is only a reference becomes what it refers to: readers look for `type` at the top."""
+    name = schema.get("$ref", "").removeprefix(REF)
+    if name and not _refers(definitions, REF + name):
+        schema = definitions[name]
+        definitions = {other: definition for other, definition in definitions.items() if other != name}
+    return {**schema, "$defs": definitions} if definitions else schema
+
+
+def _refers(part: Any, ref: str) -> bool:
+    if isinstance(part, dict):
+        return any(_refers(value, ref) for value in part.values())
+    return any(_refers(value, ref) for value in part) if isinstance(part, list) else part == ref
+
+
+def _replaced(part: Any, changed: dict[str, str]) -> Any:
+    if isinstance(part, dict):
+        return {key: _replaced(value, changed) for key, value in part.items()}
+    if isinstance(part, list):
+        return [_replaced(value, changed) for value in part]
+    return changed.get(part, part) if isinstance(part, str) else part
+
+
+# Hints that were written as text: what they name.
+
+
+def evaluated(hint: Any, names: dict[str, Any]) -> Any:
+    """The hint that a text stands for, also inside of another hint. Text that names nothing stays as it is."""
+    try:
+        return get_type_hints(SimpleNamespace(__annotations__={"it": hint}), names, include_extras=True)["it"]
+    except Exception:  # noqa: BLE001 - text is evaluated, so it may raise anything
+        return hint
+
+
+def alias_value(alias: Any) -> Any:
+    """What a `type` alias stands for. Before Python 3.12 one that contains itself is written as text."""
+    value = alias.__value__
+    return evaluated(value, vars(sys.modules[alias.__module__])) if isinstance(value, str) else value

@@ -1,46 +1,179 @@
-"""Classes with named fields, of whichever kind: an object in JSON, or an array where Python has a tuple."""
+"""Forms of classes with named fields: dataclass, TypedDict, NamedTuple and msgspec.Struct.
 
-from collections.abc import Callable
-from typing import Any, TypeVar, get_args, get_origin
+Each is an object in JSON; a NamedTuple is an array.
+"""
+
+from collections.abc import Callable, Iterator
+from math import isfinite
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from onetool.core.errors import ToolFailure
+from onetool.core.json_data import plain
 from onetool.sdk.docs import read_text
-from onetool.sdk.hints.definitions import identifier
-from onetool.sdk.hints.fields import Field, fields_of, is_positional, is_typed_dict
-from onetool.sdk.hints.form import Form, Hints, NoForm, Schema, Wrong, hint_text
-from onetool.sdk.hints.property import property_schema, with_default
+from onetool.sdk.hints.form import (
+    HintForms,
+    HintMismatchError,
+    JsonForm,
+    Schema,
+    UnsupportedHintError,
+    hint_text,
+    identifier,
+)
+from onetool.sdk.hints.values import or_null
+
+NO_DEFAULT: Any = object()
+"""No default: None is one."""
 
 
-class Part(msgspec.Struct, frozen=True):
-    """A field that is ready."""
+def with_default(form: JsonForm, default: Any) -> JsonForm:
+    """`city: str = None` takes null too, whatever its hint says."""
+    return or_null(form) if default is None else form
+
+
+def property_schema(form: JsonForm, description: str | None, default: Any = NO_DEFAULT) -> Schema:
+    schema = form.schema
+    if description:
+        schema = {**schema, "description": description}
+    if default is not NO_DEFAULT:
+        data = as_data(default)
+        if data is not NO_DEFAULT:
+            schema = {**schema, "default": data}
+    return schema
+
+
+def as_data(value: Any) -> Any:
+    """A value as JSON; nothing, if it is an object that only Python knows."""
+    if isinstance(value, float) and not isfinite(value):
+        return NO_DEFAULT
+    try:
+        return plain(value)
+    except ToolFailure:
+        return NO_DEFAULT
+
+
+# The fields of a class: dataclass, TypedDict, NamedTuple and msgspec.Struct name them in their own ways.
+
+
+_QUALIFIERS = ("Required", "NotRequired", "ReadOnly", "Final")
+
+
+class RecordField(msgspec.Struct, frozen=True):
+    """One field: `key` is its name in JSON, `name` in Python; a Struct's tag has none there."""
+
+    key: str
+    name: str | None
+    hint: Any
+    required: bool = True
+    default: Any = NO_DEFAULT
+
+
+def is_record(cls: type) -> bool:
+    return (
+        hasattr(cls, "__dataclass_fields__")
+        or hasattr(cls, "__struct_fields__")
+        or is_typed_dict(cls)
+        or _is_named_tuple(cls)
+    )
+
+
+def fields_of(cls: Any, outgoing: bool = False) -> Iterator[RecordField]:
+    if hasattr(cls, "__struct_fields__"):
+        return _struct_fields(cls)
+    types = get_type_hints(cls, include_extras=True)
+    if hasattr(cls, "__dataclass_fields__"):
+        return _dataclass_fields(cls, types, outgoing)
+    return _typed_dict_fields(cls, types) if is_typed_dict(cls) else _tuple_fields(cls, types)
+
+
+def _struct_fields(cls: Any) -> Iterator[RecordField]:
+    config = cls.__struct_config__
+    if config.tag is not None:
+        yield RecordField(config.tag_field, None, Literal[config.tag])
+    for field in msgspec.structs.fields(cls):
+        default = NO_DEFAULT if field.default is msgspec.NODEFAULT else field.default
+        yield RecordField(field.encode_name, field.name, field.type, field.required, default)
+
+
+def _dataclass_fields(cls: Any, types: dict[str, Any], outgoing: bool) -> Iterator[RecordField]:
+    from dataclasses import MISSING, fields
+
+    for field in fields(cls):
+        if field.init or outgoing:
+            default = NO_DEFAULT if field.default is MISSING else field.default
+            required = default is NO_DEFAULT and field.default_factory is MISSING and field.init
+            yield RecordField(field.name, field.name, _unqualified(types[field.name]), required, default)
+
+
+def _typed_dict_fields(cls: Any, types: dict[str, Any]) -> Iterator[RecordField]:
+    for key, hint in types.items():
+        # Asked of the hint first: hints that were written as text were not understood when the class was made.
+        word = _word(hint)
+        required = word != "NotRequired" and (word == "Required" or key in cls.__required_keys__)
+        yield RecordField(key, key, _unqualified(hint), required)
+
+
+def _tuple_fields(cls: Any, types: dict[str, Any]) -> Iterator[RecordField]:
+    for key in cls._fields:
+        default = cls._field_defaults.get(key, NO_DEFAULT)
+        yield RecordField(key, key, types.get(key, Any), default is NO_DEFAULT, default)
+
+
+def is_typed_dict(cls: type) -> bool:
+    return hasattr(cls, "__required_keys__")  # of typing's as of typing_extensions'
+
+
+def _is_named_tuple(cls: type) -> bool:
+    return issubclass(cls, tuple) and hasattr(cls, "_fields")
+
+
+def is_positional(cls: Any) -> bool:
+    return _is_named_tuple(cls) or (hasattr(cls, "__struct_config__") and cls.__struct_config__.array_like)
+
+
+def _word(hint: Any) -> str | None:
+    return getattr(get_origin(hint), "_name", None)
+
+
+def _unqualified(hint: Any) -> Any:
+    while _word(hint) in _QUALIFIERS:
+        hint = get_args(hint)[0]
+    return hint
+
+
+# Classes with named fields, of whichever kind: an object in JSON, or an array where Python has a tuple.
+
+
+class FieldForm(msgspec.Struct, frozen=True):
+    """The form of one field."""
 
     name: str | None
-    form: Form
+    form: JsonForm
 
 
-def record(hints: Hints, hint: Any) -> Form:
+def record_form(hints: HintForms, hint: Any) -> JsonForm:
     cls = get_origin(hint) or hint
     name = "_".join([cls.__name__, *map(hint_text, get_args(hint))])
-    return hints.named(hint, identifier(name), lambda: _read(hints, hint, cls))
+    return hints.named(hint, identifier(name), lambda: _read_record(hints, hint, cls))
 
 
-def _read(hints: Hints, hint: Any, cls: type) -> Form:
+def _read_record(hints: HintForms, hint: Any, cls: type) -> JsonForm:
     variables = dict(zip(getattr(cls, "__parameters__", ()), get_args(hint), strict=False))
     try:
         fields = [*fields_of(cls, hints.outgoing)]
     except Exception as error:  # noqa: BLE001 - hints that are text are evaluated, so they may raise anything
-        raise NoForm(hint, f"the hints of its fields can't be read: {error}") from None
-    parts: dict[str, Part] = {}
+        raise UnsupportedHintError(hint, f"the hints of its fields can't be read: {error}") from None
+    parts: dict[str, FieldForm] = {}
     for field in fields:
-        form = with_default(hints.form(_bound(field.hint, variables)), field.default)
-        parts[field.key] = Part(field.name, form)
+        form = with_default(hints.form(_bind_type_variables(field.hint, variables)), field.default)
+        parts[field.key] = FieldForm(field.name, form)
     if is_positional(cls):
         return _as_array(cls, fields, parts)
     return _as_object(cls, fields, parts, closed=not hints.outgoing)
 
 
-def _as_object(cls: type, fields: list[Field], parts: dict[str, Part], closed: bool) -> Form:
+def _as_object(cls: type, fields: list[RecordField], parts: dict[str, FieldForm], closed: bool) -> JsonForm:
     docs = read_text(_docstring(cls))
     required = [field.key for field in fields if field.required]
     properties = {
@@ -59,15 +192,15 @@ def _as_object(cls: type, fields: list[Field], parts: dict[str, Part], closed: b
 
     def convert(value: Any) -> Any:
         if not isinstance(value, dict):
-            raise Wrong("object", value)
+            raise HintMismatchError("object", value)
         if missing := [key for key in required if key not in value]:
-            raise Wrong(f"object with {missing[0]}", value)
+            raise HintMismatchError(f"object with {missing[0]}", value)
         return build(_values(parts, value.items()))
 
-    return Form(schema, convert, as_is=is_dict and all(part.form.as_is for part in parts.values()))
+    return JsonForm(schema, convert, as_is=is_dict and all(part.form.as_is for part in parts.values()))
 
 
-def _as_array(cls: type, fields: list[Field], parts: dict[str, Part]) -> Form:
+def _as_array(cls: type, fields: list[RecordField], parts: dict[str, FieldForm]) -> JsonForm:
     """In JSON as in Python a tuple: its fields by their places. Their names are there for the reader."""
     least, most = sum(field.required for field in fields), len(fields)
     places = [{"title": field.key, **property_schema(parts[field.key].form, None, field.default)} for field in fields]
@@ -76,21 +209,21 @@ def _as_array(cls: type, fields: list[Field], parts: dict[str, Part]) -> Form:
 
     def convert(value: Any) -> Any:
         if not isinstance(value, list | tuple) or not least <= len(value) <= most:
-            raise Wrong(f"array of {least}" if least == most else f"array of {least} to {most}", value)
+            raise HintMismatchError(f"array of {least}" if least == most else f"array of {least} to {most}", value)
         return build(_values(parts, zip(parts, value, strict=False)))
 
-    return Form(schema, convert)
+    return JsonForm(schema, convert)
 
 
-def _values(parts: dict[str, Part], items: Any) -> dict[str, Any]:
+def _values(parts: dict[str, FieldForm], items: Any) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, value in items:
         part = parts.get(key)
         if part is None:
-            raise Wrong("", said=f"unknown; known: {', '.join(parts)}", path=(key,))
+            raise HintMismatchError("", said=f"unknown; known: {', '.join(parts)}", path=(key,))
         try:
             converted = part.form.convert(value)
-        except Wrong as wrong:
+        except HintMismatchError as wrong:
             raise wrong.under(key) from None
         if part.name is not None:
             values[part.name] = converted
@@ -102,12 +235,12 @@ def _constructor(cls: type) -> Callable[[dict[str, Any]], Any]:
         try:
             return cls(**values)
         except (TypeError, ValueError) as error:
-            raise Wrong(cls.__name__, said=str(error)) from None  # its own check, in its own words
+            raise HintMismatchError(cls.__name__, said=str(error)) from None  # its own check, in its own words
 
     return build
 
 
-def _bound(hint: Any, variables: dict[Any, Any]) -> Any:
+def _bind_type_variables(hint: Any, variables: dict[Any, Any]) -> Any:
     """A field's hint with the type variables of its class filled in."""
     if isinstance(hint, TypeVar):
         return variables.get(hint, hint)

@@ -1,11 +1,326 @@
-"""Results that are too large to send whole: kept for a while behind a handle, and read page by page."""
+"""ResultStore: keeps results that are too large to send, and reads them page by page by their handle.
 
-from onetool.services.results.errors import HandleNotFoundError as HandleNotFoundError
-from onetool.services.results.errors import NotStoredError as NotStoredError
-from onetool.services.results.errors import ResultExpiredError as ResultExpiredError
-from onetool.services.results.errors import ResultTooLargeError as ResultTooLargeError
-from onetool.services.results.query import Page as Page
-from onetool.services.results.query import fitting as fitting
-from onetool.services.results.query import is_page as is_page
-from onetool.services.results.store import Results as Results
-from onetool.services.results.store import Stored as Stored
+Results are plain files, so that other processes can read them, too. A file's name is a hash of handle and owner: a
+handle is never a path, another owner's result is simply not found, and listing the folder tells no handle. A result
+that has ended leaves a line in the list of its day (`ended-19000`), so that "expired" can be told from "unknown". A
+large file ends with an index of its lines and a seal that its name is made of: a text that ends like an index has no
+seal.
+"""
+
+import logging
+import os
+import re
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from os import SEEK_END
+from pathlib import Path
+from time import time
+from typing import BinaryIO
+
+import msgspec
+
+from onetool.core.errors import ToolFailure
+from onetool.core.private_file import private
+from onetool.services.results.paging import (
+    MOST_BYTES,
+    HandleNotFoundError,
+    NotStoredError,
+    Page,
+    Position,
+    ResultExpiredError,
+    ResultTooLargeError,
+    TextLines,
+    check_query,
+    in_memory,
+    page_of,
+    pieces,
+)
+from onetool.services.results.paging import fitting as fitting
+from onetool.services.results.paging import is_page as is_page
+
+SMALL = 1024 * 1024  # bytes that are read as a whole in no time
+SEAL = 16
+_ENDING = 3 * 8 + SEAL
+
+
+def bytes_of(text: str) -> int:
+    """Its size in UTF-8, without a second copy of it."""
+    return len(text) if text.isascii() else sum(len(_encoded(piece)) for piece in pieces(text))
+
+
+def write(stream: BinaryIO, text: str, seal: bytes) -> tuple[int, int]:
+    """Write it piece by piece. Returns the size of the file, and the text's lines."""
+    firsts, columns, starts, size, position = array("Q"), array("Q"), array("Q"), 0, Position()
+    for piece in pieces(text):
+        data = _encoded(piece)
+        stream.write(data)
+        firsts.append(position.line)
+        columns.append(position.column)
+        starts.append(size)
+        position.go_past(piece)
+        size += len(data)
+    if size <= SMALL:
+        return size, position.total
+    facts = array("Q", [size, position.total, len(starts)])
+    index = b"".join(numbers.tobytes() for numbers in (firsts, columns, starts, facts)) + seal
+    stream.write(index)
+    return size + len(index), position.total
+
+
+class StoredText:
+    """One that is open for reading. OSError and UnicodeDecodeError, where the file is not as it was written."""
+
+    def __init__(self, stream: BinaryIO, seal: bytes) -> None:
+        self._stream = stream
+        self.size = stream.seek(0, SEEK_END)
+        self._lines = self._indexed(seal)
+
+    def read(self) -> str:
+        """All of it."""
+        return self._decoded(0, self.size)
+
+    def lines(self) -> TextLines:
+        return self._lines or in_memory(self.read())
+
+    def _indexed(self, seal: bytes) -> TextLines | None:
+        """The lines by way of the index, where there is one; then `size` is the text's, no longer the file's."""
+        end = self.size - _ENDING
+        if self.size <= SMALL or (ending := self._bytes(end, self.size))[-SEAL:] != seal:
+            return None
+        self.size, total, count = array("Q", ending[:-SEAL])
+        if self.size + 3 * count * 8 != end:
+            raise OSError("its index is broken")
+        numbers = array("Q", self._bytes(self.size, end))
+        firsts, columns, starts = numbers[:count], numbers[count : 2 * count], numbers[2 * count :]
+        starts.append(self.size)
+        return TextLines(firsts, columns, total, lambda number: self._decoded(starts[number], starts[number + 1]))
+
+    def _decoded(self, start: int, end: int) -> str:
+        return self._bytes(start, end).decode("utf-8", "surrogatepass")
+
+    def _bytes(self, start: int, end: int) -> bytes:
+        self._stream.seek(start)
+        data = self._stream.read(end - start)
+        if len(data) != end - start:
+            raise OSError("a part of it is missing")
+        return data
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+# Where large results are kept: plain files, so that another process (the command line) can read them, too.
+
+
+log = logging.getLogger("onetool.results")
+
+DAY = 86_400
+_MINUTE = 60
+_ABANDONED = 5 * _MINUTE  # who lives writes on
+_HANDLE = re.compile(r"[0-9a-f]{32}")
+_FILE = re.compile(r"[0-9a-f]{32}\.txt")
+_DRAFT = re.compile(r"\.[0-9a-f]{32}\.txt")
+_LIST = re.compile(r"ended-([0-9]+)")
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+
+
+class StoredResult(msgspec.Struct, frozen=True):
+    """A result that is kept: the handle to read it by, its size in bytes of UTF-8, and its lines."""
+
+    handle: str
+    size: int
+    lines: int
+
+
+class EndedResult(msgspec.Struct, frozen=True):
+    """A file whose result is over."""
+
+    name: str
+    at: float
+    removed: bool  # before its time, to make room
+
+
+class ResultStore:
+    """Keeps texts for `ttl_s` seconds, and no more than `max_total_mb` in all: the oldest go first.
+
+    Any number of processes may share a folder. There is no lock: a file appears and vanishes as a whole, all agree
+    on which one is the oldest, and each takes away what is too much after it has added something.
+    """
+
+    def __init__(self, folder: Path, ttl_s: float, max_total_mb: int, now: Callable[[], float] = time) -> None:
+        self._folder = folder
+        self._ttl = ttl_s
+        self._most = max_total_mb * 1024 * 1024
+        self._now = now
+        self._room = 0  # bytes to write before the folder is looked through again …
+        self._next_sweep = 0.0  # … and until when at the latest
+
+    def put(self, text: str, owner: str = "") -> StoredResult:
+        """Keep a text. NotStoredError says why it could not be."""
+        size = self._allowed(bytes_of(text))
+        handle = os.urandom(16).hex()
+        try:
+            written, lines = self._write(self._file(handle, owner), text)
+        except OSError as error:
+            raise NotStoredError(f"the result could not be kept: {self._folder}: {error.strerror or error}") from error
+        self._room -= written
+        if self._room < 0 or self._now() >= self._next_sweep:
+            self.sweep()
+        return StoredResult(handle, size, lines)
+
+    def page(
+        self,
+        handle: str,
+        owner: str = "",
+        offset: int = 1,
+        limit: int = 100,
+        search: str | None = None,
+        fuzzy: bool = False,
+        most_bytes: int = MOST_BYTES,
+        column: int = 1,
+    ) -> Page:
+        """Some lines of it (see `page_of`): what comes before and after them is not read, unless it is searched."""
+        check_query(offset, limit, column)  # first: it is wrong whatever the handle is
+        with self._opened(handle, owner) as text:
+            return page_of(text.lines(), offset, limit, search, fuzzy, most_bytes, column)
+
+    def read(self, handle: str, owner: str = "", most_bytes: int | None = None) -> str:
+        """The whole text. ResultTooLargeError, where it has more bytes than that."""
+        with self._opened(handle, owner) as text:
+            if most_bytes is not None and text.size > most_bytes:
+                raise ResultTooLargeError(handle, text.size, most_bytes)
+            return text.read()
+
+    @contextmanager
+    def _opened(self, handle: str, owner: str) -> Iterator[StoredText]:
+        """The file, which is there until it is closed, whoever removes it meanwhile.
+
+        HandleNotFoundError or ResultExpiredError, where there is none.
+        """
+        if not (isinstance(handle, str) and _HANDLE.fullmatch(handle)):  # it may come from anybody
+            raise HandleNotFoundError(handle)
+        file = self._file(handle, owner)
+        try:
+            stream = open(file, "rb")  # noqa: SIM115 - closed below
+        except FileNotFoundError:
+            raise self._missing(handle, self._listed(file.name)) from None
+        except OSError as error:
+            raise _unreadable(error) from error
+        with stream:
+            ended = EndedResult(file.name, os.fstat(stream.fileno()).st_mtime + self._ttl, removed=False)
+            if self._now() >= ended.at:
+                raise self._missing(handle, ended)
+            try:
+                yield StoredText(stream, _seal(file))
+            except (OSError, UnicodeDecodeError) as error:
+                raise _unreadable(error) from error
+
+    def _missing(self, handle: str, ended: EndedResult | None) -> ToolFailure:
+        if ended is None or self._is_forgotten(ended):
+            return HandleNotFoundError(handle)
+        return ResultExpiredError(handle, ended.removed)
+
+    def _allowed(self, size: int) -> int:
+        if size > self._most:
+            raise NotStoredError(f"{size:,} bytes are more than all kept results may have: {self._most:,}")
+        return size
+
+    def sweep(self) -> None:
+        """Take away what has expired, then the oldest until the rest fits. Putting does this when it may be needed."""
+        now = self._now()
+        try:
+            files = self._files(now)
+        except OSError as error:
+            log.warning("old results are not removed: %s: %s", self._folder, error)
+            return
+        over = [EndedResult(name, at + self._ttl, removed=False) for at, _, name in files if at + self._ttl <= now]
+        files = sorted(file for file in files if file[0] + self._ttl > now)
+        total = sum(size for _, size, _ in files)
+        if total > self._most:  # somewhat more than needed, or every single put would have to look
+            enough = self._most - self._most // 16
+            for _, size, name in files[:-1]:
+                if total <= enough:
+                    break
+                over.append(EndedResult(name, now, removed=True))
+                total -= size
+        self._remove(over)
+        self._room = (self._most - total) // 8  # others may be writing as well
+        self._next_sweep = now + _MINUTE
+
+    def _files(self, now: float) -> list[tuple[float, int, str]]:
+        """The results that are there: when each was put, its size, its name. Drafts and lists that are old go."""
+        files: list[tuple[float, int, str]] = []
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                with suppress(OSError):  # another process was quicker
+                    about = entry.stat(follow_symlinks=False)
+                    listed = _LIST.fullmatch(entry.name)
+                    if _FILE.fullmatch(entry.name):
+                        files.append((about.st_mtime, about.st_size, entry.name))
+                    elif listed and int(listed[1]) < now // DAY - 1:
+                        os.unlink(entry.path)
+                    elif _DRAFT.fullmatch(entry.name) and about.st_mtime < now - _ABANDONED:
+                        os.unlink(entry.path)  # its writer did not live to finish it
+        return files
+
+    def _remove(self, over: Iterable[EndedResult]) -> None:
+        """Listed first: at no moment is a handle unknown. But what can't be listed has to go nevertheless."""
+        days: dict[int, list[str]] = {}
+        for ended in over:
+            if not self._is_forgotten(ended):
+                line = f"{ended.name} {ended.at:.3f} {'removed' if ended.removed else 'expired'}\n"
+                days.setdefault(int(ended.at // DAY), []).append(line)
+        for day, lines in days.items():
+            with suppress(OSError), open(self._list(day), "ab", opener=private) as stream:
+                stream.write("".join(lines).encode())
+        for ended in over:
+            with suppress(OSError):
+                (self._folder / ended.name).unlink()
+
+    def _listed(self, name: str) -> EndedResult | None:
+        today = int(self._now() // DAY)
+        for day in (today, today - 1):
+            with suppress(OSError, ValueError):  # no such list, or a line that a full disk has cut off
+                _, found, rest = self._list(day).read_bytes().partition(f"{name} ".encode())
+                if found:
+                    at, why = rest.split(b"\n", 1)[0].split()
+                    return EndedResult(name, float(at), why == b"removed")
+        return None
+
+    def _is_forgotten(self, ended: EndedResult) -> bool:
+        return ended.at + DAY <= self._now()
+
+    def _list(self, day: int) -> Path:
+        return self._folder / f"ended-{day}"
+
+    def _file(self, handle: str, owner: str) -> Path:
+        from hashlib import blake2b  # not for those who only list tools
+
+        whose = blake2b(f"{handle} {owner}".encode("utf-8", "surrogatepass"), digest_size=16)
+        return self._folder / f"{whose.hexdigest()}.txt"
+
+    def _write(self, file: Path, text: str) -> tuple[int, int]:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = file.with_name(f".{file.name}")
+        try:
+            with os.fdopen(os.open(draft, _NEW, 0o600), "wb") as stream:
+                written, lines = write(stream, text, _seal(file))
+            self._allowed(written)
+            now = self._now()
+            os.utime(draft, (now, now))
+            draft.replace(file)
+        except BaseException:
+            with suppress(OSError):
+                draft.unlink()
+            raise
+        return written, lines
+
+
+def _seal(file: Path) -> bytes:
+    return bytes.fromhex(file.stem)
+
+
+def _unreadable(error: Exception) -> ToolFailure:
+    return ToolFailure(f"the result can't be read: {error}", reason="source_unavailable")

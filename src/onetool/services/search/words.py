@@ -1,13 +1,21 @@
-"""From text to words: any script, any way of writing a name.
+"""Splits texts of tools and queries into words, stems them, and finds words that were begun or mistyped.
 
 A *group* is one word as it was written, whole first, then its parts: `readFile2` gives `("readfile2", "read", "file",
-"2")`, `weather` gives `("weather",)`.
+"2")`, `weather` gives `("weather",)`. Stems are light: a wrong stem costs little, since the same rules run over the
+tools and over the query. Everyday words of queries (`please`, `looking`) are rare in descriptions, so that rarity alone
+would make them weigh more than the word that counts.
 """
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Any, NamedTuple
+
+from onetool.core.schema_keywords import subschemas
+from onetool.core.spec import ToolSpec
 
 Group = tuple[str, ...]
 
@@ -31,7 +39,7 @@ _ACCENTS = re.compile("[\u0300-\u036f]")
 _PART = re.compile(r"[0-9]+|[A-Z]+s?(?![a-z])|[A-Z]?[^A-Z0-9]+")
 
 
-def groups(text: str) -> Iterator[Group]:
+def word_groups(text: str) -> Iterator[Group]:
     """The words of a text, in order."""
     for unspaced, word in _runs(text):
         if word:
@@ -40,12 +48,12 @@ def groups(text: str) -> Iterator[Group]:
             yield from _pairs(unspaced)
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """All of them, wholes and parts alike."""
-    return [word for group in groups(text) for word in group]
+    return [word for group in word_groups(text) for word in group]
 
 
-def key(name: str) -> str:
+def name_key(name: str) -> str:
     """One spelling for all ways to write a name: `brave.web_search`, `Brave Web Search` and `braveWebSearch` agree."""
     return "".join(unspaced + word for unspaced, word in _runs(name)).casefold()
 
@@ -76,3 +84,201 @@ def _pairs(run: str) -> Iterator[Group]:
         yield (run,)
     for first, second in pairwise(run):
         yield (first + second, first, second)
+
+
+# Words that say nothing about which tool is wanted: the grammar of English, and the way people ask for things.
+
+
+GRAMMAR = """
+a about above actually after again all already also although always am among an and another any anyone anything are
+aren as at be because been before being below between both but by can cannot could couldn d did didn do does doesn
+doing don done down during each either else etc ever every everybody everyone everything few for from further had hadn
+has hasn have haven having he her here hers herself him himself his how however i if in into is isn it its itself just
+ll m may maybe me might more most must my myself no nobody nor not nothing of off on once only or other ought our ours
+out over own per quite rather re really s same shall she should shouldn since so some somebody someone something still
+such t than that the their theirs them themselves then there these they this those though through to too towards under
+until up upon us ve very via was wasn we were weren what whatever when where whether which while who whom whose why
+will with within without won would wouldn yet you your yours yourself
+"""
+ASKING = """
+able assist get gets getting give gives go going got hello help hey hi kind know let like look looking make need needs
+please possible sure tell thank thanks thing things use used using want wanted wants way ways
+"""
+
+EVERYDAY = frozenset((GRAMMAR + ASKING).split())
+
+
+# What somebody asks for: the words of a query, by how much they tell.
+
+
+MOST_WORDS = 64  # nobody describes a task in more; a pasted document must not cost more than a question
+
+
+class QueryWords(NamedTuple):
+    """Each word once, in order."""
+
+    telling: list[Group]
+    everyday: list[Group]
+
+
+def query_words(query: str) -> QueryWords:
+    every = list(dict.fromkeys(word_groups(query)))
+    telling = [group for group in every if group[0] not in EVERYDAY][:MOST_WORDS]
+    if not telling:  # `now` or `get me` is all there is to go by
+        return QueryWords(every[:MOST_WORDS], [])
+    return QueryWords(telling, [group for group in every if group[0] in EVERYDAY][:MOST_WORDS])
+
+
+# The stem of an English word, so that `convert`, `converts`, `converting`, `converter` and `conversion` meet.
+
+
+SHORTEST_STEM = 3  # letters that must stay: below this too many words fall together
+LONGEST_STEMMED = 40  # no word is longer; hashes and keys are left as they are
+VOWELS = frozenset("aeiouy")
+
+# The longest first, so that `-ization` is not taken for `-ation`. Each: the ending, what takes its place, and how many
+# letters must be left: an ending that looks like a word's own letters (document, station, table) has to prove itself.
+ENDINGS = (
+    ("ization", "iz", 5), ("isation", "iz", 5), ("ability", "", 5), ("ibility", "", 5), ("ersion", "ert", 5),
+    ("ation", "at", 5), ("ment", "", 5), ("ness", "", 4), ("able", "", 4), ("ible", "", 4), ("ance", "", 5),
+    ("ence", "", 5), ("sion", "s", 5), ("tion", "t", 5), ("ysis", "ys", 4), ("eed", "eed", 3), ("ful", "", 3),
+    ("ive", "", 4), ("ing", "", 3), ("ity", "", 4), ("ise", "iz", 4), ("ed", "", 3), ("er", "", 3), ("or", "", 3),
+    ("ly", "", 3), ("al", "", 4),
+)  # fmt: skip
+
+
+def stem(word: str) -> str:
+    """What the forms of a lower-case word share. A word that is not plain ASCII letters is its own stem."""
+    if len(word) <= SHORTEST_STEM or len(word) > LONGEST_STEMMED or not (word.isascii() and word.isalpha()):
+        return word
+    return _trimmed(_without_ending(_singular(word)))
+
+
+def _singular(word: str) -> str:
+    if word.endswith(("sses", "shes", "ches", "xes", "zes")):
+        return word[:-2]
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        return word[:-1]
+    return word
+
+
+def _without_ending(word: str) -> str:
+    for ending, instead, least in ENDINGS:
+        if word.endswith(ending):
+            rest = word[: -len(ending)] + instead
+            return rest if len(rest) >= least and not VOWELS.isdisjoint(rest) else word
+    return word
+
+
+def _trimmed(word: str) -> str:
+    """Without what comes and goes before an ending: creat(e), recommend(at)ion, run(n)ing, query/queries."""
+    if word[-1] == "e" and len(word) > SHORTEST_STEM:
+        word = word[:-1]
+    if word.endswith("at") and len(word) > SHORTEST_STEM + 3:
+        word = word[:-2]
+    if word.endswith("iz") and len(word) > SHORTEST_STEM + 2:
+        word = word[:-1]
+    if word.endswith("yz"):
+        word = word[:-1] + "s"
+    if word[-1] == word[-2] and word[-1] not in VOWELS and len(word) > SHORTEST_STEM:
+        word = word[:-1]
+    return word[:-1] + "i" if word[-1] == "y" else word
+
+
+# What a tool is known by: the words of its name, description, parameters and tags.
+
+
+ToolTexts = tuple[list[str], ...]
+"""The words of one tool, field by field: name, description, parameters, tags."""
+
+
+def tool_texts(spec: ToolSpec) -> ToolTexts:
+    # Somebody chose each word of a name or a tag: even `get` or `now` may be what tells two tools apart.
+    return (
+        split_words(spec.name),
+        _telling(spec.description),
+        _telling("\n".join(_said_of_parameters(spec.input_schema))),
+        split_words("\n".join(spec.tags)),
+    )
+
+
+def _telling(text: str) -> list[str]:
+    return [word for word in split_words(text) if word not in EVERYDAY]
+
+
+def _said_of_parameters(schema: Any) -> Iterator[str]:
+    """Names and descriptions, outer ones first. A schema may be anything: it is read here, not judged."""
+    todo = deque([schema])
+    while todo:
+        node = todo.popleft()
+        if isinstance(node, list):
+            todo.extend(node)
+        elif isinstance(node, Mapping):
+            yield from _said_here(node)
+            todo.extend(subschemas(node))
+
+
+def _said_here(node: Mapping[str, Any]) -> Iterator[str]:
+    description, properties = node.get("description"), node.get("properties")
+    if isinstance(description, str):
+        yield description
+    if isinstance(properties, Mapping):
+        yield from map(str, properties)
+
+
+# Every word that the tools use, as it was written: finds the one that somebody began or mistyped.
+
+
+MOST_BEGUN = 24  # the shortest first: they are nearest to what was typed
+MOST_CLOSE = 3
+SHORTEST_MISTYPED = 4  # one wrong letter in three could be any word
+LONGEST_MISTYPED = 32
+TWO_MISTAKES = 8  # letters from which two mistakes still leave a word recognisable
+
+
+class Vocabulary:
+    """Immutable."""
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self._words = sorted(set(words))
+        self._by_length: dict[int, list[str]] = {}
+        self._by_start: dict[tuple[int, str], list[str]] = {}
+        for word in self._words:
+            self._by_length.setdefault(len(word), []).append(word)
+            self._by_start.setdefault((len(word), word[0]), []).append(word)
+
+    def begun(self, start: str) -> list[str]:
+        """The words that start so, and go on."""
+        first, last = bisect_left(self._words, start + "\0"), bisect_left(self._words, start + "\U0010ffff")
+        return sorted(self._words[first:last], key=len)[:MOST_BEGUN]
+
+    def close(self, word: str) -> list[str]:
+        """The words that differ by a mistake in typing, which seldom hits the first letter."""
+        return _close(word, [self._by_start.get((length, word[0]), []) for length in _lengths(word)])
+
+    def less_close(self, word: str) -> list[str]:
+        """The same, with the first letter open too. Slower: every word of about this length is compared."""
+        return _close(word, [self._by_length.get(length, []) for length in _lengths(word)])
+
+
+def _mistakes(word: str) -> int:
+    return 2 if len(word) >= TWO_MISTAKES else 1
+
+
+def _lengths(word: str) -> range:
+    """How long a word may be that was mistyped so; none if no mistake can be told from another word."""
+    if not SHORTEST_MISTYPED <= len(word) <= LONGEST_MISTYPED or not word.isalpha():
+        return range(0)
+    return range(max(len(word) - _mistakes(word), SHORTEST_MISTYPED), len(word) + _mistakes(word) + 1)
+
+
+def _close(word: str, alike: Sequence[Sequence[str]]) -> list[str]:
+    """Those of them with the fewest mistakes. A swap of neighbours is one."""
+    candidates = [known for words in alike for known in words]
+    if not candidates:
+        return []
+    from rapidfuzz.distance import OSA  # only a mistake needs it, and most queries have none
+    from rapidfuzz.process import extract
+
+    found = extract(word, candidates, scorer=OSA.distance, score_cutoff=_mistakes(word), limit=MOST_CLOSE)
+    return [known for known, mistakes, _ in found if mistakes == found[0][1]]

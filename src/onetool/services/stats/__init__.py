@@ -1,16 +1,253 @@
-"""What was called, how often, how it went, and what it weighed. Kept in SQLite, so that processes can share one file.
+"""UsageStats: records calls, runs, menus and waiting times in SQLite, and sums them up.
 
-recording   Stats: what it is told of calls, runs, menus and waiting times becomes rows, without any value
-sizes       how large a value is
-writer      rows that wait, and the thread that writes them
-tables      the file
-summing     what a period comes to (periods, spread); savings: the two formulas; shapes: what comes out
-report…     the same as one HTML page
+Only the size of arguments and values is kept. It is measured where the call ends: whoever keeps a value to measure it
+later keeps its memory, and may find it changed. Rows are written by a thread.
 """
 
-from onetool.services.stats.periods import PERIODS
-from onetool.services.stats.recording import Stats
-from onetool.services.stats.shapes import Bucket, Count, ErrorRow, Summary, ToolRow
-from onetool.services.stats.sizes import size_of
+import logging
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from time import time
+from typing import Any, TypeVar
+from weakref import finalize
 
-__all__ = ["PERIODS", "Bucket", "Count", "ErrorRow", "Stats", "Summary", "ToolRow", "size_of"]
+import msgspec
+
+from onetool.core.context import CallEvent, RunEvent
+from onetool.core.errors import ToolFailure
+from onetool.services.stats.database import (
+    BUSY_SECONDS,
+    CALLS,
+    GAPS,
+    MENUS,
+    REPLIES,
+    RUNS,
+    NewerFileError,
+    Writer,
+    empty,
+    opened_to_read,
+)
+from onetool.services.stats.summary import (
+    PERIODS,
+    Bucket,
+    CallFilter,
+    Count,
+    ErrorRow,
+    Summary,
+    ToolRow,
+    summarize,
+    tool_facts,
+)
+
+_NO_DATA = 4  # bytes of `null`: for what has no form in JSON
+_DIGITS_PER_BIT = 0.30103
+
+
+def size_of(value: Any) -> int:
+    """Bytes of a text in UTF-8, or of the JSON of anything else."""
+    if type(value) is str:
+        return len(value) if value.isascii() else len(value.encode("utf-8", "replace"))
+    try:
+        return len(_encode(value))
+    except Exception:  # noqa: BLE001 - half surrogates, numbers of any length, objects of any kind
+        return _sum_of_parts(value)
+
+
+def _form(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    raise TypeError
+
+
+_encode = msgspec.json.Encoder(enc_hook=_form).encode
+
+
+def _sum_of_parts(value: Any) -> int:
+    """The same for what the encoder refuses: each part of it on its own. What contains itself ends."""
+    try:
+        total, met, left = 0, dict[int, Any](), [_bare(value)]
+        while left:
+            one = left.pop()
+            parts = _parts(one)
+            if parts is None or id(one) in met:
+                total += _leaf(one)
+                continue
+            met[id(one)] = one  # held, so that nothing else gets its id
+            total += 2 + max(0, len(one) - 1) + (len(one) if isinstance(one, Mapping) else 0)  # brackets and commas
+            left.extend(parts)
+    except Exception:  # noqa: BLE001 - it may even change while it is looked at
+        return _NO_DATA
+    return total
+
+
+def _bare(value: Any) -> Any:
+    try:
+        return msgspec.to_builtins(value)  # an error of ours is a struct
+    except Exception:  # noqa: BLE001 - then as it is
+        return value
+
+
+def _parts(value: Any) -> Iterable[Any] | None:
+    if isinstance(value, Mapping):
+        return [part for pair in value.items() for part in pair]  # pyright: ignore[reportUnknownVariableType]
+    return value if isinstance(value, list | tuple | set | frozenset) else None  # pyright: ignore[reportUnknownVariableType]
+
+
+def _leaf(value: Any) -> int:
+    if isinstance(value, str):
+        return len(_encode(value.encode("utf-8", "replace").decode()))
+    try:
+        return len(_encode(value))
+    except Exception:  # noqa: BLE001 - no data, or a number that Python does not write out
+        if isinstance(value, int):
+            return int(value.bit_length() * _DIGITS_PER_BIT) + 1 + (value < 0)
+        return _NO_DATA
+
+
+# Stats: takes what happened, and sums it up.
+
+
+log = logging.getLogger("onetool.stats")
+
+T = TypeVar("T")
+
+LONGEST_WAIT = 300.0  # seconds after which a client has not been thinking, but away
+_LONGEST_NAME = 300
+_LONGEST = 100  # … of clients, doors and sources
+_REASON = re.compile(r"[\w.-]{1,60}", re.ASCII)  # a word of a tool's author; whatever is longer may quote a value
+
+
+class UnreadableError(ToolFailure):
+    """The file is there, and can't be read."""
+
+    def __init__(self, file: Path, why: str) -> None:
+        super().__init__(f"stats can't be read: {file}: {why}", reason="source_unavailable")
+
+
+class UsageStats:
+    """Counts. `record`, `ran`, `replied`, `listed` and `waited` append to a list, in any thread, and never raise.
+
+    A file that can't be written is told once. What waits is written every few seconds, before a read, and at the end.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        retention_days: int = 90,
+        now: Callable[[], float] = time,
+        inline_bytes: int = 16_384,
+        redact: Callable[[Any], Any] = lambda rows: rows,
+    ) -> None:
+        """`inline_bytes` are sent of a value at the most: what is larger goes behind a handle."""
+        self._file = file
+        self._inline = inline_bytes
+        self._now = now
+        self._writer = Writer(file, retention_days * 86_400, now, redact)
+        self._at_the_end = finalize(self, self._writer.flush_at_the_end)
+
+    # What happens
+
+    def record(self, event: CallEvent) -> None:
+        """A call has ended."""
+        if self._writer.is_off:
+            return
+        call, spec, error = event.call, event.spec, event.error
+        row = (
+            self._now(),
+            _name(call.name, _LONGEST_NAME),
+            "" if spec is None else _name(spec.source),
+            _name(call.source),
+            _name(event.client),
+            event.run,
+            error is None,
+            None if error is None else error.code,
+            None if error is None else _reason(error.reason),
+            event.duration_ms,
+            size_of(call.args),
+            size_of(event.value if error is None else error),
+        )
+        self._writer.add(CALLS, row)
+
+    def ran(self, event: RunEvent) -> None:
+        """A run has ended."""
+        error = event.error
+        code = None if error is None else error.code
+        door, client = _name(event.door), _name(event.client)
+        self._add(RUNS, event.id, door, client, error is None, code, event.duration_ms, event.calls, event.code_bytes)
+
+    def replied(self, run: str, size: int) -> None:
+        """What came of a run was sent back, in so many bytes."""
+        self._add(REPLIES, run, size)
+
+    def listed(self, client: str, door: str, full_bytes: int, sent_bytes: int) -> None:
+        """A client got a menu; `full_bytes` is what a list of every tool would have been."""
+        self._add(MENUS, _name(client), _name(door), full_bytes, sent_bytes)
+
+    def waited(self, client: str, seconds: float) -> None:
+        """So long a client took from our answer to its next call. One that was away for long has not been thinking."""
+        if 0 <= seconds <= LONGEST_WAIT:
+            self._add(GAPS, _name(client), seconds * 1000)
+
+    def flush(self, patience: float = BUSY_SECONDS) -> None:
+        """Write what waits."""
+        self._writer.flush(patience)
+
+    # What it comes to
+
+    def facts(self, tool: str | None = None) -> dict[str, Any]:
+        """Run-time facts of one tool, or of all: calls, success_rate (percent), median_ms, last_called."""
+        return self._read(lambda database: tool_facts(database, CallFilter(None, self._filter(tool))))
+
+    def summary(self, period: str = "all", tool: str | None = None) -> Summary:
+        """What a period comes to: day, week, month or all. ValueError for any other, UnreadableError for the file."""
+        if period not in PERIODS:
+            raise ValueError(f"no period {period!r:.60}: there are {', '.join(PERIODS)}")
+        only, inline = self._filter(tool), self._inline
+        return self._read(lambda db: summarize(db, PERIODS[period], only, self._now(), inline), strict=True)
+
+    def _filter(self, tool: str | None) -> str | None:
+        return None if tool is None else _name(tool, _LONGEST_NAME)
+
+    def _read(self, ask: Callable[[sqlite3.Connection], T], strict: bool = False) -> T:
+        """What there is; of a file that is not there, or can't be read, as if nothing had happened yet.
+
+        Who looks at nothing else is told: `strict`.
+        """
+        self.flush()
+        if self._file.exists():
+            try:
+                with opened_to_read(self._file) as database:
+                    return ask(database)
+            except NewerFileError as error:
+                self._writer.give_up(error)
+                if strict:
+                    raise UnreadableError(self._file, str(error)) from None
+            except (OSError, sqlite3.Error, ValueError, TypeError, OverflowError) as error:  # a row may hold anything
+                if strict:
+                    advice = "" if "interrupted" in str(error) else "; if the file is broken, delete it"
+                    raise UnreadableError(self._file, f"{error}{advice}") from None
+                log.warning("stats can't be read: %s: %s; if the file is broken, delete it", self._file, error)
+        with empty() as database:
+            return ask(database)
+
+    def _add(self, table: str, *cells: Any) -> None:
+        if not self._writer.is_off:
+            self._writer.add(table, (self._now(), *cells))
+
+
+def _name(text: str, longest: int = _LONGEST) -> str:
+    if len(text) <= longest and text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text[:longest])
+
+
+def _reason(text: str | None) -> str | None:
+    return text if text is not None and _REASON.fullmatch(text) else None
+
+
+# What was called, how often, how it went, and what it weighed.
+
+
+__all__ = ["PERIODS", "Bucket", "Count", "ErrorRow", "Summary", "ToolRow", "UsageStats", "size_of"]

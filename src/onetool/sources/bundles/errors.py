@@ -1,13 +1,13 @@
 """What a store refuses, and why.
 
 BundleError
-├── Invalid       what was sent can't be kept; `pointer` says where it is wrong
-├── NotFound      no such bundle or tool
-├── Conflict      it is there already, or something is in the way
-├── Forbidden     built-in, disabled, or one too many
-├── Stale         somebody else has changed it since
-├── Limited       called more often than its limit allows
-└── Unavailable   the store can't be written now: it is busy, the disk is full …; nothing has changed
+├── InvalidError        what was sent can't be kept; `pointer` says where it is wrong
+├── NotFoundError       no such bundle or tool
+├── ConflictError       it is there already, or something is in the way
+├── ForbiddenError      built-in, disabled, or one too many
+├── OutdatedError       somebody else has changed it since
+├── RateLimitError      called more often than its limit allows
+└── UnavailableError    the store can't be written now: it is busy, the disk is full …; nothing has changed
 """
 
 from onetool.core.errors import OneToolError
@@ -22,37 +22,37 @@ class BundleError(OneToolError):
         self.pointer = pointer  # RFC 6901, into what was sent
 
 
-class Invalid(BundleError):
+class InvalidError(BundleError):
     def __init__(self, message: str, pointer: str | None = None, code: str = "invalid") -> None:
         super().__init__(message, code, pointer)
 
 
-class NotFound(BundleError):
+class NotFoundError(BundleError):
     def __init__(self, message: str, code: str = "not_found") -> None:
         super().__init__(message, code)
 
 
-class Conflict(BundleError):
+class ConflictError(BundleError):
     def __init__(self, message: str, code: str = "conflict") -> None:
         super().__init__(message, code)
 
 
-class Forbidden(BundleError):
+class ForbiddenError(BundleError):
     def __init__(self, message: str, code: str = "forbidden") -> None:
         super().__init__(message, code)
 
 
-class Stale(BundleError):
+class OutdatedError(BundleError):
     def __init__(self, message: str, code: str = "stale") -> None:
         super().__init__(message, code)
 
 
-class Limited(BundleError):
+class RateLimitError(BundleError):
     def __init__(self, message: str, retry_after: float, code: str = "rate_limited") -> None:
         super().__init__(message, code)
         self.retry_after = retry_after  # seconds
 
 
-class Unavailable(BundleError):
+class UnavailableError(BundleError):
     def __init__(self, message: str, code: str = "unavailable") -> None:
         super().__init__(message, code)

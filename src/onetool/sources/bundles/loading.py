@@ -1,21 +1,143 @@
-"""Loading: the tools of a store under their names in code, again whenever there are others. What the registry gets."""
+"""Loads the tools of a store under their names in code: `bundle.tool`, and `bundle.tool@version` for one version.
 
-from collections.abc import Callable, Collection
+Without a version it is the enabled one that was modified last. Where two bundles, or a bundle and a pack, would have
+one name, the first keeps it; the other one is reached by its id, over REST. The registry gets what is loaded here.
+"""
+
+import builtins
+from collections.abc import Callable, Collection, Iterable, Iterator
+from keyword import kwlist
 from threading import RLock
 from time import monotonic
 from typing import Any, NamedTuple
 
+from onetool.core.errors import Mistake
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
-from onetool.sources.bundles.making import Workshop
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.naming import Named
-from onetool.sources.bundles.store import Store
+from onetool.sources.bundles.names import code_name
+from onetool.sources.bundles.store import BundleStore
+from onetool.sources.bundles.tool_factory import ToolFactory
+
+Make = Callable[[Tool, str, str | None], ToolSpec]
+"""A tool under a name; and why it must not be called, if so."""
+
+VERSION_SIGN = "@"
+PYTHON_NAMES = frozenset((*dir(builtins), *kwlist))  # `len` must go on to be what it is in everybody's code
+
+
+class ToolVersions(NamedTuple):
+    """All versions of one tool."""
+
+    bundle: Bundle
+    tools: list[Tool]
+
+    def newest(self, why_not: Callable[[Tool], str | None]) -> Tool:
+        """The one that is meant where no version is named. One that can't be called, only if there is no other."""
+        if len(self.tools) == 1:
+            return self.tools[0]
+        return max(self.tools, key=lambda tool: (tool.is_enabled and not why_not(tool), tool.modified_at, tool.id))
+
+
+class NamedTools:
+    """The tools under their names. `get` also finds single versions."""
+
+    def __init__(
+        self,
+        bundles: Iterable[Bundle],
+        tools: Iterable[Tool],
+        make: Make,
+        why_not: Callable[[Tool], str | None],
+        taken: Collection[str] = (),
+    ) -> None:
+        """`taken` are names that something else has already; `why_not` says why a tool can't run, if so."""
+        self._make = make
+        self._why_not = why_not
+        self._made: dict[str, ToolSpec] = {}
+        self.ids: dict[str, str] = {}  # of the tool that a name stands for
+        self.mistakes: list[Mistake] = []
+        packs = dict(self._packs(bundles, taken))
+        self._owners = packs.keys()
+        self._versions: dict[str, ToolVersions] = {}
+        for tool in tools:
+            if (found := packs.get(tool.bundle_id)) is not None:
+                name = f"{found[0]}.{code_name(tool.slug)}"
+                self._versions.setdefault(name, ToolVersions(found[1], [])).tools.append(tool)
+
+    def _packs(self, bundles: Iterable[Bundle], taken: Collection[str]) -> Iterator[tuple[str, tuple[str, Bundle]]]:
+        """Each bundle that has its name, and what code calls it."""
+        owners: dict[str, Bundle] = {}
+        for bundle in sorted(bundles, key=lambda one: (one.created_at, one.id)):
+            if bundle.soft_deleted_at is not None:
+                continue
+            pack = code_name(bundle.slug)
+            if pack in taken or pack in owners or pack in PYTHON_NAMES:
+                self.mistakes.append(_shadowed(bundle, owners.get(pack)))
+            else:
+                owners[pack] = bundle
+                yield bundle.id, (pack, bundle)
+
+    def specs(self) -> Iterator[ToolSpec]:
+        """One for each name."""
+        for name, versions in self._versions.items():
+            tool = versions.newest(self._why_not)
+            self.ids[name] = tool.id
+            yield self._spec(tool, name, versions.bundle)
+
+    def get(self, name: str) -> ToolSpec | None:
+        """`bundle.tool@version`."""
+        base, at, version = name.rpartition(VERSION_SIGN)
+        versions = self._versions.get(base) if at else None
+        if versions is None:
+            return None
+        found = self._made.get(name)
+        if found is None:
+            tool = next((one for one in versions.tools if one.version == version), None)
+            if tool is None:
+                return None
+            self.ids[name] = tool.id
+            found = self._made[name] = self._spec(tool, name, versions.bundle)
+        return found
+
+    def name_of(self, bundle: Bundle, tool: Tool) -> str:
+        """What a call of this very tool is counted under."""
+        name = f"{code_name(bundle.slug)}.{code_name(tool.slug)}"
+        if tool.is_built_in or self.ids.get(name) == tool.id:
+            return name
+        if bundle.id not in self._owners:  # another one has its name, and what is allowed to that one
+            return f"{bundle.id}/{tool.slug}{VERSION_SIGN}{tool.version}"
+        return f"{name}{VERSION_SIGN}{tool.version}"
+
+    def _spec(self, tool: Tool, name: str, bundle: Bundle) -> ToolSpec:
+        return self._make(tool, name, self._off(tool, bundle))
+
+    def _off(self, tool: Tool, bundle: Bundle) -> str | None:
+        if not bundle.is_enabled:
+            return f"its bundle is: onetool bundles enable {bundle.slug}"
+        if not tool.is_enabled:
+            return f"onetool bundles enable {bundle.slug}/{tool.slug}{VERSION_SIGN}{tool.version}"
+        return self._why_not(tool)
+
+
+def _shadowed(bundle: Bundle, by: Bundle | None) -> Mistake:
+    other = (
+        f"the bundle {by.id}" if by else "Python itself" if code_name(bundle.slug) in PYTHON_NAMES else "something else"
+    )
+    return Mistake(
+        message=f"the bundle {bundle.slug!r} ({bundle.id}) is shadowed: {other} has this name in code already",
+        key=f"bundles.{bundle.slug}",
+        hint="give it another slug, or call its tools by id over REST",
+        severity="warning",
+    )
+
+
+# Loading: the tools of a store under their names in code, again whenever there are others.
+
 
 FRESH = 0.05  # seconds that what is known of the store's state counts; our own changes are known at once
 
 
-class Made(NamedTuple):
+class MadeSpec(NamedTuple):
     """A spec, and what it was made of: as long as that is the same, it is good."""
 
     tool: Tool
@@ -23,15 +145,15 @@ class Made(NamedTuple):
     spec: ToolSpec
 
 
-class Loading:
+class BundleTools:
     """The last load, and whether it is still right."""
 
-    def __init__(self, store: Store, workshop: Workshop) -> None:
+    def __init__(self, store: BundleStore, workshop: ToolFactory) -> None:
         self._store = store
         self._workshop = workshop
         self._lock = RLock()
-        self._named = Named((), (), workshop.spec, workshop.why_disabled)
-        self._made: dict[str, Made] = {}  # by name
+        self._named = NamedTools((), (), workshop.spec, workshop.why_disabled)
+        self._made: dict[str, MadeSpec] = {}  # by name
         self._state: int | None = None  # what the store was like
         self._changes = 0  # of our own
         self._seen: tuple[float, int, int] | None = None  # when, what the store's state was, after how many of them
@@ -42,17 +164,17 @@ class Loading:
         with self._lock:
             state = self._store.state()
             bundles, tools = self._store.everything()
-            made: dict[str, Made] = {}
+            made: dict[str, MadeSpec] = {}
 
             def make(tool: Tool, name: str, off: str | None) -> ToolSpec:
                 basis = self._workshop.basis(tool)
                 one = self._made.get(name)
                 if one is None or one.tool is not tool or one.basis != basis or one.spec.off != off:
-                    one = Made(tool, basis, self._workshop.spec(tool, name, off))
+                    one = MadeSpec(tool, basis, self._workshop.spec(tool, name, off))
                 made[name] = one
                 return one.spec
 
-            named = Named(bundles, tools, make, self._workshop.why_disabled, taken)
+            named = NamedTools(bundles, tools, make, self._workshop.why_disabled, taken)
             found = tuple(named.specs())
             self._named, self._made, self._state = named, made, state
             self.count += 1

@@ -1,15 +1,20 @@
-"""What a bundle and a tool of one are: as they stand in their files, and as REST shows them.
+"""What a bundle and a tool of one are, in their files and over REST; and the built-in packs as bundles.
 
 `BundleContent` and `ToolContent` are what a person gives; `Bundle` and `Tool` add what the store knows. What a tool's
-type says of it (`httpImpl`, `limits` …) is kept and given back as it came; `http_of` and the like read it.
+type says of it (`httpImpl`, `limits` …) is kept and given back as it came; `http_of` and the like read it. Built-in
+bundles have fixed ids and are read-only; their tools are slugs with dashes, in version 1.
 """
 
+from collections.abc import Iterable
+from copy import deepcopy
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from onetool.handlers.http.impl import HttpImpl, Limits, Shape
+from onetool.core.spec import ToolSpec
+from onetool.http.definition import CamelStruct, HttpImpl, ToolLimits
+from onetool.sources.bundles.names import derived_id
 
 SCHEMA_VERSION = "1"
 
@@ -19,26 +24,26 @@ Tag = Annotated[str, Meta(min_length=1, max_length=64)]
 Kind = Literal["python", "go", "http", "script"]
 
 
-class FunctionImpl(Shape, frozen=True, kw_only=True):
+class FunctionImpl(CamelStruct, frozen=True, kw_only=True):
     """A function that is registered in the process: `pack.tool`."""
 
     func: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-class ScriptImpl(Shape, frozen=True, kw_only=True):
+class ScriptImpl(CamelStruct, frozen=True, kw_only=True):
     """Code in the language of `run`, with the tool's arguments as variables."""
 
     code: Annotated[str, Meta(min_length=1, max_length=256 * 1024)]
 
 
-class BundleContent(Shape, frozen=True, kw_only=True):
+class BundleContent(CamelStruct, frozen=True, kw_only=True):
     slug: str
     display_name: Title = ""
     description: Words = ""
     is_enabled: bool = True
 
 
-class ToolContent(Shape, frozen=True, kw_only=True):
+class ToolContent(CamelStruct, frozen=True, kw_only=True):
     type: Kind
     display_name: Title = ""
     description: Words = ""
@@ -75,7 +80,7 @@ class Tool(ToolContent, frozen=True, kw_only=True, omit_defaults=False):
 
 
 # Of each type: the key that says more of it, and its shape.
-IMPLS: dict[str, tuple[str, type[Shape]]] = {
+IMPLS: dict[str, tuple[str, type[CamelStruct]]] = {
     "python": ("pythonImpl", FunctionImpl),
     "go": ("goImpl", FunctionImpl),
     "http": ("httpImpl", HttpImpl),
@@ -95,8 +100,8 @@ def code_of(tool: ToolContent) -> str:
     return msgspec.convert(tool.script_impl, ScriptImpl).code
 
 
-def limits_of(tool: ToolContent) -> Limits:
-    return msgspec.convert(tool.limits, Limits)
+def limits_of(tool: ToolContent) -> ToolLimits:
+    return msgspec.convert(tool.limits, ToolLimits)
 
 
 def shown(thing: Bundle | Tool) -> dict[str, Any]:
@@ -108,3 +113,58 @@ def shown(thing: Bundle | Tool) -> dict[str, Any]:
         if found.get(key, ...) is None:
             del found[key]
     return found
+
+
+# The built-in packs as bundles: with fixed ids, read-only.
+
+
+VERSION = "1"
+SINCE = "2026-01-01T00:00:00.000Z"  # they are older than everything that people keep
+
+
+def built_in_id(name: str) -> str:
+    """Of a pack, or of a tool: the same one on every machine."""
+    return derived_id(f"built-in {name}")
+
+
+def as_slug(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def built_in_bundles(tools: Iterable[ToolSpec]) -> list[tuple[Bundle, list[Tool]]]:
+    packs: dict[str, list[ToolSpec]] = {}
+    for spec in tools:
+        packs.setdefault(spec.pack, []).append(spec)
+    return [(_built_in_bundle(pack, found), [_built_in_tool(spec) for spec in found]) for pack, found in packs.items()]
+
+
+def _built_in_bundle(pack: str, tools: list[ToolSpec]) -> Bundle:
+    names = ", ".join(spec.name for spec in tools)
+    return Bundle(
+        id=built_in_id(pack),
+        slug=as_slug(pack),
+        display_name=pack,
+        description=f"Built in: {names}",
+        is_built_in=True,
+        created_at=SINCE,
+        modified_at=SINCE,
+    )
+
+
+def _built_in_tool(spec: ToolSpec) -> Tool:
+    return Tool(
+        id=built_in_id(spec.name),
+        bundle_id=built_in_id(spec.pack),
+        slug=as_slug(spec.name.removeprefix(f"{spec.pack}.")),
+        version=VERSION,
+        type="python",
+        display_name=spec.name,
+        description=spec.description,
+        tags=spec.tags,
+        arg_schema=deepcopy(dict(spec.input_schema)),
+        output_schema=deepcopy(dict(spec.output_schema or {})),
+        python_impl={"func": spec.name},
+        is_built_in=True,
+        created_at=SINCE,
+        modified_at=SINCE,
+    )

@@ -9,7 +9,7 @@ import unicodedata
 from secrets import randbits
 from threading import Lock
 
-from onetool.sources.bundles.errors import Invalid
+from onetool.sources.bundles.errors import InvalidError
 
 LONGEST = 64  # code points
 
@@ -38,7 +38,7 @@ def check_id(text: str, pointer: str | None = "/id") -> str:
     """The id in lower case, which is how ids are kept: digits mean the same in both."""
     id = text.lower()
     if not _ID.fullmatch(id):
-        raise Invalid(f"{text!r:.80} is no UUIDv7, as 01890a5d-ac96-774b-bcce-b302099a8057 is one", pointer)
+        raise InvalidError(f"{text!r:.80} is no UUIDv7, as 01890a5d-ac96-774b-bcce-b302099a8057 is one", pointer)
     return id
 
 
@@ -78,16 +78,16 @@ def _uuid(number: int) -> str:
 
 def _check(text: str, what: str, signs: str, pointer: str | None) -> None:
     if not text:
-        raise Invalid(f"the {what} is empty: it needs 1 to {LONGEST} characters", pointer)
+        raise InvalidError(f"the {what} is empty: it needs 1 to {LONGEST} characters", pointer)
     if len(text) > LONGEST:
-        raise Invalid(f"the {what} {text!r:.80} has {len(text)} characters; {LONGEST} is the most", pointer)
+        raise InvalidError(f"the {what} {text!r:.80} has {len(text)} characters; {LONGEST} is the most", pointer)
     nfc = unicodedata.normalize("NFC", text)
     if nfc != text:
-        raise Invalid(f"the {what} {text!r} is not in Unicode's normal form NFC; write it as {nfc!r}", pointer)
+        raise InvalidError(f"the {what} {text!r} is not in Unicode's normal form NFC; write it as {nfc!r}", pointer)
     for sign in text:
         if sign not in signs and not fits(sign):
             allowed = "letters, digits and dashes" + (", and dots" if "." in signs else "")
-            raise Invalid(f"the {what} {text!r} has {_named(sign)} in it; it may have {allowed}", pointer)
+            raise InvalidError(f"the {what} {text!r} has {_named(sign)} in it; it may have {allowed}", pointer)
 
 
 def fits(sign: str) -> bool:

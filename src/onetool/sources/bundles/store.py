@@ -1,17 +1,18 @@
-"""Store: what a place that keeps bundles can do. The folder of files is one; others may come, for several machines.
+"""`BundleStore` is the protocol of a store of bundles; `Visibility` is what a client may see of one.
 
 All methods block and may be called from any thread. Writes are durable when they return; they are refused by raising a
 BundleError, and then nothing has changed. Built-in bundles are given to a store when it is opened: it lists and finds
 them as all others, keeps only their switches, and refuses every other change.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from onetool.core.errors import Mistake
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
+from onetool.sources.bundles.names import code_name
 
-Tag = str
+ETag = str
 """What a client knows of the state of a thing: an ETag without its quotes; "*" stands for any that is there."""
 
 
@@ -24,12 +25,12 @@ class Rank(NamedTuple):
     id: str
 
 
-class Found(NamedTuple):
+class SearchHit(NamedTuple):
     rank: Rank
     tool: Tool
 
 
-class Store(Protocol):
+class BundleStore(Protocol):
     # Reading. Lists come in the order of the ids, from behind `after` on.
 
     def bundle(self, id: str) -> Bundle | None: ...
@@ -51,7 +52,7 @@ class Store(Protocol):
 
     def search(
         self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
-    ) -> list[Found]: ...
+    ) -> list[SearchHit]: ...
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
         """All that is not built-in, of one moment; for who makes tools of them."""
@@ -68,22 +69,22 @@ class Store(Protocol):
     # Writing. `match` is the tag that the caller has seen, if that matters to it.
 
     def put_bundle(
-        self, id: str, content: BundleContent, match: Tag | None = None, create_only: bool = False
+        self, id: str, content: BundleContent, match: ETag | None = None, create_only: bool = False
     ) -> tuple[Bundle, bool]:
         """The bundle, and whether it is new. Of one that is soft-deleted this is the way back."""
         ...
 
-    def patch_bundle(self, id: str, is_enabled: bool, match: Tag | None = None) -> Bundle: ...
+    def patch_bundle(self, id: str, is_enabled: bool, match: ETag | None = None) -> Bundle: ...
 
-    def delete_bundle(self, id: str, match: Tag | None = None) -> None: ...
+    def delete_bundle(self, id: str, match: ETag | None = None) -> None: ...
 
     def put_tool(self, bundle_id: str, slug: str, version: str, content: ToolContent) -> Tool: ...
 
     def patch_tool(
-        self, bundle_id: str, slug: str, version: str, is_enabled: bool, match: Tag | None = None
+        self, bundle_id: str, slug: str, version: str, is_enabled: bool, match: ETag | None = None
     ) -> Tool: ...
 
-    def delete_tool(self, bundle_id: str, slug: str, version: str, match: Tag | None = None) -> None: ...
+    def delete_tool(self, bundle_id: str, slug: str, version: str, match: ETag | None = None) -> None: ...
 
     def put_all(self, bundle: Bundle, tools: Iterable[Tool]) -> None:
         """A whole bundle that is not there yet, as it comes out of an archive; all of it or nothing."""
@@ -118,10 +119,57 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-def tag_of(thing: Bundle | Tool) -> Tag:
+def tag_of(thing: Bundle | Tool) -> ETag:
     """Another one for every other content."""
     from hashlib import sha256
 
     import msgspec
 
     return sha256(msgspec.json.encode(thing, order="deterministic")).hexdigest()[:24]
+
+
+# What a client sees of the shelf: everything, or under an allow-list the tools that it names, and their bundles.
+
+
+NameOf = Callable[[Bundle, Tool], str]
+MOST_TOOLS_OF_BUNDLE = 1_000_000  # tools of one bundle: all of them
+
+
+class Visibility:
+    """Everything is there."""
+
+    def tool(self, tool: Tool) -> bool:
+        return True
+
+    def bundle(self, bundle: Bundle) -> bool:
+        return True
+
+
+class AllowedOnly(Visibility):
+    """Tools are compared by the names that calls of them are allowed under, so that lists and calls agree."""
+
+    def __init__(self, store: BundleStore, name_of: NameOf, allowed: Collection[str]) -> None:
+        self._store = store
+        self._name_of = name_of
+        self._allowed = frozenset(allowed)
+        self._packs = {name.partition(".")[0] for name in self._allowed}
+        self._ids = {name.partition("/")[0] for name in self._allowed}
+        self._bundles: dict[str, Bundle | None] = {}  # of one page there are few
+
+    def tool(self, tool: Tool) -> bool:
+        if tool.bundle_id not in self._bundles:
+            self._bundles[tool.bundle_id] = self._store.bundle(tool.bundle_id)
+        bundle = self._bundles[tool.bundle_id]
+        return bundle is not None and self._may_have(bundle) and self._name_of(bundle, tool) in self._allowed
+
+    def bundle(self, bundle: Bundle) -> bool:
+        if not self._may_have(bundle):
+            return False
+        return any(map(self.tool, self._store.tools((), [bundle.id], True, None, MOST_TOOLS_OF_BUNDLE)))
+
+    def _may_have(self, bundle: Bundle) -> bool:
+        """Told by its name alone: of most bundles no tool has to be looked at."""
+        return code_name(bundle.slug) in self._packs or bundle.id in self._ids
+
+
+EVERYTHING = Visibility()

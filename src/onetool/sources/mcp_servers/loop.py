@@ -1,7 +1,7 @@
-"""The loop of the servers, in a thread of its own: all connections live here.
+"""The event loop of all MCP connections, in a thread of its own.
 
-Callers come from many loops (a command's, a server's, a notebook's), and a connection knows only one. Calls are handed
-over; what they bring back is handed back.
+Callers come from many loops (a command's, a server's, a notebook's), and a connection belongs to one. Calls are handed
+over to this loop, and their results back.
 """
 
 import asyncio
@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from onetool.core.background import Background
 from onetool.core.errors import ToolFailure
-from onetool.services.watch import Watch
-from onetool.sources.mcp_servers.flight import Flight
-from onetool.sources.mcp_servers.proxy import Proxy
+from onetool.core.threads import LoopThread
+from onetool.services.child_reaper import ChildReaper
+from onetool.sources.mcp_servers.proxy import ServerProxy
 from onetool.sources.mcp_servers.upstream import Upstream, Work
+from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.servers import Servers
@@ -30,14 +30,14 @@ NOT_YET = 0.05  # seconds between two looks whether calls have ended
 REMEMBER = 60  # of these, until what was learnt is written down
 
 
-class Loop:
+class ServerLoop:
     """The loop in its thread, and the connections on it. All but its making and `close` happen over there."""
 
     def __init__(self, servers: "Servers") -> None:
-        self.background = Background("onetool-servers")
+        self.background = LoopThread("onetool-servers")
         self.upstreams: dict[str, Upstream] = {}
         self._servers = servers
-        self._watch = Watch()
+        self._watch = ChildReaper()
         self._looking: asyncio.Task[None] | None = None
         self._leaving: dict[Upstream, asyncio.Task[None]] = {}  # replaced, but with calls under way
         self.keeps_all = False  # not only those that somebody has needed
@@ -57,15 +57,15 @@ class Loop:
             if upstream is not None and upstream.state != "connected" and proxy is not None:
                 proxy.failed()
 
-    async def do(self, server: str, what: str, work: Work[T], again: bool, flight: Flight) -> T:
+    async def do(self, server: str, what: str, work: Work[T], again: bool, flight: UpstreamCall) -> T:
         return await self._upstream(server).do(what, work, again, flight)
 
-    def replace(self, gone: Iterable[str], proxies: Mapping[str, Proxy]) -> None:
+    def replace(self, gone: Iterable[str], proxies: Mapping[str, ServerProxy]) -> None:
         """From any thread: end those that are gone or are others now, and start what was started before."""
         with suppress(TimeoutError):  # they end in their own time, and are not waited for
             self.background.submit(self._replaced(list(gone), proxies)).result(LONGEST_CLOSE)
 
-    async def _replaced(self, gone: list[str], proxies: Mapping[str, Proxy]) -> None:
+    async def _replaced(self, gone: list[str], proxies: Mapping[str, ServerProxy]) -> None:
         ended = [upstream for name in gone if (upstream := self.upstreams.pop(name, None)) is not None]
         for upstream in ended:
             if upstream.calls:

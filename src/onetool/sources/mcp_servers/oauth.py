@@ -1,25 +1,269 @@
-"""Who we are to an MCP server over HTTP: the doors of this part. `http_auth` for connections, `login` for people.
+"""Authentication at MCP servers over HTTP: `http_auth` for connections, `login` for people.
 
-Connections in the background ask nobody: where a person is needed they end with `NeedsLogin`. Tokens are kept in a file
-beside the server's other state, and nowhere else: no log and no message has them.
+Connections in the background ask nobody: where a person is needed they end with `LoginRequiredError`. Tokens are kept
+in a file beside the server's other state, and nowhere else: no log and no message has them. The browser comes back from
+a login to a listener on this machine, which takes one answer, and only one with the `state` of that login: any page in
+the browser can send requests to it.
 """
 
-from collections.abc import Callable
+import asyncio
+import html
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
+from secrets import compare_digest
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import parse_qs, urlsplit
 
-from onetool.sources.mcp_servers.oauth_settings import AuthValue, Bearer, Credentials, Login, problems, read
-from onetool.sources.mcp_servers.oauth_store import Store, forget
-from onetool.sources.mcp_servers.oauth_trouble import AuthFailed, NeedsLogin, trouble_in, watching
+import httpx2
+from mcp.client.auth import OAuthFlowError
+from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull
+
+from onetool.sources.mcp_servers.oauth_flow import ClientMetadata, Known, StoredAuth, short
+from onetool.sources.mcp_servers.oauth_store import LoginStore, forget_login
+from onetool.sources.mcp_servers.settings import (
+    AuthValue,
+    BearerToken,
+    ClientCredentials,
+    PersonLogin,
+    read,
+)
+from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredError
 
 if TYPE_CHECKING:
     import httpx2
 
-    from onetool.sources.mcp_servers.oauth_kinds import Ask, PersonAuth
 
-__all__ = ["AuthFailed", "NeedsLogin", "http_auth", "login", "logout", "problems", "trouble_in", "watching"]
+CALLBACK_HOST = "127.0.0.1"
+CALLBACK_PATH = "/callback"
+REQUEST_SECONDS = 5.0  # seconds for a request to arrive as a whole
+LONGEST_REQUEST = 16 * 1024  # bytes of a request
 
-PATIENCE = 300.0  # seconds for a person to log in
+CallbackQuery = dict[str, str]
+"""What the authorization server says by the browser: `code`, `state`, `iss`, or `error`, `error_description`."""
+
+CALLBACK_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width"><style>body{{font:1.1rem/1.6 system-ui,sans-serif;max-width:30rem;
+margin:20vh auto;padding:0 1rem;color:#222;background:#fff}}@media(prefers-color-scheme:dark){{body{{color:#ddd;
+background:#1b1b1b}}}}</style><h1>{title}</h1><p>{text}</p></html>"""
+
+
+class LoginCallback:
+    """`await callback(url)` waits for the answer to the login page at that url."""
+
+    def __init__(self, name: str, show: Callable[[str], None]) -> None:
+        self._name = name
+        self._show = show
+        self._state: str | None = None
+        self._answer: asyncio.Future[CallbackQuery] = asyncio.get_running_loop().create_future()
+        self.redirect_uri = ""
+
+    async def __call__(self, url: str) -> CallbackQuery:
+        self._state = parse_qs(urlsplit(url).query).get("state", [""])[0]
+        self._show(url)
+        return await self._answer
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request, one page."""
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(self._reply(head.split(b"\r\n", 1)[0].decode("ascii", "replace")))
+                await writer.drain()
+        except (OSError, TimeoutError, EOFError, asyncio.LimitOverrunError):
+            pass  # not a browser
+        finally:
+            writer.close()
+
+    def _reply(self, line: str) -> bytes:
+        method, _, rest = line.partition(" ")
+        try:
+            target = urlsplit(rest.partition(" ")[0])
+        except ValueError:
+            target = urlsplit("")
+        if target.path != CALLBACK_PATH or method != "GET":
+            return _page(HTTPStatus.NOT_FOUND, "Nothing here", "This address is for the end of a login only.")
+        return self._take({key: values[0] for key, values in parse_qs(target.query).items()})
+
+    def _take(self, answer: CallbackQuery) -> bytes:
+        if not self._is_ours(answer) or self._answer.done():
+            text = "It does not belong to the login that is under way. Please start again from the terminal."
+            return _page(HTTPStatus.BAD_REQUEST, "This answer is not expected", text)
+        self._answer.set_result(answer)
+        if "error" in answer:
+            return _page(HTTPStatus.OK, "Not logged in", f"{self._name} was not given access. You can close this page.")
+        return _page(HTTPStatus.OK, "Almost done", f"Back to the terminal to see that {self._name} is logged in.")
+
+    def _is_ours(self, answer: CallbackQuery) -> bool:
+        if self._state is None:  # nobody has been sent to a login page yet
+            return False
+        if "state" not in answer:  # some servers forget it when they refuse; that can only end a login
+            return "error" in answer
+        known = compare_digest(answer["state"].encode(), self._state.encode())
+        return known and ("code" in answer or "error" in answer)
+
+
+@asynccontextmanager
+async def listening(name: str, port: int | None, show: Callable[[str], None]) -> AsyncIterator[LoginCallback]:
+    """A callback, while it is needed. An OSError when the port is taken."""
+    callback = LoginCallback(name, show)
+    server = await asyncio.start_server(callback.serve, CALLBACK_HOST, port or 0, limit=LONGEST_REQUEST)
+    callback.redirect_uri = f"http://{CALLBACK_HOST}:{server.sockets[0].getsockname()[1]}{CALLBACK_PATH}"
+    try:
+        yield callback
+    finally:
+        await asyncio.sleep(0)  # the last page is on its way
+        server.close()
+
+
+def open_browser(url: str) -> None:
+    """Open a page where there is a browser with a window. One in the terminal would take it over."""
+    has_window = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    if not has_window and not os.environ.get("BROWSER"):
+        return
+    from threading import Thread
+
+    # Some of them only come back when they are closed.
+    Thread(target=_open_in_thread, args=(url,), name="onetool-browser", daemon=True).start()
+
+
+def _open_in_thread(url: str) -> None:
+    import webbrowser
+
+    with suppress(OSError, webbrowser.Error):  # the page's address is on the terminal, too
+        webbrowser.open(url)
+
+
+def _page(status: HTTPStatus, title: str, text: str) -> bytes:
+    body = CALLBACK_PAGE.format(title=html.escape(title), text=html.escape(text)).encode()
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        "Content-Type: text/html; charset=utf-8",
+        f"Content-Length: {len(body)}",
+        "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'",
+        "Cache-Control: no-store",
+        "Referrer-Policy: no-referrer",
+        "Connection: close",
+    )
+    return "\r\n".join(head).encode() + b"\r\n\r\n" + body
+
+
+# The kinds of proof that a server may want: a token of the config, a person's login, a program's credentials.
+
+
+class LoginPrompt(Protocol):
+    """Somebody who sees to it that a person logs in at a url, and gives back what the browser came home with."""
+
+    redirect_uri: str
+
+    async def __call__(self, url: str) -> dict[str, str]: ...
+
+
+class BearerAuth(httpx2.Auth):
+    """A token of the config."""
+
+    def __init__(self, name: str, token: str) -> None:
+        self._name = name
+        self._token = token
+
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        response = yield request
+        if response.status_code == httpx2.codes.UNAUTHORIZED:
+            raise AuthError(f"the server {self._name} does not take the token in its `auth`: put in one that is valid")
+
+
+class PersonAuth(StoredAuth):
+    """A person's login. Without somebody to ask, only what is stored is used."""
+
+    def __init__(
+        self, name: str, url: str, settings: PersonLogin, store: LoginStore, ask: LoginPrompt | None, known: Known
+    ) -> None:
+        self._ask = ask
+        self._may_obtain = ask is not None
+        self._page = ""
+        back: Any = ask.redirect_uri if ask else f"http://{CALLBACK_HOST}{CALLBACK_PATH}"
+        metadata = ClientMetadata(redirect_uris=[back], client_name=settings.client_name, scope=settings.scopes)
+        super().__init__(url, metadata, self, self._show, self._answer, settings.client_metadata_url)
+        self._fixed = _client_info(settings, settings.client_id, back) if settings.client_id else None
+        self._set_up(name, store, metadata, known)
+
+    def unasked(self, why: str) -> None:
+        """What to say where the server wants something, and nobody has mentioned a login."""
+        self._unasked = why
+
+    async def log_in(self, client: httpx2.AsyncClient, request: httpx2.Request) -> str | None:
+        """A login from the start, with a registration of its own: what was kept may be the trouble. Its scopes.
+
+        The request is any that the server might want a login for. What is kept is replaced when it has succeeded.
+        """
+        self._load()
+        self.context.client_info, self.context.oauth_metadata = self._fixed, None
+        self.context.clear_tokens()
+        self._insists = True
+        try:
+            response = await client.send(request, stream=True, auth=self)
+        except LoginRequiredError:
+            raise AuthError(f"the server {self._name} does not take the token that was got for it") from None
+        await response.aclose()
+        return self.context.current_tokens.scope if self.context.current_tokens else None
+
+    async def _exchange_token_authorization_code(self, auth_code: str, code_verifier: str) -> httpx2.Request:
+        self._settle_method()
+        return await super()._exchange_token_authorization_code(auth_code, code_verifier)
+
+    async def _show(self, url: str) -> None:
+        self._check_address(url)
+        self._page = url
+
+    async def _answer(self) -> AuthorizationCodeResult:
+        answer = await self._ask(self._page) if self._ask else {}
+        if "error" in answer:
+            said = ": ".join(short(answer[key]) for key in ("error", "error_description") if answer.get(key))
+            raise OAuthFlowError(f"the login was refused ({said})")
+        return AuthorizationCodeResult(code=answer.get("code", ""), state=answer.get("state"), iss=answer.get("iss"))
+
+
+class ProgramAuth(StoredAuth, ClientCredentialsOAuthProvider):
+    """A program's own credentials: new tokens whenever they are needed."""
+
+    _may_obtain = True
+
+    def __init__(self, name: str, url: str, settings: ClientCredentials, store: LoginStore, known: Known) -> None:
+        # Without an issuer the SDK warns. We go by the first one that has let us in, see `_load`.
+        ClientCredentialsOAuthProvider.__init__(
+            self, url, self, settings.client_id, settings.client_secret, scope=settings.scopes, issuer=url
+        )
+        self._issuer = self._configured_issuer = settings.issuer
+        self._fixed = self._fixed_client_info
+        metadata = ClientMetadata.model_validate(self.context.client_metadata.model_dump())
+        self.context.client_metadata = metadata
+        self._set_up(name, store, metadata, known)
+
+    def _load(self) -> None:
+        super()._load()
+        server = self.context.oauth_metadata
+        self._issuer = self._configured_issuer or (str(server.issuer) if server else None)
+
+    async def _exchange_token_client_credentials(self) -> httpx2.Request:
+        self._settle_method()
+        return await super()._exchange_token_client_credentials()
+
+
+def _client_info(settings: PersonLogin, client_id: str, back: Any) -> OAuthClientInformationFull:
+    return OAuthClientInformationFull(
+        client_id=client_id, client_secret=settings.client_secret, redirect_uris=[back], issuer=settings.issuer
+    )
+
+
+# Who we are to an MCP server over HTTP: the doors of this part.
+
+
+LOGIN_SECONDS = 300.0  # seconds for a person to log in
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}  # leaves no session behind
 HEADERS = {"Accept": "application/json, text/event-stream"}
 
@@ -31,7 +275,7 @@ def http_auth(
     url: str,
     auth: AuthValue,
     store_folder: Path,
-    ask: "Ask | None" = None,
+    ask: "LoginPrompt | None" = None,
     known: Say = lambda value: None,
 ) -> "httpx2.Auth":
     """What the transport's HTTP client takes as its `auth`. `ask` is None where there is nobody to ask.
@@ -39,18 +283,17 @@ def http_auth(
     Without `auth` in the config a login is used where there is one: blocks from elsewhere never mention it. Each secret
     value is told to `known` before it is used.
     """
-    from onetool.sources.mcp_servers.oauth_kinds import BearerAuth, ProgramAuth
 
     settings = read(auth)
     match settings:
-        case Bearer():
+        case BearerToken():
             return BearerAuth(name, settings.token)
-        case Credentials():
-            return ProgramAuth(name, url, settings, Store(store_folder, name, url, settings.key), known)
-        case Login():
-            return _person(name, url, settings, store_folder, ask, known)
+        case ClientCredentials():
+            return ProgramAuth(name, url, settings, LoginStore(store_folder, name, url, settings.key), known)
+        case PersonLogin():
+            return _person_auth(name, url, settings, store_folder, ask, known)
         case None:
-            quiet = _person(name, url, Login(), store_folder, ask, known)
+            quiet = _person_auth(name, url, PersonLogin(), store_folder, ask, known)
             quiet.unasked("wants a token (`auth` or `headers` in its config) or a login")
             return quiet
 
@@ -62,7 +305,7 @@ async def login(
     store_folder: Path,
     say: Say,
     browse: Say | None = None,
-    patience: float = PATIENCE,
+    patience: float = LOGIN_SECONDS,
 ) -> str | None:
     """Have a person log in, and keep what comes of it. The scopes that were granted, where the server says so.
 
@@ -72,9 +315,7 @@ async def login(
 
     import httpx2
 
-    from onetool.sources.mcp_servers.oauth_callback import HOST, listening, open_browser
-
-    settings = _of_person(name, auth)
+    settings = _login_settings(name, auth)
     browse = browse or open_browser
 
     def show(page: str) -> None:
@@ -87,33 +328,34 @@ async def login(
             listening(name, settings.redirect_port, show) as ask,
             httpx2.AsyncClient(timeout=20.0, headers=HEADERS) as client,
         ):
-            person = _person(name, url, settings, store_folder, ask, lambda value: None)
+            person = _person_auth(name, url, settings, store_folder, ask, lambda value: None)
             return await person.log_in(client, client.build_request("POST", url, json=PING))
     except TimeoutError:
-        raise AuthFailed(f"nobody has finished the login to {name} within {patience:.0f} s") from None
+        raise AuthError(f"nobody has finished the login to {name} within {patience:.0f} s") from None
     except httpx2.HTTPError as error:
-        raise AuthFailed(f"the server {name} can't be reached for a login: {error or type(error).__name__}") from None
+        raise AuthError(f"the server {name} can't be reached for a login: {error or type(error).__name__}") from None
     except OSError as error:
         if settings.redirect_port is None:
             raise
-        place = f"{HOST}:{settings.redirect_port}"
-        raise AuthFailed(f"can't listen at {place} for the end of the login: {error.strerror}") from None
+        place = f"{CALLBACK_HOST}:{settings.redirect_port}"
+        raise AuthError(f"can't listen at {place} for the end of the login: {error.strerror}") from None
 
 
 def logout(name: str, store_folder: Path) -> bool:
     """Forget the login; whether there was one. It is not withdrawn at the server."""
-    return forget(store_folder, name)
+    return forget_login(store_folder, name)
 
 
-def _of_person(name: str, auth: AuthValue) -> Login:
-    settings = read(auth) or Login()
-    if not isinstance(settings, Login):
-        kind = "a token" if isinstance(settings, Bearer) else "credentials of its own"
-        raise AuthFailed(f"the server {name} has {kind} in its `auth`: there is nothing to log in to")
+def _login_settings(name: str, auth: AuthValue) -> PersonLogin:
+    settings = read(auth) or PersonLogin()
+    if not isinstance(settings, PersonLogin):
+        kind = "a token" if isinstance(settings, BearerToken) else "credentials of its own"
+        raise AuthError(f"the server {name} has {kind} in its `auth`: there is nothing to log in to")
     return settings
 
 
-def _person(name: str, url: str, settings: Login, folder: Path, ask: "Ask | None", known: Say) -> "PersonAuth":
-    from onetool.sources.mcp_servers.oauth_kinds import PersonAuth
+def _person_auth(
+    name: str, url: str, settings: PersonLogin, folder: Path, ask: "LoginPrompt | None", known: Say
+) -> "PersonAuth":
 
-    return PersonAuth(name, url, settings, Store(folder, name, url, settings.key), ask, known)
+    return PersonAuth(name, url, settings, LoginStore(folder, name, url, settings.key), ask, known)

@@ -1,8 +1,8 @@
-"""The SDK's OAuth, made fit for the background: tokens from our store, refreshed by one process at a time.
+"""The SDK's OAuth client, adapted: tokens come from our store, and one process at a time refreshes them.
 
-The SDK's own flow runs only from the moment a server has refused us, and only where tokens can be had: with a person at
-hand, or with a program's credentials. It would hold its lock while a request is under way, one call after the other;
-here requests go side by side. Imports the SDK, which takes a second: load this where a server is connected to.
+The SDK's own flow runs only after a server has refused us, and only where tokens can be had: with a person to ask, or
+with client credentials. It would hold its lock while a request is pending, one call after the other; here requests run
+concurrently. Imports the SDK, which takes a second: import this only where a connection is opened.
 """
 
 import json
@@ -27,8 +27,8 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from msgspec.structs import replace
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
-from onetool.sources.mcp_servers.oauth_store import Kept, Store
-from onetool.sources.mcp_servers.oauth_trouble import AuthFailed, NeedsLogin, note
+from onetool.sources.mcp_servers.oauth_store import LoginStore, StoredLogin
+from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredError, note_auth_error
 
 TRIES = 3  # as we are, with refreshed tokens, with new ones
 TIMEOUT = httpx2.Timeout(20.0).as_dict()  # of the requests to an authorization server, which otherwise have none
@@ -40,7 +40,7 @@ Exchange = AsyncGenerator[httpx2.Request, httpx2.Response]
 Known = Callable[[str], None]
 
 
-class Metadata(OAuthClientMetadata):
+class ClientMetadata(OAuthClientMetadata):
     """What we ask for: the scopes of the config or else the server's, and those it asked for since."""
 
     _ours: str | None = PrivateAttr(None)
@@ -64,18 +64,18 @@ class StoredAuth(OAuthClientProvider):
     """What both kinds share: where tokens come from, and the way of one request."""
 
     _name: str
-    _store: Store
+    _store: LoginStore
     _known: Known
-    _metadata: Metadata
+    _metadata: ClientMetadata
     _scopes: str | None  # of the config
-    _kept: Kept
+    _kept: StoredLogin
     _fixed: OAuthClientInformationFull | None  # a client that the config names, not one that we registered
     _version: Any = None  # of the file that was read last
     _may_obtain = False  # there is a way to new tokens
     _insists = False  # on new ones, whatever is kept and whether or not the server asks
     _unasked: str | None = None  # what to say where nobody mentioned a login
 
-    def _set_up(self, name: str, store: Store, metadata: Metadata, known: Known) -> None:
+    def _set_up(self, name: str, store: LoginStore, metadata: ClientMetadata, known: Known) -> None:
         self._name, self._store, self._metadata, self._known = name, store, metadata, known
         self._scopes = metadata.scope
         self._obtaining = anyio.Lock()
@@ -142,7 +142,7 @@ class StoredAuth(OAuthClientProvider):
                     while outgoing is not request:
                         outgoing = await flow.asend((yield outgoing))
                 except (OAuthFlowError, ValidationError) as error:
-                    raise AuthFailed(f"the server {self._name}: {self._words(error)}") from None
+                    raise AuthError(f"the server {self._name}: {self._words(error)}") from None
             async with self._store.locked():
                 self._save()
             if self._insists:
@@ -157,8 +157,8 @@ class StoredAuth(OAuthClientProvider):
         fault = _error_code(await response.aread())
         if response.status_code not in (400, 401, 403) or fault in TEMPORARY:
             said = f"{response.status_code} {fault}".strip()
-            hint = f"if that stays so: {NeedsLogin(self._name).command}"
-            raise AuthFailed(f"the login to the server {self._name} could not be refreshed ({said}); {hint}")
+            hint = f"if that stays so: {LoginRequiredError(self._name).command}"
+            raise AuthError(f"the login to the server {self._name} could not be refreshed ({said}); {hint}")
         self.context.clear_tokens()
         self._kept = replace(self._kept, tokens=None, expires_at=None)
         self._store.write(self._kept)
@@ -206,13 +206,13 @@ class StoredAuth(OAuthClientProvider):
         """The connection ends with an error; a single call that wants more rights gets its refusal, and a note."""
         if response is None or response.status_code == httpx2.codes.UNAUTHORIZED:
             if self._may_obtain:
-                raise AuthFailed(f"the server {self._name} does not take the token that was got for it")
-            raise NeedsLogin(self._name, self._why(response))
+                raise AuthError(f"the server {self._name} does not take the token that was got for it")
+            raise LoginRequiredError(self._name, self._why(response))
         scopes = extract_scope_from_www_auth(response) or ""
         reason = scopes or short(extract_field_from_www_auth(response, "error_description") or "it does not say which")
-        note(NeedsLogin(self._name, f"wants a login with more rights ({reason})", scopes))
+        note_auth_error(LoginRequiredError(self._name, f"wants a login with more rights ({reason})", scopes))
         if not set(scopes.split()) <= set((self._kept.wanted or "").split()):
-            with suppress(AuthFailed):  # then the next login will not ask for them; that is no reason to end a call
+            with suppress(AuthError):  # then the next login will not ask for them; that is no reason to end a call
                 async with self._store.locked():
                     self._load()
                     self._want(scopes)
@@ -262,7 +262,7 @@ class StoredAuth(OAuthClientProvider):
         in_the_clear = there.scheme == "http" and server.scheme == "http" and there.hostname == server.hostname
         if there.scheme != "https" and not both_here and not in_the_clear:
             place = f"{there.scheme}://{there.netloc}"
-            raise AuthFailed(f"the server {self._name} wants a login at {place}, which is not encrypted: refused")
+            raise AuthError(f"the server {self._name} wants a login at {place}, which is not encrypted: refused")
 
     def _secrets(self) -> list[str]:
         tokens, client = self.context.current_tokens, self.context.client_info

@@ -1,7 +1,7 @@
-"""What a login left behind: one file for each server, readable by its owner alone, whole or not at all.
+"""`LoginStore` keeps the tokens of a login: one file per server, readable by its owner alone, replaced atomically.
 
 Tokens belong to a url and to a client: with another one they are not used. A refresh token may be good for one use
-only, so whoever uses it holds the lock, and looks first whether somebody else has done so.
+only, so whoever uses it holds the lock, and first looks whether another process has already used it.
 """
 
 import os
@@ -14,16 +14,16 @@ from typing import Any
 import msgspec
 
 from onetool.core import flock
-from onetool.core.ids import new_id
+from onetool.core.call import new_id
 from onetool.core.private_file import private
-from onetool.sources.mcp_servers.memory import file_name
-from onetool.sources.mcp_servers.oauth_trouble import AuthFailed
+from onetool.sources.mcp_servers.server_cache import file_name
+from onetool.sources.mcp_servers.upstream_calls import AuthError
 
 PATIENCE = 60.0  # seconds to wait for who renews the same tokens; longer than one such request may take
 PAUSE = 0.05
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class StoredLogin(msgspec.Struct, frozen=True, kw_only=True):
     """As it stands in the file. The mappings are the protocol's own: see RFC 6749, 7591, 8414 and 9728."""
 
     url: str
@@ -39,17 +39,17 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
         return "Kept(***)"
 
 
-class Store:
+class LoginStore:
     """The file of one server, as seen by one url and one client."""
 
     def __init__(self, folder: Path, name: str, url: str, key: str) -> None:
         self.file = auth_file(folder, name)
-        self._empty = Kept(url=url, key=key)
+        self._empty = StoredLogin(url=url, key=key)
 
-    def read(self) -> Kept:
+    def read(self) -> StoredLogin:
         """What is kept. Whatever is wrong with the file, it counts as empty: a new login mends it."""
         try:
-            kept = msgspec.json.decode(self.file.read_bytes(), type=Kept)
+            kept = msgspec.json.decode(self.file.read_bytes(), type=StoredLogin)
         except (OSError, msgspec.MsgspecError, RecursionError):
             return self._empty
         return kept if (kept.url, kept.key) == (self._empty.url, self._empty.key) else self._empty
@@ -62,7 +62,7 @@ class Store:
             return (0, 0)
         return (found.st_ino, found.st_mtime_ns)
 
-    def write(self, kept: Kept) -> None:
+    def write(self, kept: StoredLogin) -> None:
         """Within `locked` only."""
         draft = self.file.with_name(f".{self.file.name}.{new_id()}")
         try:
@@ -94,7 +94,7 @@ def auth_file(folder: Path, name: str) -> Path:
     return folder / f"{file_name(name)}.auth.json"
 
 
-def forget(folder: Path, name: str) -> bool:
+def forget_login(folder: Path, name: str) -> bool:
     """Remove what is kept, for whichever url; whether there was anything."""
     file = auth_file(folder, name)
     if not file.exists():
@@ -112,7 +112,7 @@ def forget(folder: Path, name: str) -> bool:
 
 def _still(give_up: float, file: Path) -> None:
     if time.monotonic() > give_up:
-        raise AuthFailed(f"another process holds {file.name} for more than {PATIENCE:.0f} s; end it, and try again")
+        raise AuthError(f"another process holds {file.name} for more than {PATIENCE:.0f} s; end it, and try again")
 
 
 @contextmanager
@@ -137,8 +137,8 @@ def _try_lock(lock: int) -> bool:
         return True
 
 
-def _not_kept(file: Path, error: OSError) -> AuthFailed:
-    return AuthFailed(f"the login can't be kept in {file}: {error.strerror}")
+def _not_kept(file: Path, error: OSError) -> AuthError:
+    return AuthError(f"the login can't be kept in {file}: {error.strerror}")
 
 
 def _private_folder(folder: Path) -> None:

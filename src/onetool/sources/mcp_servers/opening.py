@@ -1,38 +1,268 @@
-"""Opens a connection to a server, by the official SDK's client. Brings the SDK with it: a second of import.
+"""Opens a connection to an MCP server with the official SDK's client, and answers what the server asks of us.
 
-The way that worked last is tried first, else today's, else the older ones.
+Imports the SDK, which takes a second. The transport that worked last is tried first, else the current one, else older
+ones. What a server asks or says during a call goes to whoever made that call, if it can be told whose it is. Lines of
+standard output that are no messages (a banner, a stray print) go to the server's log.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
+from anyio import EndOfStream
 from mcp.client import Client
-from mcp_types import Implementation
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestFormParams,
+    ElicitRequestParams,
+    ElicitResult,
+    ErrorData,
+    Implementation,
+    JSONRPCError,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    LoggingMessageNotificationParams,
+    TextContent,
+    jsonrpc_message_adapter,
+)
 
 from onetool import __version__
-from onetool.core.errors import ToolFailure
-from onetool.sources.mcp_servers.asking import Asking
-from onetool.sources.mcp_servers.faults import Ended, Refused, cause, why
-from onetool.sources.mcp_servers.link import Link
-from onetool.sources.mcp_servers.streams import MOST_UNANSWERED, Completed, Incoming, Outgoing
+from onetool.core.caller import Declined
+from onetool.core.errors import OneToolError, ToolFailure
+from onetool.core.json_data import MOST_PARTS, JsonTooCostlyError, check_json
+from onetool.sdk.asking import ask_model, ask_person, log_message
+from onetool.sources.mcp_servers.connection import (
+    HttpStatusError,
+    ProcessEndedError,
+    UpstreamConnection,
+    as_data,
+    root_cause,
+    why,
+)
+from onetool.sources.mcp_servers.process import ProcessLines, ServerProcess
+from onetool.sources.mcp_servers.server_log import ServerLog
+from onetool.sources.mcp_servers.upstream_calls import UpstreamCall, UpstreamCalls, current_upstream_call
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.upstream import Upstream
+
+
+ANSWERS = re.compile(rb'^\{(?:(?!"(?:result|error|method|params)").)*?"id"\s*:\s*(\d{1,18})\b', re.DOTALL)
+MOST_UNANSWERED = 64  # requests of a server; one that only asks and never listens has to wait
+WRITE_SECONDS = 5.0  # seconds
+NEAR = 200  # bytes at its begin where an answer says what it answers, mostly
+
+
+def has_at_most(parts: int, value: Any) -> bool:
+    """Whether data has so few parts that it can be copied and checked without harm: small text can hold millions."""
+    left, waiting = parts, [value]
+    while waiting:
+        inside = waiting.pop()
+        if isinstance(inside, dict | list):
+            left -= len(inside)
+            if left < 0:
+                return False
+            waiting.extend(inside.values() if isinstance(inside, dict) else inside)
+    return True
+
+
+class ProcessReadStream:
+    """Its messages, one after the other, until there are no more. The SDK's ReadStream."""
+
+    def __init__(self, lines: ProcessLines, journal: ServerLog, unanswered: asyncio.Semaphore) -> None:
+        self._lines = lines
+        self._journal = journal
+        self._unanswered = unanswered
+
+    async def receive(self) -> SessionMessage:
+        while (line := await self._lines.next()) is not None:
+            if (line := line.strip()) and (message := self._message(line)) is not None:
+                if isinstance(message.message, JSONRPCRequest):
+                    with suppress(TimeoutError):  # it may have taken one back without a word
+                        await asyncio.wait_for(self._unanswered.acquire(), WRITE_SECONDS)
+                return message
+        raise EndOfStream
+
+    def _message(self, line: bytes) -> SessionMessage | None:
+        try:
+            check_json(line)
+            return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+        except ValueError as error:
+            self._journal.aside(line)
+            why = f": it {error}" if isinstance(error, JsonTooCostlyError) else ""
+        number = ANSWERS.search(line[:NEAR])
+        if number is None:
+            return None
+        # Whoever waits for this would wait in vain.
+        wrong = ErrorData(code=PARSE_ERROR, message=f"its answer can't be read{why}")
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=int(number[1]), error=wrong))
+
+    async def aclose(self) -> None:
+        self._lines.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        try:
+            return await self.receive()
+        except EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class CompletedReadStream:
+    """Messages of any transport, with what a server of today may leave out and the SDK insists on."""
+
+    def __init__(self, stream: Any, is_modern: Callable[[], bool]) -> None:
+        self._stream = stream
+        self._is_modern = is_modern
+
+    @property
+    def last_context(self) -> Any:
+        """In which context the message was sent, where the transport knows."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> Any:
+        return self._completed(await self._stream.receive())
+
+    def _completed(self, item: Any) -> Any:
+        message = getattr(item, "message", None)
+        if not isinstance(message, JSONRPCResponse):
+            return item
+        if not has_at_most(MOST_PARTS, message.result):
+            wrong = ErrorData(code=PARSE_ERROR, message=f"its answer has more than {MOST_PARTS:,} parts")
+            return SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=wrong))
+        if "resultType" not in message.result and self._is_modern():
+            message.result["resultType"] = "complete"
+        return item
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        return self._completed(await self._stream.__anext__())
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *what: Any) -> None:
+        await self._stream.__aexit__(*what)
+
+
+class ProcessWriteStream:
+    """What is said to it. The SDK's WriteStream."""
+
+    def __init__(self, child: ServerProcess, unanswered: asyncio.Semaphore) -> None:
+        self._child = child
+        self._unanswered = unanswered
+
+    async def send(self, item: SessionMessage, /) -> None:
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            self._unanswered.release()
+        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        await self._child.write(text.encode() + b"\n")
+
+    async def aclose(self) -> None:
+        """Its input is closed when it is ended."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+
+# What a server asks or tells in the middle of a call goes to whoever made that call, if it can be told whose it is.
+
+
+class ClientCallbacks:
+    """The SDK's callbacks for one connection."""
+
+    def __init__(self, server: str, flights: UpstreamCalls, journal: ServerLog) -> None:
+        self._server = server
+        self._flights = flights
+        self._journal = journal
+
+    async def elicit(self, context: Any, params: ElicitRequestParams) -> ElicitResult | ErrorData:
+        """A form for the person."""
+        if not isinstance(params, ElicitRequestFormParams):
+            return _declined(f"{self._server} wants a page to be opened ({params.url}), which OneTool does not do")
+        flight = self._flight()
+        if flight is None:
+            return self._nobody("a person")
+        schema = dict(params.requested_schema)
+        try:
+            answer = await flight.of_caller(lambda: ask_person(f"{self._server} asks: {params.message}", schema))
+        except Declined as declined:
+            return ElicitResult(action="decline" if declined.action == "decline" else "cancel")
+        except OneToolError as error:
+            return _declined(str(error))
+        return ElicitResult(action="accept", content=answer)
+
+    async def sample(self, context: Any, params: CreateMessageRequestParams) -> CreateMessageResult | ErrorData:
+        """A prompt for the model behind the client."""
+        if params.tools:
+            return _declined("OneTool passes on no sampling with tools")
+        flight = self._flight()
+        if flight is None:
+            return self._nobody("a model")
+        messages = [as_data(one) for one in params.messages]
+        try:
+            text = await flight.of_caller(
+                lambda: ask_model(messages, max_tokens=params.max_tokens, system=params.system_prompt)
+            )
+        except OneToolError as error:
+            return _declined(str(error))
+        return CreateMessageResult(role="assistant", content=TextContent(type="text", text=text), model="unknown")
+
+    async def log(self, params: LoggingMessageNotificationParams) -> None:
+        flight = self._flight()
+        self._journal.note(f"it logs ({params.level}): {params.data}")
+        if flight is not None:
+            flight.tell(log_message, params.data, params.level, params.logger or self._server)
+
+    def _flight(self) -> UpstreamCall | None:
+        return current_upstream_call.get() or self._flights.only()
+
+    def _nobody(self, whom: str) -> ErrorData:
+        return _declined(f"{self._server} wants to ask {whom}, and it is not clear during whose call")
+
+
+def _declined(why: str) -> ErrorData:
+    return ErrorData(code=INVALID_REQUEST, message=why)
+
+
+# Opens a connection to a server, by the official SDK's client.
+
 
 # What the SDK has to say in its log is for its authors; what matters stands in the journal, in our words.
 for noisy in ("mcp", "client", "httpx2", "httpcore2"):
     logging.getLogger(noisy).addHandler(logging.NullHandler())
 
-US = Implementation(name="onetool", title="OneTool", version=__version__)
+CLIENT_INFO = Implementation(name="onetool", title="OneTool", version=__version__)
 OLD_WAYS = (400, 404, 405, 406, 415)  # what servers from before Streamable HTTP say to it
 
 
 @asynccontextmanager
-async def connected(upstream: "Upstream") -> "AsyncGenerator[Link]":
+async def connected(upstream: "Upstream") -> "AsyncGenerator[UpstreamConnection]":
     """A connection, with what the server offers listed; within its time."""
     seconds = upstream.settings.connect_timeout
     with anyio.move_on_after(seconds) as limit:
@@ -44,7 +274,7 @@ async def connected(upstream: "Upstream") -> "AsyncGenerator[Link]":
         raise ToolFailure(f"it gave no answer within {seconds:g} s (connect_timeout in its block of the config)")
 
 
-async def _first(upstream: "Upstream", stack: AsyncExitStack) -> Link:
+async def _first(upstream: "Upstream", stack: AsyncExitStack) -> UpstreamConnection:
     ways = _ways(upstream)
     for way in ways:
         try:
@@ -72,13 +302,17 @@ def _ways(upstream: "Upstream") -> list[str]:
 
 
 def _is_worth_another(error: Exception, way: str) -> bool:
-    found = cause(error)
-    return isinstance(found, Ended) or way == "sse" or (isinstance(found, Refused) and found.status in OLD_WAYS)
+    found = root_cause(error)
+    return (
+        isinstance(found, ProcessEndedError)
+        or way == "sse"
+        or (isinstance(found, HttpStatusError) and found.status in OLD_WAYS)
+    )
 
 
 @asynccontextmanager
-async def _open(upstream: "Upstream", way: str) -> AsyncGenerator[Link]:
-    link = Link(upstream, way)
+async def _open(upstream: "Upstream", way: str) -> AsyncGenerator[UpstreamConnection]:
+    link = UpstreamConnection(upstream, way)
     try:
         async with AsyncExitStack() as stack:
             streams = await stack.enter_async_context(_transport(upstream, link))
@@ -93,36 +327,38 @@ async def _open(upstream: "Upstream", way: str) -> AsyncGenerator[Link]:
         raise link.told(error) from error
 
 
-def _transport(upstream: "Upstream", link: Link) -> Any:
+def _transport(upstream: "Upstream", link: UpstreamConnection) -> Any:
     settings = upstream.settings
     if settings.transport == "stdio":
         return _process(upstream, link)
+    from onetool.sources.mcp_servers.http_transport import reached
     from onetool.sources.mcp_servers.oauth import http_auth
-    from onetool.sources.mcp_servers.trouble import Trouble
-    from onetool.sources.mcp_servers.web import reached
+    from onetool.sources.mcp_servers.upstream_calls import TransportFailure
 
-    link.trouble = Trouble()
+    link.trouble = TransportFailure()
     auth = http_auth(upstream.name, str(settings.url), settings.auth, upstream.folder, known=upstream.known)
     return reached(settings, link.way, auth, link.trouble)
 
 
 @asynccontextmanager
-async def _process(upstream: "Upstream", link: Link) -> AsyncGenerator[tuple[Incoming, Outgoing]]:
+async def _process(
+    upstream: "Upstream", link: UpstreamConnection
+) -> AsyncGenerator[tuple[ProcessReadStream, ProcessWriteStream]]:
     child = await upstream.process()
     link.attend(child)
     try:
         unanswered = asyncio.Semaphore(MOST_UNANSWERED)
-        yield Incoming(child.lines, upstream.journal, unanswered), Outgoing(child, unanswered)
+        yield ProcessReadStream(child.lines, upstream.journal, unanswered), ProcessWriteStream(child, unanswered)
     finally:
         await child.end()
 
 
-def _client(upstream: "Upstream", link: Link, streams: Any) -> Client:
-    asking = Asking(upstream.name, upstream.flights, upstream.journal)
+def _client(upstream: "Upstream", link: UpstreamConnection, streams: Any) -> Client:
+    asking = ClientCallbacks(upstream.name, upstream.flights, upstream.journal)
     return Client(
-        _there(Completed(streams[0], lambda: link.is_modern), streams[1]),
+        _there(CompletedReadStream(streams[0], lambda: link.is_modern), streams[1]),
         mode="legacy" if link.way == "sse" else link.way,
-        client_info=US,
+        client_info=CLIENT_INFO,
         cache=None,
         elicitation_callback=asking.elicit,
         sampling_callback=asking.sample,

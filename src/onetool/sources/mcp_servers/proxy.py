@@ -1,4 +1,4 @@
-"""One server as a pack: the tools that it has told us of, now or the last time, and what has changed about them."""
+"""`ServerProxy` presents one MCP server as a pack: its tools, as known now or from the last time, and their changes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,36 +9,41 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from onetool.core.answer import Answer
-from onetool.core.blob import Keep
-from onetool.core.errors import Mistake, ToolFailure
-from onetool.core.failure import cut
-from onetool.core.lookalike import twins
-from onetool.core.seen import Seen
+from onetool.core.errors import Mistake, ToolFailure, cut
+from onetool.core.inferred_schema import SeenValues
+from onetool.core.json_data import AnsweredValue, StoreBlob
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
-from onetool.core.wrapper import is_wrapper
-from onetool.sources.mcp_servers.journal import Journal, Redact
-from onetool.sources.mcp_servers.memory import (
+from onetool.core.structured_content import is_wrapper
+from onetool.core.text import lookalikes
+from onetool.sources.mcp_servers.conversion import (
+    answer_of,
+    defaults_of,
+    is_allowed,
+    is_light,
+    prompts_of,
+    resources_of,
+    spec_of,
+    unusable,
+)
+from onetool.sources.mcp_servers.server_cache import (
+    CachedServer,
     Definition,
-    Memory,
-    Shelf,
+    ServerCache,
     approval,
     as_trusted,
     changes,
     difference,
+    digests_by_name,
     file_name,
+    first_by_name,
     former,
-    once,
-    pinned,
 )
-from onetool.sources.mcp_servers.offers import prompts_of, resources_of
-from onetool.sources.mcp_servers.settings import Server, pack_name
-from onetool.sources.mcp_servers.specs import defaults_of, is_allowed, spec_of, unusable
-from onetool.sources.mcp_servers.values import answer_of, is_light
+from onetool.sources.mcp_servers.server_log import Redact, ServerLog
+from onetool.sources.mcp_servers.settings import ServerSettings, pack_name
 
 if TYPE_CHECKING:
-    from onetool.sources.mcp_servers.upstream import Told, Work
+    from onetool.sources.mcp_servers.upstream import ServerListing, Work
 
 T = TypeVar("T")
 
@@ -46,7 +51,7 @@ LATELY = 600.0  # seconds
 SHOWN = 5  # tools in a message: their names are the server's own words
 
 
-class Calls(Protocol):
+class ServerAccess(Protocol):
     """The way to the servers."""
 
     async def do(self, server: str, what: str, work: "Work[T]", again: bool) -> T: ...
@@ -55,31 +60,33 @@ class Calls(Protocol):
 class _Known(msgspec.Struct, frozen=True):
     """All that is known of it at one moment: who reads one part of it reads the others of the same moment."""
 
-    memory: Memory
+    memory: CachedServer
     changes: Mapping[str, list[str]]
     offered: Catalogue
 
 
-class Proxy:
+class ServerProxy:
     """Made from what is remembered. Told by the connection, from its thread; read by everybody."""
 
-    def __init__(self, name: str, settings: Server, folder: Path, redact: Redact, calls: Calls, keep: Keep) -> None:
+    def __init__(
+        self, name: str, settings: ServerSettings, folder: Path, redact: Redact, calls: ServerAccess, keep: StoreBlob
+    ) -> None:
         self.name = name
         self.settings = settings
         self.pack = pack_name(name, settings)
-        self.journal = Journal(name, folder / f"{file_name(name)}.log", redact)
-        self._shelf = Shelf(folder, name, settings)
+        self.journal = ServerLog(name, folder / f"{file_name(name)}.log", redact)
+        self._shelf = ServerCache(folder, name, settings)
         self._calls = calls
         self._keep = keep
         self._lock = Lock()
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, SeenValues] = {}
         self._has_seen = False
         self._read()
 
     # What it offers
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> CachedServer:
         return self._now.memory
 
     @property
@@ -123,7 +130,7 @@ class Proxy:
     def differences(self) -> dict[str, list[str]]:
         """Of every tool that is not as it was approved: what is other about it, line by line."""
         memory, changed = self._now.memory, self._now.changes
-        now = {str(one["name"]): one for one in pinned(memory.tools or (), memory.offers)}
+        now = {str(one["name"]): one for one in digests_by_name(memory.tools or (), memory.offers)}
         return {name: difference(memory.former.get(name), now[name]) for name in changed}
 
     def _warnings(self) -> list[Mistake]:
@@ -136,17 +143,17 @@ class Proxy:
             if not any(is_allowed(replace(self.settings, tools=(pattern,)), tool) for tool in known):
                 message = f"no tool of the server is called {pattern}"
                 told.append(Mistake(message=message, key=f"{key}.tools", severity="warning"))
-        for alike in twins(known):
+        for alike in lookalikes(known):
             message = f"tools of the server look alike: {', '.join(map(ascii, alike[:SHOWN]))}"
             told.append(Mistake(message=message, key=key, severity="warning"))
         return told
 
     # What it learns
 
-    def learn(self, told: "Told") -> bool:
+    def learn(self, told: "ServerListing") -> bool:
         """The server has told what it has. True if that changes what it offers."""
-        tools = once(told.tools)
-        all_of_it = pinned(tools, told.offers)
+        tools = first_by_name(told.tools)
+        all_of_it = digests_by_name(tools, told.offers)
         with self._lock:
             approved = self._newest().approved or self.memory.approved
             before = replace(self.memory, approved=approved)
@@ -192,7 +199,7 @@ class Proxy:
         with self._lock:
             told = self.changed()
             memory = self.memory
-            approved = approval(memory, pinned(memory.tools or (), memory.offers), everything=True)
+            approved = approval(memory, digests_by_name(memory.tools or (), memory.offers), everything=True)
             self._keep_in_mind(replace(self.memory, approved=approved, former={}))
         return told
 
@@ -219,7 +226,7 @@ class Proxy:
                 if newest.tools == self.memory.tools:  # else they are of other tools
                     self._keep_in_mind(replace(newest, seen={**self.memory.seen, **kept}))
 
-    def _newest(self) -> Memory:
+    def _newest(self) -> CachedServer:
         """What stands in the file, which another process may have written: what was approved there must stay."""
         return self.memory if self._shelf.changed_at() == self._read_at else self._shelf.read()
 
@@ -232,12 +239,12 @@ class Proxy:
             self.journal.note(f"what was remembered of it can't be used, and is forgotten: {error!r:.200}")
             self._now = self._made(self._shelf.nothing())
 
-    def _keep_in_mind(self, memory: Memory) -> None:
+    def _keep_in_mind(self, memory: CachedServer) -> None:
         """From here on, and for the next time."""
         self._now = self._made(memory)
         self._read_at = self._shelf.write(memory)
 
-    def _made(self, memory: Memory) -> "_Known":
+    def _made(self, memory: CachedServer) -> "_Known":
         """What there is, from what is remembered. Tools that can't be used are told."""
         bad, kept = memory.unusable, dict[str, Definition]()
         for tool in memory.tools or ():
@@ -252,18 +259,18 @@ class Proxy:
                 for name, why in bad.items()
             ),
         )
-        changed = changes(memory, pinned(kept.values(), memory.offers), strict=self.settings.pin)
+        changed = changes(memory, digests_by_name(kept.values(), memory.offers), strict=self.settings.pin)
         return _Known(memory, changed, offered)
 
-    def _tool(self, definition: Definition, memory: Memory) -> ToolSpec:
+    def _tool(self, definition: Definition, memory: CachedServer) -> ToolSpec:
         name = str(definition["name"])
         if definition.get("outputSchema") is None:
-            seen = self._seen.setdefault(name, Seen.load(memory.seen.get(name)))
+            seen = self._seen.setdefault(name, SeenValues.load(memory.seen.get(name)))
         else:
             seen = None
         definition = as_trusted(memory, definition)
         hints = definition.get("annotations") or {}
-        handler = _Tool(
+        handler = _ToolHandler(
             self,
             name,
             again=hints.get("idempotentHint") is True or hints.get("readOnlyHint") is True,
@@ -273,7 +280,9 @@ class Proxy:
         )
         return spec_of(self.name, self.settings, definition, handler, seen=seen)
 
-    async def call(self, tool: str, args: Mapping[str, Any], again: bool, wraps: bool, seen: Seen | None) -> Answer:
+    async def call(
+        self, tool: str, args: Mapping[str, Any], again: bool, wraps: bool, seen: SeenValues | None
+    ) -> AnsweredValue:
         result = await self._calls.do(self.name, tool, lambda link, flight: link.call(tool, args, flight), again)
         if is_light(result):
             answer = answer_of(result, self._keep, wraps)
@@ -297,18 +306,18 @@ def _shown(name: str) -> str:
     return cut(name if name.isprintable() else ascii(name), 100)
 
 
-class _Tool:
+class _ToolHandler:
     """The handler of one tool."""
 
     def __init__(
         self,
-        proxy: Proxy,
+        proxy: ServerProxy,
         name: str,
         *,
         again: bool,
         wraps: bool,
         defaults: Mapping[str, Any],
-        seen: Seen | None,
+        seen: SeenValues | None,
     ) -> None:
         self._proxy = proxy
         self._name = name

@@ -1,7 +1,7 @@
-"""Servers: all MCP servers of the config as one source of tools.
+"""`Servers` is the source of all MCP servers of the config.
 
-What they offer is known from the last time, so listing starts nothing. The first call, or `start`, brings up a loop
-with the connections.
+What they offer is known from the last time, so listing starts nothing. The first call, or `start`, starts the loop with
+the connections.
 """
 
 import sys
@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from onetool.core.blob import Keep
 from onetool.core.errors import ToolFailure
-from onetool.core.offer import Resource
-from onetool.core.source import Catalogue, Source
-from onetool.core.spelling import spelled
-from onetool.sources.mcp_servers.journal import Redact
-from onetool.sources.mcp_servers.memory import Offers
-from onetool.sources.mcp_servers.proxy import Proxy
-from onetool.sources.mcp_servers.settings import Server, Transport, secrets_in
+from onetool.core.json_data import StoreBlob
+from onetool.core.signature import as_identifier
+from onetool.core.source import Catalogue, Resource, Source
+from onetool.sources.mcp_servers.proxy import ServerProxy
+from onetool.sources.mcp_servers.server_cache import Offers
+from onetool.sources.mcp_servers.server_log import Redact
+from onetool.sources.mcp_servers.settings import ServerSettings, Transport, secrets_in
 
 if TYPE_CHECKING:
-    from onetool.sources.mcp_servers.loop import Loop
-    from onetool.sources.mcp_servers.upstream import Told, Work
+    from onetool.sources.mcp_servers.loop import ServerLoop
+    from onetool.sources.mcp_servers.upstream import ServerListing, Work
 
 T = TypeVar("T")
 
@@ -54,7 +53,7 @@ class Servers(Source):
     def __init__(
         self,
         folder: Path,
-        keep: Keep,
+        keep: StoreBlob,
         redact: Redact,
         changed: Callable[[], None],
         known: Callable[[str], None] = lambda _: None,
@@ -65,17 +64,17 @@ class Servers(Source):
         self._redact = redact
         self._changed = changed
         self._lock = Lock()
-        self._proxies: dict[str, Proxy] = {}
-        self._loop: Loop | None = None
+        self._proxies: dict[str, ServerProxy] = {}
+        self._loop: ServerLoop | None = None
         self._is_closed = False
         _read_how_python_was_built()
 
-    def configure(self, blocks: Mapping[str, Server]) -> Callable[[], None]:
+    def configure(self, blocks: Mapping[str, ServerSettings]) -> Callable[[], None]:
         """These are the servers from now on. Those that are as they were stay; what comes back ends the others."""
         kept = {name: proxy for name, proxy in self._proxies.items() if blocks.get(name) == proxy.settings}
         gone = [name for name in self._proxies if name not in kept]
         self._proxies = {
-            name: kept.get(name) or Proxy(name, block, self.folder, self._redact, self, self._keep)
+            name: kept.get(name) or ServerProxy(name, block, self.folder, self._redact, self, self._keep)
             for name, block in blocks.items()
         }
         for name, proxy in self._proxies.items():
@@ -108,7 +107,7 @@ class Servers(Source):
         wanted = None if allowed is None else {name.partition(".")[0] for name in allowed}
         return [self._status(one) for one in self._proxies.values() if wanted is None or one.pack in wanted]
 
-    def _status(self, proxy: Proxy) -> ServerStatus:
+    def _status(self, proxy: ServerProxy) -> ServerStatus:
         upstream = None if self._loop is None else self._loop.upstreams.get(proxy.name)
         state: State = "disabled" if not proxy.settings.enabled else "idle" if upstream is None else upstream.state
         if state == "connecting" and upstream is not None and upstream.error:
@@ -153,13 +152,13 @@ class Servers(Source):
             if proxy.settings.enabled
             and (not proxy.is_listed or proxy.is_refused)
             and not (spoken is None and proxy.has_failed_lately)
-            and (spoken is None or proxy.pack in spoken or spelled(proxy.pack) in spoken)
+            and (spoken is None or proxy.pack in spoken or as_identifier(proxy.pack) in spoken)
         ]
 
     def missing(self, pack: str) -> ToolFailure | None:
         """Why a pack is not there that should be."""
         for proxy in self._proxies.values():
-            if pack not in (proxy.pack, spelled(proxy.pack)):
+            if pack not in (proxy.pack, as_identifier(proxy.pack)):
                 continue
             if not proxy.settings.enabled:
                 return ToolFailure(f"the MCP server {proxy.name} is switched off in the config", reason="denied")
@@ -223,10 +222,10 @@ class Servers(Source):
 
     async def do(self, server: str, what: str, work: "Work[T]", again: bool) -> T:
         """Something with the connection to a server, which is opened for it. `again`: it may be done twice."""
-        from onetool.sources.mcp_servers.flight import Flight
+        from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
         loop = self._started_loop()
-        return await loop.background.run(loop.do(server, what, work, again, Flight()))
+        return await loop.background.run(loop.do(server, what, work, again, UpstreamCall()))
 
     def close(self) -> None:
         """Everything that was started ends, and what was learnt is written down."""
@@ -247,14 +246,14 @@ class Servers(Source):
         proxies = self._proxies.items()
         return [name for name, proxy in proxies if proxy.settings.enabled and (names is None or name in names)]
 
-    def _started_loop(self) -> "Loop":
+    def _started_loop(self) -> "ServerLoop":
         with self._lock:
             if self._is_closed:
                 raise ToolFailure("OneTool is closing, and its MCP servers with it", reason="source_unavailable")
             if self._loop is None:
-                from onetool.sources.mcp_servers.loop import Loop  # not for those who only list tools
+                from onetool.sources.mcp_servers.loop import ServerLoop  # not for those who only list tools
 
-                self._loop = Loop(self)
+                self._loop = ServerLoop(self)
             return self._loop
 
     def _run(self, work: Coroutine[Any, Any, T]) -> Any:
@@ -262,10 +261,10 @@ class Servers(Source):
 
     # For the connections
 
-    def proxy(self, name: str) -> Proxy | None:
+    def proxy(self, name: str) -> ServerProxy | None:
         return self._proxies.get(name)
 
-    def told(self, proxy: Proxy, said: "Told") -> None:
+    def told(self, proxy: ServerProxy, said: "ServerListing") -> None:
         if self._proxies.get(proxy.name) is not proxy:  # it was replaced meanwhile, and speaks for itself no more
             return
         offers = {kind: tuple(self._redact(listed)) for kind, listed in msgspec.structs.asdict(said.offers).items()}

@@ -1,28 +1,33 @@
-"""One block of `servers:` in the config, in the shape in which other clients write theirs."""
+"""One block of `servers:` in the config, with its `auth:`, in the form in which other MCP clients write theirs.
+
+It is read with every config, so nothing slow is imported here. No message repeats a value of `auth:`: it may be secret.
+"""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
 from onetool.core.errors import Mistake
-from onetool.core.secrecy import sounds_secret
+from onetool.core.redaction import sounds_secret
 from onetool.core.spec import is_address
+from onetool.core.text import or_rather
 from onetool.services.secrets import MASK, Secret
 
 Seconds = Annotated[float, Meta(gt=0)]
 Name = Annotated[str, Meta(min_length=1)]
 Transport = Literal["stdio", "http", "sse"]
 
-PLACE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 SHORTEST_SECRET = 8
 SSE = ("sse",)  # what clients call the transport of old servers
 
 
-class Server(msgspec.Struct, frozen=True, kw_only=True):
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """An MCP server to borrow tools from: a command to start, or a url. Blocks are pasted from elsewhere."""
 
     lenient: ClassVar[bool] = True
@@ -79,28 +84,26 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         if self.docs_url and not is_address(self.docs_url):
             yield "docs_url", f"{_shown(self.docs_url)!r} is no address", "write https://host/path"
         if self.url and self.auth is not None:
-            from onetool.sources.mcp_servers.oauth_settings import problems
-
-            yield from problems(self.auth)
+            yield from auth_problems(self.auth)
 
 
-class BrokenServer(Server, frozen=True, kw_only=True):
+class BrokenServer(ServerSettings, frozen=True, kw_only=True):
     """Stands for a server whose block has mistakes."""
 
     mistakes: tuple[Mistake, ...] = ()  # pyright: ignore[reportIncompatibleVariableOverride] - of one, not of all
 
 
-def missing_secret(settings: Server) -> str | None:
+def missing_secret(settings: ServerSettings) -> str | None:
     """A secret that the block wants and that nobody has set: its place stands there as it was written."""
     auth = settings.auth.values() if isinstance(settings.auth, dict) else (settings.auth,)
     texts = (settings.url, settings.command, *settings.args, *settings.env.values(), *settings.headers.values(), *auth)
     # A Secret that says how it was written was filled in, and may hold anything.
     unfilled = (text for text in texts if isinstance(text, str) and getattr(text, "shown", MASK) == MASK)
-    found = (PLACE.search(text) for text in unfilled)
+    found = (PLACEHOLDER.search(text) for text in unfilled)
     return next((match[1] for match in found if match), None)
 
 
-def secrets_in(settings: Server) -> Iterator[str]:
+def secrets_in(settings: ServerSettings) -> Iterator[str]:
     """What of a block must not be shown, though it stands there as it is: blocks are pasted with their tokens."""
     for name, value in (*settings.env.items(), *settings.headers.items()):
         if sounds_secret(name):
@@ -112,7 +115,7 @@ def _is_no_word(text: str) -> bool:
     return len(text) >= SHORTEST_SECRET and any(map(str.isalpha, text)) and not text.isalpha()
 
 
-def pack_name(name: str, settings: Server) -> str:
+def pack_name(name: str, settings: ServerSettings) -> str:
     """What its tools are called by. The pack ends at the first dot, so it has none."""
     return (settings.prefix or name).replace(".", "-")
 
@@ -123,3 +126,182 @@ def _shown(text: str) -> str:
 
 def _without_credentials(url: str) -> str:
     return re.sub(r"(?<=://)[^/@]*@", "", url)
+
+
+# What `auth:` of a server says: a token, a person's login, or a program's own credentials.
+
+
+AuthValue = str | Mapping[str, Any] | None
+"""As the config has it."""
+
+AuthProblem = tuple[str, str, str | None]
+"""The key it stands at, what is wrong, what to do."""
+
+AUTH_KEY = "auth"
+AUTH_FORMS = "write the token itself, usually ${NAME}, or oauth, or {type: bearer | oauth | client_credentials, …}"
+
+
+class _Unprinted(msgspec.Struct, frozen=True, kw_only=True):
+    """Does not show itself: what it holds may be secret."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(***)"
+
+
+class BearerToken(_Unprinted, frozen=True, kw_only=True):
+    """A token that somebody has got already."""
+
+    token: str
+
+
+class PersonLogin(_Unprinted, frozen=True, kw_only=True):
+    """A person logs in once, in the browser. Without a client_id we register ourselves with the server."""
+
+    scopes: str | None = None
+    client_id: str | None = None
+    client_secret: str | None = None
+    client_name: str = "OneTool"
+    client_metadata_url: str | None = None
+    redirect_port: int | None = None
+    issuer: str | None = None  # the only authorization server that may get our credentials
+
+    @property
+    def key(self) -> str:
+        """Tokens belong to this: with another one they are not used."""
+        return f"oauth {self.client_id or self.client_metadata_url or ''}"
+
+
+class ClientCredentials(_Unprinted, frozen=True, kw_only=True):
+    """A program that logs in as itself."""
+
+    client_id: str
+    client_secret: str
+    scopes: str | None = None
+    issuer: str | None = None
+
+    @property
+    def key(self) -> str:
+        return f"client_credentials {self.client_id}"
+
+
+AuthSettings = BearerToken | PersonLogin | ClientCredentials
+
+AUTH_TYPES: dict[str, type[AuthSettings]] = {
+    "bearer": BearerToken,
+    "oauth": PersonLogin,
+    "client_credentials": ClientCredentials,
+}
+
+
+def read(auth: AuthValue) -> AuthSettings | None:
+    """The settings, of a value that `problems` has nothing to say about. None where nothing is said."""
+    if auth is None:
+        return None
+    if isinstance(auth, str):
+        return PersonLogin() if auth == "oauth" else BearerToken(token=_bare(auth))
+    auth = _of_one_name(auth)
+    values = {key: _KEYS[key].read(value) for key, value in auth.items() if key != "type" and value is not None}
+    return AUTH_TYPES[auth["type"]](**values)
+
+
+def auth_problems(auth: AuthValue) -> Iterator[AuthProblem]:
+    """Everything that is wrong with it."""
+    if auth is None:
+        return
+    if isinstance(auth, str):
+        if not _is_token(auth):
+            yield (
+                AUTH_KEY,
+                "this is no token: it is empty, or has blanks, line breaks or characters beyond ASCII",
+                AUTH_FORMS,
+            )
+    elif not isinstance(auth, Mapping):
+        yield AUTH_KEY, "expected a text or a mapping", AUTH_FORMS
+    elif auth.get("type") not in AUTH_TYPES:
+        yield AUTH_KEY, f"auth.type must be one of {', '.join(AUTH_TYPES)}", AUTH_FORMS
+    else:
+        yield from _of_kind(auth["type"], _of_one_name(auth))
+
+
+def _of_one_name(auth: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`{type: bearer, value: …}` is how HTTP tools say it: the same is meant."""
+    if auth["type"] != "bearer" or "token" in auth or "value" not in auth:
+        return auth
+    return {"token" if key == "value" else key: value for key, value in auth.items()}
+
+
+def _of_kind(kind: str, auth: Mapping[str, Any]) -> Iterator[AuthProblem]:
+    fields = msgspec.structs.fields(AUTH_TYPES[kind])
+    known = [field.name for field in fields]
+    needed = [field.name for field in fields if field.required]
+    shape = f"for {kind}: {', '.join(name if name in needed else f'{name}?' for name in known)}"
+    for key, value in auth.items():
+        if key == "type":
+            continue
+        if key not in known:
+            yield AUTH_KEY, f"the key auth.{key} is not known{or_rather(key, known)}", shape
+        elif value is None and key not in needed:
+            continue
+        elif not _KEYS[key].fits(value):
+            yield AUTH_KEY, f"auth.{key} must be {_KEYS[key].expected}", None
+    for key in needed:
+        if key not in auth:
+            yield AUTH_KEY, f"auth.{key} is missing", shape
+    if auth.get("client_secret") and not auth.get("client_id"):
+        yield AUTH_KEY, "auth.client_secret needs auth.client_id", shape
+
+
+class _Key(msgspec.Struct, frozen=True):
+    """One key: what its value must be, and how it is read."""
+
+    expected: str
+    fits: Callable[[Any], bool]
+    read: Callable[[Any], Any] = str
+
+
+def _is_token(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[!-~]+", _bare(value)) is not None
+
+
+def _bare(token: str) -> str:
+    """Some write it as the header wants it."""
+    return re.sub(r"^bearer +", "", token.strip(), flags=re.IGNORECASE)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
+
+
+def _are_scopes(value: Any) -> bool:
+    items = [value] if isinstance(value, str) else value if isinstance(value, Sequence) else [None]
+    return bool(items) and all(isinstance(item, str) and re.fullmatch(r"[!-~ ]*[!-~][!-~ ]*", item) for item in items)
+
+
+def _joined(value: str | Sequence[str]) -> str:
+    return " ".join((value if isinstance(value, str) else " ".join(value)).split())
+
+
+def _is_port(value: Any) -> bool:
+    """A config that has only texts gives digits."""
+    digits = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
+    return bool(re.fullmatch(r"[0-9]{1,5}", digits)) and 0 < int(digits) < 65_536
+
+
+def _is_url(value: Any) -> bool:
+    return isinstance(value, str) and bool(re.match(r"https?://[^/\s]+", value)) and value.isprintable()
+
+
+def _is_document_url(value: Any) -> bool:
+    return _is_url(value) and value.startswith("https://") and urlsplit(value).path not in ("", "/")
+
+
+_KEYS = {
+    "token": _Key("a token: one word of ASCII", _is_token, _bare),
+    "scopes": _Key('a text with blanks between the scopes: "read write"', _are_scopes, _joined),
+    "client_id": _Key("a text", _is_text),
+    "client_secret": _Key("a text, usually ${NAME}", _is_text),
+    "client_name": _Key("a text: what the login page calls us", _is_text),
+    "client_metadata_url": _Key("the address of a client's document: https://host/path", _is_document_url),
+    "redirect_port": _Key("a port: 1 to 65535", _is_port, int),
+    "issuer": _Key("the address of the authorization server: https://host", _is_url),
+}

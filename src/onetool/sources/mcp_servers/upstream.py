@@ -1,6 +1,6 @@
-"""The life of one connection: opened when wanted, kept, opened again when it is lost, closed at the end.
+"""`Upstream` keeps one connection: opened on demand, opened again when it is lost, closed at the end.
 
-Everything here happens on the loop of the servers. The SDK is imported with the first connection, not before.
+Everything here happens on the servers' event loop. The SDK is imported with the first connection, not before.
 """
 
 import asyncio
@@ -16,22 +16,21 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
-from onetool.core.errors import ToolFailure
-from onetool.core.failure import cut
-from onetool.services.watch import Watch
-from onetool.sources.mcp_servers.child import Child, spawned
-from onetool.sources.mcp_servers.flight import Flight, Flights
-from onetool.sources.mcp_servers.journal import Journal
-from onetool.sources.mcp_servers.memory import Definition, Offers
-from onetool.sources.mcp_servers.settings import Server, missing_secret
+from onetool.core.errors import ToolFailure, cut
+from onetool.services.child_reaper import ChildReaper
+from onetool.sources.mcp_servers.process import ServerProcess, spawned
+from onetool.sources.mcp_servers.server_cache import Definition, Offers
+from onetool.sources.mcp_servers.server_log import ServerLog
+from onetool.sources.mcp_servers.settings import ServerSettings, missing_secret
+from onetool.sources.mcp_servers.upstream_calls import UpstreamCall, UpstreamCalls
 
 if TYPE_CHECKING:
-    from onetool.sources.mcp_servers.link import Link
+    from onetool.sources.mcp_servers.connection import UpstreamConnection
 
 log = logging.getLogger("onetool.servers")
 
 T = TypeVar("T")
-Work = Callable[["Link", Flight], Awaitable[T]]
+Work = Callable[["UpstreamConnection", UpstreamCall], Awaitable[T]]
 """Something to do with a connection."""
 
 State = Literal["connected", "connecting", "disconnected"]
@@ -45,7 +44,7 @@ LONGEST_ERROR = 600
 LONGEST_END = 4.0  # seconds; a process gets two before it is killed
 
 
-class Told(msgspec.Struct, frozen=True):
+class ServerListing(msgspec.Struct, frozen=True):
     """What a server said of itself when it was connected."""
 
     tools: Sequence[Definition]
@@ -60,12 +59,12 @@ class Upstream:
     def __init__(
         self,
         name: str,
-        settings: Server,
-        journal: Journal,
-        watch: Watch,
+        settings: ServerSettings,
+        journal: ServerLog,
+        watch: ChildReaper,
         folder: Path,
         way: str | None,
-        tell: Callable[[Told], None],
+        tell: Callable[[ServerListing], None],
         known: Callable[[str], None],
         refusal: Callable[[], ToolFailure | None],
         loud: bool = False,
@@ -75,7 +74,7 @@ class Upstream:
         self.journal = journal
         self.watch = watch
         self.folder = folder
-        self.flights = Flights()
+        self.flights = UpstreamCalls()
         self.calls = 0  # under way, also those that wait for the connection
         self.state: State = "connecting"
         self.error: str | None = None
@@ -84,9 +83,9 @@ class Upstream:
         self._tell = tell
         self._refusal = refusal
         self._loud = loud
-        self._link: Link | None = None
+        self._link: UpstreamConnection | None = None
         self._failed_at = -math.inf
-        self._started: Child | None = None
+        self._started: ServerProcess | None = None
         self._hurry = asyncio.Event()
         self._stop = asyncio.Event()
         self._attempt: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -94,7 +93,7 @@ class Upstream:
 
     # For whoever wants something of it
 
-    async def do(self, what: str, work: "Work[T]", again: bool, flight: Flight) -> T:
+    async def do(self, what: str, work: "Work[T]", again: bool, flight: UpstreamCall) -> T:
         """The server's answer. Where the connection is lost meanwhile, only what may be done twice is done again."""
         self.calls += 1
         try:
@@ -102,7 +101,7 @@ class Upstream:
         finally:
             self.calls -= 1
 
-    async def _do(self, what: str, work: "Work[T]", again: bool, flight: Flight) -> T:
+    async def _do(self, what: str, work: "Work[T]", again: bool, flight: UpstreamCall) -> T:
         while True:
             link = await self._connected()
             if (refusal := self._refusal()) is not None:  # its tools were listed before it told them anew
@@ -147,7 +146,7 @@ class Upstream:
 
     # How it lives
 
-    async def _connected(self) -> "Link":
+    async def _connected(self) -> "UpstreamConnection":
         """The connection, now or when it is there: whoever calls has it tried at once."""
         if self._link is not None:
             if not self._link.has_ended:
@@ -158,7 +157,7 @@ class Upstream:
             raise self.unavailable()
         return self._link
 
-    def _drop(self, link: "Link") -> None:
+    def _drop(self, link: "UpstreamConnection") -> None:
         """It is of no use any more. Whoever comes next waits for the one after it."""
         link.give_up()
         if self._link is link:
@@ -221,12 +220,12 @@ class Upstream:
                 await self._started.end()
                 self._started = None
 
-    async def process(self) -> Child:
+    async def process(self) -> ServerProcess:
         """The one that was started already, or a new one."""
         started, self._started = self._started, None
         return started or await spawned(self.settings, self.journal, self.watch)
 
-    async def _stay(self, connected: "Callable[[Upstream], AbstractAsyncContextManager[Link]]") -> None:
+    async def _stay(self, connected: "Callable[[Upstream], AbstractAsyncContextManager[UpstreamConnection]]") -> None:
         async with connected(self) as link:
             await self._told(link)  # first: who sees that it is connected may look for its tools
             self._link, self.state, self.error = link, "connected", None
@@ -242,7 +241,7 @@ class Upstream:
                 for task in (stopped, ended, listing):
                     task.cancel()
 
-    async def _list_again_and_again(self, link: "Link") -> None:
+    async def _list_again_and_again(self, link: "UpstreamConnection") -> None:
         """Whenever it says that it has others than before. That it can't tell which is no reason to lose it."""
         while True:
             await link.changed.wait()
@@ -256,7 +255,7 @@ class Upstream:
             else:
                 await self._told(link)
 
-    async def _told(self, link: "Link") -> None:
+    async def _told(self, link: "UpstreamConnection") -> None:
         if self._stop.is_set():
             return
         self.way = link.way
@@ -264,7 +263,7 @@ class Upstream:
         self.journal.note(f"connected: {link.version or 'it does not say who it is'}, {tools}")
         try:
             # Definitions are checked, which may take a while: not on the loop that all servers share.
-            await asyncio.to_thread(self._tell, Told(link.tools, link.offers, link.version, link.way))
+            await asyncio.to_thread(self._tell, ServerListing(link.tools, link.offers, link.version, link.way))
         except Exception:  # our own fault, and no reason to lose the connection
             log.exception("the tools of the server %s could not be listed", self.name)
 
@@ -290,17 +289,19 @@ class Upstream:
         if isinstance(error, ToolFailure):
             words = str(error)
         else:
-            from onetool.sources.mcp_servers.faults import why  # brings the SDK with it
+            from onetool.sources.mcp_servers.connection import why  # brings the SDK with it
 
             words = why(error)
         last = self.journal.last_words()
         return cut(f"{words}; it said: {last}" if last and last not in words else words, LONGEST_ERROR)
 
-    def _unreached(self, link: "Link", flight: Flight) -> ToolFailure:
+    def _unreached(self, link: "UpstreamConnection", flight: UpstreamCall) -> ToolFailure:
         why = f"the MCP server {self.name} was not reached: {link.why_ended(flight)}"
         return ToolFailure(cut(why, LONGEST_ERROR), reason="source_unavailable")
 
-    async def _failure(self, link: "Link", what: str, error: BaseException, flight: Flight) -> ToolFailure:
+    async def _failure(
+        self, link: "UpstreamConnection", what: str, error: BaseException, flight: UpstreamCall
+    ) -> ToolFailure:
         if not link.was_cut(error, flight):
             return link.failure(error, flight)
         if flight.trouble.was_unheard:

@@ -1,14 +1,128 @@
-"""Packs: Python modules whose functions are tools.
+"""Packs are Python modules whose functions are tools: built in, installed, or in files and folders of the user's.
 
-candidates   where packs are: built in, installed, in files and folders
-importing    running a pack's module, within a budget of our time
-reading      a pack that is heavy or slow to import: its tools as its source tells them
-parsing      a pack that must not be run: the names of its tools, by parsing alone
-source       all of them together, each name once
+`importing` finds packs and imports them, within a limit of time. `reading` gets the tools of a pack out of its source:
+for packs that are slow to import, and for completion, which must not run them. `checking` is `onetool packs check`.
 """
 
-from onetool.sources.packs.builtin import BuiltinFunctions
-from onetool.sources.packs.importing import imported, put_back
-from onetool.sources.packs.source import PackSource
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
 
-__all__ = ["BuiltinFunctions", "PackSource", "imported", "put_back"]
+from onetool.core.errors import Mistake
+from onetool.core.source import Catalogue, Source
+from onetool.core.spec import Handler, ToolSpec
+from onetool.sdk.pack import pack_name, tools_of
+from onetool.sources.packs.importing import (
+    PackCandidate,
+    PackImport,
+    import_mistake,
+    in_paths,
+    installed,
+    pack_modules,
+    restore_modules,
+)
+from onetool.sources.packs.reading import imports_are_there, is_heavy, parsed, read_tools
+
+BUILTIN = ("time", "tools", "shell", "fs")
+
+
+def builtin_tools(pack: str) -> tuple[ToolSpec, ...]:
+    return tools_of(import_module(f"onetool.packs.{pack}")).tools
+
+
+class BuiltinFunctions(Mapping[str, Handler]):
+    """The built-in packs' functions by tool name; a pack is imported when one of its names is asked for."""
+
+    def __getitem__(self, name: str) -> Handler:
+        pack = name.partition(".")[0]
+        if pack in BUILTIN:
+            for spec in builtin_tools(pack):
+                if spec.name == name and spec.handler is not None:
+                    return spec.handler
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (spec.name for pack in BUILTIN for spec in builtin_tools(pack))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+# All packs together: each pack's name once, each one's failure its own.
+
+
+LONGEST_IMPORT = 10.0  # seconds that we wait for a pack whose source does not tell its tools
+PATIENCE = 0.5  # seconds that a pack may take to import before its tools are read from its source
+
+
+class PackSource(Source):
+    """The built-in packs, the installed ones, and those in the user's files and folders."""
+
+    name = "packs"
+
+    def __init__(self, paths: Iterable[Path] = (), fresh: bool = False, imports: bool = True) -> None:
+        self._paths = tuple(paths)
+        self._fresh = fresh  # the files may have been edited since they were last imported
+        self._imports = imports  # else they are parsed, and no line of them is run
+
+    def load(self) -> Catalogue:
+        """Import, read or parse every pack. One that fails is reported with file, line and cause; the others work."""
+        packs = [Catalogue(tools=builtin_tools(pack)) for pack in BUILTIN]
+        taken: dict[str, str] = dict.fromkeys(BUILTIN, "built in")
+        mistakes = [_no_such(path) for path in self._paths if not path.exists()]
+        for candidate in self._candidates():
+            try:
+                name, found = _load(candidate, self._fresh) if self._imports else parsed(candidate)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001 - a pack may raise anything, SystemExit included
+                mistakes.append(import_mistake(candidate, error))
+                continue
+            if name in taken:
+                mistakes.append(_duplicate_pack(name, taken[name], candidate))
+                continue
+            taken[name] = candidate.origin
+            packs.append(found)
+        return Catalogue(
+            tools=tuple(spec for found in packs for spec in found.tools),
+            prompts=tuple(prompt for found in packs for prompt in found.prompts),
+            resources=tuple(resource for found in packs for resource in found.resources),
+            mistakes=(*mistakes, *(mistake for found in packs for mistake in found.mistakes)),
+        )
+
+    def _candidates(self) -> Iterator[PackCandidate]:
+        yield from installed()
+        seen: set[Path] = set()
+        for candidate in in_paths(path for path in self._paths if path.exists()):
+            place = candidate.file.resolve() if candidate.file else None
+            if place is None or place not in seen:  # a file may be named by itself and by its folder
+                yield candidate
+            if place is not None:
+                seen.add(place)
+
+
+def _load(candidate: PackCandidate, fresh: bool) -> tuple[str, Catalogue]:
+    """A pack's name and tools: by importing it, or from its source where importing would keep everybody waiting."""
+    started = PackImport(candidate, fresh)
+    file = candidate.file
+    if file is not None and is_heavy(file) and imports_are_there(file) and (tools := read_tools(file, started)):
+        return tools[0].pack, Catalogue(tools=tools)
+    if not started.wait(PATIENCE) and file is not None and (tools := read_tools(file, started)):
+        return tools[0].pack, Catalogue(tools=tools)
+    module = started.module(LONGEST_IMPORT)
+    return pack_name(module), tools_of(module)
+
+
+def _no_such(path: Path) -> Mistake:
+    return Mistake(message="no such file or folder", file=str(path), key="packs")
+
+
+def _duplicate_pack(name: str, first: str, second: PackCandidate) -> Mistake:
+    message = f"duplicate pack name {name!r}: the first one stays ({first}), this one is refused"
+    return Mistake(message=message, file=second.origin, key="packs", hint='rename one of them with pack = "…"')
+
+
+# Packs: Python modules whose functions are tools.
+
+
+__all__ = ["BuiltinFunctions", "PackSource", "pack_modules", "restore_modules"]

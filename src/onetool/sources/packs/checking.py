@@ -10,8 +10,7 @@ from onetool.core.errors import Mistake
 from onetool.core.registry import Snapshot, duplicate
 from onetool.core.spec import ToolSpec
 from onetool.sdk.pack import pack_name, tools_of
-from onetool.sources.packs.candidates import Candidate, in_paths
-from onetool.sources.packs.importing import Import, import_mistake
+from onetool.sources.packs.importing import PackCandidate, PackImport, import_mistake, in_paths
 
 
 def check_packs(path: Path, known: Snapshot) -> list[Mistake]:
@@ -22,9 +21,9 @@ def check_packs(path: Path, known: Snapshot) -> list[Mistake]:
     return [mistake for candidate in candidates for mistake in _check(candidate, known)]
 
 
-def _check(candidate: Candidate, known: Snapshot) -> Iterator[Mistake]:
+def _check(candidate: PackCandidate, known: Snapshot) -> Iterator[Mistake]:
     try:
-        module = Import(candidate, fresh=True).module()
+        module = PackImport(candidate, fresh=True).module()
         name, found = pack_name(module), tools_of(module)
     except BaseException as error:  # noqa: BLE001 - a pack may raise anything, SystemExit included
         yield import_mistake(candidate, error)
@@ -33,7 +32,7 @@ def _check(candidate: Candidate, known: Snapshot) -> Iterator[Mistake]:
     if not (found.tools or found.prompts or found.resources or found.mistakes):
         yield Mistake(message="it has no tools: no public function", file=candidate.origin, key=name)
     yield from _clashes(name, candidate, known)
-    yield from _twice(found.tools)
+    yield from _duplicate_tools(found.tools)
     if not name.isidentifier():
         message = f"the pack name {name!r} can't be written in code as it is"
         yield Mistake(message=message, file=candidate.origin, key=name, hint="take a word", severity="warning")
@@ -41,7 +40,7 @@ def _check(candidate: Candidate, known: Snapshot) -> Iterator[Mistake]:
         yield from _check_tool(spec, _function(module, spec))
 
 
-def _clashes(name: str, candidate: Candidate, known: Snapshot) -> Iterator[Mistake]:
+def _clashes(name: str, candidate: PackCandidate, known: Snapshot) -> Iterator[Mistake]:
     """The name belongs to another pack: the one that comes first would win."""
     others = {spec.defined_in.rpartition(":")[0] for spec in known.packs().get(name, {}).values() if spec.defined_in}
     others -= {candidate.origin, str(Path(candidate.origin).resolve())}
@@ -50,7 +49,7 @@ def _clashes(name: str, candidate: Candidate, known: Snapshot) -> Iterator[Mista
         yield Mistake(message=message, file=candidate.origin, key=name, hint='choose another with pack = "…"')
 
 
-def _twice(tools: Iterable[ToolSpec]) -> Iterator[Mistake]:
+def _duplicate_tools(tools: Iterable[ToolSpec]) -> Iterator[Mistake]:
     """Two tools of one name: the second would be refused."""
     first: dict[str, ToolSpec] = {}
     for spec in tools:

@@ -1,26 +1,188 @@
-"""Running a pack's module.
+"""Finds packs (files, folders, entry points `onetool.packs`) and imports their modules, in a thread with a time limit.
 
-A pack may take long to import, or never end. It gets a moment of our time, in a thread; if that is not enough it goes
-on in the background, and whoever calls one of its tools waits for it.
+A pack may take long to import, or never end: then it goes on in the background, and a call of one of its tools waits.
 """
 
+import os
 import sys
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    ModuleSpec,
+    SourceFileLoader,
+)
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from threading import Lock, Thread
-from types import ModuleType
+from types import CodeType, ModuleType
+from typing import NamedTuple
 from zlib import crc32
 
-from onetool.core.errors import Mistake, ToolFailure
-from onetool.core.failure import words_for
-from onetool.sources.packs.candidates import Candidate
+import msgspec
+
+from onetool.core.errors import Mistake, ToolFailure, describe_error
+
+GROUP = "onetool.packs"
+HOME = os.path.realpath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))  # where we are installed
+LONGEST_FILE = 1024 * 1024
+
+
+class PackCandidate(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that may be a pack: a file to run, or a module to import."""
+
+    name: str  # unless the module says otherwise
+    origin: str  # what to call it in a complaint
+    file: Path | None = None
+    module: str | None = None
+
+
+def in_paths(paths: Iterable[Path]) -> Iterator[PackCandidate]:
+    """A file, or a folder with an `__init__.py`, is a pack; any other folder holds packs."""
+    for path in paths:
+        if path.is_dir() and not (path / "__init__.py").exists():
+            yield from in_paths(_inside(path))
+        else:
+            file = path / "__init__.py" if path.is_dir() else path
+            yield PackCandidate(name=path.stem, origin=str(file), file=file)
+
+
+def _inside(folder: Path) -> list[Path]:
+    """What in a folder may be a pack: modules and packages, but nothing private and no tests."""
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.name[0] not in "._"
+        and not path.stem.startswith("test_")
+        and ((path.suffix == ".py" and path.is_file()) or (path / "__init__.py").is_file())
+    )
+
+
+class Part(NamedTuple):
+    """A file or a folder that packs may be made of."""
+
+    path: Path
+    place: str  # where it really is: the path of the packs, or what a link in there leads to; empty for what is no pack
+    is_folder: bool
+
+
+def parts_of(path: Path) -> Iterator[Part]:
+    """All that packs at this path are made of, and what lies beside them. Raises OSError where it can't be listed.
+
+    Links are followed where importing would: to a pack, and whatever lies in a package. Bytecode that Python keeps is
+    left out: nobody has to have seen it, because it is not read (see `take_source`).
+    """
+    place = os.path.realpath(path)
+    holds_packs = path.is_dir() and not (path / "__init__.py").exists()
+    if holds_packs:
+        yield Part(path, "", True)
+    packs = set(_inside(path)) if holds_packs else {path}
+    waiting = [(one, place if one in packs else "") for one in (sorted(path.iterdir()) if holds_packs else [path])]
+    waiting.reverse()
+    seen: set[tuple[int, int]] = set()
+    while waiting:
+        part, place = waiting.pop()
+        found = _part(part, place, seen)
+        if found is not None:
+            yield found
+            if found.is_folder:
+                waiting += [(part / name, found.place) for name in sorted(_listed(part), reverse=True)]
+
+
+def _part(path: Path, place: str, seen: set[tuple[int, int]]) -> Part | None:
+    """None for what is not there, was there already, or is no pack's."""
+    if os.path.islink(path):
+        if not place:
+            return None
+        real = os.path.realpath(path)
+        place = place if real == place or real.startswith(os.path.join(place, "")) else real
+    try:
+        status = os.stat(path)
+    except OSError:  # it leads nowhere, or nobody may look
+        return None
+    if not S_ISDIR(status.st_mode):
+        return Part(path, place, False) if S_ISREG(status.st_mode) and not _is_kept_bytecode(path) else None
+    if (status.st_dev, status.st_ino) in seen:
+        return None
+    seen.add((status.st_dev, status.st_ino))
+    return Part(path, place, True)
+
+
+def _listed(folder: Path) -> list[str]:
+    """Nothing where we may not look: then nothing in there can be imported, and the rest is looked at."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _is_kept_bytecode(path: Path) -> bool:
+    """`__pycache__/name.cpython-311.pyc`. A plain `name.pyc` is a module of its own."""
+    return path.parent.name == "__pycache__" and path.suffix == ".pyc" and "." in path.stem
+
+
+def installed() -> Iterator[PackCandidate]:
+    """Entry points of installed distributions.
+
+    Not by importlib.metadata, whose import alone takes longer than all of our start: only files that name our group
+    are parsed. The folder that one stands in is often on the path, and nothing is installed there, but us perhaps.
+    """
+    folders = dict.fromkeys(os.path.realpath(folder) for folder in sys.path)
+    here = os.path.realpath("")
+    if here != HOME:
+        folders.pop(here, None)
+    for folder in folders:
+        for file in _entry_point_files(folder):
+            origin = os.path.basename(os.path.dirname(file))
+            for name, module in _entries(file):
+                yield PackCandidate(name=name, origin=f"{origin}: {module}", module=module)
+
+
+def _entry_point_files(folder: str) -> Iterator[str]:
+    try:
+        with os.scandir(folder or ".") as entries:
+            yield from (
+                os.path.join(entry.path, "entry_points.txt")
+                for entry in entries
+                if entry.name.endswith((".dist-info", ".egg-info"))
+            )
+    except OSError:
+        return
+
+
+def _entries(file: str) -> list[tuple[str, str]]:
+    try:
+        if not os.path.isfile(file):  # a pipe would keep us waiting
+            return []
+        with open(file, "rb") as stream:
+            text = stream.read(LONGEST_FILE)
+    except OSError:
+        return []
+    if GROUP.encode() not in text:
+        return []
+    from configparser import ConfigParser, Error
+
+    parser = ConfigParser(delimiters=("=",), interpolation=None, default_section="\0")
+    parser.optionxform = str  # pyright: ignore[reportAttributeAccessIssue] - names are case-sensitive
+    try:
+        parser.read_string(text.decode())
+    except (Error, UnicodeDecodeError):
+        return []
+    return list(parser.items(GROUP)) if parser.has_section(GROUP) else []
+
+
+# Running a pack's module.
+
 
 PREFIX = "onetool_pack_"
 
 
-class Import:
+class PackImport:
     """One import under way."""
 
-    def __init__(self, candidate: Candidate, fresh: bool = False) -> None:
+    def __init__(self, candidate: PackCandidate, fresh: bool = False) -> None:
         self.candidate = candidate
         self._fresh = fresh
         self._module: ModuleType | None = None
@@ -62,7 +224,7 @@ class Import:
             self._error = error
 
 
-def _imported(candidate: Candidate, fresh: bool) -> ModuleType:
+def _imported(candidate: PackCandidate, fresh: bool) -> ModuleType:
     if candidate.file is not None:
         module = _run_file(candidate.file, fresh)
     else:
@@ -86,8 +248,6 @@ def _run_file(file: Path, fresh: bool) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ImportError(f"{file.name} is not a Python file")
     if fresh:
-        from onetool.sources.packs.from_source import take_source
-
         take_source(spec)
     module = module_from_spec(spec)
     sys.modules[name] = module  # dataclasses, type hints and relative imports look their module up there
@@ -95,12 +255,12 @@ def _run_file(file: Path, fresh: bool) -> ModuleType:
     return module
 
 
-def imported() -> dict[str, ModuleType]:
+def pack_modules() -> dict[str, ModuleType]:
     """The modules of packs that come from files, and what is inside of them."""
     return {name: module for name, module in list(sys.modules.items()) if name.startswith(PREFIX)}
 
 
-def put_back(modules: dict[str, ModuleType]) -> None:
+def restore_modules(modules: dict[str, ModuleType]) -> None:
     """Those that there were before: packs whose successors are not taken look their own parts up there.
 
     Others are left: another app in this process may have imported them.
@@ -108,12 +268,12 @@ def put_back(modules: dict[str, ModuleType]) -> None:
     sys.modules.update(modules)
 
 
-def import_mistake(candidate: Candidate, error: BaseException) -> Mistake:
+def import_mistake(candidate: PackCandidate, error: BaseException) -> Mistake:
     """What went wrong, and in which line of the pack's own file."""
     file = candidate.file
     line = error.lineno if isinstance(error, SyntaxError) else (_line_in(file, error) if file else None)
     where = str(file) if file else candidate.origin
-    message = f"SystemExit: {error}" if isinstance(error, SystemExit) else words_for(error)
+    message = f"SystemExit: {error}" if isinstance(error, SystemExit) else describe_error(error)
     return Mistake(message=message, file=where, line=line, key="packs")
 
 
@@ -125,3 +285,45 @@ def _line_in(file: Path, error: BaseException) -> int | None:
             line = trace.tb_lineno
         trace = trace.tb_next
     return line
+
+
+# Loading a pack from its source alone, and all that is inside of it: no bytecode that lies beside it is read.
+
+
+class FromSource(SourceFileLoader):
+    """As Python loads a source file, without the cache."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+_WAYS = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (FromSource, SOURCE_SUFFIXES))
+
+
+class Finder:
+    """Finds what is inside of packs that are loaded from source. All else is left to Python."""
+
+    def __init__(self) -> None:
+        self.packs: set[str] = set()
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, _: ModuleType | None = None) -> ModuleSpec | None:
+        if path is None or name.partition(".")[0] not in self.packs:
+            return None
+        for folder in path:
+            spec = FileFinder(folder, *_WAYS).find_spec(name)
+            if spec is not None and spec.loader is not None:
+                return spec
+        return None
+
+
+_finder = Finder()
+
+
+def take_source(spec: ModuleSpec) -> None:
+    """Have a pack's module, and later those inside of it, loaded from source."""
+    if isinstance(spec.loader, SourceFileLoader):
+        spec.loader = FromSource(spec.name, spec.loader.path)
+    _finder.packs.add(spec.name)
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)

@@ -14,7 +14,7 @@ from ask.stage import Stage
 from click.testing import CliRunner
 from helpers import cli
 
-from onetool.interfaces.cli.main import cli as root
+from onetool.interfaces.cli import cli as root
 
 PACK = '''
 from asyncio import sleep

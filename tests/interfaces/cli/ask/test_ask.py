@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from interfaces.cli.ask.shop import ALLOW
 from interfaces.cli.ask.shop import shop as shop  # a fixture
 
-from onetool.interfaces.cli.ask import ask, asking
-from onetool.interfaces.cli.main import cli as root
+from onetool.interfaces.cli import cli as root
+from onetool.interfaces.cli.ask import ask, runner
 
 PRICE = Wants("shop__price", {"item": "tea"})
 BUY = Wants("shop__buy", {"item": "tea", "card_token": "4242"})
@@ -151,7 +151,7 @@ def test_json_is_printed_also_where_nothing_has_begun(shop, monkeypatch):
     def slow(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("onetool.interfaces.cli.ask.command.open_app", slow)
+    monkeypatch.setattr("onetool.interfaces.cli.ask.open_app", slow)
     done = shop.ask("q", "--json")
     assert done.exit_code == 130
     assert json.loads(done.stdout)["error"]["reason"] == "interrupted"
@@ -203,7 +203,7 @@ def test_a_session_that_is_new_is_told_and_what_is_like_it(shop):
 
 
 def test_there_is_something_to_go_on_with_where_something_was_said(shop, monkeypatch):
-    monkeypatch.setattr(asking, "sys", SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr(runner, "sys", SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True)))
     shop.model.will(Fails(404, "No such model.", "model_not_found"))
     assert "is kept" not in shop.ask("q", "--session", "tea").stderr
     shop.model.will(Says(calls=[PRICE]), Fails(400, "No."))

@@ -9,17 +9,17 @@ import time
 import click
 import pytest
 
-from onetool.interfaces.cli.ask import question as asked
-from onetool.interfaces.cli.ask import stdin
-from onetool.interfaces.cli.ask.question import MOST_PICTURE, MOST_TEXT, read_question
+from onetool.interfaces.cli import inputs
+from onetool.interfaces.cli.ask import runner as asked
+from onetool.interfaces.cli.ask.runner import MOST_PICTURE, MOST_TEXT, read_question
 
-IS_PIPED = stdin.is_piped
+IS_PIPED = inputs.is_piped
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
 
 @pytest.fixture(autouse=True)
 def nothing_piped(monkeypatch):
-    monkeypatch.setattr(stdin, "is_piped", lambda: False)
+    monkeypatch.setattr(inputs, "is_piped", lambda: False)
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def piped(monkeypatch):
     """Has this come on standard input."""
 
     def comes(data):
-        monkeypatch.setattr(stdin, "is_piped", lambda: True)
-        monkeypatch.setattr(stdin, "comes", lambda: data is not None)
-        monkeypatch.setattr(stdin, "read", lambda most: data[: most + 1])
+        monkeypatch.setattr(inputs, "is_piped", lambda: True)
+        monkeypatch.setattr(inputs, "comes", lambda: data is not None)
+        monkeypatch.setattr(inputs, "read", lambda most: data[: most + 1])
 
     return comes
 
@@ -155,13 +155,13 @@ def test_wrong_usage_is_explained(piped):
 @pytest.fixture
 def what_comes(monkeypatch):
     """What is read of standard input, if that is this."""
-    monkeypatch.setattr(stdin, "is_piped", IS_PIPED)
-    monkeypatch.setattr(stdin, "PATIENCE", 0.1)
+    monkeypatch.setattr(inputs, "is_piped", IS_PIPED)
+    monkeypatch.setattr(inputs, "PATIENCE", 0.1)
 
     def come(file):
         with open(file) as stream:
             monkeypatch.setattr(sys, "stdin", stream)
-            return stdin.read(10) if stdin.is_piped() and stdin.comes() else None
+            return inputs.read(10) if inputs.is_piped() and inputs.comes() else None
 
     return come
 

@@ -9,14 +9,14 @@ import time
 import pytest
 
 from onetool import ToolCall, ToolResult, ToolSpec
-from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Notice, Started, Text, Thinking
+from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Notice, Started, TextEvent, ThinkingEvent
 from onetool.ask.messages import Usage
 from onetool.core.call import ToolError
 from onetool.core.caller import Declined
-from onetool.interfaces.cli.ask import command, showing, silence
-from onetool.interfaces.cli.ask.approving import Approver
-from onetool.interfaces.cli.ask.lines import called, readable
-from onetool.interfaces.cli.ask.showing import Screen
+from onetool.interfaces.cli import ask
+from onetool.interfaces.cli.ask import runner, terminal
+from onetool.interfaces.cli.ask.terminal import Approver, Screen
+from onetool.interfaces.cli.ask.wording import call_line, readable
 
 NOW = ToolCall("1", "time.now", {})
 READ = ToolCall("2", "fs.read_file", {"path": "a.txt\x1b[2J", "maxBytes": 5})
@@ -44,7 +44,7 @@ def shows(monkeypatch):
 
     def show(*events, out=True, err=True, encoding="utf-8"):
         streams = Stream(out, encoding), Stream(err)
-        monkeypatch.setattr(showing, "stdout", lambda: streams[0])
+        monkeypatch.setattr(terminal, "stdout", lambda: streams[0])
         monkeypatch.setattr(sys, "stderr", streams[1])
         screen = Screen()
         for event in events:
@@ -61,14 +61,14 @@ def done(text="It is noon.", **more):
 
 COURSE = [
     Started(session_id="s1", is_new=True, provider="ollama", model="m"),
-    Thinking(text="hm", step=1),
-    Thinking(text="hm", step=1),
-    Text(text="Let me ", step=1),
-    Text(text="look.", step=1),
+    ThinkingEvent(text="hm", step=1),
+    ThinkingEvent(text="hm", step=1),
+    TextEvent(text="Let me ", step=1),
+    TextEvent(text="look.", step=1),
     CallStarted(call=NOW),
     CallEnded(call=NOW, result=OK),
-    Text(text="It is ", step=2),
-    Text(text="noon.", step=2),
+    TextEvent(text="It is ", step=2),
+    TextEvent(text="noon.", step=2),
     done(),
 ]
 
@@ -94,7 +94,7 @@ def test_who_wants_no_colours_gets_none(shows, monkeypatch, name, value):
 
 @pytest.mark.parametrize("can_ask", [True, False])
 def test_who_could_be_asked_is_told_how(shows, monkeypatch, can_ask):
-    monkeypatch.setattr(showing, "can_be_asked", lambda: can_ask)
+    monkeypatch.setattr(terminal, "can_be_asked", lambda: can_ask)
     assert ("--approve ask asks you here" in shows(done(denied=("fs.write_file",)))[1]) == can_ask
 
 
@@ -127,7 +127,9 @@ def test_calls_at_the_same_time_have_a_line_each(shows):
 
 
 def test_a_word_in_between_has_a_line_of_its_own(shows):
-    out, err = shows(Text(text="Half", step=1), Notice(text="wait\x1b[2J"), Text(text="way", step=1), done("Halfway"))
+    out, err = shows(
+        TextEvent(text="Half", step=1), Notice(text="wait\x1b[2J"), TextEvent(text="way", step=1), done("Halfway")
+    )
     assert out == "Half\nway\n"
     assert "wait�[2J" in err
     assert shows(CallStarted(call=NOW), Notice(text="wait"), CallEnded(call=NOW, result=OK))[1].count("\n") == 3
@@ -135,7 +137,7 @@ def test_a_word_in_between_has_a_line_of_its_own(shows):
 
 def test_what_a_model_says_does_nothing_to_a_terminal_and_is_whole_in_a_pipe(shows):
     said = "a\x1b[31m\ttab\r\n1\u202f000\u00a0€ 東\u3000京 👩\u200d💻 \u202e"
-    course = [Text(text=said, step=1), done(said)]
+    course = [TextEvent(text=said, step=1), done(said)]
     assert shows(*course)[0] == "a�[31m\ttab\n1\u202f000\u00a0€ 東\u3000京 👩\u200d💻 �\n"
     assert shows(*course, out=False)[0] == f"{said}\n"
     assert shows(*course, out=False, encoding="ascii")[0].startswith("a\x1b[31m\ttab\r\n1?000?? ??? ")
@@ -152,7 +154,7 @@ def test_what_was_not_let_run_is_told_with_what_to_do(shows):
 
 def test_an_answer_that_was_not_streamed_is_shown(shows):
     assert shows(done("Late."))[0] == "Late.\n"
-    assert shows(Text(text=" ", step=3), done("Late."))[0] == " \nLate.\n"
+    assert shows(TextEvent(text=" ", step=3), done("Late."))[0] == " \nLate.\n"
 
 
 def test_many_small_pieces_are_written_a_few_at_once(monkeypatch):
@@ -165,19 +167,19 @@ def test_many_small_pieces_are_written_a_few_at_once(monkeypatch):
             self.flushed += 1
 
     stream = Counting(True)
-    monkeypatch.setattr(showing, "stdout", lambda: stream)
+    monkeypatch.setattr(terminal, "stdout", lambda: stream)
     monkeypatch.setattr(sys, "stderr", Stream(True))
 
     async def speak():
         screen = Screen()
         for _ in range(20_000):
-            screen.show(Text(text="ab", step=1))
-        screen.show(Text(text="!", step=1))
+            screen.show(TextEvent(text="ab", step=1))
+        screen.show(TextEvent(text="!", step=1))
         async with asyncio.timeout(10):
             while not stream.getvalue().endswith("!"):
                 await asyncio.sleep(0.01)
-        screen.show(Text(text="1", step=1))
-        screen.show(Text(text="2", step=1))
+        screen.show(TextEvent(text="1", step=1))
+        screen.show(TextEvent(text="2", step=1))
         screen.break_line()  # as an interrupt does
         assert stream.getvalue() == "ab" * 20_000 + "!12\n"
         return screen
@@ -189,15 +191,15 @@ def test_many_small_pieces_are_written_a_few_at_once(monkeypatch):
 
 
 def test_long_arguments_are_cut():
-    assert called(ToolCall("1", "run", {"code": "x\n" * 100})) == 'run(code="' + "x\\n" * 17 + "x\\…)"
-    assert called(ToolCall("1", "x" * 5000, {})) == "x" * 79 + "…()"
+    assert call_line(ToolCall("1", "run", {"code": "x\n" * 100})) == 'run(code="' + "x\\n" * 17 + "x\\…)"
+    assert call_line(ToolCall("1", "x" * 5000, {})) == "x" * 79 + "…()"
 
 
 # A model that says nothing
 
 
 def test_who_waits_for_a_silent_model_is_told_twice_but_not_while_tools_run(monkeypatch):
-    monkeypatch.setattr(silence, "TOLD_AFTER", (0.02, 0.06))
+    monkeypatch.setattr(runner, "TOLD_AFTER", (0.02, 0.06))
     said = []
 
     async def told(heard, event, times):
@@ -210,7 +212,7 @@ def test_who_waits_for_a_silent_model_is_told_twice_but_not_while_tools_run(monk
         return [*said]
 
     async def listen():
-        heard, words = silence.Silence(said.append), "waiting for m (ollama) …"
+        heard, words = runner.SilenceNotice(said.append), "waiting for m (ollama) …"
         assert await told(heard, COURSE[0], 2) == [words, words]
         assert await told(heard, CallStarted(call=NOW), 0) == []
         assert await told(heard, CallEnded(call=NOW, result=OK), 2) == [words, words]
@@ -322,7 +324,7 @@ def test_the_choices_are_those_that_there_are():
     import typing
 
     from onetool.ask.providers import NAMES
-    from onetool.config.model import Ask
+    from onetool.config.model import AskConfig
 
-    assert command.PROVIDERS == NAMES
-    assert typing.get_args(typing.get_type_hints(Ask)["menu"]) == command.MENUS
+    assert ask.PROVIDERS == NAMES
+    assert typing.get_args(typing.get_type_hints(AskConfig)["menu"]) == ask.MENUS

@@ -4,11 +4,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from onetool.interfaces.cli.ask import ask
-from onetool.interfaces.cli.ask.switch import WithSwitch, joined
+from onetool.interfaces.cli.ask import WithToolsCommand, ask, join_switch_value
 
 
-@click.command(cls=WithSwitch)
+@click.command(cls=WithToolsCommand)
 @click.argument("words", nargs=-1)
 @click.option("--with-tools", type=click.BOOL, default=True)
 def command(words, with_tools):
@@ -39,8 +38,8 @@ def test_the_prompt_is_left_alone(args, words, with_tools):
 
 
 def test_it_is_the_parser_of_ask():
-    assert isinstance(ask, WithSwitch)
-    assert list(joined(["a", "--system", "--with-tools=x"])) == ["a", "--system", "--with-tools=x"]
+    assert isinstance(ask, WithToolsCommand)
+    assert list(join_switch_value(["a", "--system", "--with-tools=x"])) == ["a", "--system", "--with-tools=x"]
     refused = CliRunner().invoke(ask, ["q", "--with-tools=perhaps"])
     assert refused.exit_code == 2
     assert "--with-tools" in refused.output

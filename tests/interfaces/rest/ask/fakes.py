@@ -8,8 +8,8 @@ from interfaces.rest.served import read_events
 
 from onetool.ask.errors import AskError
 from onetool.ask.events import Answer, Done, Started
-from onetool.core.registry import Registry
-from onetool.interfaces.rest.ask.door import AskDoor
+from onetool.core.registry import ToolRegistry
+from onetool.interfaces.rest.ask_app import AskApp
 
 STARTED = Started(session_id="s1", is_new=True, provider="openai", model="m")
 ANSWER = Answer(answer="Noon.", session_id="s1", provider="openai", model="m", steps=1, stop="end")
@@ -58,7 +58,7 @@ class App:
         self.script = script or (STARTED, Done(answer=ANSWER))
         self.asked = []
         self.asking = None
-        self.registry = Registry()
+        self.registry = ToolRegistry()
 
     def ask(self, prompt, **options):
         self.asked.append((prompt, options))
@@ -83,7 +83,7 @@ class Client(SimpleNamespace):
 
 async def post(door, body, accept="*/*", *, kind="application/json", query=b"", reading=None, leaving=None):
     """One request. `reading`: an Event before which nothing is read; `leaving`: one after which the client is gone."""
-    door = door if isinstance(door, AskDoor) else AskDoor(door)
+    door = door if isinstance(door, AskApp) else AskApp(door)
     client = Client(status=0, headers={}, body=b"", log={})
     parts = [{"type": "http.request", "body": body if isinstance(body, bytes) else json.dumps(body).encode()}]
 

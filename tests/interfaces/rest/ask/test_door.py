@@ -9,16 +9,15 @@ import pytest
 from interfaces.rest.ask.fakes import ANSWER, STARTED, App, failing, post
 
 from onetool.ask.errors import ModelError, Reason
-from onetool.ask.events import CallEnded, CallStarted, Done, Event, Notice, Text
+from onetool.ask.events import CallEnded, CallStarted, Done, Event, Notice, TextEvent
 from onetool.ask.messages import File
-from onetool.core.allowed import both
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.caller import current_caller
-from onetool.interfaces.outlet import MOST_UNSENT
-from onetool.interfaces.rest.ask import door as door_module
-from onetool.interfaces.rest.ask.body import Question
-from onetool.interfaces.rest.ask.door import MOST_AT_ONCE, AskDoor
-from onetool.interfaces.rest.ask.refusal import BY_PROVIDER, STATUS
+from onetool.core.context import allowed_by_both
+from onetool.interfaces.response_stream import MOST_UNSENT
+from onetool.interfaces.rest import ask_app as door_module
+from onetool.interfaces.rest.ask_app import MOST_AT_ONCE, AskApp
+from onetool.interfaces.rest.ask_body import PROVIDER_STATUS, STATUS_OF_REASON, AskQuestion
 
 EVENTS = "text/event-stream"
 CALL = ToolCall("c1", "time.now", {}, "ask")
@@ -135,8 +134,8 @@ def test_every_key_arrives():
 )
 def test_a_client_can_only_narrow_what_the_server_allows(servers, clients, allowed):
     app = App()
-    run(AskDoor(app, servers), {"prompt": "x", "toolAllow": clients})
-    given = both(app.asked[0][1]["within"], app.asked[0][1]["allowed"])
+    run(AskApp(app, servers), {"prompt": "x", "toolAllow": clients})
+    given = allowed_by_both(app.asked[0][1]["within"], app.asked[0][1]["allowed"])
     assert given is None if allowed is None else sorted(given) == allowed
 
 
@@ -218,7 +217,7 @@ def test_other_things_that_are_wrong_with_a_request():
 @pytest.mark.parametrize("reason", Reason.__args__)
 def test_every_reason_has_a_status_with_and_without_a_stream(reason, accept):
     client = run(App(failing(reason, "try `onetool auth set openai`")), {"prompt": "x"}, accept)
-    told = problem(client, STATUS.get(reason, BY_PROVIDER), reason)
+    told = problem(client, STATUS_OF_REASON.get(reason, PROVIDER_STATUS), reason)
     assert told["detail"] == "it failed with ***, try toolAllow"
     assert told["hints"] == ["try `onetool auth set openai`"]
     assert "answer" not in told
@@ -249,7 +248,7 @@ def test_a_model_or_a_session_that_the_client_named_is_its_own_mistake():
 
 def test_so_many_at_once_and_no_more():
     async def many():
-        door, leaving = AskDoor(App(STARTED, 5.0)), asyncio.Event()
+        door, leaving = AskApp(App(STARTED, 5.0)), asyncio.Event()
         asked = [
             asyncio.create_task(post(door, {"prompt": "x"}, EVENTS if n % 2 else "", leaving=leaving))
             for n in range(MOST_AT_ONCE)
@@ -272,7 +271,7 @@ def test_so_many_at_once_and_no_more():
 
 def test_events_have_their_tags_as_names_and_end_with_the_answer():
     ended = CallEnded(call=CALL, result=ToolResult(ok=True, data={"iso": "…", "big": 10**30}))
-    script = [STARTED, Text(text="a\nb", step=1), CallStarted(call=CALL), ended, Notice(text="by the way")]
+    script = [STARTED, TextEvent(text="a\nb", step=1), CallStarted(call=CALL), ended, Notice(text="by the way")]
     client = run(App(*script, Done(answer=ANSWER)), {"prompt": "x"}, EVENTS)
     assert (client.status, client.headers["content-type"]) == (200, EVENTS)
     assert [event.name for event in client.events] == ["started", "text", "call", "result", "notice", "answer"]
@@ -289,7 +288,7 @@ def test_events_have_their_tags_as_names_and_end_with_the_answer():
 
 
 def test_what_fails_later_is_the_last_event():
-    script = [STARTED, Text(text="a", step=1), failing("timeout", "wait")]
+    script = [STARTED, TextEvent(text="a", step=1), failing("timeout", "wait")]
     client = run(App(*script), {"prompt": "x"}, EVENTS)
     assert client.status == 200
     assert [event.name for event in client.events] == ["started", "text", "error"]
@@ -346,7 +345,7 @@ def test_a_slow_reader_gets_everything_and_the_model_waits_for_it():
     count = 3 * MOST_UNSENT // len(piece)
 
     async def slow():
-        app, reading = App(STARTED, *[Text(text=piece, step=1)] * count, Done(answer=ANSWER)), asyncio.Event()
+        app, reading = App(STARTED, *[TextEvent(text=piece, step=1)] * count, Done(answer=ANSWER)), asyncio.Event()
         asked = asyncio.create_task(post(app, {"prompt": "x"}, EVENTS, reading=reading))
         await asyncio.sleep(0.1)
         told = app.asking.told
@@ -360,7 +359,7 @@ def test_a_slow_reader_gets_everything_and_the_model_waits_for_it():
 
 def test_a_slow_reader_that_leaves_ends_it():
     async def left():
-        script = [STARTED, *[Text(text="x" * 100_000, step=1)] * 30, Done(answer=ANSWER)]
+        script = [STARTED, *[TextEvent(text="x" * 100_000, step=1)] * 30, Done(answer=ANSWER)]
         app, leaving = App(*script), asyncio.Event()
         asked = asyncio.create_task(post(app, {"prompt": "x"}, EVENTS, reading=asyncio.Event(), leaving=leaving))
         await asyncio.sleep(0.15)
@@ -376,7 +375,7 @@ def test_a_slow_reader_that_leaves_ends_it():
 def test_a_bug_leaves_nothing_behind():
     async def broken():
         with pytest.raises(RuntimeError):
-            await post(App(STARTED, Text(text="a", step=1), RuntimeError("a bug")), {"prompt": "x"}, EVENTS)
+            await post(App(STARTED, TextEvent(text="a", step=1), RuntimeError("a bug")), {"prompt": "x"}, EVENTS)
         await asyncio.sleep(0)
         return asyncio.all_tasks() - {asyncio.current_task()}
 
@@ -390,8 +389,8 @@ def test_the_docs_know_every_key_event_and_reason():
     docs = (Path(__file__).parents[4] / "docs" / "serve.md").read_text()
     section = docs.partition("\n## Asking a model\n")[2].partition("\n## ")[0]
     events = [kind.__struct_config__.tag for kind in get_args(Event)]
-    for word in (*Question.__struct_encode_fields__, *events, *Reason.__args__, "error", "too_many", "too_large"):
+    for word in (*AskQuestion.__struct_encode_fields__, *events, *Reason.__args__, "error", "too_many", "too_large"):
         assert f"`{word}`" in section, word
-    for reason, status in STATUS.items():
+    for reason, status in STATUS_OF_REASON.items():
         assert re.search(rf"^\|[^|]*\b{status}\b[^|]*\|.*`{reason}`", section, re.MULTILINE), reason
     assert f"under way | {MOST_AT_ONCE} | 503 |" in docs

@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 from sources.bundles.files.things import an_id, built_in, bundle, reasons, tool, with_tool
 
-from onetool.sources.bundles.errors import Conflict, Forbidden, Invalid, NotFound, Stale
+from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, OutdatedError
 from onetool.sources.bundles.files import state
 from onetool.sources.bundles.store import tag_of
 
@@ -28,7 +28,7 @@ def test_built_in_bundles_are_listed_and_nothing_is_made(opened, folder):
         lambda: store.delete_tool(id, "read-file", "1"),
         lambda: store.put_all(mine, []),
     ):
-        with pytest.raises(Forbidden, match="built in") as caught:
+        with pytest.raises(ForbiddenError, match="built in") as caught:
             refused()
         assert caught.value.code == "built_in"
     assert not folder.exists()
@@ -48,13 +48,13 @@ def test_their_switches_are_kept(opened, folder):
     other = opened((mine, tools))
     assert not other.tool(mine.id, "read-file", "1").is_enabled
     assert not other.patch_bundle(mine.id, False).is_enabled
-    with pytest.raises(Forbidden, match="disabled"):
+    with pytest.raises(ForbiddenError, match="disabled"):
         store.patch_tool(mine.id, "read-file", "1", True)
     assert store.bundles() == []
     assert store.patch_bundle(mine.id, True, match=tag_of(store.bundle(mine.id))).is_enabled
-    with pytest.raises(Stale):
+    with pytest.raises(OutdatedError):
         store.patch_bundle(mine.id, False, match="x")
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         store.patch_tool(mine.id, "write-file", "1", False)
 
 
@@ -70,7 +70,7 @@ def test_switches_by_hand_and_a_broken_file_of_them(opened, folder):
     assert store.bundles() == []
     assert "line 1" in reasons(store)["builtin.json"]
     assert opened((mine, tools)).bundles() == []
-    with pytest.raises(Conflict, match=r"builtin\.json can't be used"):
+    with pytest.raises(ConflictError, match=r"builtin\.json can't be used"):
         store.patch_bundle(mine.id, True)
     (folder / "builtin.json").unlink()
     store.look()
@@ -78,7 +78,7 @@ def test_switches_by_hand_and_a_broken_file_of_them(opened, folder):
 
 
 def test_two_built_in_things_of_one_name_are_a_mistake_of_the_program(opened):
-    with pytest.raises(Invalid, match="two built-in things called fs"):
+    with pytest.raises(InvalidError, match="two built-in things called fs"):
         opened(built_in(), built_in())
 
 
@@ -206,7 +206,7 @@ def test_what_one_writes_the_other_sees(opened):
     first.patch_tool(id, "forecast", "1", False)
     assert not second.tool(id, "forecast", "1").is_enabled
     assert second.state() != state
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         second.put_tool(id, "forecast", "1", tool())
 
 
@@ -218,7 +218,7 @@ def test_many_threads_write_at_once(opened):
         for key in range(10):
             try:
                 store.put_tool(id, f"t{key}", "1", tool(description=str(number)))
-            except Conflict:
+            except ConflictError:
                 refused.append(key)
 
     threads = [Thread(target=put, args=(number,)) for number in range(4)]

@@ -9,8 +9,8 @@ import pytest
 from sources.bundles.files.things import an_id, built_in, bundle, file_of, files, reasons, tool, with_tool
 
 from onetool.core.schema import CompiledSchema
-from onetool.sources.bundles.errors import Conflict, Forbidden, NotFound, Unavailable
-from onetool.sources.bundles.files import form, looking, migrations
+from onetool.sources.bundles.errors import ConflictError, ForbiddenError, NotFoundError, UnavailableError
+from onetool.sources.bundles.files import form, sync
 from onetool.sources.bundles.index import Index
 
 BY_HAND = {"type": "script", "slug": "sum", "version": "1", "scriptImpl": {"code": "1 + 1"}}
@@ -87,11 +87,11 @@ def test_a_change_of_a_file_that_was_moved_away_meanwhile(store, folder):
     id, _ = with_tool(store)
     with_tool(store)
     (folder / f"weather-{id[-12:]}" / "tools" / "forecast@1.json").unlink()
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         store.patch_tool(id, "forecast", "1", False)
     store.put_tool(id, "forecast", "1", tool())
     shutil.rmtree(folder / f"weather-{id[-12:]}")
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         store.put_tool(id, "again", "1", tool())
 
 
@@ -99,7 +99,7 @@ def test_what_is_disabled_by_hand_counts_before_any_look(store, folder):
     id, _ = with_tool(store)
     path = next(folder.glob("*/bundle.json"))
     path.write_text(path.read_text().replace('"isEnabled": true', '"isEnabled": false'))
-    with pytest.raises(Forbidden, match="disabled"):
+    with pytest.raises(ForbiddenError, match="disabled"):
         store.put_tool(id, "other", "1", tool())
 
 
@@ -124,10 +124,10 @@ def test_what_has_settled_is_not_read_again(store, folder, monkeypatch):
     state = store.state()
     assert not store.look()
     assert store.state() == state
-    monkeypatch.setattr(looking, "RACY_SECONDS", 0.0)
+    monkeypatch.setattr(sync, "RACY_SECONDS", 0.0)
     store.look()
     read = []
-    monkeypatch.setattr(looking, "read_files", lambda folder, stamps, paths: iter(read.extend(paths) or ()))
+    monkeypatch.setattr(sync, "read_files", lambda folder, stamps, paths: iter(read.extend(paths) or ()))
     assert not store.look()
     assert read == []
 
@@ -221,7 +221,7 @@ def test_a_broken_bundle_takes_its_tools_with_it_and_brings_them_back(store, fol
     assert store.tools() == [other]
     assert store.bundle(id) is None
     assert list(reasons(store)) == ["bundle.json"]
-    with pytest.raises(Conflict, match="in the way"):
+    with pytest.raises(ConflictError, match="in the way"):
         store.put_bundle(id, bundle())
     path.write_text(whole)
     store.look()
@@ -291,10 +291,10 @@ def test_a_file_that_claims_a_built_in_id(opened, folder):
 def test_a_put_into_the_way_of_a_broken_file(store, folder):
     id, _ = with_tool(store)
     file_of(folder).write_text("{")
-    with pytest.raises(Conflict, match="can't be used"):
+    with pytest.raises(ConflictError, match="can't be used"):
         store.patch_tool(id, "forecast", "1", False)
     store.look()
-    with pytest.raises(Conflict, match="can't be used"):
+    with pytest.raises(ConflictError, match="can't be used"):
         store.put_tool(id, "forecast", "1", tool())
     store.delete_tool(id, "forecast", "1")
     store.put_tool(id, "forecast", "1", tool())
@@ -303,7 +303,7 @@ def test_a_put_into_the_way_of_a_broken_file(store, folder):
 def test_a_delete_does_not_hit_what_has_become_another_tool(store, folder):
     id, _ = with_tool(store)
     file_of(folder).write_text(file_of(folder).read_text().replace('"version": "1"', '"version": "2"'))
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         store.delete_tool(id, "forecast", "1")
     assert store.tool(id, "forecast", "2")
 
@@ -317,7 +317,7 @@ def test_folders_that_are_links_lead_nowhere(store, folder, tmp_path):
     store.look()
     assert "link" in reasons(store)["tools"]
     assert store.tools() == []
-    with pytest.raises(Unavailable, match="Not a directory"):
+    with pytest.raises(UnavailableError, match="Not a directory"):
         store.put_tool(id, "a", "1", tool())
     assert [path.name for path in (tmp_path / "outside").iterdir()] == ["sum.json"]
 
@@ -361,13 +361,13 @@ def test_an_index_that_fails_does_not_fail_the_write(store, folder, monkeypatch)
     def failing(self):
         from contextlib import contextmanager
 
-        from onetool.sources.bundles.errors import Unavailable
+        from onetool.sources.bundles.errors import UnavailableError
 
         @contextmanager
         def context():
             with real(self) as changes:
                 yield changes
-                raise Unavailable("no")
+                raise UnavailableError("no")
 
         return context()
 
@@ -386,7 +386,7 @@ def test_older_files_are_read_and_stay_as_they_are(store, folder, monkeypatch):
             "schemaVersion": "1",
         }
 
-    monkeypatch.setitem(migrations.STEPS, "0", step)
+    monkeypatch.setitem(form.STEPS, "0", step)
     write(folder / "old" / "bundle.json", {"name": "old", "schemaVersion": "0"})
     old = {key: value for key, value in BY_HAND.items() if key != "slug"} | {"name": "sum", "schemaVersion": 0}
     path = write(folder / "old" / "tools" / "sum.json", old)

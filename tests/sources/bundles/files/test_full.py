@@ -9,7 +9,8 @@ import pytest
 from sources.bundles.files.things import file_of, tool, with_tool
 
 from onetool.sources.bundles.files import indexed
-from onetool.sources.bundles.index import Index, opening
+from onetool.sources.bundles.index import Index
+from onetool.sources.bundles.index import database as opening
 
 LONG = "".join(f"{number} " for number in range(1_700))
 

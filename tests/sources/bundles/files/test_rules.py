@@ -3,7 +3,14 @@
 import pytest
 from sources.bundles.files.things import an_id, bundle, file_of, files, tool, with_tool
 
-from onetool.sources.bundles.errors import Conflict, Forbidden, Invalid, NotFound, Stale, Unavailable
+from onetool.sources.bundles.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    OutdatedError,
+    UnavailableError,
+)
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.store import tag_of
 
@@ -55,25 +62,25 @@ def test_put_of_the_same_writes_nothing(store, folder):
 
 @pytest.mark.parametrize("id", ["x", "01890A5D-AC96-474B-BCCE-B302099A8057", "../../etc"])
 def test_ids_are_checked(store, id, folder):
-    with pytest.raises(Invalid, match="UUIDv7"):
+    with pytest.raises(InvalidError, match="UUIDv7"):
         store.put_bundle(id, bundle())
     assert not folder.exists()
 
 
 def test_slugs_and_versions_are_checked(store):
     id, _ = with_tool(store)
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidError):
         store.put_bundle(an_id(), bundle("a_b"))
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidError):
         store.put_tool(id, "a/b", "1", tool())
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidError):
         store.put_tool(id, "a", "1/2", tool())
 
 
 def test_a_bundle_with_tools_is_not_deleted(store, folder):
     id, _ = with_tool(store)
     before = files(folder)
-    with pytest.raises(Conflict, match=r"delete its 1 tools first .*forecast@1\.json"):
+    with pytest.raises(ConflictError, match=r"delete its 1 tools first .*forecast@1\.json"):
         store.delete_bundle(id)
     assert files(folder) == before
 
@@ -82,7 +89,7 @@ def test_nor_one_with_a_file_that_can_not_be_read(store, folder):
     id, _ = with_tool(store)
     file_of(folder).write_text("{")
     store.look()
-    with pytest.raises(Conflict, match=r"forecast@1\.json"):
+    with pytest.raises(ConflictError, match=r"forecast@1\.json"):
         store.delete_bundle(id)
 
 
@@ -100,7 +107,7 @@ def test_a_deleted_bundle_takes_nothing_inside_and_comes_back_with_a_put(store, 
         lambda: store.patch_tool(id, "a", "1", True),
         lambda: store.patch_bundle(id, True),
     ):
-        with pytest.raises(Forbidden, match="deleted"):
+        with pytest.raises(ForbiddenError, match="deleted"):
             refused()
     back, is_new = store.put_bundle(id, bundle())
     assert (back, is_new) == (first, False)
@@ -110,10 +117,10 @@ def test_a_deleted_bundle_takes_nothing_inside_and_comes_back_with_a_put(store, 
 def test_a_disabled_bundle_takes_deletes_only(store):
     id, kept = with_tool(store)
     store.patch_bundle(id, False)
-    with pytest.raises(Forbidden, match="disabled") as caught:
+    with pytest.raises(ForbiddenError, match="disabled") as caught:
         store.put_tool(id, "other", "1", tool())
     assert caught.value.code == "disabled"
-    with pytest.raises(Forbidden, match="disabled"):
+    with pytest.raises(ForbiddenError, match="disabled"):
         store.patch_tool(id, "forecast", "1", False)
     assert store.tool(id, "forecast", "1") == kept
     store.delete_tool(id, "forecast", "1")
@@ -162,7 +169,7 @@ def test_a_tool_is_put_and_found(store):
 def test_a_second_put_is_a_conflict_and_changes_nothing(store, folder):
     id, _ = with_tool(store)
     before = files(folder)
-    with pytest.raises(Conflict, match="forecast@1"):
+    with pytest.raises(ConflictError, match="forecast@1"):
         store.put_tool(id, "forecast", "1", tool(description="Other."))
     assert files(folder) == before
     store.put_tool(id, "forecast", "2", tool())
@@ -181,7 +188,7 @@ def test_a_tool_is_deleted_for_good(store, folder):
     store.delete_tool(id, "forecast", "1")
     assert store.tool(id, "forecast", "1") is None
     assert not list(folder.glob("*/tools/*"))
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         store.delete_tool(id, "forecast", "1")
     assert store.put_tool(id, "forecast", "1", tool()).id != first.id
 
@@ -195,16 +202,16 @@ def test_what_is_not_there(store):
         lambda: store.patch_bundle(an_id(), True),
         lambda: store.delete_bundle(an_id()),
     ):
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             missing()
     assert store.bundle(an_id()) is None
     assert store.tool(an_id(), "forecast", "1") is None
 
 
 def test_what_can_not_be_there_makes_nothing(store, folder):
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         store.put_tool(an_id(), "a", "1", tool())
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         store.delete_bundle(an_id())
     assert not folder.exists()
 
@@ -213,7 +220,7 @@ def test_so_many_tools_and_no_more(opened):
     store = opened(max_tools=2)
     id, _ = with_tool(store)
     store.put_tool(id, "forecast", "2", tool())
-    with pytest.raises(Forbidden, match="more than 2") as caught:
+    with pytest.raises(ForbiddenError, match="more than 2") as caught:
         store.put_tool(id, "forecast", "3", tool())
     assert caught.value.code == "too_many_tools"
     store.delete_tool(id, "forecast", "1")
@@ -228,9 +235,9 @@ def test_tags_of_what_was_seen(store):
     tag = tag_of(store.tool(id, "forecast", "1"))
     assert tag == tag_of(kept)
     store.patch_tool(id, "forecast", "1", False, match=tag)
-    with pytest.raises(Stale):
+    with pytest.raises(OutdatedError):
         store.patch_tool(id, "forecast", "1", True, match=tag)
-    with pytest.raises(Stale):
+    with pytest.raises(OutdatedError):
         store.delete_tool(id, "forecast", "1", match=tag)
     store.delete_tool(id, "forecast", "1", match=tag_of(store.tool(id, "forecast", "1")))
     seen = tag_of(store.bundle(id))
@@ -241,7 +248,7 @@ def test_tags_of_what_was_seen(store):
         lambda: store.delete_bundle(id, match=seen),
         lambda: store.put_bundle(an_id(), bundle(), match="*"),
     ):
-        with pytest.raises(Stale):
+        with pytest.raises(OutdatedError):
             refused()
     assert store.put_bundle(id, bundle("third"), match="*")[0].slug == "third"
 
@@ -249,7 +256,7 @@ def test_tags_of_what_was_seen(store):
 def test_only_if_it_is_new(store):
     id = an_id()
     assert store.put_bundle(id, bundle(), create_only=True)[1]
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         store.put_bundle(id, bundle("other"), create_only=True)
     assert store.bundle(id).slug == "weather"
 
@@ -278,14 +285,14 @@ def test_all_of_it_or_nothing(store, folder):
     made, tools = whole()
     store.put_all(made, tools)
     before = files(folder)
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         store.put_all(made, [])
     other, same = whole()
-    with pytest.raises(Conflict, match="id"):
+    with pytest.raises(ConflictError, match="id"):
         store.put_all(other, [same[0], tools[0]])
-    with pytest.raises(Conflict, match="twice"):
+    with pytest.raises(ConflictError, match="twice"):
         store.put_all(other, whole(("a", "a"))[1])
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidError):
         store.put_all(other, whole(("a", "b/c"))[1])
     assert files(folder) == before
 
@@ -304,5 +311,5 @@ def test_a_folder_that_can_not_be_written_says_so(tmp_path, opened):
     (tmp_path / "file").write_text("")
     store = opened(folder=tmp_path / "file" / "bundles")
     assert store.bundles() == []
-    with pytest.raises(Unavailable, match="Not a directory"):
+    with pytest.raises(UnavailableError, match="Not a directory"):
         store.put_bundle(an_id(), bundle())

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from onetool.sources.bundles.index import Changes, Index, Stamp
+from onetool.sources.bundles.index import Index, IndexTransaction, Stamp
 from onetool.sources.bundles.index.rows import bundle_row, tool_row
 from onetool.sources.bundles.model import Bundle, Tool
 
@@ -50,7 +50,7 @@ def put(index: Index, *things: Bundle | Tool) -> None:
         put_into(changes, *things)
 
 
-def put_into(changes: Changes, *things: Bundle | Tool) -> None:
+def put_into(changes: IndexTransaction, *things: Bundle | Tool) -> None:
     for thing in things:
         write = changes.put_bundle if isinstance(thing, Bundle) else changes.put_tool
         write(thing, path_of(thing), STAMP)

@@ -9,9 +9,9 @@ import pytest
 from sources.bundles.index.made import bundle, in_step, put, slugs, tool
 from sources.bundles.index.test_paging import other
 
-from onetool.sources.bundles.errors import Unavailable
-from onetool.sources.bundles.index import Damaged, Index
-from onetool.sources.bundles.index.opening import opened as raw
+from onetool.sources.bundles.errors import UnavailableError
+from onetool.sources.bundles.index import Index, IndexDamagedError
+from onetool.sources.bundles.index.database import opened as raw
 
 
 @pytest.fixture
@@ -49,11 +49,11 @@ def test_a_fill_that_fails_is_tried_again(opened):
     def fill():
         tries.append(1)
         if len(tries) == 1:
-            raise Unavailable("the folder is busy")
+            raise UnavailableError("the folder is busy")
         put(index, bundle())
 
     index = opened(fill)
-    with pytest.raises(Unavailable, match="busy"):
+    with pytest.raises(UnavailableError, match="busy"):
         index.bundles()
     assert len(index.bundles()) == 1
 
@@ -143,7 +143,7 @@ def test_damage_under_an_open_index(filled, file, fault):
 def test_damage_in_the_middle_of_a_change_is_told(filled):
     index, times = filled
     index.state()
-    with pytest.raises(Damaged, match="try again"), index.changing():
+    with pytest.raises(IndexDamagedError, match="try again"), index.changing():
         raise _corrupt()
     assert slugs(index.tools()) == ["tool-1"]
     assert len(times) == 2
@@ -196,13 +196,13 @@ def test_deleted_while_it_is_being_filled(opened, file):
 
 def test_a_folder_in_its_place_is_told(file):
     file.mkdir()
-    with pytest.raises(Unavailable, match="move it away"):
+    with pytest.raises(UnavailableError, match="move it away"):
         Index(file)
 
 
 def test_where_nothing_can_be_written(tmp_path):
     (tmp_path / "a file").touch()
-    with pytest.raises(Unavailable, match="can't be opened"):
+    with pytest.raises(UnavailableError, match="can't be opened"):
         Index(tmp_path / "a file" / "index.db")
 
 
@@ -287,5 +287,5 @@ def test_after_a_fork_the_child_has_its_own(filled, file):
 def test_closed(filled):
     index, _ = filled
     index.close()
-    with pytest.raises(Unavailable, match="closed"):
+    with pytest.raises(UnavailableError, match="closed"):
         index.tools()

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sources.bundles.index.made import STAMP, bundle, in_step, tool
 
-from onetool.sources.bundles.index import Index, Taken
+from onetool.sources.bundles.index import Index, PathTakenError
 from onetool.sources.bundles.model import Tool
 
 PATHS = st.sampled_from([f"box/{name}.json" for name in "abcd"])
@@ -37,7 +37,7 @@ class Writes(RuleBasedStateMachine):
         try:
             with self.index.changing() as changes:
                 (changes.put_tool if isinstance(one, Tool) else changes.put_bundle)(one, path, STAMP)
-        except Taken:
+        except PathTakenError:
             assert taken
         else:
             assert not taken

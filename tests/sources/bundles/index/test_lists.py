@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from sources.bundles.index.made import STAMP, bundle, bundle_id, path_of, put, slugs, tool, tool_id
 
 from onetool.core.errors import Mistake
-from onetool.sources.bundles.errors import Invalid
-from onetool.sources.bundles.index import Index, Stamp, Taken
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.index import Index, PathTakenError, Stamp
 
 
 def test_a_tool_comes_back_as_it_was_put(index):
@@ -129,10 +129,10 @@ def test_two_files_can_not_claim_one_thing(index):
     first = path_of(tool(1))
     with index.changing() as changes:
         for claim in (tool(1, "other"), tool(2, "tool-1")):
-            with pytest.raises(Taken) as refused:
+            with pytest.raises(PathTakenError) as refused:
                 changes.put_tool(claim, "second.json", STAMP)
             assert refused.value.path == first
-        with pytest.raises(Taken):
+        with pytest.raises(PathTakenError):
             changes.put_bundle(bundle(), "second/bundle.json", STAMP)
     assert slugs(index.tools()) == ["tool-1"]
 
@@ -190,13 +190,13 @@ class TestBuiltIn:
             changes.built_in([(bundle(9), [tool(9, of=9)])])
         assert index.tool(bundle_id(9), "tool-9", "1").is_built_in
         assert [mistake.file for mistake in index.mistakes()] == sorted([path_of(bundle(9)), path_of(tool(9, of=9))])
-        with index.changing() as changes, pytest.raises(Taken) as refused:
+        with index.changing() as changes, pytest.raises(PathTakenError) as refused:
             changes.put_bundle(bundle(9), "x", STAMP)
         assert refused.value.path is None
 
 
 def test_half_a_character_is_the_name_of_nothing(index):
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidError):
         index.tool(bundle_id(1), "\ud800", "1")
     assert index.search("\ud800") == []
 

@@ -13,8 +13,8 @@ import pytest
 from sources.bundles.index.made import bundle, bundle_id, put, slugs, tool
 from sources.bundles.index.test_files import overwritten
 
-from onetool.sources.bundles.errors import Unavailable
-from onetool.sources.bundles.index import Busy, Index, Unwritable, access, connections
+from onetool.sources.bundles.errors import UnavailableError
+from onetool.sources.bundles.index import Index, IndexBusyError, IndexUnwritableError, access, database
 
 MOMENT = 1.0  # seconds; the machine may be slow
 
@@ -47,7 +47,7 @@ def in_a_moment():
 async def tools_of(index):
     """As soon as it can say it."""
     for _ in range(200):
-        with suppress(Busy):
+        with suppress(IndexBusyError):
             return slugs(index.tools())
         await asyncio.sleep(0.02)
     return None
@@ -60,11 +60,11 @@ def sqlite_error(code):
 
 
 CAUSES = [
-    (OSError(errno.EMFILE, "Too many open files"), Unavailable),
-    (OSError(errno.ENOSPC, "No space left on device"), Unwritable),
-    (sqlite_error(sqlite3.SQLITE_FULL), Unwritable),
-    (sqlite3.OperationalError("database is locked"), Busy),
-    (Busy("another process has held it for too long"), Busy),
+    (OSError(errno.EMFILE, "Too many open files"), UnavailableError),
+    (OSError(errno.ENOSPC, "No space left on device"), IndexUnwritableError),
+    (sqlite_error(sqlite3.SQLITE_FULL), IndexUnwritableError),
+    (sqlite3.OperationalError("database is locked"), IndexBusyError),
+    (IndexBusyError("another process has held it for too long"), IndexBusyError),
 ]
 
 
@@ -74,10 +74,10 @@ def test_what_could_not_be_opened_is_tried_anew(index, file, monkeypatch, cause,
         raise cause
 
     with monkeypatch.context() as patched:
-        patched.setattr(connections, "opened", fail)
+        patched.setattr(database, "opened", fail)
         file.unlink()
         for _ in range(2):
-            with pytest.raises(Unavailable) as caught:
+            with pytest.raises(UnavailableError) as caught:
                 index.state()
             assert type(caught.value) is told
     assert slugs(index.tools()) == ["tool-1"]
@@ -90,7 +90,7 @@ def test_a_folder_that_is_a_file_for_a_moment(tmp_path):
     folder.rename(away)
     folder.write_text("x")
     for _ in range(2):
-        with pytest.raises(Unavailable, match="can't be opened"):
+        with pytest.raises(UnavailableError, match="can't be opened"):
             index.state()
     folder.unlink()
     away.rename(folder)
@@ -109,7 +109,7 @@ def test_a_transaction_that_can_not_be_ended_does_not_stay(index, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(access, "_roll_back", fail)
-        with pytest.raises(Unavailable, match="disk I/O error"), index.changing():
+        with pytest.raises(UnavailableError, match="disk I/O error"), index.changing():
             raise ValueError
     put(index, tool(2))
     assert slugs(index.tools()) == ["tool-1", "tool-2"]
@@ -121,8 +121,8 @@ def test_a_damaged_file_that_can_not_be_thrown_away_for_a_while(index, file, mon
 
     overwritten(file)
     with monkeypatch.context() as patched:
-        patched.setattr(connections, "throw_away", fail)
-        with pytest.raises(Unavailable, match="Too many open files"):
+        patched.setattr(database, "throw_away", fail)
+        with pytest.raises(UnavailableError, match="Too many open files"):
             index.tools()
     assert slugs(index.tools()) == ["tool-1"]
 
@@ -133,7 +133,7 @@ def test_on_a_loop_nobody_waits_for_who_makes_the_index_anew(index, file):
             file.unlink()
             for patience in (MOMENT, 0.15):  # the first one has waited for all
                 began = monotonic()
-                with pytest.raises(Busy, match="try again"):
+                with pytest.raises(IndexBusyError, match="try again"):
                     index.state()
                 assert monotonic() - began < patience
         assert await tools_of(index) == ["tool-1"]
@@ -160,7 +160,7 @@ def test_on_a_loop_nobody_waits_for_who_has_the_file_alone(index, file):
         index._access._connections._mine.held = None
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
-        with in_a_moment(), pytest.raises(Busy, match="try again"):
+        with in_a_moment(), pytest.raises(IndexBusyError, match="try again"):
             index.state()
         other.close()
         assert slugs(index.tools()) == ["tool-1"]
@@ -185,7 +185,7 @@ def test_on_a_loop_nobody_waits_for_a_long_fill(file, where):
         connection = index._access._connections
         file.unlink() if where == "file" else connection.give_up(connection.current(), is_damaged=True)
         for _ in range(3):
-            with in_a_moment(), pytest.raises(Busy, match="being made anew: try again"):
+            with in_a_moment(), pytest.raises(IndexBusyError, match="being made anew: try again"):
                 index.state()
         go_on.set()
         assert await tools_of(index) == ["tool-1"]
@@ -201,7 +201,7 @@ def test_a_fill_that_fails_tells_who_asks_on_a_loop(opened, file):
     def fill():
         fills.append(1)
         if len(fills) == 2:
-            raise Unavailable("the folder is busy")
+            raise UnavailableError("the folder is busy")
         put(index, bundle(), tool(1))
 
     index = opened(fill)
@@ -209,7 +209,7 @@ def test_a_fill_that_fails_tells_who_asks_on_a_loop(opened, file):
     async def ask():
         index.state()
         file.unlink()
-        with pytest.raises(Unavailable, match="the folder is busy"):
+        with pytest.raises(UnavailableError, match="the folder is busy"):
             index.state()
         return slugs(index.tools())
 
@@ -233,7 +233,7 @@ def test_in_memory_the_state_is_known_while_others_have_the_index():
         assert begun.wait(10)
         with in_a_moment():
             assert index.state() == before
-        with in_a_moment(), pytest.raises(Busy, match="other threads have it"):
+        with in_a_moment(), pytest.raises(IndexBusyError, match="other threads have it"):
             index.tool(bundle_id(1), "tool-1", "1")
         go_on.set()
         thread.join(10)

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from sources.bundles.index.made import bundle, put, slugs, tool
 
 from onetool.sources.bundles.index import Index
-from onetool.sources.bundles.index.near import near
-from onetool.sources.bundles.index.words import Name, words
+from onetool.sources.bundles.index.rows import SearchName, near, words
 
 
 def found(index, query, **more):
@@ -181,7 +180,7 @@ def test_words_of_words_are_the_same_words(text):
     assert words(" ".join(once)) == once
     assert words(text.upper().lower()) == words(text.lower())
     assert not any(set(word) & set(" \"'*?[](){}:^+-") for word in once)
-    assert Name(text).key == " ".join(once)
+    assert SearchName(text).key == " ".join(once)
 
 
 @pytest.mark.parametrize(

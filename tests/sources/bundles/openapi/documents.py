@@ -3,10 +3,10 @@
 import msgspec
 
 from onetool.core.schema import CompiledSchema
-from onetool.handlers.http.template import Template
+from onetool.http.template import RequestTemplate
 from onetool.sources.bundles.model import http_of
 from onetool.sources.bundles.openapi import from_openapi
-from onetool.sources.bundles.reading import read_tool
+from onetool.sources.bundles.validation import read_tool
 
 HOST = "https://api.example.com/v1"
 
@@ -42,7 +42,7 @@ def sent(tool, secret=lambda name: f"<{name}>", **args):
     """The request that a tool would send."""
     assert CompiledSchema(tool["argSchema"], closed=True).check(args) == []
     content = read_tool(tool, "t", "1")
-    return Template(http_of(content).request, content.arg_schema).fill(args, secret)
+    return RequestTemplate(http_of(content).request, content.arg_schema).fill(args, secret)
 
 
 def parameters(*given):

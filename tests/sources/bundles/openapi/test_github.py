@@ -11,8 +11,8 @@ from handlers.http.stage import Stage, allowed
 from handlers.upstream import Reply, Upstream
 
 from onetool.core.schema import CompiledSchema
-from onetool.handlers.http.impl import Request
-from onetool.handlers.http.template import Template
+from onetool.http.definition import Request
+from onetool.http.template import RequestTemplate
 from onetool.sources.bundles.names import check_slug
 from onetool.sources.bundles.openapi import from_openapi
 
@@ -56,7 +56,7 @@ def test_every_tool_can_be_called(github):
     for slug, _, tool in github.tools:
         schema = tool["argSchema"]
         fits = CompiledSchema(schema, closed=True)
-        template = Template(msgspec.convert(tool["httpImpl"]["request"], Request), schema)
+        template = RequestTemplate(msgspec.convert(tool["httpImpl"]["request"], Request), schema)
         for names in (schema.get("required", ()), schema["properties"]):
             args = {name: sample(schema["properties"][name], schema) for name in names}
             if fits.check(args):

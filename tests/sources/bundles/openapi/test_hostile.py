@@ -6,9 +6,9 @@ import pytest
 from sources.bundles.openapi.documents import body, document, imported, one, parameter, parameters, sent, skipped
 
 from onetool.core.schema_guard import MAX_COST, guard
-from onetool.sources.bundles.errors import Invalid
+from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.openapi import from_openapi
-from onetool.sources.bundles.openapi.yaml_data import read_yaml
+from onetool.sources.bundles.openapi.document import read_yaml
 
 BILLION = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{chr(98 + n)}: &{chr(98 + n)} [{','.join([f'*{chr(97 + n)}'] * 10)}]\n" for n in range(9)
@@ -46,7 +46,7 @@ def soon():
     ],
 )
 def test_what_is_no_document(text, words):
-    with pytest.raises(Invalid, match=words):
+    with pytest.raises(InvalidError, match=words):
         from_openapi(text)
 
 
@@ -201,7 +201,7 @@ def test_junk_in_every_place(junk):
 
 
 def test_more_operations_than_anybody_has(monkeypatch):
-    monkeypatch.setattr("onetool.sources.bundles.openapi.imported.MOST_OPERATIONS", 500)
+    monkeypatch.setattr("onetool.sources.bundles.openapi.MOST_OPERATIONS", 500)
     paths = {f"/x/{{p{n}}}/x": {"get": {"operationId": "same"}} for n in range(600)}
     found = from_openapi(document(paths))
     assert (len(found.tools), len(found.skipped)) == (500, 100)

@@ -5,17 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sources.bundles.openapi.documents import imported
 
-from onetool.sources.bundles.names import check_slug, check_version
-from onetool.sources.bundles.openapi.naming import (
+from onetool.sources.bundles.import_names import (
     argument_name,
     bundle_slug,
-    clean,
     described,
     operation_slug,
+    printable,
     secret_prefix,
     slug_of,
     version_label,
 )
+from onetool.sources.bundles.names import check_slug, check_version
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_anything_becomes_a_name(text):
     check_slug(operation_slug(None, "get", f"/{text}"))
     assert argument_name(text).isidentifier()
     assert secret_prefix(text).isidentifier()
-    assert clean(text, 50).isprintable()
-    assert len(clean(text, 50)) <= 50
+    assert printable(text, 50).isprintable()
+    assert len(printable(text, 50)) <= 50
 
 
 def test_no_two_tools_have_one_name():
@@ -146,7 +146,7 @@ def test_texts():
     assert described("Get a pet.", "Get a pet.\n\nMuch more.") == "Get a pet."
     assert described("Get a pet", "By its id.\n\nMore") == "Get a pet. By its id."
     assert described(None, "# Title\n\n<p>Some <b>bold</b></p> words") == "Some bold"
-    assert clean("a\x00b\u202ec\nd", 50) == "a b c d"
+    assert printable("a\x00b\u202ec\nd", 50) == "a b c d"
     assert len(described("x" * 500, "y " * 5000)) <= 600
 
 

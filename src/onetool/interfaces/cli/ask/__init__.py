@@ -1,12 +1,206 @@
-"""`onetool ask`: a model with these tools, at the command line.
+"""`onetool ask`: the command, its options, and the flag `--with-tools` that may have a value.
 
-command   its options                                  switch    --with-tools, with and without a value
-question  what is asked, with what is attached         stdin     standard input, which is never waited for in vain
-asking    one question, from here to its exit code     approving a person says yes or no to a call
-showing   what happens, as it happens                  lines     the words for that
-arguments of a call, for who decides by them           silence   of a model that somebody waits for
+runner     asks one question, from reading it to the exit code
+terminal   shows what happens, and asks the user to approve calls
+wording    how calls and their arguments are written
+
+The option parser would take the word after `--with-tools` for its value, and so the prompt. The value is therefore
+joined to the flag before parsing: the next word if it is true or false, else none.
 """
 
-from onetool.interfaces.cli.ask.command import ask
+import sys
+from collections.abc import Iterator
+from typing import Any
 
-__all__ = ["ask"]
+import click
+
+from onetool.core.errors import cut
+from onetool.interfaces.cli.options import allow_option, data_options, open_app
+from onetool.interfaces.cli.output import printable
+
+WITH_TOOLS = "--with-tools"
+VALUES = ("true", "false")
+MOST_SHOWN = 60  # characters of a question
+
+
+class WithToolsCommand(click.Command):
+    """A command that has this switch."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = list(join_switch_value(args))
+        try:
+            return super().parse_args(ctx, [*words])
+        except click.NoSuchOption as error:
+            raise _dash_hint(words, error) or error from None
+
+
+def _dash_hint(words: list[str], error: click.NoSuchOption) -> click.UsageError | None:
+    """What has spaces in it is no option, but a question that looks like one."""
+    for word in words:
+        if word.startswith(error.option_name) and " " in word:
+            shown = printable(cut(word, MOST_SHOWN)).replace("\n", " ")
+            hint = f'A question that begins with a dash stands behind --: onetool ask -- "{shown}"'
+            return click.UsageError(hint, error.ctx)
+    return None
+
+
+def join_switch_value(args: list[str]) -> Iterator[str]:
+    """The same words, the switch with its value in one of them."""
+    rest = iter(args)
+    for word in rest:
+        if word == "--":
+            yield word
+            yield from rest
+        elif word == WITH_TOOLS:
+            yield from _with_value(next(rest, None), rest)
+        else:
+            yield word
+
+
+def _with_value(following: str | None, rest: Iterator[str]) -> Iterator[str]:
+    if following is not None and following.lower() in VALUES:
+        yield f"{WITH_TOOLS}={following}"
+        return
+    yield f"{WITH_TOOLS}=true"
+    if following is not None:
+        yield from join_switch_value([following, *rest])
+
+
+# `onetool ask`: the command and its options.
+
+
+# Said here again, for ask.providers and the config take longer to load than all of --help; a test compares them.
+PROVIDERS = ("openai", "ollama", "gemini", "anthropic")
+MENUS = ("direct", "run")
+MAX_TEMPERATURE = 2.0
+
+HELP = {
+    "with_tools": "Whether the model has tools: --with-tools, or --with-tools=false. Else as the config says: true.",
+    "provider": "Whose model, instead of what the config says.",
+    "model": "Which model, by its provider's name for it.",
+    "session": "Go on with this session; `last` is the one used last. Without it every question begins a new one.",
+    "new_session": "Begin a new one: with --session under that name, which must be free.",
+    "max_steps": "How often the model may call tools before it has to answer. 8, unless the config says otherwise.",
+    "system": "What the model is told before everything else, instead of our own words.",
+    "temperature": "How freely it chooses its words, from 0 to 2.",
+    "menu": "What it sees: every tool (direct), or one that runs code over all of them (run).",
+    "approve": "Calls of tools not marked read-only: ask each time (default at a terminal), always, never (elsewhere).",
+    "files": "Attach a file, or several: texts, pictures (PNG, JPEG, GIF, WebP); - is standard input.",
+    "no_stream": "Have the model answer in one piece.",
+}
+
+
+def _complete_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from onetool.interfaces.cli.sessions import complete_session
+
+    return complete_session(ctx, _param, incomplete)
+
+
+def _complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def _temperature(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not 0 <= value <= MAX_TEMPERATURE:  # so that `nan` is refused too
+        raise click.BadParameter(f"expected a number from 0 to {MAX_TEMPERATURE:g}, got {value:g}.")
+    return value
+
+
+class OneOf(click.Choice[str]):
+    """A choice that says which one may be meant."""
+
+    def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
+        from onetool.core.text import did_you_mean
+
+        rather = did_you_mean(str(value), map(str, self.choices))
+        return " ".join(filter(None, (super().get_invalid_choice_message(value, ctx), rather and rather.capitalize())))
+
+
+@click.command(cls=WithToolsCommand)
+@click.argument("words", metavar="[PROMPT]", nargs=-1)
+@click.option("--file", "-f", "names", metavar="FILE", multiple=True, shell_complete=_complete_file, help=HELP["files"])
+@click.option(WITH_TOOLS, "with_tools", type=click.BOOL, metavar="[=true|false]", help=HELP["with_tools"])
+@allow_option
+@click.option("--approve", type=click.Choice(("ask", "always", "never")), help=HELP["approve"])
+@click.option("--provider", type=OneOf(PROVIDERS), help=HELP["provider"])
+@click.option("--model", metavar="NAME", help=HELP["model"])
+@click.option("--session", metavar="ID", shell_complete=_complete_session, help=HELP["session"])
+@click.option("--new-session", is_flag=True, help=HELP["new_session"])
+@click.option("--max-steps", type=click.IntRange(min=1), metavar="N", help=HELP["max_steps"])
+@click.option("--menu", type=click.Choice(MENUS), help=HELP["menu"])
+@click.option("--system", metavar="TEXT", help=HELP["system"])
+@click.option("--temperature", type=float, metavar="T", callback=_temperature, help=HELP["temperature"])
+@click.option("--no-stream", is_flag=True, help=HELP["no_stream"])
+@data_options
+@click.pass_context
+def ask(
+    ctx: click.Context,
+    words: tuple[str, ...],
+    names: tuple[str, ...],
+    with_tools: bool | None,
+    allowed: list[str] | None,
+    approve: str | None,
+    provider: str | None,
+    model: str | None,
+    session: str | None,
+    new_session: bool,
+    max_steps: int | None,
+    menu: str | None,
+    system: str | None,
+    temperature: float | None,
+    no_stream: bool,
+    as_json: bool,
+) -> None:
+    """Ask a model, which has your tools at hand. The answer is printed; exit code 0, or 1 if there is none.
+
+    `-`, or no PROMPT, reads the question from standard input. What is piped in beside a PROMPT is attached to it.
+
+    \b
+    onetool ask "What is the largest file here?"
+    onetool ask --session last "And the smallest?"
+    git diff | onetool ask "Review this." --with-tools=false
+    """
+    approval = _approval(approve)
+    from onetool.interfaces.cli.ask.runner import checked, read_question
+    from onetool.interfaces.cli.sessions import check_session
+
+    for option, text in (("--model", model), ("--session", session), ("--tool-allow", ",".join(allowed or ()))):
+        checked(text or "", option)
+    if session is not None:
+        check_session(session, new_session)
+    question = read_question(words, names)
+    wishes = {
+        "with_tools": with_tools,
+        "allowed": allowed,
+        "approve": approval,
+        "provider": provider,
+        "model": model,
+        "session": session,
+        "new_session": new_session,
+        "max_steps": max_steps,
+        "menu": menu,
+        "system": None if system is None else checked(system, "--system"),
+        "temperature": temperature,
+        "stream": not (no_stream or as_json),
+    }
+    from onetool.interfaces.cli.ask.runner import INTERRUPTED, AskRunner, print_interrupted
+
+    try:
+        app = open_app(ctx, allowed)
+    except KeyboardInterrupt:  # servers may be slow to say what they have
+        if not as_json:
+            raise
+        print_interrupted()
+        ctx.exit(INTERRUPTED)
+    ctx.exit(AskRunner(app, question, wishes, as_json).run())
+
+
+def _approval(wanted: str | None) -> str:
+    """Where something is piped in, nobody may be there to type: then it is asked for by name."""
+    from onetool.interfaces.cli.person import can_be_asked
+
+    if wanted == "ask" and not can_be_asked():
+        raise click.UsageError("--approve ask needs a terminal to ask at; here it can be always, or never.")
+    return wanted or ("ask" if sys.stdin.isatty() and sys.stderr.isatty() else "never")

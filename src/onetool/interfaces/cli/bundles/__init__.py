@@ -1,20 +1,19 @@
-"""`onetool bundles …`: tools that people keep: look at them, add, switch, share. The rules are the shelf's, as in REST.
+"""`onetool bundles`: lists, adds, changes and shares the tools that users store in bundles.
 
-places    BUNDLE/TOOL@VERSION, and what is meant by it    listing    all that there is, page by page
-looking   list, show, search; one_tool: one in full       needs      what a tool needs before it can be called
-changing  create, enable, disable, delete, restore        telling    what to do next, for the reader
-adding    add, add-curl                                   whole      new tools, or a whole new bundle, into the store
-saving    save; arguments: what code leaves open          keeping    secrets that came with a tool
-sharing   export, import; arriving: one import            given      what a file, a URL or standard input holds
+references    BUNDLE/TOOL@VERSION and what it stands for
+requirements  secrets, hosts and functions that a tool needs before it can be called
+show          list, show, search
+change        create, enable, disable, delete, restore
+add_tools     add, add-curl, save
+share         export, import
 """
 
 import click
 
-from onetool.interfaces.cli.bundles.adding import add, add_curl
-from onetool.interfaces.cli.bundles.changing import create, delete, disable, enable, restore
-from onetool.interfaces.cli.bundles.looking import list_bundles, search, show
-from onetool.interfaces.cli.bundles.saving import save
-from onetool.interfaces.cli.bundles.sharing import export, import_bundle
+from onetool.interfaces.cli.bundles.add_tools import add, add_curl, save
+from onetool.interfaces.cli.bundles.change import create, delete, disable, enable, restore
+from onetool.interfaces.cli.bundles.share import export, import_bundle
+from onetool.interfaces.cli.bundles.show import list_bundles, search, show
 
 
 @click.group(no_args_is_help=True)

@@ -1,18 +1,95 @@
-"""The clients that we know: where each keeps its MCP servers, and how it writes one down."""
+"""The MCP clients that OneTool knows: where each keeps its servers, and how it writes one, and OneTool's own entry.
 
+An entry is a command that works from any folder, or the URL of `onetool serve`. It never contains a secret.
+"""
+
+import os
+import re
+import shutil
 import sys
-from collections.abc import Callable, Mapping
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
-from onetool.interfaces.cli.clients.server import Server
+from onetool.config import Config
+
+TOKEN = "ONETOOL_TOKEN"  # noqa: S105 - the name of the variable, not a token
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where a server listens is not where one calls it
+
+
+class OwnServer(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to OneTool. `token` names the environment variable that has it: an entry never holds a secret."""
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    url: str = ""
+    token: str | None = None
+
+
+def own_command() -> tuple[str, ...]:
+    """How to start this very OneTool from any folder: its name if everybody's PATH has it, else its absolute path."""
+    script = next(_scripts(), None)
+    if script is None:  # run from its source, say
+        return sys.executable, "-m", "onetool"
+    on_path = shutil.which("onetool", path=_path_without_this_environment())
+    if on_path and os.path.samefile(on_path, script):
+        return ("onetool",)
+    return (str(script.absolute()),)
+
+
+def _scripts() -> Iterator[Path]:
+    """The script that runs now, else the one that was installed with us."""
+    suffixes = (".exe", "") if os.name == "nt" else ("",)
+    for start in (Path(sys.argv[0]), Path(sysconfig.get_path("scripts"), "onetool")):
+        for suffix in suffixes:
+            script = start.with_name(start.name + suffix)
+            if start.name == "onetool" and script.is_file():
+                yield script
+
+
+def _path_without_this_environment() -> str:
+    """The PATH of a client: one that is not started from the shell where this environment is active."""
+    own = os.path.realpath(sysconfig.get_path("scripts")) if sys.prefix != sys.base_prefix else None
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(folder for folder in folders if os.path.realpath(folder) != own)
+
+
+def served_at(url: str | None, config: Config) -> OwnServer:
+    """The server at this url, or at the address that the config says. ValueError says what is wrong with the url."""
+    if url is None:
+        if config.http.port == 0:
+            raise ValueError("the config lets the system choose the port; say the url: --http URL.")
+        host = EVERYWHERE.get(config.http.host, config.http.host)
+        url = f"http://{f'[{host}]' if ':' in host else host}:{config.http.port}"
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+        raise ValueError(f"{url!r} is no url like http://127.0.0.1:8765/mcp.")
+    if "@" in parts.netloc:
+        raise ValueError(f"a password has no place in a client's file: keep a token in the environment, as {TOKEN}.")
+    if parts.path in ("", "/"):
+        parts = parts._replace(path="/mcp")
+    guarded = config.http.token is not None or parts.hostname not in LOOPBACK
+    return OwnServer(url=parts.geturl(), token=_variable_of(config) if guarded else None)
+
+
+def _variable_of(config: Config) -> str:
+    """The variable that the config's token comes from; a token that stands there itself gets the usual name."""
+    named = re.fullmatch(r"\$\{(\w+)\}", getattr(config.http.token, "shown", ""))
+    return named[1] if named else TOKEN
+
+
+# The clients that we know: where each keeps its MCP servers, and how it writes one down.
+
 
 Env = Mapping[str, str]
 
 
-class Client(msgspec.Struct, frozen=True, kw_only=True):
+class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     """One client. Its files are JSON unless their name says otherwise."""
 
     title: str
@@ -27,7 +104,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     then_project: str = ""
     then_user: str
 
-    def entry(self, server: Server) -> dict[str, Any]:
+    def entry(self, server: OwnServer) -> dict[str, Any]:
         """The server as this client writes it."""
         kind = "http" if server.url else "stdio"
         start = {"type": kind} if kind in self.typed else {}
@@ -71,7 +148,7 @@ def _claude_desktop_user(home: Path, env: Env) -> Path:
 
 
 CLIENTS = {
-    "claude-code": Client(
+    "claude-code": KnownClient(
         title="Claude Code",
         project_file=".mcp.json",
         user_file=_below(".claude.json", moved_by="CLAUDE_CONFIG_DIR", moved=(".claude.json",)),
@@ -79,7 +156,7 @@ CLIENTS = {
         then_project="start claude in that folder and approve the server; /mcp shows it.",
         then_user="claude mcp list shows it.",
     ),
-    "claude-desktop": Client(
+    "claude-desktop": KnownClient(
         title="Claude Desktop",
         project_file=None,
         user_file=_claude_desktop_user,
@@ -87,7 +164,7 @@ CLIENTS = {
         starts_in_project=False,
         then_user="quit Claude Desktop and start it again; the server is in its settings, under Developer.",
     ),
-    "cursor": Client(
+    "cursor": KnownClient(
         title="Cursor",
         project_file=".cursor/mcp.json",
         user_file=_below(".cursor", "mcp.json"),
@@ -98,7 +175,7 @@ CLIENTS = {
         then_project="open the folder in Cursor and turn the server on in its settings, under MCP.",
         then_user="turn the server on in Cursor's settings, under MCP.",
     ),
-    "vscode": Client(
+    "vscode": KnownClient(
         title="VS Code",
         project_file=".vscode/mcp.json",
         user_file=_vscode_user,
@@ -109,7 +186,7 @@ CLIENTS = {
         then_project="open that file in VS Code and press Start above the entry, or run the command MCP: List Servers.",
         then_user="run the command MCP: List Servers in VS Code.",
     ),
-    "codex": Client(
+    "codex": KnownClient(
         title="Codex",
         project_file=".codex/config.toml",
         user_file=_below(".codex", "config.toml", moved_by="CODEX_HOME", moved=("config.toml",)),
@@ -118,7 +195,7 @@ CLIENTS = {
         then_project="codex mcp list shows it, once Codex trusts that folder: start codex there and say so.",
         then_user="codex mcp list shows it.",
     ),
-    "gemini": Client(
+    "gemini": KnownClient(
         title="Gemini CLI",
         project_file=".gemini/settings.json",
         user_file=_below(".gemini", "settings.json", moved_by="GEMINI_CLI_HOME", moved=(".gemini", "settings.json")),
@@ -127,3 +204,88 @@ CLIENTS = {
         then_user="gemini mcp list shows it, in folders that Gemini CLI trusts.",
     ),
 }
+
+
+# Where clients keep their MCP servers on this machine.
+
+
+class ClientFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """A client's files: in the project, and for the user; the nearer ones first."""
+
+    title: str
+    project: tuple[str, ...] = ()
+    user: Callable[[Path, Env], tuple[Path, ...]]
+
+
+class ClientFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that is there. In the user's own files the project is wherever we are."""
+
+    client: str
+    file: Path
+
+
+def _known(name: str, *more_of_project: str) -> ClientFiles:
+    client = CLIENTS[name]
+    return ClientFiles(
+        title=client.title,
+        project=(*filter(None, (client.project_file,)), *more_of_project),
+        user=lambda home, env: (client.user_file(home, env),),
+    )
+
+
+def _in_settings(*parts: str) -> Callable[[Path, Env], tuple[Path, ...]]:
+    return lambda home, env: (settings_folder(home, env).joinpath(*parts),)
+
+
+def _in_home(*files: str) -> Callable[[Path, Env], tuple[Path, ...]]:
+    return lambda home, _env: tuple(home.joinpath(*file.split("/")) for file in files)
+
+
+def _vscode(home: Path, env: Env) -> tuple[Path, ...]:
+    own = CLIENTS["vscode"].user_file(home, env)
+    return own, own.with_name("settings.json")  # where it kept them before
+
+
+def _zed(home: Path, env: Env) -> tuple[Path, ...]:
+    if sys.platform == "win32":
+        return (settings_folder(home, env) / "Zed" / "settings.json",)
+    return (Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "zed" / "settings.json",)
+
+
+def _opencode(home: Path, env: Env) -> tuple[Path, ...]:
+    folder = Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "opencode"
+    return folder / "opencode.json", folder / "opencode.jsonc"
+
+
+CLIENT_FILES = {
+    "claude-code": _known("claude-code"),
+    "claude-desktop": _known("claude-desktop"),
+    "cursor": _known("cursor"),
+    "vscode": ClientFiles(title="VS Code", project=(".vscode/mcp.json", ".vscode/settings.json"), user=_vscode),
+    "windsurf": ClientFiles(title="Windsurf", user=_in_home(".codeium/windsurf/mcp_config.json")),
+    "codex": _known("codex"),
+    "gemini": _known("gemini"),
+    "zed": ClientFiles(title="Zed", project=(".zed/settings.json",), user=_zed),
+    "cline": ClientFiles(
+        title="Cline",
+        user=_in_settings("Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),
+    ),
+    "kiro": ClientFiles(title="Kiro", project=(".kiro/settings/mcp.json",), user=_in_home(".kiro/settings/mcp.json")),
+    "lmstudio": ClientFiles(title="LM Studio", user=_in_home(".lmstudio/mcp.json")),
+    "copilot": ClientFiles(title="Copilot CLI", user=_in_home(".copilot/mcp-config.json")),
+    "opencode": ClientFiles(title="opencode", project=("opencode.json", "opencode.jsonc"), user=_opencode),
+}
+
+
+def possible_files(client: str, folder: Path, home: Path, env: Env) -> list[Path]:
+    """Every file that this client may have, for a project in this folder."""
+    place = CLIENT_FILES[client]
+    return list(dict.fromkeys([*(folder / file for file in place.project), *place.user(home, env)]))
+
+
+def existing_files(folder: Path, home: Path, env: Env) -> Iterator[ClientFile]:
+    """The files that are there, client by client."""
+    for client in CLIENT_FILES:
+        for file in possible_files(client, folder, home, env):
+            if file.exists():
+                yield ClientFile(client=client, file=file)

@@ -1,6 +1,9 @@
-"""What a client is shown of all tools. Which menu is the config's choice, or the client's own."""
+"""The menus: which tools a client sees in tools/list. The config chooses the menu, or the client does."""
 
-from collections.abc import Callable, Collection, Mapping
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -8,29 +11,62 @@ from typing import Any
 import msgspec
 
 from onetool.app import App
-from onetool.interfaces.mcp.menus.entry import Entry
-from onetool.interfaces.mcp.menus.weight import weight
+from onetool.interfaces.json_data import encode
+from onetool.interfaces.mcp.menus.entry import MenuEntry
+
+log = logging.getLogger("onetool.mcp")
+
+RECORD_AFTER_S = 0.2  # seconds: what the client wants first comes first
+
+
+def listing_bytes(listing: Iterable[Mapping[str, Any]]) -> int:
+    """The size of a list in bytes, encoded one by one so that other threads can run."""
+    return 1 + sum(len(encode(one)) + 1 for one in listing)
+
+
+def record_listing(app: App, menu: "Menu", client: str) -> None:
+    """Record in the stats, a moment later, that a client was sent a menu."""
+    if app.config.stats.enabled:
+        asyncio.get_running_loop().call_later(RECORD_AFTER_S, _record, app, menu, client)
+
+
+def _record(app: App, menu: "Menu", client: str) -> None:
+    stats = app.stats
+    if stats is None:
+        return
+
+    def measure() -> None:
+        try:
+            stats.listed(client, "mcp", menu.full_bytes(), menu.sent_bytes())
+        except Exception:
+            log.exception("a menu could not be measured; nothing but the stats goes by that")
+
+    with suppress(RuntimeError):  # the server stops
+        asyncio.get_running_loop().run_in_executor(None, measure)
+
+
+# The menu
 
 
 class Menu(msgspec.Struct, frozen=True):
-    """Made once per catalogue. `full_bytes` is what a list of every tool would weigh; both are measured when asked."""
+    """A menu, built once per catalogue. `full_bytes` is the size of a list of every tool, measured on demand."""
 
     listing: list[Mapping[str, Any]]
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, MenuEntry]
     sent_bytes: Callable[[], int]
     full_bytes: Callable[[], int]
 
 
 def menu(kind: str, app: App, allowed: Collection[str] | None = None) -> Menu:
     """The menu of that kind, over the tools that the app has now."""
-    entries: list[Entry] = import_module(f"onetool.interfaces.mcp.menus.{kind}").entries(app, allowed)
+    entries: list[MenuEntry] = import_module(f"onetool.interfaces.mcp.menus.{kind}").entries(app, allowed)
     listing = [entry.listing for entry in entries]
-    sent = cache(lambda: weight(listing))
-    full = sent if kind == "direct" else cache(lambda: _full(app, allowed))
+    sent = cache(lambda: listing_bytes(listing))
+    full = sent if kind == "direct" else cache(lambda: _full_bytes(app, allowed))
     return Menu(listing, {name: entry for entry in entries for name in (*entry.also, entry.name)}, sent, full)
 
 
-def _full(app: App, allowed: Collection[str] | None) -> int:
+def _full_bytes(app: App, allowed: Collection[str] | None) -> int:
     from onetool.interfaces.mcp.menus.direct import listed
 
-    return weight(listing for _, listing, _ in listed(app, allowed))
+    return listing_bytes(listing for _, listing, _ in listed(app, allowed))

@@ -1,24 +1,23 @@
-"""The menu of every tool, each under its own name or under its alias: for small sets, and for clients that choose."""
+"""The menu `direct`: every tool under its name or alias, for small sets and clients that select tools themselves."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from onetool.app import App
-from onetool.core.call import ToolCall
-from onetool.core.ids import new_id
+from onetool.core.call import ToolCall, new_id
 from onetool.core.spec import ToolSpec
 from onetool.formats import ProviderNames, provider_tools
-from onetool.interfaces.mcp.caller import ClientCaller
+from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import from_result, promise_of
-from onetool.interfaces.mcp.menus.entry import TASK_GRACE, Entry
+from onetool.interfaces.mcp.menus.entry import TASK_GRACE, MenuEntry
 
 
-def entries(app: App, allowed: Collection[str] | None) -> list[Entry]:
+def entries(app: App, allowed: Collection[str] | None) -> list[MenuEntry]:
     return [_entry(app, spec, listing, also, allowed) for spec, listing, also in listed(app, allowed)]
 
 
 def listed(app: App, allowed: Collection[str] | None) -> list[tuple[ToolSpec, dict[str, Any], str]]:
-    """Every tool, what is shown of it, and its own name where it is shown under an alias."""
+    """Every tool with its listing, and its own name if it is listed under an alias."""
     specs = app.tools(allowed)
     listings = provider_tools(specs, "mcp")
     taken = {listing["name"] for listing in listings}
@@ -27,7 +26,7 @@ def listed(app: App, allowed: Collection[str] | None) -> list[tuple[ToolSpec, di
 
 
 def _aliases(app: App, specs: list[ToolSpec], taken: Collection[str]) -> dict[str, dict[str, Any]]:
-    """The first alias of each tool that has one, and that is nobody's name."""
+    """The first alias of each tool that is not the name of another tool."""
     known = {spec.name for spec in specs}
     found: dict[str, dict[str, Any]] = {}
     for alias, target in app.config.aliases.items():
@@ -37,14 +36,14 @@ def _aliases(app: App, specs: list[ToolSpec], taken: Collection[str]) -> dict[st
     return found
 
 
-def _entry(app: App, spec: ToolSpec, listing: dict[str, Any], own: str, allowed: Collection[str] | None) -> Entry:
+def _entry(app: App, spec: ToolSpec, listing: dict[str, Any], own: str, allowed: Collection[str] | None) -> MenuEntry:
     promise = promise_of(spec, listing.get("outputSchema"))
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         result = await app.call(ToolCall(new_id(), spec.name, args, "mcp"), allowed, caller.progress)
         return await from_result(result, app.config.results.inline_bytes, app.keep, app.kept, _read_on, promise)
 
-    return Entry(
+    return MenuEntry(
         listing=listing,
         call=call,
         task_after=None if spec.task is None else TASK_GRACE,

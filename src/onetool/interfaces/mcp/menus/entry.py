@@ -1,4 +1,4 @@
-"""One tool as a client sees it: how it is listed, and what calling it does."""
+"""One tool of a menu: its listing, and the function that calls it."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
@@ -9,15 +9,15 @@ import msgspec
 from onetool.core.errors import BadArguments
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
-from onetool.interfaces.mcp.caller import ClientCaller
+from onetool.interfaces.mcp.client import ClientCaller
 
 TASK_GRACE = 0.1  # seconds that a call may take before it becomes a task
 
 Call = Callable[[Mapping[str, Any], ClientCaller], Awaitable[dict[str, Any]]]
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """`task_after` are the seconds after which a client that knows tasks gets one; None is never."""
+class MenuEntry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """A tool of a menu. After `task_after` seconds a client with tasks gets a task; None is never."""
 
     listing: Mapping[str, Any]
     call: Call
@@ -40,8 +40,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         }
 
 
-class Checked:
-    """Checks arguments of a tool that is the menu's own. Those of all others are checked when they are executed."""
+class ArgumentCheck:
+    """Checks the arguments of the menu's own tools (run, search, call); others are checked by the executor."""
 
     def __init__(self, listing: Mapping[str, Any]) -> None:
         self._spec = ToolSpec(name=listing["name"], description="", input_schema=listing["inputSchema"])

@@ -1,15 +1,14 @@
-"""The menu of two tools: `search` for a tool, then `call` it. For models that should not write code."""
+"""The menu `search`: two tools, `search` and `call`, for models that should not write code."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from onetool.app import App
 from onetool.app.describe import call_description, search_description
-from onetool.core.call import ToolCall
-from onetool.core.ids import new_id
-from onetool.interfaces.mcp.caller import ClientCaller
+from onetool.core.call import ToolCall, new_id
+from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import as_json, from_result, text_block
-from onetool.interfaces.mcp.menus.entry import Checked, Entry
+from onetool.interfaces.mcp.menus.entry import ArgumentCheck, MenuEntry
 
 LIMIT = 5
 SEARCH = {
@@ -27,11 +26,11 @@ CALL = {
 }
 
 
-def entries(app: App, allowed: Collection[str] | None) -> list[Entry]:
+def entries(app: App, allowed: Collection[str] | None) -> list[MenuEntry]:
     return [_search(app, allowed), _call(app, allowed)]
 
 
-def _search(app: App, allowed: Collection[str] | None) -> Entry:
+def _search(app: App, allowed: Collection[str] | None) -> MenuEntry:
     listing = {
         "name": "search",
         "title": "Search tools",
@@ -39,14 +38,14 @@ def _search(app: App, allowed: Collection[str] | None) -> Entry:
         "inputSchema": SEARCH,
         "annotations": {"readOnlyHint": True},
     }
-    check = Checked(listing)
+    check = ArgumentCheck(listing)
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
         found = app.search(args["query"], args.get("limit", LIMIT), allowed)
         return {"content": [text_block(as_json([spec.summary() for spec, _ in found]))]}
 
-    return Entry(listing=listing, call=call)
+    return MenuEntry(listing=listing, call=call)
 
 
 def _packs(app: App, allowed: Collection[str] | None) -> list[str]:
@@ -55,14 +54,14 @@ def _packs(app: App, allowed: Collection[str] | None) -> list[str]:
     return [*dict.fromkeys([*(spec.pack for spec in app.tools(allowed)), *starting])]
 
 
-def _call(app: App, allowed: Collection[str] | None) -> Entry:
+def _call(app: App, allowed: Collection[str] | None) -> MenuEntry:
     listing = {
         "name": "call",
         "title": "Call a tool",
         "description": call_description(),
         "inputSchema": CALL,
     }
-    check = Checked(listing)
+    check = ArgumentCheck(listing)
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
@@ -70,7 +69,7 @@ def _call(app: App, allowed: Collection[str] | None) -> Entry:
         result = await app.call(wanted, allowed, caller.progress)
         return await from_result(result, app.config.results.inline_bytes, app.keep, app.kept, _read_on)
 
-    return Entry(listing=listing, call=call)
+    return MenuEntry(listing=listing, call=call)
 
 
 def _read_on(handle: str, offset: int) -> str:

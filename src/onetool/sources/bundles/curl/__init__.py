@@ -1,10 +1,281 @@
-"""curl commands, as people paste them, -> HTTP tools: `from_curl`. Nothing is run or called.
+"""Converts a curl command into an HTTP tool that sends the same request, with arguments: `from_curl`. Nothing is run.
 
-words         what bash would make of the text      command    what curl would make of the words
-credentials   what is a secret                      filling    arguments and placeholders
-bodies        pairs and bodies as templates         tool       the tool
+What becomes an argument: every placeholder (`{id}`, `:id`, `<id>`, `$CITY`), every value of the query or of a form, and
+every member of a JSON body; those have the command's own value as their default, so that a call without arguments is
+the command. What stays: the method, the headers, and members of a body that have a secret inside of them. No credential
+stays: each becomes a secret, and `secrets` has its value.
 """
 
-from onetool.sources.bundles.curl.tool import FromCurl, from_curl
+import re
+from base64 import b64decode
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from onetool.http.definition import Method
+from onetool.http.errors import RequestRefusedError
+from onetool.http.placeholders import TemplateError
+from onetool.http.tool import HttpContext, HttpTool
+from onetool.http.url import parse_url
+from onetool.sources.bundles.curl.arguments import (
+    ArgumentCollector,
+    CommandPairs,
+    CommandSecrets,
+    body_of,
+    is_credential,
+    looks_random,
+    shell_text,
+    word_for,
+)
+from onetool.sources.bundles.curl.command import BEGIN, Command, read_command, words
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.import_names import is_header_name, literal, path_slug
+from onetool.sources.bundles.model import http_of, limits_of
+from onetool.sources.bundles.validation import read_tool
+
+_METHODS = Method.__args__
+_URL = re.compile(r"(?i)(https?)://(?:([^/?#@]*)@)?([^/?#@]+)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
+_IN_PATH = re.compile(r"\{([^{}/,]{1,60})\}|<([^<>/]{1,60})>|%7B([^%/,]{1,60})%7D|(?<=/):([A-Za-z_][A-Za-z0-9_]{0,59})")
+# What browsers add to every request, and what is the client's own to say.
+_NOISE = re.compile(
+    r"(?i)sec-.*|:.*|host|content-length|connection|keep-alive|accept-encoding|priority|upgrade-insecure-requests|dnt|te"
+    r"|pragma|upgrade|transfer-encoding|expect|proxy-.*|if-none-match|if-modified-since|trailer|http2-settings"
+)
+
+
+class FromCurl(NamedTuple):
+    slug: str  # a suggestion
+    tool: dict[str, Any]  # as PUT takes it
+    hosts: list[str]  # that `allowedHosts` has to allow
+    secrets: dict[str, str | None]  # None where the command has no value, only a place for one
+    notes: list[str]  # what is left out or taken otherwise
+
+
+def from_curl(command: str) -> FromCurl:
+    """Raises Invalid with what can't be understood."""
+    read, given = read_command(words(command))
+    return _ToolMaker(read, given).made()
+
+
+class _ToolMaker:
+    def __init__(self, command: Command, given: dict[str, str]) -> None:
+        self._command = command
+        self._notes = command.notes
+        scheme, user, self._host, self._path, query = self._split(command.url)
+        self._command.user = command.user or unquote(user)
+        self._query_text = query
+        self._secrets = CommandSecrets(self._host, given)
+        self._filling = ArgumentCollector(self._secrets)
+        self._base = f"{scheme}://{self._host}"
+        self._auth: dict[str, Any] | None = None
+        self._headers: dict[str, str] = {}
+
+    def made(self) -> FromCurl:
+        path, plain_path = self._read_path()
+        self._read_login()
+        for name, value in self._command.headers:
+            self._read_header(name, value)
+        method = self._method()
+        query, body = self._read_data(method)
+        request: dict[str, Any] = {"method": method, "urlTemplate": self._base + path}
+        request |= {"query": query} if query else {}
+        request |= {"headers": self._headers} if self._headers else {}
+        request |= {"body": body} if body is not None else {}
+        request |= {"auth": self._auth} if self._auth else {}
+        request |= self._settings()
+        slug = path_slug(method.lower(), plain_path)
+        where = f"{method} {plain_path or '/'}"
+        tool = {
+            "type": "http",
+            "displayName": slug.replace("-", " ").capitalize(),
+            "description": f"{where} of {self._host}",
+            "argSchema": self._filling.schema(),
+            "httpImpl": {"request": request, "response": {"encoding": self._encoding(body)}},
+        }
+        _check(tool)
+        return FromCurl(slug, tool, [self._host], self._secrets.found, self._notes)
+
+    # Where it goes
+
+    def _split(self, url: str) -> tuple[str, str, str, str, str]:
+        if not re.match(r"(?i)[a-z][a-z0-9+.-]*://", url):
+            near = re.match(r"(?i)(localhost|127\.|0\.0\.0\.0|\[)", url)
+            url = f"{'http' if near else 'https'}://{url}"
+            if not near:
+                self._notes.append("the URL has no scheme; https:// is taken")
+        found = _URL.fullmatch(url)
+        if found is None:
+            raise InvalidError(
+                f"{shell_text(url)[:100]!r} is no URL that can be called: it has to be http:// or https://"
+            )
+        if BEGIN in found[3] or "{" in found[3] or "<" in found[3]:
+            raise InvalidError("the URL's host is a variable; write the host itself: it has to be allowed by its name")
+        try:
+            host = parse_url(f"{found[1]}://{found[3]}/").authority
+        except RequestRefusedError as refusal:
+            raise InvalidError(f"{found[3][:100]!r}: {refusal}") from None
+        return found[1].lower(), found[2] or "", host, found[4], found[5] or ""
+
+    def _read_path(self) -> tuple[str, str]:
+        """The path as a template, and for people."""
+        if re.search(r"\{[^{}]*,[^{}]*\}|\[\d+-\d+", self._path):
+            raise InvalidError("the URL stands for several ({a,b} or [1-9]): a tool has one")
+        segments = [self._segment(one) for one in self._path.split("/")]
+        template = "/".join(template for template, _ in segments)
+        if not re.fullmatch(r"[^\s\\\x00-\x1f]*", template):
+            raise InvalidError("the URL has a space or a control character in its path; write %20 for a space")
+        return template, "/".join(plain for _, plain in segments)
+
+    def _segment(self, segment: str) -> tuple[str, str]:
+        if BEGIN not in segment and looks_random(segment):
+            kept = "bot" if re.match(r"bot\d+:", segment) else ""
+            secret = self._secrets.take(segment.removeprefix(kept), "TOKEN")
+            self._notes.append("a part of the path looks like a secret, and is taken for one")
+            return kept + secret, f"{kept}{{{secret[2:-1]}}}"
+        holes: list[str] = []
+
+        def hole(found: re.Match[str]) -> str:
+            name = next(part for part in found.groups() if part)
+            holes.append(self._filling.placeholder(name, required=True))
+            return f"\ue002{len(holes) - 1}\ue003"
+
+        marked = _IN_PATH.sub(hole, f"/{segment}")[1:]
+        template = self._filling.template(marked, required=True)
+        template = re.sub("\ue002(\\d+)\ue003", lambda found: holes[int(found[1])], template)
+        return template, re.sub(r"\$\{([^{}]*)\}", r"{\1}", template)
+
+    # Who asks
+
+    def _read_login(self) -> None:
+        if self._command.bearer:
+            self._auth = {"type": "bearer", "value": self._secrets.take(self._command.bearer, "TOKEN")}
+        elif self._command.user:
+            self._basic(self._command.user)
+
+    def _basic(self, text: str) -> None:
+        user, colon, password = text.partition(":")
+        if colon and password:
+            auth = {
+                "username": self._secrets.take(user, "USERNAME"),
+                "password": self._secrets.take(password, "PASSWORD"),
+            }
+        else:  # a key in place of a user, as some APIs have it
+            auth = {"username": self._secrets.take(user, "API_KEY")}
+            if not colon:
+                self._notes.append("-u has no password; it is taken to be empty")
+        self._auth = {"type": "basic", **auth}
+
+    def _read_header(self, name: str, value: str) -> None:
+        if _NOISE.fullmatch(name):
+            return
+        if not is_header_name(name):
+            raise InvalidError(f"-H {shell_text(name)[:60]!r}: no header can have this name")
+        if name.lower() == "authorization":
+            self._authorization(value)
+        elif name.lower() == "cookie":
+            self._headers["Cookie"] = self._secrets.take(value, "COOKIE")
+        elif is_credential(name, value):
+            self._key(name, value)
+        elif name.lower() in ("content-type", "accept"):
+            self._headers[name] = literal(shell_text(value))
+        else:
+            self._headers[name] = self._filling.template(value, required=False)
+
+    def _authorization(self, value: str) -> None:
+        scheme, _, rest = value.partition(" ")
+        rest = rest.strip()
+        if scheme.lower() == "bearer" and rest:
+            self._auth = {"type": "bearer", "value": self._secrets.take(rest, "TOKEN")}
+        elif scheme.lower() == "basic" and rest and (login := _decoded(rest)) is not None:
+            self._basic(login)
+        elif scheme.lower().startswith("aws4-"):
+            raise InvalidError(
+                "the Authorization header is a signature for this one request (AWS), which a tool can't make"
+            )
+        elif rest and BEGIN not in scheme and re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", scheme):
+            self._headers["Authorization"] = f"{scheme} {self._secrets.take(rest, 'TOKEN')}"
+        else:
+            self._headers["Authorization"] = self._secrets.take(value, "TOKEN")
+
+    def _key(self, name: str, value: str) -> None:
+        secret = self._secrets.take(value, word_for(name))
+        if self._auth is None:
+            self._auth = {"type": "apiKey", "name": name, "value": secret, "in": "header"}
+        else:
+            self._headers[name] = secret
+
+    # What it sends
+
+    def _method(self) -> str:
+        command = self._command
+        method = command.method or (
+            "HEAD" if command.is_head else "POST" if command.data and not command.is_get else "GET"
+        )
+        if method not in _METHODS:
+            raise InvalidError(f"-X {shell_text(method)[:20]}: a tool can send {', '.join(_METHODS)}")
+        return method
+
+    def _read_data(self, method: str) -> tuple[dict[str, Any], Any]:
+        pairs = CommandPairs(self._filling, self._secrets)
+        pairs.written(self._query_text)
+        for text in self._command.query:
+            pairs.written(text.removeprefix("+"))
+        data = self._command.data
+        if self._command.is_get:
+            for kind, text in data:
+                (pairs.named if kind == "pair" else pairs.written)(text)
+            data = []
+        query = pairs.taken()
+        if not data:
+            return query, None
+        body, content_type = body_of(data, self._content_type(), self._filling, self._secrets, self._notes)
+        if content_type and self._content_type() is None:
+            self._headers["Content-Type"] = content_type
+        return query, body
+
+    def _content_type(self) -> str | None:
+        return next((value for name, value in self._headers.items() if name.lower() == "content-type"), None)
+
+    def _settings(self) -> dict[str, Any]:
+        command = self._command
+        found: dict[str, Any] = {"followRedirects": True} if command.follows else {}
+        found |= {"timeoutMs": command.timeout_ms} if command.timeout_ms else {}
+        return found | ({"retries": command.retries} if command.retries else {})
+
+    def _encoding(self, body: Any) -> str:
+        accept = next((value.lower() for name, value in self._headers.items() if name.lower() == "accept"), "")
+        streams = self._filling.defaults().get("stream") is True and isinstance(body, dict)
+        if "event-stream" in accept or streams:
+            return "sse"
+        if accept.startswith(
+            ("image/", "audio/", "video/", "application/octet-stream", "application/pdf", "application/zip")
+        ):
+            return "binary"
+        return "text" if accept.startswith(("text/", "application/xml")) and "json" not in accept else "json"
+
+
+def _decoded(text: str) -> str | None:
+    """The login in a Basic header; None where it is a variable or no login."""
+    try:
+        login = b64decode(text, validate=True).decode()
+    except ValueError:
+        return None
+    return login if ":" in login and login.isprintable() else None
+
+
+def _check(tool: dict[str, Any]) -> None:
+    """As a store would."""
+    content = read_tool(tool, "tool", "1")
+    try:
+        HttpTool(http_of(content), content.arg_schema, limits_of(content), _nowhere)
+    except TemplateError as error:
+        raise InvalidError(f"no tool can be made of it: {error} ({error.pointer})") from None
+
+
+def _nowhere() -> HttpContext:
+    raise AssertionError("no tool is called here")
+
+
+# curl commands, as people paste them, -> HTTP tools: `from_curl`.
+
 
 __all__ = ["FromCurl", "from_curl"]

@@ -1,9 +1,204 @@
-"""The words of a curl command -> what it would send. Options that only matter to curl itself are left out."""
+"""Parses a curl command: first into words as bash would, then into what curl would send. Nothing is run or looked up.
 
-from collections.abc import Callable
+A variable of the shell (`$TOKEN`, `${CITY}`) is kept as a mark in the word. Documentation has those in single quotes,
+too, where bash would not expand them: there only `${NAME}` and names in capitals count, because `$ref` is JSON. Options
+that only matter to curl itself are left out.
+"""
+
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from onetool.sources.bundles.errors import Invalid
+from onetool.sources.bundles.errors import InvalidError
+
+LONGEST = 1024**2
+BEGIN, END = "\ue000", "\ue001"  # around the name of a variable; of a plane for private use
+
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]{0,99})\}|([A-Za-z_][A-Za-z0-9_]{0,99}))")
+_QUOTED_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]{0,99})\}|([A-Z][A-Z0-9_]{2,99})(?![a-z]))")
+_MARKED = re.compile(f"{BEGIN}([^{BEGIN}{END}]*){END}")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_ESCAPES |= {"e": "\x1b", "E": "\x1b", "?": "?"}
+_CODE = re.compile(r"x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})")
+
+
+def words(text: str) -> list[str]:
+    """The words of the first command in the text. Raises Invalid for what can't be understood."""
+    if len(text) > LONGEST:
+        raise InvalidError("the command is longer than 1 MiB")
+    if BEGIN in text or END in text or "\0" in text:
+        raise InvalidError("the command has characters in it that no command has (U+E000, U+E001 or NUL)")
+    text = text.replace("\r\n", "\n").strip()
+    _refuse_windows(text)
+    text = re.sub(r"\A[$>#]\s+", "", text)  # a prompt
+    return list(_WordReader(text).words())
+
+
+def variables(word: str) -> list[str]:
+    return _MARKED.findall(word)
+
+
+def pieces(word: str) -> list[tuple[str, bool]]:
+    """A word in texts and names of variables; True for a name."""
+    parts = _MARKED.split(word)
+    return [(part, bool(index % 2)) for index, part in enumerate(parts) if part or index % 2]
+
+
+def marked(name: str) -> str:
+    return f"{BEGIN}{name}{END}"
+
+
+def _refuse_windows(text: str) -> None:
+    if re.search(r"\^\s*\n|\^\"", text):
+        raise InvalidError("this is a command for Windows (with ^); copy it as cURL for bash instead")
+    if re.search(r"`\s*\n", text) or re.match(r"(?i)(invoke-webrequest|iwr)\b", text):
+        raise InvalidError("this is a command for PowerShell; copy it as cURL for bash instead")
+
+
+class _WordReader:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._word: list[str] | None = None
+
+    def words(self) -> Iterator[str]:
+        while self._at < len(self._text):
+            sign = self._text[self._at]
+            if sign in " \t\n":
+                yield from self._taken()
+                if sign == "\n" and not self._goes_on():
+                    return
+                self._at += 1
+            elif self._ends_here(sign):
+                break
+            else:
+                self._read(sign)
+        yield from self._taken()
+
+    def _goes_on(self) -> bool:
+        """Options on a line of their own belong to the command, also where a \\ was lost on the way."""
+        return self._text[self._at :].lstrip()[:1] == "-"
+
+    def _taken(self) -> Iterator[str]:
+        if self._word is not None:
+            yield "".join(self._word)
+        self._word = None
+
+    def _ends_here(self, sign: str) -> bool:
+        """At a pipe, another command, or a file for the output. A URL that nobody quoted may have & and ; in it."""
+        if sign == ">" and self._word is not None and "".join(self._word).isdigit():
+            self._word = None  # 2>file
+        if sign == ">":
+            return self._word is None or "<" not in self._word
+        if sign in "#<":
+            return self._word is None
+        if sign == "|":
+            return True
+        return sign in "&;" and (self._word is None or self._text[self._at + 1 : self._at + 2] in ("", " ", "\n", "&"))
+
+    def _read(self, sign: str) -> None:
+        if self._word is None:
+            self._word = []
+        if sign == "'":
+            self._add(_quoted(self._until("'", self._at + 1)), 1)
+        elif sign == '"':
+            self._double()
+        elif sign == "\\":
+            self._backslash()
+        elif self._text.startswith("$'", self._at):
+            self._ansi()
+        elif sign == "`" or self._text.startswith("$(", self._at):
+            raise InvalidError("the command runs another one inside of it ($(…) or `…`); put its result there instead")
+        elif sign == "$" and (found := _VARIABLE.match(self._text, self._at)):
+            self._word.append(marked(found[1] or found[2]))
+            self._at = found.end()
+        else:
+            self._word.append(sign)
+            self._at += 1
+
+    def _add(self, text: str, behind: int) -> None:
+        assert self._word is not None  # noqa: S101 - for the type checker: _read has begun one
+        self._word.append(text)
+        self._at += behind
+
+    def _until(self, quote: str, start: int) -> str:
+        end = self._text.find(quote, start)
+        if end < 0:
+            raise InvalidError(f"the quote {quote} that begins at character {start} is never closed")
+        self._at = end
+        return self._text[start:end]
+
+    def _backslash(self) -> None:
+        following = self._text[self._at + 1 : self._at + 2]
+        if following == "\n":
+            if self._word == []:
+                self._word = None
+            self._at += 2
+            return
+        rest = self._text[self._at + 1 :]
+        if following in (" ", "\t") and re.match(r"[ \t]+\n", rest):  # a line goes on, and spaces slipped in
+            raise InvalidError("there are spaces behind a \\ at the end of a line; remove them")
+        self._add(following, 2)
+
+    def _double(self) -> None:
+        start = self._at
+        self._at += 1
+        while (sign := self._text[self._at : self._at + 1]) != '"':
+            if not sign:
+                raise InvalidError(f'the quote " that begins at character {start + 1} is never closed')
+            following = self._text[self._at + 1 : self._at + 2]
+            if sign == "\\" and following in ('"', "\\", "$", "`", "\n"):
+                self._add("" if following == "\n" else following, 2)
+            elif sign == "`" or self._text.startswith("$(", self._at):
+                raise InvalidError(
+                    "the command runs another one inside of it ($(…) or `…`); put its result there instead"
+                )
+            elif sign == "$" and (found := _VARIABLE.match(self._text, self._at)):
+                self._add(marked(found[1] or found[2]), len(found[0]))
+            else:
+                self._add(sign, 1)
+        self._at += 1
+
+    def _ansi(self) -> None:
+        """$'…', as browsers write what has line ends in it."""
+        start = self._at
+        self._at += 2
+        found: list[str] = []
+        while (sign := self._text[self._at : self._at + 1]) != "'":
+            if not sign:
+                raise InvalidError(f"the quote $' that begins at character {start + 1} is never closed")
+            self._at += 1
+            if sign == "\\":
+                sign = self._escape()
+            found.append(sign)
+        self._add(_quoted(_joined("".join(found))), 1)
+
+    def _escape(self) -> str:
+        if code := _CODE.match(self._text, self._at):
+            self._at = code.end()
+            number = int(code[1] or code[2] or code[3] or "0", 16) if not code[4] else int(code[4], 8)
+            if number == 0 or number > 0x10FFFF:
+                raise InvalidError("the command has a character in it that does not exist")
+            return chr(number)
+        sign = self._text[self._at : self._at + 1]
+        self._at += 1
+        return _ESCAPES.get(sign, f"\\{sign}")
+
+
+def _quoted(text: str) -> str:
+    return _QUOTED_VARIABLE.sub(lambda found: marked(found[1] or found[2]), text)
+
+
+def _joined(text: str) -> str:
+    r"""Two halves of a character, as \ud83d\ude00, are one; half of one is none."""
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise InvalidError("the command has half of a character in it (a lone surrogate)") from None
+
+
+# The words of a curl command -> what it would send.
+
 
 _RETRIES = 10
 
@@ -85,11 +280,11 @@ def read_command(words: list[str]) -> tuple[Command, dict[str, str]]:
         name, _, value = rest.pop(0).partition("=")
         given[name] = value
     if not rest or rest[0].replace("\\", "/").rpartition("/")[2].lower() not in ("curl", "curl.exe"):
-        raise Invalid("the command has to begin with curl")
+        raise InvalidError("the command has to begin with curl")
     command = Command()
     _Options(command).read(rest[1:])
     if not command.url:
-        raise Invalid("the command has no URL")
+        raise InvalidError("the command has no URL")
     return command, given
 
 
@@ -152,7 +347,7 @@ class _Options:
         """Whether there is such an option; if so it has been taken."""
         name = _SAME.get(name, name)
         if name in _REFUSED:
-            raise Invalid(f"{name}: {_REFUSED[name]}")
+            raise InvalidError(f"{name}: {_REFUSED[name]}")
         if name in self._flags:
             setattr(self._command, self._flags[name], True)
             return True
@@ -165,7 +360,7 @@ class _Options:
             return False
         if value is None:
             if not self._words:
-                raise Invalid(f"{name} needs a value behind it")
+                raise InvalidError(f"{name} needs a value behind it")
             value = self._words.pop(0)
         if name in _NOTED:
             self._command.notes.append(f"{_NOTED[name]} is left out: how tools reach the network is not theirs to say")
@@ -175,7 +370,7 @@ class _Options:
 
     def _url(self, text: str) -> None:
         if self._command.url:
-            raise Invalid(
+            raise InvalidError(
                 f"the command has two URLs, {self._command.url[:60]!r} and {text[:60]!r}: a tool has one"
                 " (a value with spaces has to be in quotes)"
             )
@@ -183,27 +378,27 @@ class _Options:
 
     def _header(self, text: str) -> None:
         if text.startswith("@"):
-            raise Invalid(f"-H {text[:40]}: a file of headers is not read; write them one by one")
+            raise InvalidError(f"-H {text[:40]}: a file of headers is not read; write them one by one")
         name, colon, value = text.partition(":")
         if colon and value.strip():  # `Name:` tells curl to send none
             self._command.headers.append((name.strip(), value.strip()))
 
     def _data(self, kind: str, text: str) -> None:
         if text.startswith("@"):
-            raise Invalid(f"-d {text[:40]}: a file is not read; write its content there")
+            raise InvalidError(f"-d {text[:40]}: a file is not read; write its content there")
         self._command.data.append((kind, text))
 
     def _urlencode(self, text: str) -> None:
         name, equals, value = text.partition("=")
         if not equals and "@" in text:
-            raise Invalid(f"--data-urlencode {text[:40]}: a file is not read; write its content there")
+            raise InvalidError(f"--data-urlencode {text[:40]}: a file is not read; write its content there")
         if not equals or not name:
-            raise Invalid("--data-urlencode: only name=value is understood")
+            raise InvalidError("--data-urlencode: only name=value is understood")
         self._command.data.append(("pair", f"{name}={value}"))
 
     def _cookie(self, text: str) -> None:
         if "=" not in text and "\ue000" not in text:
-            raise Invalid(f"-b {text[:40]}: a file of cookies is not read; write name=value")
+            raise InvalidError(f"-b {text[:40]}: a file of cookies is not read; write name=value")
         self._command.headers.append(("Cookie", text))
 
     def _seconds(self, text: str) -> None:
@@ -217,8 +412,8 @@ def _number(name: str, text: str) -> Any:
     try:
         return float(text)
     except ValueError:
-        raise Invalid(f"{name}: {text[:40]!r} is no number") from None
+        raise InvalidError(f"{name}: {text[:40]!r} is no number") from None
 
 
-def _unknown(name: str) -> Invalid:
-    return Invalid(f"the option {name[:40]} is not known here; remove it if the request does not need it")
+def _unknown(name: str) -> InvalidError:
+    return InvalidError(f"the option {name[:40]} is not known here; remove it if the request does not need it")

@@ -1,13 +1,13 @@
-"""A bundle or a tool as the text of its file, and back.
+"""Bundles, tools and `builtin.json` as the text of their files, and back; older versions are migrated when read.
 
-Written: what a person gives first, in a fixed order; what the store knows of it last, so that a change of one thing is
-a difference in one place. Read: strictly, since a file comes from anywhere; but who writes one by hand may leave out
-what the store would know. An id is then made of the file's place and names, its times are those of the file. The digest
-tells whether somebody has edited it since it was written.
+Written: what a person gives first, in a fixed order, what the store knows last. Read: strictly, since a file comes from
+anywhere; but a file that is written by hand may leave out what the store would know. An id is then derived from the
+file's place and names, and its times are those of the file.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -15,14 +15,104 @@ import msgspec
 
 from onetool.core.errors import SchemaError
 from onetool.core.schema import CompiledSchema, depth_of
-from onetool.sources.bundles.errors import Invalid
-from onetool.sources.bundles.files.migrations import migrated
-from onetool.sources.bundles.files.opening import LARGEST
-from onetool.sources.bundles.files.rules import fields_of
-from onetool.sources.bundles.files.times import as_seconds, as_text
-from onetool.sources.bundles.model import Bundle, Tool, shown
+from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, OutdatedError
+from onetool.sources.bundles.files.disk import LARGEST
+from onetool.sources.bundles.model import SCHEMA_VERSION, Bundle, Tool, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
-from onetool.sources.bundles.reading import read_bundle, read_tool
+from onetool.sources.bundles.store import ETag, tag_of
+from onetool.sources.bundles.validation import converted, read_bundle, read_tool
+
+LATEST = 253_402_300_799.0  # the end of the year 9999
+
+
+def time_text(seconds: float) -> str:
+    at = datetime.fromtimestamp(min(max(seconds, 0.0), LATEST), UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
+
+
+def time_seconds(text: str) -> float:
+    """ValueError for what is no time. People may write it shorter, or in a zone of their own; without one it is UTC."""
+    at = datetime.fromisoformat(text)
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+
+
+# What is asked of a change before it is made, and what is the same before and after it.
+
+
+def fields_of(content: msgspec.Struct) -> dict[str, Any]:
+    return {name: getattr(content, name) for name in content.__struct_fields__}
+
+
+def structure(bundle: Bundle) -> tuple[str, str, str]:
+    """What `modifiedAt` is about: a switch is no change of it, nor is being deleted and brought back."""
+    return bundle.slug, bundle.display_name, bundle.description
+
+
+def refuse_stale(thing: Bundle | Tool | None, match: ETag | None) -> None:
+    if match is not None and (thing is None or (match != "*" and match != tag_of(thing))):
+        what = "it is not there" if thing is None else "somebody has changed it since"
+        raise OutdatedError(f"{what}: get it again, and decide anew")
+
+
+def not_empty(bundle: Bundle, folder: str, files: list[str]) -> str:
+    some = ", ".join(files[:3]) + (" …" if len(files) > 3 else "")
+    where = f"bundles/{folder}/tools: {some}"
+    return f"the bundle {bundle.slug} is not empty: delete its {len(files)} tools first ({where})"
+
+
+def tool_of(one: tuple[Bundle, Sequence[Tool]], slug: str, version: str) -> Tool:
+    for tool in one[1]:
+        if (tool.slug, tool.version) == (slug, version):
+            return tool
+    raise NotFoundError(f"there is no tool {slug}@{version} in the bundle {one[0].slug}")
+
+
+def check_set(tools: Sequence[Tool]) -> None:
+    names, ids = set[tuple[str, str]](), set[str]()
+    for number, tool in enumerate(tools):
+        check_id(tool.id, f"/tools/{number}/id")
+        check_slug(tool.slug, f"/tools/{number}/slug")
+        check_version(tool.version, f"/tools/{number}/version")
+        if (tool.slug, tool.version) in names or tool.id in ids:
+            raise ConflictError(f"{tool.slug}@{tool.version} or its id {tool.id} is in there twice", "exists")
+        names.add((tool.slug, tool.version))
+        ids.add(tool.id)
+
+
+# Files of older versions.
+
+
+Data = dict[str, Any]
+Step = Callable[[str, Data], Data]
+"""Gets what it is ("bundle", "tool" or "overlay") and its data; gives new data, with the next `schemaVersion`."""
+
+STEPS: dict[str, Step] = {}
+"""From which version. There has been one version so far."""
+
+
+def migrated(kind: str, data: Data) -> Data:
+    """Who writes by hand may leave the version out: it is today's."""
+    version = str(data.get("schemaVersion", SCHEMA_VERSION))
+    while version != SCHEMA_VERSION:
+        step = STEPS.get(version)
+        if step is None:
+            raise InvalidError(_unknown(version), "/schemaVersion")
+        data = step(kind, data)
+        version = str(data["schemaVersion"])
+    return data
+
+
+def _unknown(version: str) -> str:
+    if version.isascii() and version.isdigit() and int(version[:9]) > int(SCHEMA_VERSION):
+        return (
+            f"/schemaVersion: it is of version {version[:9]}, and this OneTool knows versions up to {SCHEMA_VERSION}; "
+            "a newer OneTool has written it: update this one"
+        )
+    return f"/schemaVersion: there is no version {version!r:.40}; today's is {SCHEMA_VERSION!r}"
+
+
+# A bundle or a tool as the text of its file, and back.
+
 
 Thing = TypeVar("Thing", Bundle, Tool)
 
@@ -45,7 +135,7 @@ def bundle_text(bundle: Bundle) -> bytes:
     """Raises Invalid for one that could not be read again."""
     text = _text(bundle, _BUNDLE_KEYS)
     if read_bundle_file(text, "", 0) != bundle:
-        raise Invalid(_LOSSY, "")
+        raise InvalidError(_LOSSY, "")
     return text
 
 
@@ -54,7 +144,7 @@ def tool_text(tool: Tool, is_kept: bool = False) -> bytes:
     text = _text(tool, _TOOL_KEYS)
     read = _tool if is_kept else read_tool_file
     if read(text, tool.bundle_id, "", 0) != tool:
-        raise Invalid(_LOSSY, "")
+        raise InvalidError(_LOSSY, "")
     return text
 
 
@@ -72,9 +162,9 @@ def _text(thing: Bundle | Tool, keys: tuple[str, ...]) -> bytes:
         chosen["digest"] = _digest(thing)
         text = msgspec.json.format(msgspec.json.encode(chosen), indent=2) + b"\n"
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise Invalid(f"it can't be written as JSON: {error}", "") from None
+        raise InvalidError(f"it can't be written as JSON: {error}", "") from None
     if len(text) > LARGEST:
-        raise Invalid(f"it has {len(text):,} bytes; {LARGEST:,} is the most", "")
+        raise InvalidError(f"it has {len(text):,} bytes; {LARGEST:,} is the most", "")
     return text
 
 
@@ -124,25 +214,25 @@ def _tool(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
 def parsed(text: bytes) -> dict[str, Any]:
     """A JSON object, with nothing in it that programs read differently. Raises Invalid with the place of a fault."""
     if text.startswith(b"\xef\xbb\xbf"):
-        raise Invalid("it begins with a byte order mark (BOM): save it as UTF-8 without one")
+        raise InvalidError("it begins with a byte order mark (BOM): save it as UTF-8 without one")
     if b"\0" in text:
-        raise Invalid("it has NUL bytes in it: it was not written to its end, or is no text")
+        raise InvalidError("it has NUL bytes in it: it was not written to its end, or is no text")
     if not text.strip():
-        raise Invalid("it is empty")
+        raise InvalidError("it is empty")
     try:
         data = json.loads(text.decode(), object_pairs_hook=_once, parse_constant=_no_number)
     except UnicodeDecodeError as error:
-        raise Invalid(f"it is not UTF-8: byte {error.start} can't be read") from None
+        raise InvalidError(f"it is not UTF-8: byte {error.start} can't be read") from None
     except json.JSONDecodeError as error:
-        raise Invalid(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from None
+        raise InvalidError(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from None
     except RecursionError:
-        raise Invalid(f"it is nested deeper than {DEEPEST} levels") from None
+        raise InvalidError(f"it is nested deeper than {DEEPEST} levels") from None
     except ValueError as error:  # a number with thousands of digits
-        raise Invalid(str(error)) from None
+        raise InvalidError(str(error)) from None
     if not isinstance(data, dict):
-        raise Invalid("expected a JSON object")
+        raise InvalidError("expected a JSON object")
     if text.count(b"{") + text.count(b"[") > DEEPEST and depth_of(data, DEEPEST) >= DEEPEST:
-        raise Invalid(f"it is nested deeper than {DEEPEST} levels")
+        raise InvalidError(f"it is nested deeper than {DEEPEST} levels")
     return data
 
 
@@ -151,20 +241,20 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise Invalid(f"the key {twice!r:.60} stands twice in one object")
+        raise InvalidError(f"the key {twice!r:.60} stands twice in one object")
     return found
 
 
 def _no_number(text: str) -> Any:
-    raise Invalid(f"{text} is no number in JSON")
+    raise InvalidError(f"{text} is no number in JSON")
 
 
 def _name(data: Mapping[str, Any], key: str) -> str:
     name = data.get(key)
     if name is None:
-        raise Invalid(f"/{key} is missing: a tool's file has its slug and its version", f"/{key}")
+        raise InvalidError(f"/{key} is missing: a tool's file has its slug and its version", f"/{key}")
     if not isinstance(name, str):
-        raise Invalid(f'/{key}: expected a text; put quotes around it: "{name}"', f"/{key}")
+        raise InvalidError(f'/{key}: expected a text; put quotes around it: "{name}"', f"/{key}")
     return name
 
 
@@ -176,7 +266,7 @@ def _check_schema(pointer: str, schema: dict[str, Any], closed: bool) -> None:
     try:
         CompiledSchema(schema, closed=closed)
     except SchemaError as error:
-        raise Invalid(f"{pointer}: {error}", pointer) from None
+        raise InvalidError(f"{pointer}: {error}", pointer) from None
     if key is not None:
         if len(_sound) >= MOST_SOUND:
             _sound.clear()
@@ -196,12 +286,12 @@ def _id(data: Mapping[str, Any], otherwise: str) -> str:
     if id is None:
         return derived_id(otherwise)
     if not isinstance(id, str):
-        raise Invalid("/id: expected a text", "/id")
+        raise InvalidError("/id: expected a text", "/id")
     return check_id(id)
 
 
 def _times(data: Mapping[str, Any], mtime_ns: int) -> dict[str, Any]:
-    changed = as_text(mtime_ns / 1e9)
+    changed = time_text(mtime_ns / 1e9)
     created, modified = data.get("createdAt"), data.get("modifiedAt")
     return {
         "created_at": changed if created is None else _time(created, "/createdAt"),
@@ -213,7 +303,7 @@ def _as_edited(thing: Thing, data: Mapping[str, Any], mtime_ns: int) -> Thing:
     """A file that was changed by hand since it was written was modified when it was saved, whatever it says itself."""
     if data.get("modifiedAt") is None or data.get("digest") in (None, _digest(thing)):
         return thing
-    return msgspec.structs.replace(thing, modified_at=max(thing.modified_at, as_text(mtime_ns / 1e9)))
+    return msgspec.structs.replace(thing, modified_at=max(thing.modified_at, time_text(mtime_ns / 1e9)))
 
 
 def _digest(thing: Bundle | Tool) -> str | None:
@@ -229,6 +319,68 @@ def _digest(thing: Bundle | Tool) -> str | None:
 
 def _time(text: Any, pointer: str) -> str:
     try:
-        return as_text(as_seconds(text))
+        return time_text(time_seconds(text))
     except (TypeError, ValueError, OverflowError):
-        raise Invalid(f"{pointer}: {text!r:.60} is no time, as 2026-11-15T16:00:00.000Z is one", pointer) from None
+        raise InvalidError(f"{pointer}: {text!r:.60} is no time, as 2026-11-15T16:00:00.000Z is one", pointer) from None
+
+
+# `builtin.json`: which built-in bundles and tools are switched on or off, against what they come with.
+
+
+BuiltIn = Sequence[tuple[Bundle, Sequence[Tool]]]
+
+
+class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    bundles: dict[str, bool] = {}
+    tools: dict[str, bool] = {}
+    schema_version: str = SCHEMA_VERSION
+
+    def with_bundle(self, bundle: Bundle, is_enabled: bool) -> "Overlay":
+        return msgspec.structs.replace(self, bundles=_switched(self.bundles, bundle.slug, is_enabled))
+
+    def with_tool(self, bundle: Bundle, tool: Tool, is_enabled: bool) -> "Overlay":
+        return msgspec.structs.replace(self, tools=_switched(self.tools, tool_key(bundle, tool), is_enabled))
+
+    def bundle(self, bundle: Bundle) -> Bundle:
+        """As it is with its switch."""
+        return msgspec.structs.replace(bundle, is_enabled=self.bundles.get(bundle.slug, bundle.is_enabled))
+
+    def tool(self, bundle: Bundle, tool: Tool) -> Tool:
+        return msgspec.structs.replace(tool, is_enabled=self.tools.get(tool_key(bundle, tool), tool.is_enabled))
+
+    def over(self, built_in: BuiltIn) -> list[tuple[Bundle, list[Tool]]]:
+        return [(self.bundle(bundle), [self.tool(bundle, tool) for tool in tools]) for bundle, tools in built_in]
+
+
+def overlay_text(overlay: Overlay) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(overlay), indent=2) + b"\n"
+
+
+def read_overlay(text: bytes) -> Overlay:
+    """Raises Invalid."""
+    data = migrated("overlay", parsed(text))
+    return converted({**data, "schemaVersion": SCHEMA_VERSION}, Overlay)
+
+
+def tool_key(bundle: Bundle, tool: Tool) -> str:
+    return f"{bundle.slug}/{tool.slug}@{tool.version}"
+
+
+def check_built_in(built_in: BuiltIn) -> None:
+    """What is given at the start is the program's own; two of one name would share a switch."""
+    keys = [key for bundle, tools in built_in for key in (bundle.slug, *(tool_key(bundle, tool) for tool in tools))]
+    if twice := _first_duplicate(keys):
+        raise InvalidError(f"there are two built-in things called {twice}")
+
+
+def _first_duplicate(keys: Iterable[str]) -> str | None:
+    seen: set[str] = set()
+    for key in keys:
+        if key in seen:
+            return key
+        seen.add(key)
+    return None
+
+
+def _switched(switches: dict[str, bool], key: str, is_enabled: bool) -> dict[str, bool]:
+    return dict(sorted({**switches, key: is_enabled}.items()))

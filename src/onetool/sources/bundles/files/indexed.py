@@ -1,7 +1,7 @@
-"""The reading half of the store: what the index answers, once it is in step with the folder.
+"""`IndexedReads` is the reading half of FileStore: queries of the index, once that is in sync with the folder.
 
-Where the folder is not there, or can't be written, the index is in memory; when that changes, the next look notices.
-So it is with a disk that becomes full: what the files say can be read, whether or not the index can be kept.
+Where the folder does not exist, or can't be written, the index is in memory; when that changes, the next sync notices.
+So it is with a disk that becomes full: files can be read, whether or not the index can be stored.
 """
 
 import logging
@@ -14,17 +14,16 @@ from typing import TypeVar
 import msgspec
 
 from onetool.core.errors import Mistake
-from onetool.sources.bundles.errors import Unavailable
-from onetool.sources.bundles.files.lock import FolderLock
-from onetool.sources.bundles.files.looking import FIRST_SECONDS, Looking
-from onetool.sources.bundles.files.overlay import BuiltIn, check_built_in
-from onetool.sources.bundles.files.reading import NO_BUNDLE
-from onetool.sources.bundles.files.scanning import Foreign, anybody
+from onetool.sources.bundles.errors import UnavailableError
+from onetool.sources.bundles.files.disk import Foreign, anybody
+from onetool.sources.bundles.files.form import BuiltIn, check_built_in
 from onetool.sources.bundles.files.state import make_state
-from onetool.sources.bundles.index import Index, Unwritable
-from onetool.sources.bundles.index.patience import Aside, Patience
+from onetool.sources.bundles.files.sync import FIRST_SECONDS, NO_BUNDLE, FolderSync
+from onetool.sources.bundles.files.writing import FolderLock
+from onetool.sources.bundles.index import Index, IndexUnwritableError
+from onetool.sources.bundles.index.waiting import SingleRunner, WaitLimit
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.store import Found, Rank
+from onetool.sources.bundles.store import Rank, SearchHit
 
 log = logging.getLogger("onetool.bundles")
 
@@ -33,22 +32,22 @@ SETTLE_SECONDS = 5.0  # between two tries to get out of memory again
 SHARE = 20  # … which may cost one part in so many
 
 
-class Indexed:
+class IndexedReads:
     def __init__(self, folder: Path, built_in: BuiltIn, foreign: Foreign = anybody) -> None:
         check_built_in(built_in)
         self._folder = folder
         self._foreign = foreign
         self._built_in = built_in
         self._lock = FolderLock(folder)
-        self._made: tuple[Index, Looking] | None = None
+        self._made: tuple[Index, FolderSync] | None = None
         self._retired: list[Index] = []  # that others took the place of, and that are to be closed
         self._is_kept = False  # the index is a file
         self._is_nowhere = False  # there is no folder yet: somebody else may make it
         self._is_behind = True  # something has changed that the index does not know yet
         self._seen = -1  # its state at the last look
         self._settle_at = 0.0  # not before
-        self._patience = Patience()
-        self._aside = Aside("the bundles are being read", self._patience)
+        self._patience = WaitLimit()
+        self._aside = SingleRunner("the bundles are being read", self._patience)
 
     # Reading: see Store
 
@@ -75,7 +74,7 @@ class Indexed:
 
     def search(
         self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
-    ) -> list[Found]:
+    ) -> list[SearchHit]:
         return self._ask(lambda index: index.search(query, include_disabled, after, limit))
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
@@ -109,7 +108,7 @@ class Indexed:
     def _ask(self, question: Callable[[Index], T]) -> T:
         try:
             return question(self._index())
-        except Unwritable:  # it was lost, and there is no room for another one
+        except IndexUnwritableError:  # it was lost, and there is no room for another one
             self._is_behind = True
             return question(self._index())
 
@@ -119,7 +118,7 @@ class Indexed:
             if self._made is None:
                 self._catch_up(FIRST_SECONDS)
             else:
-                with suppress(Unavailable):
+                with suppress(UnavailableError):
                     if self._patience.is_short:
                         self._aside.do(self._catch_up)
                     else:
@@ -135,7 +134,7 @@ class Indexed:
         index, looking = self._parts()
         try:
             looking.look(index)
-        except Unwritable as error:
+        except IndexUnwritableError as error:
             log.warning("%s; until it can, it is kept in memory", error)
             index, looking = made = self._index_in(None)
             looking.look(index)
@@ -143,7 +142,7 @@ class Indexed:
             self._go_on_with(made, is_kept=False)
         return index
 
-    def _parts(self) -> tuple[Index, Looking]:
+    def _parts(self) -> tuple[Index, FolderSync]:
         if self._made is None:
             with self._lock.alone():
                 if self._made is None:
@@ -151,7 +150,7 @@ class Indexed:
                     self._patience.answered()
         return self._made
 
-    def _open(self) -> tuple[Index, Looking]:
+    def _open(self) -> tuple[Index, FolderSync]:
         self._is_nowhere = not self._folder.is_dir()
         file = make_state(self._folder)
         if file is not None:
@@ -162,13 +161,13 @@ class Indexed:
                 self._retired.pop()
                 self._is_kept = True
                 return made
-            except Unavailable as error:
+            except UnavailableError as error:
                 log.warning("%s; it is kept in memory for now", error)
         self._is_kept = False
         return self._index_in(None)
 
-    def _index_in(self, file: Path | None) -> tuple[Index, Looking]:
-        looking = Looking(self._folder, self._lock, self._built_in, self._foreign)
+    def _index_in(self, file: Path | None) -> tuple[Index, FolderSync]:
+        looking = FolderSync(self._folder, self._lock, self._built_in, self._foreign)
         index = Index(file, lambda: looking.look(index, is_new=True))
         return index, looking
 
@@ -185,14 +184,14 @@ class Indexed:
             self._retired.append(index)  # until it has taken everything in
             looking.look(index)
             self._retired.pop()
-        except Unavailable:
+        except UnavailableError:
             self._settle_at = max(began + SETTLE_SECONDS, monotonic() + (monotonic() - began) * SHARE)
             while len(self._retired) > 1:
                 self._retired.pop().close()
         else:
             self._go_on_with(made, is_kept=True)
 
-    def _go_on_with(self, made: tuple[Index, Looking], is_kept: bool) -> None:
+    def _go_on_with(self, made: tuple[Index, FolderSync], is_kept: bool) -> None:
         """Another thread may still be asking the one before, or be about to: it is closed when a further one comes."""
         before, self._made, self._is_kept = self._made, made, is_kept
         while self._retired:

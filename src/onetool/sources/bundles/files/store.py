@@ -1,8 +1,8 @@
-"""FileStore: bundles in a folder. The rules of what may be changed; who lists and searches is the index.
+"""`FileStore` keeps bundles in a folder. This module has the rules of what may be changed.
 
-Nothing is made before the first write: a folder that is not there is an empty store. DELETE of a bundle that is deleted
-already changes nothing. A bundle keeps its folder's name when its slug changes. A tool whose file can't be read can be
-deleted, if the file is called as we would call it.
+Nothing is created before the first write: a folder that does not exist is an empty store. DELETE of a bundle that is
+deleted already changes nothing. A bundle keeps its folder's name when its slug changes. A tool whose file can't be read
+can be deleted, if the file is named as the store would name it.
 """
 
 import logging
@@ -17,21 +17,28 @@ from typing import Any
 
 import msgspec
 
-from onetool.sources.bundles.errors import Conflict, Forbidden, NotFound, Unavailable
-from onetool.sources.bundles.files.form import tool_text, with_times
-from onetool.sources.bundles.files.indexed import Indexed
-from onetool.sources.bundles.files.layout import USAGE
-from onetool.sources.bundles.files.rules import check_set, fields_of, not_empty, refuse_stale, structure, tool_of
-from onetool.sources.bundles.files.scanning import Foreign, anybody
-from onetool.sources.bundles.files.state import KEY_BYTES, key_of, read_key
-from onetool.sources.bundles.files.times import as_seconds, as_text
-from onetool.sources.bundles.files.usage import Usage
-from onetool.sources.bundles.files.work import Broken, OutOfStep, Work
+from onetool.sources.bundles.errors import ConflictError, ForbiddenError, NotFoundError, UnavailableError
+from onetool.sources.bundles.files.disk import USAGE, Foreign, anybody
+from onetool.sources.bundles.files.form import (
+    check_set,
+    fields_of,
+    not_empty,
+    refuse_stale,
+    structure,
+    time_seconds,
+    time_text,
+    tool_of,
+    tool_text,
+    with_times,
+)
+from onetool.sources.bundles.files.indexed import IndexedReads
+from onetool.sources.bundles.files.state import KEY_BYTES, UsageCounter, key_of, read_key
+from onetool.sources.bundles.files.transaction import BrokenFileError, IndexOutOfDate, StoreTransaction
 from onetool.sources.bundles.files.writing import ensure_place
-from onetool.sources.bundles.index import Taken
+from onetool.sources.bundles.index import PathTakenError
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
 from onetool.sources.bundles.names import check_id, check_slug, check_version, new_id
-from onetool.sources.bundles.store import Store, Tag
+from onetool.sources.bundles.store import BundleStore, ETag
 
 log = logging.getLogger("onetool.bundles")
 
@@ -43,7 +50,7 @@ COUNT_SECONDS = 5.0
 MOST_TRIES = 3  # where the index turns out to be out of step
 
 
-class FileStore(Indexed, Store):
+class FileStore(IndexedReads, BundleStore):
     def __init__(
         self,
         folder: Path,
@@ -55,22 +62,24 @@ class FileStore(Indexed, Store):
         super().__init__(folder, built_in, foreign)
         self._now = now
         self._most = max_tools
-        self._usage = Usage(folder / USAGE, now)
+        self._usage = UsageCounter(folder / USAGE, now)
         self._key: bytes | None = None
         self._counted = (0, 0.0)  # tools, and until when that is good enough
 
     # Bundles
 
     def put_bundle(
-        self, id: str, content: BundleContent, match: Tag | None = None, create_only: bool = False
+        self, id: str, content: BundleContent, match: ETag | None = None, create_only: bool = False
     ) -> tuple[Bundle, bool]:
         id = check_id(id)
         check_slug(content.slug)
         self._refuse_built_in(id)
         return self._write(lambda work: self._put_bundle(work, id, content, match, create_only), makes=True)
 
-    def _put_bundle(self, work: Work, id: str, content: BundleContent, match: Tag | None, create_only: bool) -> None:
-        found, now = work.bundle(id), as_text(self._now())
+    def _put_bundle(
+        self, work: StoreTransaction, id: str, content: BundleContent, match: ETag | None, create_only: bool
+    ) -> None:
+        found, now = work.bundle(id), time_text(self._now())
         if found is None:
             refuse_stale(None, match)
             bundle = Bundle(**fields_of(content), id=id, created_at=now, modified_at=now)
@@ -79,40 +88,40 @@ class FileStore(Indexed, Store):
         old, folder = found
         refuse_stale(old, match)
         if create_only and old.soft_deleted_at is None:
-            raise Conflict(f"there is a bundle {id} already", "exists")
+            raise ConflictError(f"there is a bundle {id} already", "exists")
         bundle = msgspec.structs.replace(old, **fields_of(content), soft_deleted_at=None)
         if structure(bundle) != structure(old):
             bundle = msgspec.structs.replace(bundle, modified_at=max(now, old.modified_at))
         self._keep_bundle(work, old, bundle, folder, (bundle, False))
 
-    def patch_bundle(self, id: str, is_enabled: bool, match: Tag | None = None) -> Bundle:
+    def patch_bundle(self, id: str, is_enabled: bool, match: ETag | None = None) -> Bundle:
         if (built_in := self._built_in_bundle(id)) is not None:
             return self._write(lambda work: self._switch(work, built_in, None, is_enabled, match), makes=True)
 
-        def job(work: Work) -> None:
+        def job(work: StoreTransaction) -> None:
             old, folder = work.existing_bundle(id)
             refuse_stale(old, match)
             if old.soft_deleted_at is not None:
-                raise Forbidden(f"the bundle {old.slug} is deleted; PUT brings it back", "deleted")
+                raise ForbiddenError(f"the bundle {old.slug} is deleted; PUT brings it back", "deleted")
             bundle = msgspec.structs.replace(old, is_enabled=is_enabled)
             self._keep_bundle(work, old, bundle, folder, bundle)
 
         return self._write(job)
 
-    def delete_bundle(self, id: str, match: Tag | None = None) -> None:
+    def delete_bundle(self, id: str, match: ETag | None = None) -> None:
         self._refuse_built_in(id)
 
-        def job(work: Work) -> None:
+        def job(work: StoreTransaction) -> None:
             old, folder = work.existing_bundle(id)
             refuse_stale(old, match)
             if files := work.files_in(folder):
-                raise Conflict(not_empty(old, folder, files), "not_empty")
-            deleted = old.soft_deleted_at or as_text(self._now())
+                raise ConflictError(not_empty(old, folder, files), "not_empty")
+            deleted = old.soft_deleted_at or time_text(self._now())
             self._keep_bundle(work, old, msgspec.structs.replace(old, soft_deleted_at=deleted), folder, None)
 
         self._write(job)
 
-    def _keep_bundle(self, work: Work, old: Bundle, bundle: Bundle, folder: str, result: object) -> None:
+    def _keep_bundle(self, work: StoreTransaction, old: Bundle, bundle: Bundle, folder: str, result: object) -> None:
         if bundle != old:
             work.replace_bundle(bundle, folder, result)
         work.result = result
@@ -126,9 +135,9 @@ class FileStore(Indexed, Store):
         check_set(tools)
         texts = [tool_text(tool) for tool in tools]
 
-        def job(work: Work) -> None:
+        def job(work: StoreTransaction) -> None:
             if work.bundle(bundle.id) is not None:
-                raise Conflict(f"there is a bundle {bundle.id} already", "exists")
+                raise ConflictError(f"there is a bundle {bundle.id} already", "exists")
             work.refuse_ids(tools)
             self._refuse_more(work, len(tools))
             work.add_bundle(bundle, tools, texts, None)
@@ -143,7 +152,7 @@ class FileStore(Indexed, Store):
             after = page[-1].id
         return [id for id in over if self._write(partial(self._reap, id))]
 
-    def _reap(self, id: str, work: Work) -> None:
+    def _reap(self, id: str, work: StoreTransaction) -> None:
         """Whether it has gone: somebody may have brought it back meanwhile, or have put something into its folder."""
         found = work.bundle(id)
         if found is not None and self._is_over(found[0]) and work.is_empty(found[1]):
@@ -151,7 +160,7 @@ class FileStore(Indexed, Store):
 
     def _is_over(self, bundle: Bundle) -> bool:
         deleted = bundle.soft_deleted_at
-        return deleted is not None and self._now() - as_seconds(deleted) >= KEPT_SECONDS
+        return deleted is not None and self._now() - time_seconds(deleted) >= KEPT_SECONDS
 
     # Tools
 
@@ -166,12 +175,12 @@ class FileStore(Indexed, Store):
             bundle_id=bundle_id,
             slug=slug,
             version=version,
-            created_at=as_text(now),
-            modified_at=as_text(now),
+            created_at=time_text(now),
+            modified_at=time_text(now),
         )
         text = tool_text(tool)
 
-        def job(work: Work) -> None:
+        def job(work: StoreTransaction) -> None:
             bundle, folder = work.open_bundle(bundle_id)
             work.refuse_tool(bundle, folder, slug, version)
             self._refuse_more(work, 1)
@@ -179,13 +188,13 @@ class FileStore(Indexed, Store):
 
         return self._write(job)
 
-    def patch_tool(self, bundle_id: str, slug: str, version: str, is_enabled: bool, match: Tag | None = None) -> Tool:
+    def patch_tool(self, bundle_id: str, slug: str, version: str, is_enabled: bool, match: ETag | None = None) -> Tool:
         if (built_in := self._built_in_bundle(bundle_id)) is not None:
             return self._write(
                 lambda work: self._switch(work, built_in, (slug, version), is_enabled, match), makes=True
             )
 
-        def job(work: Work) -> None:
+        def job(work: StoreTransaction) -> None:
             bundle, folder = work.open_bundle(bundle_id)
             old, path = work.tool(bundle, folder, slug, version)
             refuse_stale(old, match)
@@ -196,15 +205,15 @@ class FileStore(Indexed, Store):
 
         return self._write(job)
 
-    def delete_tool(self, bundle_id: str, slug: str, version: str, match: Tag | None = None) -> None:
+    def delete_tool(self, bundle_id: str, slug: str, version: str, match: ETag | None = None) -> None:
         self._refuse_built_in(bundle_id)
 
-        def job(work: Work) -> None:
+        def job(work: StoreTransaction) -> None:
             bundle, folder = work.existing_bundle(bundle_id)
             try:
                 old, path = work.tool(bundle, folder, slug, version)
                 refuse_stale(old, match)
-            except Broken as broken:
+            except BrokenFileError as broken:
                 if match is not None:
                     raise
                 path = broken.path
@@ -212,13 +221,13 @@ class FileStore(Indexed, Store):
 
         self._write(job)
 
-    def _refuse_more(self, work: Work, new: int) -> None:
+    def _refuse_more(self, work: StoreTransaction, new: int) -> None:
         """Counted now and then while there is plenty of room: with many tools, counting is what takes the time."""
         count, until = self._counted
         if count + new + ROOM > self._most or time.monotonic() > until:
             count, until = work.count(), time.monotonic() + COUNT_SECONDS
         if count + new > self._most:
-            raise Forbidden(f"there would be more than {self._most:,} tools, which is the most", "too_many_tools")
+            raise ForbiddenError(f"there would be more than {self._most:,} tools, which is the most", "too_many_tools")
         self._counted = (count + new, until)
 
     # What is built in
@@ -228,15 +237,15 @@ class FileStore(Indexed, Store):
 
     def _refuse_built_in(self, id: str) -> None:
         if (found := self._built_in_bundle(id)) is not None:
-            raise Forbidden(f"{found[0].slug} is built in: it can only be enabled and disabled", "built_in")
+            raise ForbiddenError(f"{found[0].slug} is built in: it can only be enabled and disabled", "built_in")
 
     def _switch(
         self,
-        work: Work,
+        work: StoreTransaction,
         one: tuple[Bundle, Sequence[Tool]],
         which: tuple[str, str] | None,
         is_enabled: bool,
-        match: Tag | None,
+        match: ETag | None,
     ) -> None:
         before = work.overlay()
         bundle = before.bundle(one[0])
@@ -244,7 +253,7 @@ class FileStore(Indexed, Store):
             old, overlay = bundle, before.with_bundle(bundle, is_enabled)
         else:
             if not bundle.is_enabled:
-                raise Forbidden(f"the bundle {bundle.slug} is disabled; enable it first", "disabled")
+                raise ForbiddenError(f"the bundle {bundle.slug} is disabled; enable it first", "disabled")
             old = before.tool(bundle, tool_of(one, *which))
             overlay = before.with_tool(bundle, old, is_enabled)
         refuse_stale(old, match)
@@ -270,7 +279,7 @@ class FileStore(Indexed, Store):
         try:
             with self._lock.held() as root:
                 return key_of(self._folder, root)
-        except (OSError, Unavailable):
+        except (OSError, UnavailableError):
             return token_bytes(KEY_BYTES)
 
     def close(self) -> None:
@@ -280,13 +289,13 @@ class FileStore(Indexed, Store):
 
     # How it is done
 
-    def _write(self, job: Callable[[Work], None], makes: bool = False) -> Any:
+    def _write(self, job: Callable[[StoreTransaction], None], makes: bool = False) -> Any:
         """Under the lock. What the job leaves as its `result`; all errors are BundleErrors.
 
         Only one that `makes` something new has to do with a folder that is not there.
         """
         if not makes and not self._folder.exists():
-            raise NotFound("there is no such bundle: there are none yet")
+            raise NotFoundError("there is no such bundle: there are none yet")
         try:
             ensure_place(self._folder)
             with self._lock.held() as root:
@@ -296,25 +305,25 @@ class FileStore(Indexed, Store):
                 for _ in range(MOST_TRIES):
                     try:
                         return self._try(job, root)
-                    except OutOfStep:
+                    except IndexOutOfDate:
                         self.look()
         except OSError as error:
             why = os.strerror(error.errno) if error.errno else str(error)
-            raise Unavailable(f"{self._folder} can't be written: {why}; nothing has changed") from error
-        raise Conflict(f"files in {self._folder} are being changed all the time; try again", "unsteady")
+            raise UnavailableError(f"{self._folder} can't be written: {why}; nothing has changed") from error
+        raise ConflictError(f"files in {self._folder} are being changed all the time; try again", "unsteady")
 
-    def _try(self, job: Callable[[Work], None], root: int) -> Any:
-        work: Work | None = None
+    def _try(self, job: Callable[[StoreTransaction], None], root: int) -> Any:
+        work: StoreTransaction | None = None
         try:
             with self._index().changing() as changes:
-                work = Work(root, changes)
+                work = StoreTransaction(root, changes)
                 job(work)
-        except (Unavailable, OSError, Taken) as error:
+        except (UnavailableError, OSError, PathTakenError) as error:
             if work is None or not work.is_done:
                 raise
             self._is_behind = True
             log.warning("the index of the bundles did not take a change, and will be put right: %s", error)
-            with suppress(Unavailable):
+            with suppress(UnavailableError):
                 self.look()  # who is told that it is done may ask for it at once
         assert work is not None  # noqa: S101 - else an error has been raised
         return work.result

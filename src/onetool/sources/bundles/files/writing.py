@@ -1,19 +1,94 @@
-"""Changes of files: durable when they return, and undone when they raise. Only under the lock.
+"""Durable file operations, and the lock under which they are done: durable when they return, undone when they raise.
 
-`root` is the folder of bundles, open; paths are relative to it. What is new is written beside its place under a name
-that begins with a dot, forced to the disk, and then moved: readers see what was there, or what is there now. What a
-process leaves that is killed in between begins with that dot, too, and is cleared by the next who looks.
+One writer at a time, among all threads and processes: the lock is a flock on the folder of bundles, which the system
+releases when its holder ends. `root` is that folder, open; paths are relative to it, so that the holder stays in it
+when it is moved. A new file is written under a name that begins with a dot, synced, and then moved into place: readers
+see the old one or the new one. What a killed process leaves begins with that dot, and is removed by the next scan.
 """
 
 import errno
 import os
 import stat
-from collections.abc import Iterable
-from contextlib import suppress
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import uniform
+from threading import RLock
 
-from onetool.sources.bundles.files.layout import DRAFT, parent
-from onetool.sources.bundles.files.layout import new_draft as new_draft_name
+from onetool.core import flock
+from onetool.sources.bundles.errors import UnavailableError
+from onetool.sources.bundles.files.disk import DRAFT, parent
+from onetool.sources.bundles.files.disk import new_draft as new_draft_name
+
+LOCK_PATIENCE = 10.0  # seconds; a write holds it for some milliseconds
+PAUSE = 0.001
+LONGEST_PAUSE = 0.005
+OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class FolderLock:
+    """`held()` gives the folder, open; who has it may ask again. Raises Unavailable when that takes long, OSError."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._mine = RLock()
+        self._root: int | None = None
+
+    @contextmanager
+    def alone(self, patience: float = LOCK_PATIENCE) -> Iterator[None]:
+        """Among the threads of this process only."""
+        if not self._mine.acquire(timeout=patience):
+            raise UnavailableError(self._busy(patience))
+        try:
+            yield
+        finally:
+            self._mine.release()
+
+    @contextmanager
+    def held(self, patience: float = LOCK_PATIENCE) -> Iterator[int]:
+        deadline = time.monotonic() + patience
+        with self.alone(patience):
+            if self._root is not None:
+                yield self._root
+                return
+            self._root = root = self._taken(deadline, patience)
+            try:
+                yield root
+            finally:
+                self._root = None
+                flock.give_back(root)
+
+    def _taken(self, deadline: float, patience: float) -> int:
+        pause = PAUSE
+        while True:
+            root = os.open(self._folder, OPEN_FOLDER)
+            try:
+                if _try_lock(root) and flock.leads_to(self._folder, root):
+                    return root
+            except BaseException:
+                flock.give_back(root)
+                raise
+            flock.give_back(root)
+            if time.monotonic() > deadline:
+                raise UnavailableError(self._busy(patience))
+            time.sleep(uniform(pause / 2, pause))  # noqa: S311 - so that those who wait do not march in step
+            pause = min(pause * 1.1, LONGEST_PAUSE)
+
+    def _busy(self, patience: float) -> str:
+        who = flock.holder(self._folder) or flock.UNKNOWN
+        return f"{self._folder} is being written by {who}, for more than {patience:g} s; try again later"
+
+
+def _try_lock(root: int) -> bool:
+    try:
+        return flock.take(root)
+    except flock.NoFlockError:
+        raise UnavailableError("bundles can't be written on this system: it has no flock") from None
+
+
+# Changes of files: durable when they return, and undone when they raise.
+
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -1,16 +1,138 @@
-"""The derived index of a folder of bundles: lists and search without opening a file. Delete it, and it comes back.
+"""`Index` is derived from a folder of bundles: lists and search without opening a file. Delete it, and it comes back.
 
-index      Index: what can be asked            changes      Changes: what can be written, in one transaction
-access     questions and transactions          connections  one for each thread
-opening    the file, made anew where needed    schema       its tables
-faults     what can be wrong with it           patience     how long who asks may wait for others
-rows       bundles and tools as rows           writing      … into their tables
-lists      pages in the order of ids           search       pages in the order of ranks; tiers: what ranks are
-words      texts as words                      near         which words may have been meant; known: all of them
+Safe for several threads and processes.
+
+    access      reads and transactions, with recovery of a damaged file
+    database    the SQLite file, its tables, and a connection per thread
+    waiting     how long a caller waits, and the errors of the index
+    rows        bundles and tools as rows, texts as words
+    changes     what is written, in one transaction
+    queries     lists by id, search by rank
 """
 
-from onetool.sources.bundles.index.changes import Changes, Stamp, Taken
-from onetool.sources.bundles.index.faults import Busy, Damaged, Unwritable
-from onetool.sources.bundles.index.index import Index
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
-__all__ = ["Busy", "Changes", "Damaged", "Index", "Stamp", "Taken", "Unwritable"]
+from onetool.core.errors import Mistake
+from onetool.sources.bundles.index import queries
+from onetool.sources.bundles.index.access import Fill, IndexAccess
+from onetool.sources.bundles.index.changes import IndexTransaction, PathTakenError, Stamp
+from onetool.sources.bundles.index.database import IndexConnection
+from onetool.sources.bundles.index.queries import KnownWords, search
+from onetool.sources.bundles.index.rows import inode_out, path_out, read_bundle, read_tool
+from onetool.sources.bundles.index.waiting import IndexBusyError, IndexDamagedError, IndexUnwritableError
+from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.store import Rank, SearchHit
+
+
+class Index:
+    """`file` None keeps it in memory: for a folder that can't be written, which raises Unavailable.
+
+    The files are the truth. `fill` brings all of them in, within one `changing()`. It is called before the first answer
+    of an index that nobody has filled: the first one, or one made anew because the old one was deleted or damaged. That
+    happens in the thread that asks, in each that asks meanwhile, and again after it has failed.
+    """
+
+    def __init__(self, file: Path | None, fill: Fill | None = None) -> None:
+        self._access = IndexAccess(file, fill)
+        self._known = KnownWords()
+        self._taken: dict[int, tuple[int, Tool]] = {}  # all tools, by their numbers, and the revision of each
+
+    # Writing
+
+    @contextmanager
+    def changing(self) -> Generator[IndexTransaction]:
+        """One transaction: all of it or nothing. Raises Unavailable; Damaged, if the index has to be made anew."""
+        with self._access.transaction() as database:
+            yield IndexTransaction(database)
+
+    # Reading: see Store
+
+    def bundle(self, id: str) -> Bundle | None:
+        return self._access.ask(lambda held: queries.bundle(held.database, id), is_single=True)
+
+    def bundles(
+        self, ids: Iterable[str] = (), include_disabled: bool = False, after: str | None = None, limit: int = 100
+    ) -> list[Bundle]:
+        wanted = set(ids)
+        return self._access.ask(lambda held: queries.bundles(held.database, wanted, include_disabled, after, limit))
+
+    def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None:
+        return self._access.ask(lambda held: queries.tool(held.database, bundle_id, slug, version), is_single=True)
+
+    def tools(
+        self,
+        tags: Iterable[str] = (),
+        bundle_ids: Iterable[str] = (),
+        include_disabled: bool = False,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> list[Tool]:
+        some, of = set(tags), set(bundle_ids)
+        return self._access.ask(lambda held: queries.tools(held.database, some, of, include_disabled, after, limit))
+
+    def search(
+        self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
+    ) -> list[SearchHit]:
+        def question(held: IndexConnection) -> list[SearchHit]:
+            return search(held.database, query, include_disabled, after, limit, lambda: self._known.words(held))
+
+        return self._access.ask(question)
+
+    def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
+        """Of one moment. A tool that has not changed since the last time is the same object."""
+        before = self._taken
+
+        def question(held: IndexConnection) -> tuple[list[Bundle], list[tuple[int, int]], dict[int, bytes]]:
+            database = held.database
+            bundles = database.execute("SELECT body FROM bundles WHERE NOT built_in ORDER BY id").fetchall()
+            tools = database.execute(
+                "SELECT no, since FROM tools JOIN bodies USING (no) WHERE NOT built_in ORDER BY id"
+            ).fetchall()
+            fresh = [no for no, since in tools if no not in before or before[no][0] != since]
+            return [read_bundle(body) for (body,) in bundles], tools, queries.raw_bodies(database, fresh)
+
+        bundles, rows, bodies = self._access.ask(question)
+        taken = {no: (since, read_tool(bodies[no])) if no in bodies else before[no] for no, since in rows}
+        self._taken = taken
+        return bundles, (tool for _, tool in taken.values())
+
+    def path_of(self, tool_id: str) -> str | None:
+        asked = "SELECT path FROM files JOIN tools ON tool = no WHERE id = ?"
+        found = self._access.ask(lambda held: held.database.execute(asked, (tool_id,)).fetchone())
+        return None if found is None else path_out(found[0])
+
+    def mistakes(self) -> list[Mistake]:
+        asked = "SELECT path, reason FROM files WHERE reason IS NOT NULL ORDER BY path"
+        found = self._access.ask(lambda held: held.database.execute(asked).fetchall())
+        return [Mistake(file=path_out(path), message=reason) for path, reason in found]
+
+    # Keeping in step
+
+    def stamps(self) -> dict[str, Stamp]:
+        """Of every file that is known, broken ones too."""
+        asked = "SELECT path, mtime_ns, size, inode FROM files"
+        found = self._access.ask(lambda held: held.database.execute(asked).fetchall())
+        return {path_out(path): Stamp(mtime_ns, size, inode_out(inode)) for path, mtime_ns, size, inode in found}
+
+    def state(self) -> int:
+        """Another number after every change by anybody, and after the index was made anew; it only grows."""
+        return self._access.revision()
+
+    def close(self) -> None:
+        self._access.close()
+
+
+# The derived index of a folder of bundles: lists and search without opening a file.
+
+
+__all__ = [
+    "Index",
+    "IndexBusyError",
+    "IndexDamagedError",
+    "IndexTransaction",
+    "IndexUnwritableError",
+    "PathTakenError",
+    "Stamp",
+]

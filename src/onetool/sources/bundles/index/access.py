@@ -1,6 +1,6 @@
-"""Access to the index: questions of one moment and transactions, each on an index that is whole and filled.
+"""`IndexAccess` runs reads and transactions, each on an index that is complete.
 
-Here a damaged file becomes a new one: who only asked is answered out of the new one, who was changing is told.
+Here a damaged file is replaced by a new one: a read is answered from the new one, a transaction fails.
 """
 
 import sqlite3
@@ -12,40 +12,49 @@ from typing import TypeVar
 
 import msgspec
 
-from onetool.sources.bundles.errors import Invalid, Unavailable
-from onetool.sources.bundles.index.connections import Connections, Held
-from onetool.sources.bundles.index.faults import Busy, Damaged, cannot_open, is_damage, is_gone, unavailable
-from onetool.sources.bundles.index.patience import LONG, Aside, Patience
+from onetool.sources.bundles.errors import InvalidError, UnavailableError
+from onetool.sources.bundles.index.database import IndexConnection, IndexConnections
+from onetool.sources.bundles.index.waiting import (
+    LONG_SECONDS,
+    IndexBusyError,
+    IndexDamagedError,
+    SingleRunner,
+    WaitLimit,
+    cannot_open,
+    is_damage,
+    is_gone,
+    unavailable,
+)
 
 T = TypeVar("T")
 
 Fill = Callable[[], None]
 _TRIES = 5  # of an index that is deleted or damaged again and again
-_TURN = 0.5  # seconds that who must not wait waits for its turn, where all threads share a connection
+_TURN_SECONDS = 0.5  # seconds that who must not wait waits for its turn, where all threads share a connection
 
 
-class Access:
+class IndexAccess:
     def __init__(self, file: Path | None, fill: Fill | None) -> None:
         self._file = file
         self._fill = fill
         self._mine = local()
-        self._patience = Patience()
-        self._aside = Aside("the index of the bundles is being made anew", self._patience)
+        self._patience = WaitLimit()
+        self._aside = SingleRunner("the index of the bundles is being made anew", self._patience)
         try:
-            self._connections = Connections(file, self._patience)
+            self._connections = IndexConnections(file, self._patience)
         except (OSError, sqlite3.Error) as error:
             raise cannot_open(file, error) from error
 
-    def ask(self, question: Callable[[Held], T], is_single: bool = False) -> T:
+    def ask(self, question: Callable[[IndexConnection], T], is_single: bool = False) -> T:
         """Its answer, of one moment, which a single statement always is. In the middle of a transaction of this thread
         it sees what that has changed."""
         try:
             return self._asked(question, is_single)
-        except Busy:
+        except IndexBusyError:
             self._patience.spent()
             raise
 
-    def _asked(self, question: Callable[[Held], T], is_single: bool) -> T:
+    def _asked(self, question: Callable[[IndexConnection], T], is_single: bool) -> T:
         for _ in range(_TRIES):
             held = self._ready()
             with self._turn(held):
@@ -55,12 +64,14 @@ class Access:
                     inside = held.database.in_transaction
                     return question(held) if inside or is_single else _of_one_moment(held, question)
                 except UnicodeEncodeError as error:
-                    raise Invalid("there is half a character in a text: it can't be the name of anything") from error
+                    raise InvalidError(
+                        "there is half a character in a text: it can't be the name of anything"
+                    ) from error
                 except (sqlite3.Error, msgspec.DecodeError) as error:
                     if inside:
                         raise  # whoever began it sees to it
                     self._recover(held, error)
-        raise Damaged("again and again")
+        raise IndexDamagedError("again and again")
 
     def revision(self) -> int:
         """Another one after every change. Of an index in memory it is known without a turn."""
@@ -86,14 +97,14 @@ class Access:
                 raise
         except (sqlite3.Error, msgspec.DecodeError) as error:
             self._recover(held, error)
-            raise Damaged(error) from error
+            raise IndexDamagedError(error) from error
         finally:
             held.lock.release()
 
     def close(self) -> None:
         self._connections.close()
 
-    def _begun(self) -> Held:
+    def _begun(self) -> IndexConnection:
         """A connection with its lock and a transaction."""
         for _ in range(_TRIES):
             held = self._ready()
@@ -101,7 +112,7 @@ class Access:
             try:
                 if held.database.in_transaction:
                     raise RuntimeError("a change of the index inside of another one")
-                held.wait(LONG)
+                held.wait(LONG_SECONDS)
                 held.database.execute("BEGIN IMMEDIATE")
             except BaseException as error:
                 held.lock.release()
@@ -110,9 +121,9 @@ class Access:
                 self._recover(held, error)
             else:
                 return held
-        raise Damaged("again and again")
+        raise IndexDamagedError("again and again")
 
-    def _ready(self) -> Held:
+    def _ready(self) -> IndexConnection:
         """This thread's connection. Of a new index nobody gets an answer before it has been filled."""
         for _ in range(_TRIES):
             held = self._current()
@@ -128,7 +139,7 @@ class Access:
                 self._fill_it()
             held.is_filled = True  # it has been seen to; another one may lie there by now, though
             self._patience.answered()
-        raise Unavailable("the index of the bundles is made anew all the time: somebody keeps deleting it")
+        raise UnavailableError("the index of the bundles is made anew all the time: somebody keeps deleting it")
 
     def _fill_it(self) -> None:
         assert self._fill is not None  # noqa: S101 - else nobody comes here
@@ -138,7 +149,7 @@ class Access:
         finally:
             self._mine.is_filling = False
 
-    def _is_new(self, held: Held) -> bool:
+    def _is_new(self, held: IndexConnection) -> bool:
         """Whether nobody has filled it yet. Of a damaged one the question itself will say so."""
         with self._turn(held), suppress(sqlite3.Error):
             held.wait(self._patience.seconds)
@@ -146,21 +157,21 @@ class Access:
         return False
 
     @contextmanager
-    def _turn(self, held: Held) -> Generator[None]:
-        if not held.lock.acquire(timeout=_TURN if self._patience.is_short else -1):
-            raise Busy("the index of the bundles is busy: other threads have it; try again")
+    def _turn(self, held: IndexConnection) -> Generator[None]:
+        if not held.lock.acquire(timeout=_TURN_SECONDS if self._patience.is_short else -1):
+            raise IndexBusyError("the index of the bundles is busy: other threads have it; try again")
         try:
             yield
         finally:
             held.lock.release()
 
-    def _current(self) -> Held:
+    def _current(self) -> IndexConnection:
         try:
             return self._connections.current()
         except (OSError, sqlite3.Error) as error:
             raise cannot_open(self._file, error) from error
 
-    def _recover(self, held: Held, error: sqlite3.Error | msgspec.DecodeError) -> None:
+    def _recover(self, held: IndexConnection, error: sqlite3.Error | msgspec.DecodeError) -> None:
         """Make way for another try, or say why there can't be one."""
         if isinstance(error, sqlite3.Error) and not is_damage(error) and not is_gone(error):
             if not _is_at_rest(held):
@@ -172,11 +183,11 @@ class Access:
             raise cannot_open(self._file, problem) from error
 
 
-def _revision(held: Held) -> int:
+def _revision(held: IndexConnection) -> int:
     return held.database.execute("SELECT value FROM meta WHERE key = 'revision'").fetchone()[0]
 
 
-def _is_at_rest(held: Held) -> bool:
+def _is_at_rest(held: IndexConnection) -> bool:
     """Whether it can be asked again: a transaction that could not be ended would stay for ever."""
     try:
         return not held.database.in_transaction
@@ -184,7 +195,7 @@ def _is_at_rest(held: Held) -> bool:
         return False
 
 
-def _of_one_moment(held: Held, question: Callable[[Held], T]) -> T:
+def _of_one_moment(held: IndexConnection, question: Callable[[IndexConnection], T]) -> T:
     held.database.execute("BEGIN")
     try:
         return question(held)

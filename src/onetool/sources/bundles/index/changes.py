@@ -1,7 +1,7 @@
-"""Changes: what the keeper of the files writes into the index, and asks of it while it writes. One transaction.
+"""`IndexTransaction` writes bundles, tools and broken files into the index, in one transaction.
 
-A row belongs to a path: putting replaces whatever was of that path, dropping it removes that. Two paths that claim one
-bundle or one tool are refused with `Taken`, which names the first: look before with `path_of_…`.
+A row belongs to a path: putting replaces whatever was of that path, dropping removes it. Two paths that claim one
+bundle or one tool are refused with `PathTakenError`, which names the first: look before with `path_of_…`.
 """
 
 import sqlite3
@@ -10,9 +10,104 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from onetool.sources.bundles.index.rows import fingerprint, inode_in, path_in, path_out
-from onetool.sources.bundles.index.writing import Writing
+from onetool.sources.bundles.index.rows import (
+    IndexedToolRow,
+    Texts,
+    bundle_row,
+    can_be_mistyped,
+    fingerprint,
+    inode_in,
+    path_in,
+    path_out,
+    tool_body,
+    tool_row,
+)
 from onetool.sources.bundles.model import Bundle, Tool
+
+_REVISION = "(SELECT value FROM meta WHERE key = 'revision')"
+_SET_TOOL = ", ".join(f"{column} = ?" for column in IndexedToolRow._fields)
+
+
+class RowWriter:
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._db = database
+        self._learnt: set[str] = set()  # in this transaction: of many tools most words are the same
+
+    def bundle(self, bundle: Bundle) -> None:
+        row = bundle_row(bundle)
+        old = self._db.execute("SELECT words FROM bundles WHERE id = ?", (bundle.id,)).fetchone()
+        self._db.execute("INSERT OR REPLACE INTO bundles VALUES (?, ?, ?, ?, ?)", row)
+        if old != (row.words,):
+            self._rename(bundle.id, row.words)
+            self._learn((row.words,))
+
+    def tool(self, tool: Tool, no: int | None) -> int:
+        """Its number: `no`, where it takes the place of another one."""
+        (row, texts), body = tool_row(tool), tool_body(tool)
+        if no is None:
+            no = self._db.execute("INSERT INTO tools VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row).lastrowid
+            assert no is not None  # noqa: S101 - an insert has one
+            self._db.execute(f"INSERT INTO bodies VALUES (?, ?, {_REVISION})", (no, body))  # noqa: S608 - our own words
+        else:
+            self._db.execute(f"UPDATE tools SET {_SET_TOOL} WHERE no = ?", (*row, no))  # noqa: S608 - our own words
+            self._db.execute(f"UPDATE bodies SET body = ?, since = {_REVISION} WHERE no = ?", (body, no))  # noqa: S608
+            self._db.execute("DELETE FROM tags WHERE no = ?", (no,))
+        self._db.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?, ?)", [(tag, tool.id, no) for tag in tool.tags])
+        self._find_by(no, tool.bundle_id, texts)
+        return no
+
+    def forget_tool(self, no: int) -> None:
+        for statement in (
+            "DELETE FROM tags WHERE no = ?",
+            "DELETE FROM finding WHERE rowid = ?",
+            "DELETE FROM bodies WHERE no = ?",
+            "DELETE FROM tools WHERE no = ?",
+        ):
+            self._db.execute(statement, (no,))
+
+    def forget_bundle(self, id: str) -> None:
+        """Its tools stay: nobody but their own files says that they are gone."""
+        self._db.execute("DELETE FROM bundles WHERE id = ?", (id,))
+        self._rename(id, "")
+
+    def forget_built_in(self) -> None:
+        for (no,) in self._db.execute("SELECT no FROM tools WHERE built_in").fetchall():
+            self.forget_tool(no)
+        for (id,) in self._db.execute("SELECT id FROM bundles WHERE built_in").fetchall():
+            self.forget_bundle(id)
+
+    def _find_by(self, no: int, bundle_id: str, own: Texts) -> None:
+        """A toggle changes none of them: then the tables of the search stay as they are."""
+        bundle = self._db.execute("SELECT words FROM bundles WHERE id = ?", (bundle_id,)).fetchone()
+        texts = (*own, bundle[0] if bundle else "")
+        old = self._db.execute("SELECT * FROM finding WHERE rowid = ?", (no,)).fetchone()
+        if texts == old:
+            return
+        if old is not None:
+            self._db.execute("DELETE FROM finding WHERE rowid = ?", (no,))
+        self._db.execute(
+            "INSERT INTO finding (rowid, heading, tags, description, of_bundle) VALUES (?, ?, ?, ?, ?)", (no, *texts)
+        )
+        self._learn(own)
+
+    def _rename(self, bundle_id: str, text: str) -> None:
+        """Tools are found by their bundle's names, too."""
+        self._db.execute(
+            "UPDATE finding SET of_bundle = :text "
+            "WHERE rowid IN (SELECT no FROM tools WHERE bundle = :bundle) AND of_bundle != :text",
+            {"text": text, "bundle": bundle_id},
+        )
+
+    def _learn(self, texts: Iterable[str]) -> None:
+        """Words that somebody may mistype."""
+        new = {word for text in texts for word in text.split()} - self._learnt
+        self._learnt |= new
+        rows = [(word,) for word in new if can_be_mistyped(word)]
+        self._db.executemany("INSERT OR IGNORE INTO letters (word) VALUES (?)", rows)
+
+
+# Changes: what the keeper of the files writes into the index, and asks of it while it writes.
+
 
 _NAMED = "bundle = ? AND slug = ? AND version = ?"
 
@@ -25,7 +120,7 @@ class Stamp(NamedTuple):
     inode: int
 
 
-class Taken(Exception):  # noqa: N818 - a fact, and the caller says what comes of it
+class PathTakenError(Exception):
     """It belongs to another file already; `path` is None where it is built-in."""
 
     def __init__(self, what: str, path: str | None) -> None:
@@ -33,14 +128,14 @@ class Taken(Exception):  # noqa: N818 - a fact, and the caller says what comes o
         self.path = path
 
 
-class _Place(NamedTuple):
+class _IndexRow(NamedTuple):
     path: bytes | None  # none of what is built-in
 
 
-class Changes:
+class IndexTransaction:
     def __init__(self, database: sqlite3.Connection) -> None:
         self._db = database
-        self._writing = Writing(database)
+        self._writing = RowWriter(database)
 
     # Writing
 
@@ -139,7 +234,7 @@ class Changes:
 
     # How it is done
 
-    def _make_way(self, place: _Place | None) -> None:
+    def _make_way(self, place: _IndexRow | None) -> None:
         if place is not None and place.path is not None:
             (row,) = self._db.execute("SELECT mtime_ns, size, inode FROM files WHERE path = ?", place)
             why = "its id or its name is that of something built-in: give it another one"
@@ -154,26 +249,26 @@ class Changes:
     def _file(self, path: bytes) -> tuple[str | None, int | None] | None:
         return self._db.execute("SELECT bundle, tool FROM files WHERE path = ?", (path,)).fetchone()
 
-    def _bundle_place(self, id: str) -> _Place | None:
+    def _bundle_place(self, id: str) -> _IndexRow | None:
         asked = "SELECT path FROM bundles LEFT JOIN files ON files.bundle = bundles.id WHERE bundles.id = ?"
         found = self._db.execute(asked, (id,)).fetchone()
-        return None if found is None else _Place(*found)
+        return None if found is None else _IndexRow(*found)
 
-    def _tool_place(self, where: str, *values: str) -> _Place | None:
+    def _tool_place(self, where: str, *values: str) -> _IndexRow | None:
         asked = f"SELECT path FROM (SELECT no FROM tools WHERE {where}) LEFT JOIN files ON files.tool = no"  # noqa: S608
         found = self._db.execute(asked, values).fetchone()
-        return None if found is None else _Place(*found)
+        return None if found is None else _IndexRow(*found)
 
     def _one(self, question: str, *values: Any) -> Any:
         return self._db.execute(question, values).fetchone()[0]
 
 
-def _check_taken(place: _Place | None, mine: bytes, what: str) -> None:
+def _check_taken(place: _IndexRow | None, mine: bytes, what: str) -> None:
     if place is not None and place.path != mine:
-        raise Taken(what, _path(place))
+        raise PathTakenError(what, _path(place))
 
 
-def _path(place: _Place | None) -> str | None:
+def _path(place: _IndexRow | None) -> str | None:
     return None if place is None or place.path is None else path_out(place.path)
 
 

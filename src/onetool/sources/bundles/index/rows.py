@@ -1,13 +1,97 @@
-"""Bundles and tools as rows, and back. A tool's whole JSON is kept: what was put comes back as it was."""
+"""Bundles and tools as rows of the index, and their texts as words, also as words that may have been mistyped.
+
+A tool's whole JSON is stored: what was put comes back as it was. A word is a run of letters and digits without case and
+accents, or one symbol such as an emoji; stored texts and queries are split by the same function.
+"""
 
 import os
+import re
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
+from unicodedata import category, combining, normalize
 
 import msgspec
 
-from onetool.sources.bundles.index.words import Name, words
 from onetool.sources.bundles.model import Bundle, Tool
+
+LONGEST = 100  # characters of a word
+_ASCII = re.compile("[a-z0-9]+")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # get|Weather, HTTP|Server
+_SELECTORS = range(0xFE00, 0xFE10)  # say how the sign before them is to be drawn
+
+
+class _SignTable(dict[int, str | None]):
+    """Of every sign what becomes of it; learnt as they come."""
+
+    def __missing__(self, code: int) -> str | None:
+        self[code] = found = _sign(chr(code))
+        return found
+
+
+def _sign(sign: str) -> str | None:
+    kind = category(sign)
+    if kind == "Cf" or combining(sign) or ord(sign) in _SELECTORS:  # accents, soft hyphens, joiners
+        return None
+    if kind[0] in "LNM":
+        return sign
+    return f" {sign} " if kind == "So" else " "
+
+
+_SIGNS = _SignTable()
+
+
+def words(text: str) -> list[str]:
+    """All of them, in their order."""
+    if text.isascii():
+        found = _ASCII.findall(text.lower())
+    else:
+        plain = normalize("NFKD", normalize("NFKD", text).casefold()).translate(_SIGNS)
+        found = normalize("NFC", plain).split()
+    return [word[:LONGEST] for word in found] if len(text) > LONGEST else found
+
+
+class SearchName:
+    """A name as it is compared, `Get-Weather` as `get weather`, and the words that it is found by."""
+
+    def __init__(self, text: str) -> None:
+        found = words(text)
+        self.key = " ".join(found)
+        self.squeezed = "".join(found)[:LONGEST]  # `read-file` as some would write it
+        humps = words(_HUMP.sub(" ", text))
+        if humps != found:  # getWeather is found by its parts, too
+            found = found + humps
+        self.words = [*found, self.squeezed] if len(found) > 1 else found
+
+
+# Words that somebody may have meant: known ones that are one or two slips of the finger away.
+
+
+SHORTEST_MISTYPED, LONGEST_MISTYPED = 4, 40  # shorter words are near to everything
+_TWO_SLIPS = 7  # letters from which on a word may have two
+
+
+def can_be_mistyped(word: str) -> bool:
+    return SHORTEST_MISTYPED <= len(word) <= LONGEST_MISTYPED and word.isalpha()
+
+
+def near(word: str, known: Sequence[str]) -> dict[int, list[str]]:
+    """The known words that are one slip away, and two: a letter too many, too few, another one, or two swapped."""
+    found: dict[int, list[str]] = {1: [], 2: []}
+    if not can_be_mistyped(word):
+        return found
+    from rapidfuzz.distance import OSA  # only where somebody searches for what is not there
+    from rapidfuzz.process import extract
+
+    slips = 2 if len(word) >= _TWO_SLIPS else 1
+    for other, distance, _ in extract(word, known, scorer=OSA.distance, score_cutoff=slips, limit=None):
+        if distance:
+            found[int(distance)].append(other)
+    return found
+
+
+# Bundles and tools as rows, and back.
+
 
 _encode = msgspec.json.Encoder().encode
 read_tool = msgspec.json.Decoder(Tool).decode
@@ -16,7 +100,7 @@ read_bundle = msgspec.json.Decoder(Bundle).decode
 Texts = tuple[str, str, str]
 
 
-class BundleRow(NamedTuple):
+class IndexedBundleRow(NamedTuple):
     id: str
     live: bool
     built_in: bool
@@ -24,7 +108,7 @@ class BundleRow(NamedTuple):
     body: bytes
 
 
-class ToolRow(NamedTuple):
+class IndexedToolRow(NamedTuple):
     id: str
     bundle: str
     slug: str
@@ -37,16 +121,16 @@ class ToolRow(NamedTuple):
     heads: str
 
 
-def bundle_row(bundle: Bundle) -> BundleRow:
+def bundle_row(bundle: Bundle) -> IndexedBundleRow:
     live = bundle.is_enabled and bundle.soft_deleted_at is None
-    text = " ".join([*Name(bundle.slug).words, *Name(bundle.display_name).words])
-    return BundleRow(bundle.id, live, bundle.is_built_in, text, _encode(bundle))
+    text = " ".join([*SearchName(bundle.slug).words, *SearchName(bundle.display_name).words])
+    return IndexedBundleRow(bundle.id, live, bundle.is_built_in, text, _encode(bundle))
 
 
-def tool_row(tool: Tool) -> tuple[ToolRow, Texts]:
+def tool_row(tool: Tool) -> tuple[IndexedToolRow, Texts]:
     """Its row; and what of itself it is found by: its names, its tags, its description."""
-    slug, name = Name(tool.slug), Name(tool.display_name)
-    row = ToolRow(
+    slug, name = SearchName(tool.slug), SearchName(tool.display_name)
+    row = IndexedToolRow(
         tool.id,
         tool.bundle_id,
         tool.slug,

@@ -1,12 +1,13 @@
-"""A schema and the definitions that it needs, as one schema of a bearable size that the validator takes.
+"""Puts a schema and the definitions that it needs together, within a limit of size and of the validator's cost.
 
-Definitions that are needed once are put in their place; the others stay in `$defs`. Where the whole is too large or too
-costly, it is cut where references are farthest from its root, then where it is nested deepest: what is cut off may be
-anything, so that the schema only says less.
+Definitions that are used once are inlined; the others stay in `$defs`. Where the whole is too large or too costly, it
+is cut where references are farthest from its root, then where it is nested deepest: what is cut off may be anything, so
+that the schema only says less. Patterns that the validator does not take are left out.
 """
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -14,9 +15,35 @@ import msgspec
 from onetool.core.errors import SchemaError
 from onetool.core.schema import CHEAP, CompiledSchema
 from onetool.core.schema_guard import guard
-from onetool.core.schema_parts import changed
-from onetool.sources.bundles.openapi.patterns import without_bad
+from onetool.core.schema_keywords import map_subschemas
 from onetool.sources.bundles.openapi.schemas import Definition
+
+
+def without_bad(schema: Any, dropped: dict[str, None]) -> Any:
+    """The schema without them; `dropped` is told which."""
+    if not isinstance(schema, dict):
+        return schema
+    found = map_subschemas(schema, lambda one: without_bad(one, dropped))
+    if isinstance(pattern := found.get("pattern"), str) and not _is_taken(pattern):
+        dropped[found.pop("pattern")] = None
+    if isinstance(named := found.get("patternProperties"), dict):
+        bad = [one for one in named if not _is_taken(one)]
+        dropped.update(dict.fromkeys(bad))
+        found["patternProperties"] = {key: one for key, one in named.items() if key not in bad}
+    return found
+
+
+@lru_cache(maxsize=1000)
+def _is_taken(pattern: str) -> bool:
+    try:
+        CompiledSchema({"properties": {"x": {"pattern": pattern}}})
+    except SchemaError:
+        return False
+    return True
+
+
+# A schema and the definitions that it needs, as one schema of a bearable size that the validator takes.
+
 
 LARGEST_IN = 64 * 1024
 LARGEST_OUT = 16 * 1024
@@ -28,7 +55,7 @@ INLINE = 3  # definitions put into each other's places
 _SAID_BESIDE = frozenset(("$ref", "description", "default"))
 
 
-class WhyNot(Protocol):
+class RefusalReason(Protocol):
     """Why a schema can't be used; None: it can."""
 
     __name__: str
@@ -42,7 +69,7 @@ class Assembled(NamedTuple):
     dropped: tuple[str, ...] = ()  # patterns that are left out
 
 
-class Assembly:
+class SchemaAssembler:
     """Makes schemas whole with the definitions of one document."""
 
     def __init__(self, definitions: Mapping[str, Definition]) -> None:
@@ -58,7 +85,7 @@ class Assembly:
         """A schema for a value. It has to be cheap: a costly one would refuse large values."""
         return self._best(root, LARGEST_OUT, _why_no_output)
 
-    def _best(self, root: Definition, most: int, why_not: WhyNot) -> Assembled | None:
+    def _best(self, root: Definition, most: int, why_not: RefusalReason) -> Assembled | None:
         own = _size(root.schema)
         before: frozenset[str] | None = None
         why: str | None = None  # the first reason counts: what comes after it is less than the whole
@@ -82,7 +109,9 @@ class Assembly:
                 return Assembled(schema, why)
         return None
 
-    def _taken(self, schema: dict[str, Any], why_not: WhyNot) -> tuple[dict[str, Any], str | None, tuple[str, ...]]:
+    def _taken(
+        self, schema: dict[str, Any], why_not: RefusalReason
+    ) -> tuple[dict[str, Any], str | None, tuple[str, ...]]:
         """The schema as it is, or else without the patterns that nobody can use; and why not even that, if so."""
         refused = self._refused(schema, why_not)
         if refused is None:
@@ -93,7 +122,7 @@ class Assembly:
             refused = self._refused(plain, why_not)
         return plain, refused, tuple(dropped)
 
-    def _refused(self, schema: dict[str, Any], why_not: WhyNot) -> str | None:
+    def _refused(self, schema: dict[str, Any], why_not: RefusalReason) -> str | None:
         key = why_not.__name__.encode() + msgspec.json.encode(schema)
         if key not in self._done:
             self._done[key] = why_not(schema)
@@ -120,7 +149,7 @@ class Assembly:
         uses = Counter(root.uses)
         for name in near:
             uses.update(self._definitions[name].uses)
-        maker = _Maker(self._definitions, near, uses)
+        maker = _Inliner(self._definitions, near, uses)
         schema = maker.placed(root.schema, 0)
         kept: dict[str, Any] = {}
         while waiting := [name for name in maker.wanted if name not in kept]:
@@ -130,7 +159,7 @@ class Assembly:
         return {**schema, "$defs": kept} if kept else schema
 
 
-class _Maker:
+class _Inliner:
     """Puts definitions that are used once into their place, and leaves out those that are too far away."""
 
     def __init__(self, definitions: Mapping[str, Definition], near: frozenset[str], uses: Counter[str]) -> None:
@@ -144,7 +173,7 @@ class _Maker:
             return schema
         ref = schema.get("$ref")
         if not isinstance(ref, str):
-            return changed(schema, lambda one: self.placed(one, inlined))
+            return map_subschemas(schema, lambda one: self.placed(one, inlined))
         name = ref.removeprefix("#/$defs/")
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         if name not in self._near:
@@ -179,7 +208,7 @@ def _shallow(schema: Any, levels: int) -> Any:
     if levels == 0 or "$ref" in schema:
         return _outline(schema)
     small = {key: value for key, value in schema.items() if key not in ("enum", "pattern", "examples", "default")}
-    return changed(small, lambda one: _shallow(one, levels - 1))
+    return map_subschemas(small, lambda one: _shallow(one, levels - 1))
 
 
 def _why_no_input(schema: dict[str, Any]) -> str | None:

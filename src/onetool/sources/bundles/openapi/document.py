@@ -1,4 +1,9 @@
-"""Bytes -> an OpenAPI document as plain data, within bounds; and what its references lead to. Nothing is fetched."""
+"""Reads an OpenAPI document, JSON or YAML, within bounds, and resolves its references. Nothing is fetched.
+
+YAML is read by the rules of YAML 1.2, as OpenAPI says: `no` and `2026-11-15` are texts, and every key is one. The
+parser's events are taken one by one, without recursion. An alias counts as often as it stands, so that a bomb of them
+is refused before anything walks through it.
+"""
 
 import re
 from collections.abc import Mapping
@@ -6,22 +11,185 @@ from typing import Any
 from urllib.parse import unquote
 
 import msgspec
+import yaml
 
-from onetool.sources.bundles.errors import Invalid
+from onetool.sources.bundles.errors import InvalidError
+
+MAX_DEPTH = 200
+MAX_VALUES = 4_000_000
+
+# A leading zero makes it a text: a code, or part of a telephone number.
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,40})")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
+_WORDS = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_AS_WRITTEN = ("openapi", "swagger", "version")  # `1.10` is not the number 1.1
+_MERGE = "<<"
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Open:
+    """A mapping or list whose end has not come yet."""
+
+    __slots__ = ("anchor", "key", "size", "value")
+
+    def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None) -> None:
+        self.value = value
+        self.anchor = anchor
+        self.key: str | None = None
+        self.size = 1
+
+
+def read_yaml(text: str) -> Any:
+    """The one document in this text. Raises Invalid with the line."""
+    try:
+        loader = _LOADER(text)
+    except yaml.YAMLError as error:
+        raise _in_words(error) from None
+    try:
+        return _Builder().read(loader)
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise _in_words(error) from None
+    finally:
+        loader.dispose()
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self._open: list[_Open] = []
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._total = 0
+        self._root: Any = None
+        self._documents = 0
+
+    def read(self, loader: Any) -> Any:
+        while loader.check_event():
+            event = loader.get_event()
+            if isinstance(event, yaml.ScalarEvent):
+                self._scalar(event)
+            elif isinstance(event, yaml.MappingStartEvent):
+                self._begin({}, event)
+            elif isinstance(event, yaml.SequenceStartEvent):
+                self._begin([], event)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                self._end(event)
+            elif isinstance(event, yaml.AliasEvent):
+                self._alias(event)
+            elif isinstance(event, yaml.DocumentStartEvent):
+                self._documents += 1
+                if self._documents > 1:
+                    raise _wrong(event, "a second document begins here; one file is one document: remove the ---")
+        return self._root
+
+    def _scalar(self, event: Any) -> None:
+        above = self._open[-1] if self._open else None
+        if above is not None and isinstance(above.value, dict) and above.key is None:
+            above.key = event.value
+            self._remember(event.anchor, event.value, 1)
+            return
+        # The info's version and the like stand near the top.
+        kept = above is not None and above.key in _AS_WRITTEN and len(self._open) <= 2
+        plain = event.implicit[0] and not kept
+        value = _plain_scalar(event.value) if plain else event.value
+        self._remember(event.anchor, value, 1)
+        self._add(value, 1, event)
+
+    def _begin(self, value: dict[str, Any] | list[Any], event: Any) -> None:
+        if len(self._open) >= MAX_DEPTH:
+            raise _wrong(event, f"nested more than {MAX_DEPTH} levels deep")
+        above = self._open[-1] if self._open else None
+        if above is not None and isinstance(above.value, dict) and above.key is None:
+            raise _wrong(event, "a key that is no text; write a plain text before the ':'")
+        self._open.append(_Open(value, event.anchor))
+
+    def _end(self, event: Any) -> None:
+        done = self._open.pop()
+        self._remember(done.anchor, done.value, done.size)
+        self._add(done.value, done.size, event)
+
+    def _alias(self, event: Any) -> None:
+        if event.anchor not in self._anchors:
+            raise _wrong(event, "'*' refers to an anchor that is not there; quote a text that begins so")
+        value, size = self._anchors[event.anchor]
+        above = self._open[-1]
+        if isinstance(above.value, dict) and above.key is None:
+            if not isinstance(value, str):
+                raise _wrong(event, "a key that is no text; write a plain text before the ':'")
+            above.key = value
+            return
+        self._add(value, size, event)
+
+    def _remember(self, anchor: str | None, value: Any, size: int) -> None:
+        if anchor is not None:
+            self._anchors[anchor] = (value, size)
+
+    def _add(self, value: Any, size: int, event: Any) -> None:
+        if not self._open:
+            self._root = value
+            return
+        above = self._open[-1]
+        above.size += size
+        if above.size > MAX_VALUES:
+            raise _wrong(event, f"more than {MAX_VALUES:,} values, counting what aliases repeat")
+        if isinstance(above.value, list):
+            above.value.append(value)
+            return
+        key, above.key = above.key or "", None
+        if key == _MERGE:
+            self._merge(above.value, value, event)
+        else:
+            above.value[key] = value
+
+    def _merge(self, into: dict[str, Any], value: Any, event: Any) -> None:
+        """What is merged never replaces what is there; a key that comes later replaces it."""
+        for source in value if isinstance(value, list) else [value]:
+            if not isinstance(source, dict):
+                raise _wrong(event, "'<<' takes a mapping, or a list of them")
+            for key, item in source.items():
+                into.setdefault(key, item)
+
+
+def _plain_scalar(text: str) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] in "+-.0123456789":
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        if _FLOAT.fullmatch(text):
+            return float(text)
+    return text
+
+
+def _wrong(event: Any, what: str) -> InvalidError:
+    return InvalidError(f"line {event.start_mark.line + 1}: {what}")
+
+
+def _in_words(error: Exception) -> InvalidError:
+    mark = getattr(error, "problem_mark", None)
+    place = f"line {mark.line + 1}: " if mark else ""
+    what = getattr(error, "problem", None) or "a character that can't stand in a document"
+    return InvalidError(f"{place}not YAML: {what}")
+
+
+# Bytes -> an OpenAPI document as plain data, within bounds; and what its references lead to.
+
 
 MAX_BYTES = 32 * 1024**2
-MAX_VALUES = 4_000_000
+MAX_JSON_VALUES = 4_000_000
 MOST_STEPS = 20  # from one reference to the next
 
 _VERSION = re.compile(r"3\.[01](\.|-|$)")
 _NOWHERE = object()
 
 
-class Unresolved(Exception):  # noqa: N818 - a reason to skip what asked, not a bug
+class UnresolvedError(Exception):
     """A reference that leads to nothing here. The message says which, and why."""
 
 
-class Document:
+class OpenApiDocument:
     """The whole document. `version` is (3, 0) or (3, 1)."""
 
     def __init__(self, root: dict[str, Any]) -> None:
@@ -31,71 +199,72 @@ class Document:
     def at(self, ref: str) -> Any:
         """What stands where a reference points to."""
         if not ref.startswith("#"):
-            raise Unresolved(f"it refers to {ref[:100]!r}: only references inside of the document (#/…) are followed")
+            raise UnresolvedError(
+                f"it refers to {ref[:100]!r}: only references inside of the document (#/…) are followed"
+            )
         if not ref.startswith("#/"):
-            raise Unresolved(f"it refers to {ref[:100]!r}: write it as a path, #/components/…")
+            raise UnresolvedError(f"it refers to {ref[:100]!r}: write it as a path, #/components/…")
         node: Any = self.root
         for step in ref[2:].split("/"):
             node = _step(node, unquote(step).replace("~1", "/").replace("~0", "~"))
             if node is _NOWHERE:
-                raise Unresolved(f"it refers to {ref[:100]!r}: there is nothing in the document")
+                raise UnresolvedError(f"it refers to {ref[:100]!r}: there is nothing in the document")
         return node
 
     def object(self, value: Any) -> dict[str, Any]:
         """An object that may be a reference to one, or to a reference."""
         for _ in range(MOST_STEPS):
             if not isinstance(value, dict):
-                raise Unresolved("expected an object")
+                raise UnresolvedError("expected an object")
             ref = value.get("$ref")
             if not isinstance(ref, str):
                 return value
             value = self.at(ref)
-        raise Unresolved("its references go round in a circle")
+        raise UnresolvedError("its references go round in a circle")
 
 
-def read_document(data: bytes | str) -> Document:
-    text = _text(data)
+def read_document(data: bytes | str) -> OpenApiDocument:
+    text = _decoded_text(data)
     root = _json(text) if text.lstrip()[:1] == "{" else _yaml(text)
     if not isinstance(root, dict):
-        raise Invalid("not an OpenAPI document: expected an object with `openapi`, `info` and `paths`")
+        raise InvalidError("not an OpenAPI document: expected an object with `openapi`, `info` and `paths`")
     if "swagger" in root:
-        raise Invalid(
+        raise InvalidError(
             "a Swagger 2.0 document, and only OpenAPI 3.0 and 3.1 are read; convert it first (swagger2openapi does)"
         )
     if "openapi" not in root:
-        raise Invalid("not an OpenAPI document: it has no key `openapi`")
+        raise InvalidError("not an OpenAPI document: it has no key `openapi`")
     if not _VERSION.match(str(root["openapi"])):
-        raise Invalid(f"openapi: only 3.0 and 3.1 are read, this is {str(root['openapi'])[:20]!r}")
+        raise InvalidError(f"openapi: only 3.0 and 3.1 are read, this is {str(root['openapi'])[:20]!r}")
     if not isinstance(root.get("paths"), Mapping):
-        raise Invalid("paths: expected an object with a path for each key; without it there is nothing to import")
-    return Document(root)
+        raise InvalidError("paths: expected an object with a path for each key; without it there is nothing to import")
+    return OpenApiDocument(root)
 
 
-def _text(data: bytes | str) -> str:
+def _decoded_text(data: bytes | str) -> str:
     if len(data) > MAX_BYTES:
-        raise Invalid(f"the document is larger than {MAX_BYTES // 1024**2} MiB")
+        raise InvalidError(f"the document is larger than {MAX_BYTES // 1024**2} MiB")
     if isinstance(data, str):
         return data.removeprefix("\ufeff")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Invalid(f"the document is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+        raise InvalidError(f"the document is not UTF-8 (byte {error.start}); save it as UTF-8") from None
 
 
 def _json(text: str) -> Any:
     # Every value but the first stands behind a bracket or a comma.
-    if text.count("[") + text.count("{") + text.count(",") > MAX_VALUES:
-        raise Invalid(f"the document has more than {MAX_VALUES:,} values")
+    if text.count("[") + text.count("{") + text.count(",") > MAX_JSON_VALUES:
+        raise InvalidError(f"the document has more than {MAX_JSON_VALUES:,} values")
     try:
         return msgspec.json.decode(text)
     except RecursionError:
-        raise Invalid("the document is nested too deep") from None
+        raise InvalidError("the document is nested too deep") from None
     except (msgspec.DecodeError, ValueError) as error:
-        raise Invalid(f"not JSON: {error}") from None
+        raise InvalidError(f"not JSON: {error}") from None
 
 
 def _yaml(text: str) -> Any:
-    from onetool.sources.bundles.openapi.yaml_data import read_yaml  # YAML is slow to import
 
     return read_yaml(text)
 

@@ -1,18 +1,328 @@
-"""One operation of a document -> one tool, as PUT takes it."""
+"""Converts one operation of a document into one tool: its server, its authentication, its arguments, its response.
 
-from collections.abc import Callable
+Nothing of a document becomes a placeholder but names of secrets, which begin with the bundle's: a document can't ask
+for a secret that is another's.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
+from urllib.parse import urljoin
 
-from onetool.sources.bundles.openapi.answers import Answer, answer_of
-from onetool.sources.bundles.openapi.arguments import Arguments
-from onetool.sources.bundles.openapi.assembly import Assembly
-from onetool.sources.bundles.openapi.bodies import Bodies, Body
-from onetool.sources.bundles.openapi.document import Document, Unresolved
-from onetool.sources.bundles.openapi.naming import clean, described, operation_slug, path_slug, tags_of, title
-from onetool.sources.bundles.openapi.parameters import Parameters
-from onetool.sources.bundles.openapi.schemas import Schemas
-from onetool.sources.bundles.openapi.security import Needed, Security
-from onetool.sources.bundles.openapi.servers import Where, base_of
+from onetool.http.errors import RequestRefusedError
+from onetool.http.url import parse_url
+from onetool.sources.bundles.import_names import (
+    described,
+    is_header_name,
+    literal,
+    operation_slug,
+    path_slug,
+    printable,
+    secret_prefix,
+    slug_of,
+    tags_of,
+    title,
+)
+from onetool.sources.bundles.openapi.arguments import (
+    BodyConverter,
+    BodyTemplateParts,
+    ParameterConverter,
+    ToolArguments,
+)
+from onetool.sources.bundles.openapi.assembly import SchemaAssembler
+from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
+from onetool.sources.bundles.openapi.schemas import Definition, Schemas, encoding_of, is_json, known_media
+
+_DOCUMENT = re.compile(r"\.(json|ya?ml)$", re.IGNORECASE)  # the URL of a document, not of an API
+_VARIABLE = re.compile(r"\{([^{}]{1,100})\}")
+
+
+class ApiLocation(NamedTuple):
+    """What the caller knows of where the API is."""
+
+    document: str | None = None  # its URL: relative servers are relative to it
+    api: str | None = None  # where it is, whatever host the document names
+
+
+def base_of(servers: Any, where: ApiLocation) -> str:
+    """The first server's URL, without a slash at its end. Raises Unresolved with what is wrong."""
+    base_url = where.api or where.document
+    given = [one for one in servers if isinstance(one, dict)] if isinstance(servers, list) else []
+    url = _filled(given[0]) if given else "/"
+    if not re.match(r"https?://", url, re.IGNORECASE):
+        if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", url) or url.startswith("//"):
+            raise UnresolvedError(f"its server {url[:100]!r} is neither http:// nor https://")
+        if base_url is None:
+            raise UnresolvedError(
+                f"its server {url[:100]!r} is relative, so it does not say where the API is: give its URL"
+            )
+        url = urljoin(base_url, url) if given or _DOCUMENT.search(base_url) else base_url
+    elif where.api is not None:
+        url = where.api
+    return checked_url(url)
+
+
+def checked_url(url: str) -> str:
+    """A URL that can stand in a template: nothing in it is a placeholder, and no two readers see different hosts."""
+    if "{" in url or "?" in url or "#" in url:
+        raise UnresolvedError(f"its server {url[:100]!r} has a part that can't stand before a path")
+    try:
+        parse_url(url)
+    except RequestRefusedError as refusal:
+        raise UnresolvedError(f"its server {url[:100]!r}: {refusal}") from None
+    return url.rstrip("/")
+
+
+def host_of(url: str) -> str:
+    """As `allowedHosts` has it."""
+    return parse_url(url).authority
+
+
+def _filled(server: dict[str, Any]) -> str:
+    url = server.get("url")
+    if not isinstance(url, str):
+        raise UnresolvedError("its server has no url")
+    variables = server.get("variables")
+
+    def default(found: re.Match[str]) -> str:
+        variable = variables.get(found[1]) if isinstance(variables, dict) else None
+        value = variable.get("default") if isinstance(variable, dict) else None
+        if value is None:
+            raise UnresolvedError(f"its server {url[:100]!r}: the variable {found[1]!r} has no default")
+        return str(value)
+
+    return _VARIABLE.sub(default, url.strip())
+
+
+# Security schemes of a document -> `auth` of a request, with secrets that are named after the bundle.
+
+
+class RequiredAuth(NamedTuple):
+    """What a request has to have to be let in. The first scheme is its `auth`, further keys are in its parts."""
+
+    auth: dict[str, Any] | None = None
+    headers: Mapping[str, str] = MappingProxyType({})
+    query: Mapping[str, str] = MappingProxyType({})
+    secrets: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()  # asked for a token
+
+
+NO_AUTH = RequiredAuth()
+
+
+class SecuritySchemes:
+    """The schemes of one document."""
+
+    def __init__(
+        self, document: OpenApiDocument, slug: str, base: Callable[[], str], note: Callable[[str], None]
+    ) -> None:
+        self._prefix = secret_prefix(slug)
+        self._base = base
+        self._note = note
+        self._schemes = self._read(document)
+        self._default = document.root.get("security")
+        kinds = [_scheme_kind(scheme) for scheme in self._schemes.values()]
+        self._single = {kind for kind in kinds if kinds.count(kind) == 1}
+
+    def _read(self, document: OpenApiDocument) -> dict[str, dict[str, Any]]:
+        components = document.root.get("components")
+        schemes = components.get("securitySchemes") if isinstance(components, dict) else None
+        found: dict[str, dict[str, Any]] = {}
+        for name, scheme in (schemes if isinstance(schemes, dict) else {}).items():
+            try:
+                found[name] = document.object(scheme)
+            except UnresolvedError as error:
+                self._note(f"the security scheme {name[:60]!r}: {error}")
+        return found
+
+    def token(self) -> RequiredAuth:
+        """A bearer token, where a document says nothing and its user knows better."""
+        name = f"{self._prefix}_TOKEN"
+        return RequiredAuth({"type": "bearer", "value": f"${{{name}}}"}, secrets=(name,))
+
+    @property
+    def says_nothing(self) -> bool:
+        return not self._schemes
+
+    def of(self, operation: dict[str, Any]) -> RequiredAuth:
+        """The first of the alternatives that can be met."""
+        alternatives = operation.get("security", self._default)
+        if not isinstance(alternatives, list) or not alternatives:
+            return NO_AUTH
+        reasons: list[str] = []
+        for one in alternatives:
+            try:
+                return self._all(one)
+            except UnresolvedError as error:
+                reasons.append(str(error))
+        self._note(f"it is called without auth: {'; '.join(reasons)}")
+        return NO_AUTH
+
+    def _all(self, names: Any) -> RequiredAuth:
+        if not isinstance(names, dict):
+            raise UnresolvedError("`security` has an entry that is no object")
+        needed = NO_AUTH
+        for name, scopes in list(names.items())[:5]:
+            scheme = self._schemes.get(name)
+            if scheme is None:
+                raise UnresolvedError(f"there is no security scheme {name[:60]!r}")
+            needed = _both(needed, self._one(name, scheme, scopes))
+        return needed
+
+    def _one(self, name: str, scheme: dict[str, Any], scopes: Any) -> RequiredAuth:
+        kind = _scheme_kind(scheme)
+        if kind == "apiKey":
+            return self._api_key(name, scheme)
+        if kind == "basic":
+            user, password = self._secret(name, kind, "USERNAME"), self._secret(name, kind, "PASSWORD")
+            auth = {"type": "basic", "username": f"${{{user}}}", "password": f"${{{password}}}"}
+            return RequiredAuth(auth, secrets=(user, password))
+        if kind == "oauth2":
+            return self._client_credentials(name, scheme["flows"]["clientCredentials"], scopes)
+        if kind == "token":
+            token = self._secret(name, kind, "TOKEN")
+            return RequiredAuth({"type": "bearer", "value": f"${{{token}}}"}, secrets=(token,))
+        raise UnresolvedError(f"the security scheme {name[:60]!r} is of a kind that is not known here")
+
+    def _api_key(self, name: str, scheme: dict[str, Any]) -> RequiredAuth:
+        key, place = scheme.get("name"), scheme.get("in")
+        if not isinstance(key, str) or place not in ("header", "query", "cookie"):
+            raise UnresolvedError(f"the security scheme {name[:60]!r} does not say where its key is sent")
+        if place != "query" and not is_header_name(key):
+            raise UnresolvedError(f"the security scheme {name[:60]!r} has a key whose name can't be sent")
+        secret = self._secret(name, "apiKey", "API_KEY")
+        auth = {"type": "apiKey", "name": literal(key), "value": f"${{{secret}}}", "in": place}
+        return RequiredAuth(auth, secrets=(secret,))
+
+    def _client_credentials(self, name: str, flow: dict[str, Any], scopes: Any) -> RequiredAuth:
+        url = checked_url(urljoin(f"{self._base()}/", flow["tokenUrl"].strip()))
+        client, secret = self._secret(name, "oauth2", "CLIENT_ID"), self._secret(name, "oauth2", "CLIENT_SECRET")
+        auth = {"type": "oauth2", "tokenUrl": url, "clientId": f"${{{client}}}", "clientSecret": f"${{{secret}}}"}
+        words = [one for one in scopes if isinstance(one, str)] if isinstance(scopes, list) else []
+        if words:
+            auth["scope"] = literal(" ".join(words))
+        return RequiredAuth(auth, secrets=(client, secret), urls=(url,))
+
+    def _secret(self, scheme: str, kind: str, word: str) -> str:
+        """`PETSTORE_TOKEN`; with the scheme's name where there are several of a kind."""
+        if kind in self._single:
+            return f"{self._prefix}_{word}"
+        own = secret_prefix(slug_of(scheme) or "scheme")
+        return f"{self._prefix}_{own}" if own.endswith(word) else f"{self._prefix}_{own}_{word}"
+
+
+def _scheme_kind(scheme: dict[str, Any]) -> str:
+    kind = scheme.get("type")
+    if kind == "apiKey":
+        return "apiKey"
+    if kind == "http":
+        word = str(scheme.get("scheme")).lower()
+        return {"basic": "basic", "bearer": "token"}.get(word, "unknown")
+    if kind == "oauth2":
+        flows = scheme.get("flows")
+        flow = flows.get("clientCredentials") if isinstance(flows, dict) else None
+        # Other flows need a person at a browser: whoever has gone through them has a token.
+        return "oauth2" if isinstance(flow, dict) and isinstance(flow.get("tokenUrl"), str) else "token"
+    return "token" if kind == "openIdConnect" else "unknown"
+
+
+def _both(first: RequiredAuth, second: RequiredAuth) -> RequiredAuth:
+    """The second one's key goes to where keys can stand beside an `auth`."""
+    secrets, urls = first.secrets + second.secrets, first.urls + second.urls
+    if first.auth is None:
+        return second._replace(secrets=secrets, urls=urls)
+    auth = second.auth or {}
+    if auth.get("type") != "apiKey":
+        first, auth = first._replace(auth=second.auth), first.auth
+    if auth.get("type") != "apiKey" or auth["in"] == "cookie":
+        raise UnresolvedError("it wants two kinds of auth at once")
+    headers, query = {**first.headers}, {**first.query}
+    (headers if auth["in"] == "header" else query)[auth["name"]] = auth["value"]
+    return RequiredAuth(first.auth, headers, query, secrets, urls)
+
+
+# The answers of an operation -> how they are read, and what they look like.
+
+
+MOST_MEDIA_TYPES = 4  # descriptions of what may come
+_ORDER = ("json", "sse", "text", "binary")
+_ANYTHING = Definition({}, ())
+
+
+class OperationResponse(NamedTuple):
+    encoding: str
+    schema: Definition
+    accept: str | None = None  # the media type to ask for
+    redirects: bool = False  # it says only where the answer is
+
+
+def response_of(given: Any, document: OpenApiDocument, schemas: Schemas) -> OperationResponse:
+    """Of what an operation says about its answers: the good ones, JSON before anything else."""
+    responses = _successful(given, document)
+    found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    for response in responses:
+        content = response.get("content")
+        for media_type, media in (content if isinstance(content, dict) else {}).items():
+            if known_media(media_type) and isinstance(media, dict):
+                found.setdefault(encoding_of(media_type), []).append((media_type, media))
+    encoding = next((one for one in _ORDER if one in found), None)
+    if encoding is None:
+        return OperationResponse("json", _ANYTHING, redirects=not responses and _redirects(given))
+    types = [known_media(one) for one, _ in found[encoding]]
+    accept = "application/json" if "application/json" in types else types[0]
+    if encoding != "json":
+        return OperationResponse(
+            encoding, Definition({"type": "string"}, ()) if encoding == "text" else _ANYTHING, accept
+        )
+    empty = any(not response.get("content") for response in responses)
+    return OperationResponse(
+        "json", _response_schema([media for one, media in found["json"] if is_json(one)], schemas, empty), accept
+    )
+
+
+def _successful(given: Any, document: OpenApiDocument) -> list[dict[str, Any]]:
+    responses = given if isinstance(given, dict) else {}
+    codes = [code for code in responses if str(code)[:1] == "2"] or [code for code in responses if code == "default"]
+    found: list[dict[str, Any]] = []
+    for code in codes[:MOST_MEDIA_TYPES]:
+        try:
+            found.append(document.object(responses[code]))
+        except UnresolvedError:
+            continue
+    return found
+
+
+def _redirects(given: Any) -> bool:
+    return isinstance(given, dict) and any(str(code)[:1] == "3" for code in given)
+
+
+def _response_schema(media: list[dict[str, Any]], schemas: Schemas, empty: bool) -> Definition:
+    """One of them, or any of several."""
+    read = [schemas.read(one["schema"], "out") for one in media if "schema" in one]
+    if len(read) < len(media):
+        return _ANYTHING
+    different = list({str(one.schema): one for one in read}.values())[:MOST_MEDIA_TYPES]
+    if len(different) > 1:
+        uses = tuple(name for one in different for name in one.uses)
+        return Definition({"anyOf": [one.schema for one in different]}, uses)
+    return different[0] if empty else _something(different[0], schemas)
+
+
+def _something(definition: Definition, schemas: Schemas) -> Definition:
+    """Inside of an answer everything may be null, but the answer itself is something."""
+    ref = definition.schema.get("$ref")
+    if isinstance(ref, str):
+        definition = schemas.definitions[ref.removeprefix("#/$defs/")]
+    types = definition.schema.get("type")
+    if not isinstance(types, list):
+        return definition
+    kept = [one for one in types if one != "null"]
+    return Definition({**definition.schema, "type": kept[0] if len(kept) == 1 else kept or "null"}, definition.uses)
+
+
+# One operation of a document -> one tool, as PUT takes it.
+
 
 LONGEST_REASON = 300
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
@@ -27,7 +337,7 @@ class Operation(NamedTuple):
     @property
     def name(self) -> str:
         """`GET /pets/{petId}`, for people."""
-        return f"{self.method.upper()} {clean(self.path, 200)}"
+        return f"{self.method.upper()} {printable(self.path, 200)}"
 
     def slugs(self) -> tuple[str, ...]:
         """The best one first, then what tells it from another of that name."""
@@ -37,11 +347,16 @@ class Operation(NamedTuple):
         return slug, path_slug(method, self.path), path_slug(method, self.path, by=True)
 
 
-class Toolmaker:
+class OperationConverter:
     """Makes tools of the operations of one document."""
 
     def __init__(
-        self, document: Document, security: Security, where: Where, token: bool, note: Callable[[str], None]
+        self,
+        document: OpenApiDocument,
+        security: SecuritySchemes,
+        where: ApiLocation,
+        token: bool,
+        note: Callable[[str], None],
     ) -> None:
         self._document = document
         self._security = security
@@ -49,22 +364,22 @@ class Toolmaker:
         self._token = token
         self._note = note
         self._schemas = Schemas(document, note)
-        self._assembly = Assembly(self._schemas.definitions)
+        self._assembly = SchemaAssembler(self._schemas.definitions)
 
     def make(self, operation: Operation) -> tuple[dict[str, Any], list[str]]:
         """The tool, and the URLs whose hosts it calls. Raises Unresolved for what can't be a tool."""
         given = operation.given
         needed = self._needed(given)
         base = self._base(operation)
-        arguments = Arguments(needed.secrets)
-        parameters = Parameters(self._document, self._schemas, self._note)
+        arguments = ToolArguments(needed.secrets)
+        parameters = ParameterConverter(self._document, self._schemas, self._note)
         lists = [operation.item.get("parameters"), given.get("parameters")]
         path = parameters.put(operation.path, lists, arguments)
-        body = Body()
+        body = BodyTemplateParts()
         if "requestBody" in given:
-            body = Bodies(self._document, self._schemas, self._note).put(given["requestBody"], arguments)
-        answer = answer_of(given.get("responses"), self._document, self._schemas)
-        request = _request(operation.method, base + path, parameters, body, answer, needed)
+            body = BodyConverter(self._document, self._schemas, self._note).put(given["requestBody"], arguments)
+        answer = response_of(given.get("responses"), self._document, self._schemas)
+        request = _request_data(operation.method, base + path, parameters, body, answer, needed)
         tool = {
             "type": "http",
             "displayName": title(given.get("summary")) or title(given.get("operationId")),
@@ -76,7 +391,7 @@ class Toolmaker:
         }
         return tool, [base, *needed.urls]
 
-    def _needed(self, given: dict[str, Any]) -> Needed:
+    def _needed(self, given: dict[str, Any]) -> RequiredAuth:
         if self._token and self._security.says_nothing:
             return self._security.token()
         return self._security.of(given)
@@ -88,23 +403,30 @@ class Toolmaker:
                 return base_of(servers, self._where)
         return base_of(None, self._where)
 
-    def _arguments(self, arguments: Arguments) -> dict[str, Any]:
+    def _arguments(self, arguments: ToolArguments) -> dict[str, Any]:
         found = self._assembly.input(arguments.schema())
         if found is None:
-            raise Unresolved("its arguments make a schema that the validator does not take")
+            raise UnresolvedError("its arguments make a schema that the validator does not take")
         if found.outline:
-            self._note(f"its arguments are described in outline only: {clean(found.outline, LONGEST_REASON)}")
+            self._note(f"its arguments are described in outline only: {printable(found.outline, LONGEST_REASON)}")
         for pattern in found.dropped:
-            self._note(f"a pattern is left out that is too large for the validator, or wrong: {clean(pattern, 100)}")
+            self._note(
+                f"a pattern is left out that is too large for the validator, or wrong: {printable(pattern, 100)}"
+            )
         return found.schema
 
-    def _output(self, answer: Answer) -> dict[str, Any]:
+    def _output(self, answer: OperationResponse) -> dict[str, Any]:
         found = self._assembly.output(answer.schema)
         return found.schema if found else {}
 
 
-def _request(
-    method: str, url: str, parameters: Parameters, body: Body, answer: Answer, needed: Needed
+def _request_data(
+    method: str,
+    url: str,
+    parameters: ParameterConverter,
+    body: BodyTemplateParts,
+    answer: OperationResponse,
+    needed: RequiredAuth,
 ) -> dict[str, Any]:
     request: dict[str, Any] = {"method": method.upper(), "urlTemplate": url}
     if query := {**parameters.query, **needed.query}:

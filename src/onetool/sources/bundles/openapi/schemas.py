@@ -1,20 +1,166 @@
-"""Schemas of a document -> JSON Schema of today, one for what goes in and a lenient one for what comes out.
+"""Converts the schemas of a document into current JSON Schema: a strict one for arguments, a lenient one for results.
 
-Each schema is converted once. A reference becomes one into `$defs`, which also keeps those that go in circles;
-`assembly` makes a whole of a schema and the definitions that it needs.
-
-What comes out is described, hardly checked: an answer that differs from its description is still the answer, and APIs
-differ from their documents all the time. So of an answer only the types and places of things are kept; nothing is
-required, everything may be null, values of an enumeration are examples, and further members are no fault.
+Each schema is converted once. A reference becomes one into `$defs`, which also keeps recursive ones; `assembly` puts a
+schema and its definitions together. A keyword is only taken over with a value that it can have: documents say
+`required: true`, `type: file` and the like, and a schema that says less accepts more. Results are described, hardly
+checked, since APIs differ from their documents all the time: only types and places are kept, nothing is required,
+everything may be null, values of an enumeration are examples, and further members are accepted.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
-from onetool.core.schema_upgrade import upgrade
-from onetool.sources.bundles.openapi.document import Document, Unresolved
-from onetool.sources.bundles.openapi.keywords import MANY, NAMED, ONE, plain_keywords
-from onetool.sources.bundles.openapi.naming import clean
+import msgspec
+
+from onetool.core.schema_keywords import upgrade
+from onetool.sources.bundles.import_names import printable
+from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
+
+FORM = "application/x-www-form-urlencoded"
+
+_MEDIA = re.compile(r"[a-z0-9!#$&^_.+*-]{1,60}/[a-z0-9!#$&^_.+*-]{1,80}")
+_TEXTS = ("application/xml", "application/yaml", "application/x-yaml", "application/javascript", "application/graphql")
+
+
+def known_media(text: str) -> str:
+    """Without its parameters, in lower case; "*/*" for a body is taken to be JSON. Nothing where it is none."""
+    media = text.partition(";")[0].strip().lower()
+    if not _MEDIA.fullmatch(media):
+        return ""
+    return "application/json" if media in ("*/*", "application/*", "text/json", "json") else media
+
+
+def is_json(text: str) -> bool:
+    media = known_media(text)
+    return media == "application/json" or media.endswith("+json")
+
+
+def is_xml(text: str) -> bool:
+    return known_media(text).endswith("xml")
+
+
+def is_multipart(text: str) -> bool:
+    return known_media(text).startswith("multipart/")
+
+
+def encoding_of(text: str) -> str:
+    """How an answer of this type is read."""
+    media = known_media(text)
+    if is_json(media):
+        return "json"
+    if media == "text/event-stream":
+        return "sse"
+    return "text" if media.startswith("text/") or media.endswith("+xml") or media in _TEXTS else "binary"
+
+
+def kind_of(schema: dict[str, Any]) -> str | None:
+    """The one type that it has, beside null."""
+    types = schema.get("type")
+    if isinstance(types, list):
+        types = next((one for one in types if one != "null"), None)
+    if types is None and isinstance(schema.get("properties"), dict):
+        return "object"
+    if types is None and "items" in schema:
+        return "array"
+    return types if isinstance(types, str) else None
+
+
+# What of a schema in a document is taken over: keyword by keyword, each only with a value that it can have.
+
+
+LONGEST_DESCRIPTION = 500
+LARGEST_SAMPLE = 2_000  # bytes of JSON
+MOST_SAMPLES = 3
+LONGEST_TEXT = 1_000  # of a pattern or a format
+
+TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
+ONE = (
+    *("additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then"),
+    *("unevaluatedItems", "unevaluatedProperties"),
+)
+MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
+NAMED = ("dependentSchemas", "patternProperties", "properties")
+
+
+def plain_keywords(schema: dict[str, Any]) -> dict[str, Any]:
+    """All but sub-schemas and references."""
+    found = {name: value for name, fits in _FITS.items() if (value := schema.get(name)) is not None and fits(value)}
+    if "const" in schema and is_small(schema["const"]):
+        found["const"] = schema["const"]
+    if types := _types(schema.get("type")):
+        found["type"] = types
+    if text := printable(schema.get("description"), LONGEST_DESCRIPTION):
+        found["description"] = text
+    if "default" in schema and is_small(schema["default"]):
+        found["default"] = schema["default"]
+    if isinstance(required := schema.get("required"), list):
+        found["required"] = list(dict.fromkeys(name for name in required if isinstance(name, str)))
+    if isinstance(values := schema.get("enum"), list) and values:
+        found["enum"] = values
+    if samples := samples_of(schema):
+        found["examples"] = samples
+    return found
+
+
+def samples_of(thing: dict[str, Any]) -> list[Any]:
+    """`example`, and `examples` as a list (of a schema) or as a map of `{value}` (of parameters and bodies)."""
+    found = [thing["example"]] if "example" in thing else []
+    more = thing.get("examples")
+    if isinstance(more, list):
+        found += more[:MOST_SAMPLES]
+    elif isinstance(more, dict):
+        few = list(more.values())[:MOST_SAMPLES]
+        found += [one["value"] for one in few if isinstance(one, dict) and "value" in one]
+    small = [one for one in found if is_small(one)]
+    return [one for index, one in enumerate(small) if one not in small[:index]][:MOST_SAMPLES]
+
+
+def is_small(value: Any) -> bool:
+    try:
+        return len(msgspec.json.encode(value)) <= LARGEST_SAMPLE
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return False
+
+
+def _types(given: Any) -> Any:
+    if isinstance(given, list):
+        return list(dict.fromkeys(one for one in given if isinstance(one, str) and one in TYPES))
+    return given if isinstance(given, str) and given in TYPES else None
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_short_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_TEXT
+
+
+def _names_by_name(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(names, list) and all(isinstance(name, str) for name in names) for names in value.values()
+    )
+
+
+_FITS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("minimum", "maximum"), _number),
+    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), lambda value: isinstance(value, int | float)),
+    "multipleOf": lambda value: _number(value) and value > 0,
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _count),
+    **dict.fromkeys(("minContains", "maxContains"), _count),
+    **dict.fromkeys(("uniqueItems", "deprecated", "writeOnly"), lambda value: value is True),
+    **dict.fromkeys(("pattern", "format", "contentEncoding"), _is_short_text),
+    "dependentRequired": _names_by_name,
+}
+
+
+# Schemas of a document -> JSON Schema of today, one for what goes in and a lenient one for what comes out.
+
 
 DEEPEST = 40  # sub-schemas inside of each other; what is deeper may be anything
 MOST_EXAMPLES = 8  # of an enumeration
@@ -34,7 +180,7 @@ class Definition(NamedTuple):
 class Schemas:
     """All schemas of one document, as they are asked for."""
 
-    def __init__(self, document: Document, note: Callable[[str], None]) -> None:
+    def __init__(self, document: OpenApiDocument, note: Callable[[str], None]) -> None:
         self._document = document
         self._note = note
         self._names: dict[tuple[Way, str], str] = {}
@@ -61,7 +207,7 @@ class Schemas:
         name = self._names[way, ref]
         try:
             target = self._document.at(ref)
-        except Unresolved as error:
+        except UnresolvedError as error:
             self._note(f"{error}; anything is taken in its place")
             target = {}
         self.definitions[name] = self._made(target, way)
@@ -86,7 +232,7 @@ class Schemas:
 class _Conversion:
     """Of one schema, one way."""
 
-    def __init__(self, document: Document, way: Way, reference: Callable[[Way, str], str]) -> None:
+    def __init__(self, document: OpenApiDocument, way: Way, reference: Callable[[Way, str], str]) -> None:
         self._document = document
         self._way: Way = way
         self._reference = reference
@@ -108,7 +254,7 @@ class _Conversion:
     def _referring(self, schema: dict[str, Any], ref: str) -> dict[str, Any]:
         """With what is said beside it, as 3.1 has it. In 3.0 only words count there."""
         found: dict[str, Any] = {"$ref": f"#/$defs/{self._reference(self._way, ref)}"}
-        if text := clean(schema.get("description"), LONGEST_OUT if self._way == "out" else 500):
+        if text := printable(schema.get("description"), LONGEST_OUT if self._way == "out" else 500):
             found["description"] = text
         if self._way == "in" and "default" in schema:
             found["default"] = schema["default"]
@@ -141,13 +287,13 @@ class _Conversion:
     def _has(self, schema: Any, mark: str) -> bool:
         try:
             return self._document.object(schema).get(mark) is True
-        except Unresolved:
+        except UnresolvedError:
             return False
 
 
 def references(schema: Any) -> Iterator[str]:
     """The definitions that a converted schema refers to, as often as it does."""
-    from onetool.core.schema_parts import inside
+    from onetool.core.schema_keywords import subschemas
 
     waiting = [schema]
     while waiting:
@@ -155,7 +301,7 @@ def references(schema: Any) -> Iterator[str]:
         if isinstance(one, dict):
             if isinstance(ref := one.get("$ref"), str):
                 yield ref.removeprefix("#/$defs/")
-            waiting.extend(inside(one))
+            waiting.extend(subschemas(one))
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
@@ -174,7 +320,7 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
 def _lenient(schema: dict[str, Any]) -> dict[str, Any]:
     found = {key: schema[key] for key in _KEPT_OUT if key in schema}
     if "description" in found:
-        found["description"] = clean(found["description"], LONGEST_OUT)
+        found["description"] = printable(found["description"], LONGEST_OUT)
     values = schema.get("enum", [schema["const"]] if "const" in schema else None)
     found.pop("examples", None)
     if values:

@@ -1,0 +1,209 @@
+"""`App.ask`: puts one question to a model, with the tools, the API key and the session that belong to it.
+
+    answer = await app.ask("What time is it?")                  # the whole answer
+    async for event in app.ask("What time is it?"): …           # events as they happen; `.answer` afterwards
+
+Toolsets are cached per registry snapshot; everything else is made for one question.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onetool.app.provider_keys import keys_for
+from onetool.app.tool_backends import ALLOWING, Approval, Approve, DirectBackend, NoToolsBackend, RunBackend, ask_depth
+from onetool.ask.errors import AskError
+from onetool.ask.events import Answer, Done, Event
+from onetool.ask.loop import AskLoop
+from onetool.ask.messages import File, Toolset, User
+from onetool.ask.model_choice import ModelChoice, choose_model
+from onetool.ask.prompts import MUCH_TEXT, AskTask
+from onetool.ask.sessions import ChatSession, SessionStore
+from onetool.core.context import allowed_by_both
+
+if TYPE_CHECKING:
+    from onetool.app.app import App
+    from onetool.ask.tool_calls import ToolBackend
+    from onetool.core.registry import Snapshot
+
+MENUS = ("direct", "run")
+MAX_TOOLSETS = 8  # of one catalogue, for different allow-lists
+MANY_TOOLS = 50  # tools: writing them out takes long enough for others on the loop to notice
+MAX_DEPTH = 2  # a question that a tool puts, while a model is being asked, and one inside of that
+
+
+class AskOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a question is to be answered. What is None is as the config says."""
+
+    session: str | None = None  # a new one if there is none
+    new_session: bool = False
+    with_tools: bool | None = None
+    allowed: Collection[str] | None = None  # these tools, in this turn and in later ones of the session
+    within: Collection[str] | None = None  # what whoever asks may call at the most, whatever the session says
+    provider: str | None = None
+    model: str | None = None
+    system: str | None = None
+    temperature: float | None = None
+    max_steps: int | None = None
+    menu: str | None = None
+    approve: Approve = "never"
+    files: Sequence[File] = ()
+    stream: bool = True
+    wait: float = 0.0  # seconds for somebody else's turn in the same session to end
+
+    def __post_init__(self) -> None:
+        """ValueError for what can't be meant: before anything is begun, and not in the middle of it."""
+        if self.approve not in ("always", "never") and not callable(self.approve):
+            raise ValueError(f'approve: expected "always", "never" or a function, got {self.approve!r}')
+        if self.menu not in (None, *MENUS):
+            raise ValueError(f"menu: expected {' or '.join(MENUS)}, got {self.menu!r}")
+        if self.max_steps is not None and self.max_steps < 1:
+            raise ValueError(f"max_steps: expected 1 or more, got {self.max_steps}")
+        if not all(isinstance(file, File) for file in self.files):
+            raise ValueError('files: expected File(name="notes.md", text="…"), of onetool.ask.messages')
+        for key in ("allowed", "within"):
+            if isinstance(names := getattr(self, key), str):
+                raise ValueError(f"{key}: expected a list of names, got a text: [{names!r}]")
+
+
+class AskService:
+    """What all questions of an app share."""
+
+    def __init__(self, app: "App") -> None:
+        self.app = app
+        self._catalogue: Snapshot | None = None
+        self._toolsets: dict[frozenset[str] | None, Toolset] = {}
+
+    def ask(self, prompt: str, options: AskOptions) -> "PendingAnswer":
+        return PendingAnswer(self, prompt, options)
+
+    @property
+    def sessions(self) -> SessionStore:
+        return SessionStore(self.app.config.home / "sessions")
+
+    async def hands(self, options: AskOptions, session: ChatSession) -> "ToolBackend":
+        app, allowed = self.app, self._allowed(options, session)
+        if not (app.config.ask.with_tools if options.with_tools is None else options.with_tools):
+            return NoToolsBackend(app)
+        approval = Approval(options.approve)
+        if (options.menu or app.config.ask.menu) == "run":
+            await app.refresh()
+            return RunBackend(app, allowed, approval)
+        await app.listed(None)  # servers whose tools nobody has seen yet
+        await app.refresh()
+        return DirectBackend(app, self._tools(allowed), allowed, approval)
+
+    def _allowed(self, options: AskOptions, session: ChatSession) -> Collection[str] | None:
+        """Which tools there are: as this question says, else as the session had it before, else as the config says."""
+        if options.allowed is not None:
+            session.allow(options.allowed)
+        chosen = self.app.config.ask.tools if session.allowed is None else session.allowed
+        return allowed_by_both(options.within, chosen)
+
+    def _tools(self, allowed: Collection[str] | None) -> Toolset:
+        """Made once per catalogue, and written out once."""
+        snapshot, key = self.app.registry.snapshot(), None if allowed is None else frozenset(allowed)
+        if self._catalogue is not snapshot or len(self._toolsets) >= MAX_TOOLSETS:
+            self._catalogue, self._toolsets = snapshot, {}
+        if key not in self._toolsets:
+            self._toolsets[key] = Toolset(self.app.tools(allowed), others=snapshot.list())
+        return self._toolsets[key]
+
+    def wanted(self, options: AskOptions) -> ModelChoice:
+        """What the config says of a model and its address counts for the provider that it says it of."""
+        ask = self.app.config.ask
+        provider = (options.provider or "").lower()
+        ours = provider in ("", ask.provider or ("openai" if ask.base_url else provider))
+        return ModelChoice(
+            provider=options.provider or ask.provider,
+            model=options.model or (ask.model if ours else None),
+            base_url=ask.base_url if ours else None,
+            timeout=ask.timeout_s,
+        )
+
+
+class PendingAnswer:
+    """A question on its way, once. `answer` is what there is of the answer: also when it has failed."""
+
+    def __init__(self, asks: AskService, prompt: str, options: AskOptions) -> None:
+        if not prompt.strip():
+            raise ValueError("there is no question: the prompt is empty")
+        self._asks = asks
+        self._prompt = prompt
+        self._options = options
+        self._is_begun = False
+        self.answer = Answer(answer=None, session_id=options.session)
+
+    def __await__(self) -> Generator[Any, None, Answer]:
+        return self._finished().__await__()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self.events()
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """The same as iterating over it, for who wants to close it early."""
+        if self._is_begun:
+            raise RuntimeError("a question is put once: ask again for another answer")
+        self._is_begun = True
+        try:
+            async with aclosing(self._course()) as course:
+                async for event in course:
+                    yield event
+        except AskError as error:
+            told = {"reason": error.reason, "message": str(error), "hints": error.hints}
+            self.answer = msgspec.structs.replace(self.answer, error=told)
+            raise
+
+    async def _finished(self) -> Answer:
+        async for _ in self.events():
+            pass
+        return self.answer
+
+    async def _course(self) -> AsyncGenerator[Event, None]:
+        asks, options, app = self._asks, self._options, self._asks.app
+        if ask_depth.get() >= MAX_DEPTH:
+            raise AskError("a tool that a model called asks a model whose tool asks a model: no further", "bad_request")
+        wanted = asks.wanted(options)
+        model = await choose_model(wanted, keys_for(app.config, wanted), app.client)
+        task = await asyncio.to_thread(self._task) if self._is_long() else self._task()
+        async with asks.sessions.turn(options.session, new=options.new_session, wait=options.wait) as session:
+            hands = await asks.hands(options, session)
+            if len(hands.toolset.specs) > MANY_TOOLS:
+                await asyncio.to_thread(hands.toolset.tokens, model.provider)
+            loop = AskLoop(task, model, hands, session)
+            try:
+                async with aclosing(loop.events()) as events:
+                    async for event in events:
+                        if isinstance(event, Done):
+                            self.answer = _with_hints(event.answer)
+                            yield Done(answer=self.answer)
+                        else:
+                            yield event
+            finally:
+                if self.answer.answer is None:
+                    self.answer = _with_hints(loop.answer())
+
+    def _is_long(self) -> bool:
+        """Whether looking for secrets in it takes long enough for others on the loop to notice."""
+        return len(self._prompt) + sum(len(file.text or "") for file in self._options.files) > MUCH_TEXT
+
+    def _task(self) -> AskTask:
+        options, ask = self._options, self._asks.app.config.ask
+        clean = self._asks.app.redact  # what a person attaches may hold our own secrets
+        files = tuple(msgspec.structs.replace(one, text=clean(one.text)) for one in options.files)
+        return AskTask(
+            question=User(text=clean(self._prompt), files=files),
+            system=clean(options.system if options.system is not None else ask.system),
+            max_steps=options.max_steps or ask.max_steps,
+            stream=options.stream,
+            temperature=options.temperature,
+            max_tokens=ask.max_tokens,
+            context_tokens=ask.context_tokens,
+        )
+
+
+def _with_hints(answer: Answer) -> Answer:
+    return msgspec.structs.replace(answer, hints=(ALLOWING,)) if answer.denied else answer

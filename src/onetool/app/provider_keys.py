@@ -1,0 +1,108 @@
+"""Decides which API key is sent to which address when a model is called.
+
+A config that was found in a project may name an address, but must not make the user's key go there. A key is looked
+up with the config in force, then in the environment, in the keyring and with the user's own config in ~/.onetool. The
+user's keys go to the provider itself and to addresses that the user's own config names; a config that was named by
+hand may also name this machine and its network. A config found elsewhere that names another address gets only keys
+that are stored with it (`onetool auth set openai` there). A key that is stored for certain hosts goes to no other.
+"""
+
+import logging
+import os
+from pathlib import Path
+
+from onetool.ask.model_choice import ModelChoice, Secret, ollama_url
+from onetool.ask.providers import NAMES, adapter
+from onetool.config import Config, load_secrets
+from onetool.config.find import FOLDER, NAME, user_home
+from onetool.core.errors import ConfigError
+from onetool.http.allowed_hosts import is_one_of, is_private
+from onetool.http.errors import RequestRefusedError
+from onetool.http.url import parse_url
+from onetool.services.secrets import Fits, SecretHostError
+
+log = logging.getLogger("onetool.ask")
+
+
+def keys_for(config: Config, wanted: ModelChoice) -> Secret:
+    """How to look up a key that is sent where `wanted` says."""
+    secrets = config.secrets
+
+    def own(name: str) -> str | None:
+        try:
+            return secrets.get(name, _fits(wanted, name)) or _users_key(config, name, _fits(wanted, name))
+        except SecretHostError as bound:
+            log.warning("%s", bound)
+            return None
+
+    if wanted.base_url is None or _is_users_config(config) or not _is_other_address(config, wanted):
+        return own
+
+    def kept(name: str) -> str | None:
+        if _is_stored_with(config, name):
+            return own(name)
+        if own(name):
+            words = (
+                "%s is not sent to %s, which %s names: if that is meant, keep it with that config: onetool auth set %s"
+            )
+            log.warning(words, name, wanted.base_url, config.path, name)
+        return None
+
+    return kept
+
+
+def _fits(wanted: ModelChoice, name: str) -> Fits:
+    """Whether a key goes to one of the hosts that it is for: where somebody said, else to the provider."""
+
+    def fits(hosts: tuple[str, ...]) -> bool:
+        provider = next((one for one in NAMES if adapter(one).key == name), None)
+        own = None if provider is None else adapter(provider).base_url
+        where = wanted.base_url or (ollama_url(os.environ) if provider == "ollama" else own)
+        try:
+            return where is not None and is_one_of(parse_url(where.strip()), hosts)
+        except RequestRefusedError:
+            return False
+
+    return fits
+
+
+def _is_stored_with(config: Config, name: str) -> bool:
+    """Whether it stands in the config itself, or in a file beside it: a config may name anybody's file."""
+    file, where = config.secrets.file, config.secrets.where(name)
+    if where != "file" or file is None or config.path is None:
+        return where == "config"
+    return file.resolve().parent == config.path.resolve().parent
+
+
+def _users_config() -> Path:
+    return user_home(os.environ) / FOLDER / NAME
+
+
+def _is_users_config(config: Config) -> bool:
+    return config.whose == "own" or config.path is None or config.path == _users_config()
+
+
+def _users_key(config: Config, name: str, fits: Fits) -> str | None:
+    """A key that `onetool auth set` has kept in ~/.onetool, for configs of projects: they have secrets of their own."""
+    if _is_users_config(config):
+        return None
+    try:
+        own = _users_config()
+        found = load_secrets(own if own.exists() else None, env=os.environ).get(name, fits)
+    except ConfigError:  # it is told where it is used
+        return None
+    if found:
+        config.secrets.keep(found)  # so that it is masked here, too
+    return found
+
+
+def _is_other_address(config: Config, wanted: ModelChoice) -> bool:
+    """Whether it is neither the provider's own place nor, for a config that somebody named, one of this network."""
+    try:
+        url = parse_url((wanted.base_url or "").strip())
+    except RequestRefusedError:
+        return True  # it will be told
+    if config.whose != "project" and is_private(url.host):
+        return False
+    provider = (wanted.provider or "openai").strip().lower()  # as it is chosen where only an address is named
+    return provider not in NAMES or url[:3] != parse_url(adapter(provider).base_url)[:3]

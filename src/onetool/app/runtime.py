@@ -1,0 +1,260 @@
+"""The services that depend on one config: executor, engine, results, stats, topics and the HTTP client.
+
+Each is created when it is first used. A reload creates a new `Runtime` and retires the old one; calls that are
+running keep the old one to the end, with its settings, secrets and limits.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from onetool.config import Config
+from onetool.config.files import roots_within
+from onetool.config.load import PROVIDER_KEYS
+from onetool.core.json_data import freeze
+from onetool.core.registry import Snapshot
+from onetool.registry import Registry
+
+if TYPE_CHECKING:
+    from onetool.core.context import Recorder
+    from onetool.core.executor import Executor
+    from onetool.http.client import HttpClient
+    from onetool.http.tool import HttpContext
+    from onetool.script.engine import Engine, SharedWorkers
+    from onetool.services.results import ResultStore
+    from onetool.services.stats import UsageStats
+    from onetool.services.topics import Topics
+
+T = TypeVar("T")
+
+EMPTY: Mapping[str, Any] = freeze({})
+
+
+class Runtime:
+    """Also the environment of running tools: what the app lends them."""
+
+    def __init__(
+        self, config: Config, registry: Registry, before: "Runtime | None" = None, recorders: "Iterable[Recorder]" = ()
+    ) -> None:
+        """`recorders` are told of every call, beside those that are made here."""
+        self.config = config
+        self._recorders = tuple(recorders)
+        self._registry = registry
+        self._settings = {pack: freeze(own) for pack, own in config.settings.items()}  # packs can't change them
+        self._made: dict[str, Any] = {}
+        self._making = RLock()  # a part may need another one; two threads must not each have their own
+        self._resting = self._handed_over = False
+        if before is not None:
+            before.share_with(self)
+
+    # Parts
+
+    @property
+    def executor(self) -> "Executor":
+        return self._part("executor", self._new_executor)
+
+    @property
+    def engine(self) -> "Engine":
+        return self._part("engine", self._new_engine)
+
+    @property
+    def results(self) -> "ResultStore":
+        return self._part("results", self._new_results)
+
+    @property
+    def stats(self) -> "UsageStats | None":
+        return self._part("stats", self._new_stats)
+
+    @property
+    def topics(self) -> "Topics":
+        return self._part("topics", self._new_topics)
+
+    @property
+    def client(self) -> "HttpClient":
+        """For HTTP: what HTTP tools and `ask` send goes out through it."""
+        from onetool.http.client import HttpClient
+
+        return self._part("client", HttpClient)
+
+    @property
+    def outside(self) -> "HttpContext":
+        return self._part("outside", self._new_outside)
+
+    def share_with(self, to: "Runtime") -> None:
+        """What is the same for both configs: what waits to be written is seen there, and no worker is there twice."""
+        with self._making:
+            mine, theirs = self.config, to.config
+            if (mine.home, mine.stats, mine.results) == (theirs.home, theirs.stats, theirs.results):
+                to._made |= {"stats": self._made["stats"]} if "stats" in self._made else {}
+            to._made |= {"client": self._made["client"]} if "client" in self._made else {}
+            if mine.run == theirs.run and "room" in self._made:
+                to._made["room"] = self._made["room"]
+                self._handed_over = True
+
+    def rest(self) -> None:
+        """Workers go when they are done, and what was counted is written; only of parts that somebody asked for."""
+        with self._making:
+            self._resting = True
+            room, stats = self._made.get("room"), self._made.get("stats")
+        if room is not None and not self._handed_over:
+            room.close()
+        if stats is not None:
+            stats.flush()
+
+    def close(self) -> None:
+        """At the end of the app: also what all configs share."""
+        self.rest()
+        with self._making:
+            client = self._made.get("client")
+        if client is not None:
+            client.close()
+
+    # The environment of running tools
+
+    def settings(self, pack: str) -> Mapping[str, Any]:
+        """A pack's settings; `fs` has a section of its own in the config, and must not show our secrets to a model."""
+        own = self._settings.get(pack, EMPTY)
+        if pack != "fs":
+            return own
+        private = [str(path) for path in self._private()]
+        return {**own, "roots": list(self.config.fs.roots), "private": private, "within": self.within}
+
+    @cached_property
+    def within(self) -> list[str] | None:
+        """Where roots may lie; None is anywhere."""
+        return roots_within(self.config)
+
+    def _private(self) -> list[Path]:
+        """The config, secrets, what was counted, and what belongs to others: stored results, what is known of servers.
+
+        What is in a folder `.onetool` is closed in any case; this is for configs and state that lie elsewhere.
+        Of a config in the middle of somebody's project, folders of these names may be that person's own.
+        """
+        secrets, home = self.config.secrets.file, self.config.home
+        mixed = self.config.path is not None and home == self.config.path.parent and home.name != ".onetool"
+        folders = [home / part for part in ("results", "servers", "sessions", "bundles/.state")]
+        if mixed:
+            folders = [folder for folder in folders if (folder / ".gitignore").exists()]  # which says that it is ours
+        files = (self.config.path, *self.config.include, secrets, home / "stats.db", home / "run_history")
+        return [*(file for file in files if file), *folders]
+
+    @property
+    def unwritable(self) -> list[str]:
+        """What no tool may write to, though it may read it: what a reload reads."""
+        read = (self.config.prompts, self.config.home / "bundles")
+        return [str(path) for path in (*self._private(), *read) if path]
+
+    def snapshot(self) -> Snapshot:
+        return self._registry.snapshot()
+
+    @property
+    def calls(self) -> "Executor":
+        return self.executor
+
+    def secret(self, name: str) -> str | None:
+        return self.config.secrets.get(name)
+
+    def redact(self, value: Any, sent: Any = None) -> Any:
+        """The same data without the config's secrets, except those that its reader `sent` itself."""
+        return self.config.secrets.redact_data(value, sent)
+
+    # How they are made
+
+    def _part(self, name: str, new: Callable[[], T]) -> T:
+        found = self._made.get(name, self)
+        if found is self:
+            with self._making:
+                if name not in self._made:
+                    self._made[name] = new()
+                found = self._made[name]
+        return cast(T, found)
+
+    def _new_executor(self) -> "Executor":
+        from onetool.core.executor import Executor  # asyncio is not for those who only list tools
+        from onetool.services.telemetry import call_log
+
+        recorders = [call_log(self.redact), *([self.stats.record] if self.stats else []), *self._recorders]
+        return Executor(self._registry, environment=self, recorders=recorders, redact=self.redact)
+
+    def _new_room(self) -> "SharedWorkers":
+        from onetool.script.engine import SharedWorkers  # brings the sandbox with it
+        from onetool.script.run_result import RunLimits
+
+        run = self.config.run
+        limits = RunLimits(
+            seconds=run.timeout_s,
+            memory_mb=run.memory_mb,
+            calls=run.max_calls,
+            output_bytes=run.max_output_bytes,
+            workers=run.workers,
+        )
+        room = SharedWorkers(limits)
+        if self._resting:  # for who came late: it serves this one, and keeps nothing
+            room.close()
+        return room
+
+    def _new_engine(self) -> "Engine":
+        from onetool.script.engine import Engine
+
+        room = self._part("room", self._new_room)
+        return Engine(
+            room.limits,
+            self.executor,
+            environment=self,
+            aliases=self.config.aliases,
+            snippets=self.config.snippets,
+            typecheck=self.config.run.typecheck,
+            recorders=[self.stats.ran] if self.stats else [],
+            room=room,
+        )
+
+    def _new_outside(self) -> "HttpContext":
+        from onetool.core.caller import owner
+        from onetool.http.allowed_hosts import AllowedHosts, HostRule
+        from onetool.http.tool import HttpContext
+
+        hosts = AllowedHosts([HostRule(one.host, one.allow_private) for one in self.config.allowed_hosts])
+        return HttpContext(
+            client=self.client,
+            hosts=hosts,
+            keep=lambda text: self.results.put(self.redact(text), owner()),
+            know=self.config.secrets.know,
+            secret=self._kept_secret,
+            bound=self.config.secrets.hosts,
+        )
+
+    def _kept_secret(self, name: str) -> str | None:
+        """Not the whole environment: others may have written the tool. Nor a key for models that is not kept here."""
+        secrets, is_project = self.config.secrets, self.config.whose == "project"
+        if is_project and name in PROVIDER_KEYS and secrets.where(name, environment=False) == "keyring":
+            return None
+        return secrets.kept(name)
+
+    def _new_results(self) -> "ResultStore":
+        from onetool.services.results import ResultStore
+
+        kept = self.config.results
+        return ResultStore(self.config.home / "results", kept.ttl_s, kept.max_total_mb)
+
+    def _new_stats(self) -> "UsageStats | None":
+        if not self.config.stats.enabled:
+            return None
+        from onetool.services.stats import UsageStats
+
+        config = self.config
+        return UsageStats(
+            config.home / "stats.db",
+            config.stats.retention_days,
+            inline_bytes=config.results.inline_bytes,
+            redact=config.secrets.redact_data,
+        )
+
+    def _new_topics(self) -> "Topics":
+        from onetool.services.topics import Topics
+
+        fs, beside = self.settings("fs"), self.config.path.parent if self.config.path else self.config.home
+        topics = [(one.pattern, one.file) for one in self.config.topics]
+        within = None if self.within is None else [str(beside), *self.within]
+        return Topics(topics, [str(beside), *fs["roots"]], self.unwritable, within=within, own=str(beside))

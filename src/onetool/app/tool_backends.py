@@ -1,0 +1,215 @@
+"""Executes the tool calls of a model that was asked, and decides which of them need approval.
+
+The model has no tools, or each tool by its own name, or the one tool `run`. Tools that change nothing always run; for
+all others `approve` decides.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec.structs import replace
+
+from onetool.app.describe import run_tool
+from onetool.ask.messages import Toolset
+from onetool.ask.tool_calls import SOURCE
+from onetool.core.call import ServerResult, ToolCall, ToolError, ToolResult
+from onetool.core.errors import ToolFailure
+from onetool.core.redaction import mask_arguments
+from onetool.core.signature import signature
+from onetool.core.spec import ToolSpec
+from onetool.script.run_result import RunResult
+
+if TYPE_CHECKING:
+    from onetool.app.app import App
+
+
+OT_RESULT = "ot.result"
+
+ask_depth: ContextVar[int] = ContextVar("onetool_asked_inside", default=0)
+"""How many questions to models are under way around the running call: a tool may ask one, too."""
+
+
+@contextmanager
+def nested_ask() -> Generator[None]:
+    before = ask_depth.set(ask_depth.get() + 1)
+    try:
+        yield
+    finally:
+        ask_depth.reset(before)
+
+
+class NoToolsBackend:
+    """For a model that is to have no tools."""
+
+    def __init__(self, app: "App") -> None:
+        self.toolset = Toolset(others=app.registry.snapshot().list())
+        self.clean = app.redact
+        self.denied: list[str] = []
+
+    def spec(self, name: str) -> ToolSpec | None:
+        return None
+
+    def masked(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        return mask_arguments(args)
+
+    async def call(self, call: ToolCall) -> ToolResult:
+        """It calls nevertheless."""
+        error = ToolError(code="tool_not_found", message="there are no tools in this conversation", reason="denied")
+        return _error_result(call, error)
+
+    async def content(self, result: ToolResult) -> str:
+        return "" if result.error is None else result.error.message
+
+
+class DirectBackend:
+    """Every visible tool, under its own name."""
+
+    def __init__(self, app: "App", toolset: Toolset, allowed: Collection[str] | None, approval: "Approval") -> None:
+        self._app = app
+        self._allowed = allowed
+        self._approval = approval
+        self._specs = {spec.name: spec for spec in toolset.specs}
+        self.toolset = toolset
+        self.denied = approval.denied
+        self.clean = app.redact
+
+    def spec(self, name: str) -> ToolSpec | None:
+        return self._specs.get(name) or self._specs.get(self._app.real_name(name))
+
+    def masked(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        spec = self.spec(name)
+        if spec is None or (meant := _call_target(spec, args)) is None:
+            known = spec or self._app.registry.get(name)  # also of one that may not be called
+            return mask_arguments(args, known.secrets if known else frozenset())
+        return {"name": meant[0], "args": self.masked(*meant)}
+
+    async def call(self, call: ToolCall) -> ToolResult:
+        spec = self.spec(call.name)
+        if spec is None:  # what a model does not see it can't call; the result tells it what it may have meant
+            return await self._app.call(call, self._specs.keys())
+        with nested_ask():
+            if (meant := _call_target(spec, call.args)) is not None:
+                call = replace(call, name=meant[0], args=meant[1])
+            return await self._app.call(call, self._allowed, gate=self._approval.gate)
+
+    async def content(self, result: ToolResult) -> str:
+        ran = RunResult(ok=result.ok, data=_for_model(result), error=result.error, meta=result.meta)
+        return (await asyncio.to_thread(self._app.reply, ran, read_on=self._read_on)).text
+
+    def _read_on(self, handle: str, offset: int) -> str:
+        if OT_RESULT not in self._specs:
+            return "nothing here: ot.result is not among your tools; ask for less"
+        return f'the tool {OT_RESULT}, with {{"handle": "{handle}", "offset": {offset}}}'
+
+
+class RunBackend:
+    """One tool, `run`, whose code reaches all others. Each call that the code makes is decided by itself."""
+
+    def __init__(self, app: "App", allowed: Collection[str] | None, approval: "Approval") -> None:
+        listing = run_tool(app, allowed)
+        self._app = app
+        self._allowed = allowed
+        self._approval = approval
+        self._spec = ToolSpec(
+            name=listing["name"], description=listing["description"], input_schema=listing["inputSchema"]
+        )
+        self.toolset = Toolset([self._spec], others=app.registry.snapshot().list())
+        self.denied = approval.denied
+        self.clean = app.redact
+
+    def spec(self, name: str) -> ToolSpec | None:
+        return self._spec if name == self._spec.name else None
+
+    def masked(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        return mask_arguments(args)
+
+    async def call(self, call: ToolCall) -> ToolResult:
+        code = call.args.get("code")
+        if self._allowed is not None and call.name in self._app.registry and call.name not in self._allowed:
+            return await self._app.call(call, self._allowed)  # which refuses it, and says why
+        if call.name != self._spec.name:
+            message = f"Tool not found: {call.name:.200}; there is one tool, run: its code can call all others"
+            return _error_result(
+                call, ToolError(code="tool_not_found", message=message, hints=(signature(self._spec),))
+            )
+        if not isinstance(code, str) or len(call.args) > 1:
+            message = "Invalid arguments for run: expected one, code, the text of a program"
+            return _error_result(call, ToolError(code="invalid_args", message=message, hints=(signature(self._spec),)))
+        with nested_ask():
+            return await self._app.run(code, self._allowed, source=SOURCE, gate=self._approval.gate)
+
+    async def content(self, result: ToolResult) -> str:
+        ran = result if isinstance(result, RunResult) else RunResult(ok=result.ok, error=result.error)
+        reply = await asyncio.to_thread(self._app.reply, ran)
+        self._app.replied(ran, [reply.text])
+        return reply.text or "(nothing was printed, and the last line has no value)"
+
+
+def _for_model(result: ToolResult) -> Any:
+    """The value; of somebody else's server the text that it sent for models, where that is all that it sent."""
+    content = result.sent().content if isinstance(result, ServerResult) else []
+    if not content or any(block["type"] != "text" for block in content):
+        return result.data
+    return "\n".join(block["text"] for block in content)
+
+
+def _call_target(spec: ToolSpec, args: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+    """`ot.call` stands for the tool that it names: that one is decided about, and its secrets are not shown."""
+    name, inner = args.get("name"), args.get("args") or {}
+    if (
+        spec.name != OT_CALL
+        or args.keys() - {"name", "args"}
+        or not isinstance(name, str)
+        or not isinstance(inner, Mapping)
+    ):
+        return None
+    return name, inner
+
+
+def _error_result(call: ToolCall, error: ToolError) -> ToolResult:
+    return ToolResult(ok=False, error=error, meta={"tool": call.name, "source": call.source, "duration_ms": 0.0})
+
+
+# Whether a model's call may run: tools that change nothing always may; of all others somebody decides.
+
+
+Approve = Literal["always", "never"] | Callable[[ToolCall, ToolSpec], Awaitable[bool] | bool]
+
+OT_CALL = "ot.call"
+ALLOWING = "--approve always (command line), approve: always (HTTP, Python) lets such calls run"
+GO_ON = "do not try it again: go on without it, or say in your answer what you wanted to do"
+
+
+class Approval:
+    """`denied` are the tools that were not let run, in order."""
+
+    def __init__(self, approve: Approve) -> None:
+        self._approve: Approve = approve
+        self.denied: list[str] = []
+
+    async def gate(self, call: ToolCall, spec: ToolSpec) -> ToolFailure | None:
+        """What the executor asks before it runs a tool: why not, for the model to read."""
+        if spec.read_only or spec.pure or self._approve == "always":
+            return None
+        is_denied = True
+        if spec.name == OT_CALL:  # it is read as the tool that it names; here it names itself, which hides that tool
+            return ToolFailure("ot.call can't call ot.call: name the tool itself", reason="denied")
+        try:
+            is_denied = self._approve == "never" or not await _awaited(self._approve(call, spec))
+        finally:  # who fails to say yes has not said it
+            if is_denied:
+                self.denied.append(spec.name)
+        return ToolFailure(self._words(spec), reason="denied", hints=[GO_ON]) if is_denied else None
+
+    def _words(self, spec: ToolSpec) -> str:
+        if self._approve == "never":
+            return f"{spec.name} may change things, and nobody has allowed that here"
+        return f"the person did not allow this call of {spec.name}"
+
+
+async def _awaited(answer: Awaitable[bool] | bool) -> bool:
+    return await answer if isawaitable(answer) else answer

@@ -1,0 +1,207 @@
+"""Chooses the provider and the model when nobody named them: one with a key, else an Ollama on this machine.
+
+A key is sent to its provider's own URL, or to the one in ask.base_url or OLLAMA_HOST. Ollama's default is a port of
+this machine, on which another program may listen. So OLLAMA_API_KEY is not sent there unless OLLAMA_HOST or
+ask.base_url is set; Ollama itself needs no key.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from onetool.ask.endpoint import SETTING, Endpoint
+from onetool.ask.errors import ModelError, NoModelError
+from onetool.ask.model_client import ModelClient
+from onetool.ask.providers import NAMES, Adapter, ProviderRequest, adapter
+from onetool.http.client import HttpClient
+
+BY_KEY = ("openai", "anthropic", "gemini")  # in this order
+PROBE = 0.5  # seconds that an Ollama has to answer in, where nobody said that there is one
+OLLAMA_SETTING = "OLLAMA_HOST"
+OLLAMA_PORT = 11434
+MOST_PROBED = 6  # models that are asked whether they can call tools …
+PROBE_TOTAL = 1.0  # … and seconds for all of these
+VERSIONS = {"ollama": "/v1", "gemini": "/v1beta", "anthropic": "/v1"}  # people write these, as with OpenAI's place
+WILDCARD_HOSTS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where a server listens, not a place
+
+_PORT = re.compile(r"[0-9]{1,5}")
+_AUTHORITY = re.compile(r"(\[[^\]]*\]|[^:]*)(?::([^:]*))?")
+
+
+class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """The provider, model and URL that the config or the user names."""
+
+    provider: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    timeout: float = 600.0
+
+
+Secret = Callable[[str], str | None]
+
+
+async def choose_model(
+    wanted: ModelChoice, secret: Secret, client: HttpClient, env: Mapping[str, str] = os.environ
+) -> ModelClient:
+    """A model that can be asked. NoModelError says what is missing.
+
+    Where a server has to be asked for its models, a ModelError says why it did not answer.
+    """
+    name = _provider(wanted, secret)
+    if name is None:
+        return await _local_model(wanted, secret, client, env)
+    chosen = adapter(name)
+    key, base_url, setting = _key(chosen, secret), wanted.base_url, SETTING
+    if base_url is not None and name in VERSIONS:
+        base_url = base_url.strip().rstrip("/").removesuffix(VERSIONS[name])
+    if base_url is None and name == "ollama":
+        base_url, setting = ollama_url(env), OLLAMA_SETTING
+        key = key if _host(env) else None
+    is_own = base_url is None or Endpoint(base_url, setting=setting).text == chosen.base_url
+    if is_own and name in BY_KEY and not key:
+        raise _no_key_error(chosen)
+    make = _maker(chosen, base_url or chosen.base_url, key, client, wanted.timeout, setting)
+    if named := wanted.model or (chosen.model if is_own else None):
+        return make(named)
+    return await _first_listed(make)
+
+
+def _maker(
+    chosen: Adapter, base_url: str, key: str | None, client: HttpClient, seconds: float, setting: str
+) -> Callable[[str], ModelClient]:
+    """Models of one provider at one place, by their names. One without a name can list the others."""
+    return lambda name: ModelClient(chosen, name, base_url, key, client, timeout=seconds, setting=setting)
+
+
+# Which provider
+
+
+def _provider(wanted: ModelChoice, secret: Secret) -> str | None:
+    """The provider to use; None if only a local Ollama is left."""
+    if wanted.provider is not None:
+        return _known_provider(wanted.provider)
+    if wanted.base_url is not None:
+        return "openai"  # which most servers speak
+    return next((name for name in BY_KEY if _key(adapter(name), secret)), None)
+
+
+def _key(chosen: Adapter, secret: Secret) -> str | None:
+    return (secret(chosen.key) or "").strip() or None
+
+
+def _known_provider(name: str) -> str:
+    plain = name.strip().lower()
+    if plain in NAMES:
+        return plain
+    from onetool.core.text import or_rather
+
+    raise NoModelError(
+        f"there is no provider {name[:100]!r}{or_rather(plain, NAMES)}",
+        "no_provider",
+        [f"the providers are {', '.join(NAMES)}; any server that speaks OpenAI's API is openai, with {SETTING}"],
+    )
+
+
+def _no_key_error(chosen: Adapter) -> NoModelError:
+    return NoModelError(
+        f"there is no key for {chosen.name}: {chosen.key} is not set",
+        "no_key",
+        [f"`onetool auth set {chosen.name}` keeps one; {chosen.key} in the environment does as well"],
+    )
+
+
+# What runs here
+
+
+async def _local_model(wanted: ModelChoice, secret: Secret, client: HttpClient, env: Mapping[str, str]) -> ModelClient:
+    ollama = adapter("ollama")
+    base_url = ollama_url(env)
+    key = _key(ollama, secret) if _host(env) else None
+    make = _maker(ollama, base_url, key, client, wanted.timeout, OLLAMA_SETTING)
+    try:
+        names = await make("").names(PROBE)
+    except ModelError:
+        raise _no_provider_error(base_url) from None
+    return make(wanted.model) if wanted.model else await _first_model(make, names)
+
+
+def _no_provider_error(base_url: str) -> NoModelError:
+    return NoModelError(
+        f"there is no model to ask: no key for {', '.join(BY_KEY)}, and no Ollama answers at {base_url}",
+        "no_provider",
+        [
+            f"keep a key: `onetool auth set openai` (or {', '.join(BY_KEY[1:])})",
+            f"or start Ollama: `ollama serve`; {OLLAMA_SETTING} says where it is",
+            'or name a server in the config: ask: {provider: openai, base_url: "http://…/v1", model: NAME}',
+        ],
+    )
+
+
+def ollama_url(env: Mapping[str, str]) -> str:
+    """Where Ollama is, as Ollama itself reads it: a host, a host with a port, or a URL. Everywhere means here."""
+    text = _host(env)
+    if text == "ollama.com":
+        text = "https://ollama.com"
+    scheme, is_url, rest = text.rpartition("://")
+    authority, slash, path = rest.partition("/")
+    port = {"http": 80, "https": 443}.get(scheme, OLLAMA_PORT)
+    found = _AUTHORITY.fullmatch(authority)
+    host = (found[1] if found else authority).strip("[]")
+    if found and _PORT.fullmatch(found[2] or "") and int(found[2]) <= 65535:
+        port = int(found[2])  # one that is none is overlooked, as Ollama does
+    host = WILDCARD_HOSTS.get(host, host)
+    return f"{scheme if is_url else 'http'}://{f'[{host}]' if ':' in host else host}:{port}{slash}{path}".rstrip("/")
+
+
+def _host(env: Mapping[str, str]) -> str:
+    """What somebody said about where Ollama is; empty where nobody did."""
+    return env.get(OLLAMA_SETTING, "").strip().strip("\"'")
+
+
+# Which model
+
+
+async def _first_listed(make: Callable[[str], ModelClient]) -> ModelClient:
+    some = make("")
+    try:
+        names = await some.names()
+    except ModelError as error:
+        if error.reason in ("unreachable", "timeout", "unauthorized"):
+            raise
+        raise _no_model_error(some, f"it does not list its models: {error}") from None
+    return await _first_model(make, names)
+
+
+async def _first_model(make: Callable[[str], ModelClient], names: list[str]) -> ModelClient:
+    some = make("")
+    if not names:
+        raise _no_model_error(some, "it has none")
+    if some.provider == "ollama" and len(names) > 1:
+        return make(await _first_with_tools(some, names[:MOST_PROBED]))
+    return make(names[0])
+
+
+def _no_model_error(some: ModelClient, why: str) -> NoModelError:
+    hints = ["--model, or ask.model in the config, names one"]
+    if some.provider == "ollama":
+        hints = ["`ollama pull qwen3` fetches one that can call tools"]
+    return NoModelError(f"no model was named, and at {some.base_url} none could be found: {why}", "no_model", hints)
+
+
+async def _first_with_tools(model: ModelClient, names: list[str]) -> str:
+    """The first model that can call tools; the first of all if none says so."""
+
+    async def can(name: str) -> bool:
+        try:
+            shown: Any = await model.fetch(ProviderRequest("/api/show", {"model": name}), PROBE_TOTAL)
+        except ModelError:
+            return False
+        able = shown.get("capabilities") if isinstance(shown, dict) else None
+        return isinstance(able, list) and "tools" in able
+
+    answers = await asyncio.gather(*map(can, names))
+    return next((name for name, able in zip(names, answers, strict=True) if able), names[0])

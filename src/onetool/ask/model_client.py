@@ -1,0 +1,303 @@
+"""ModelClient: sends a prompt to a provider and reads the reply. Only the host of its base URL is called.
+
+A failed try is repeated if the provider says that this may help, but only while no part of an answer has come: what has
+been shown can't be taken back.
+"""
+
+import asyncio
+from codecs import BOM_UTF8
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from typing import Any
+
+import msgspec
+
+from onetool.ask.endpoint import SETTING, Endpoint, ProviderErrors
+from onetool.ask.errors import AskError, ModelError, NoModelError
+from onetool.ask.messages import ModelPrompt, ModelReply, TextDelta, ThoughtDelta
+from onetool.ask.providers import Adapter, ProviderRequest
+from onetool.ask.streaming import SILENCE, StreamTimeouts, each_stream_value, encode_body
+from onetool.core.errors import ToolFailure
+from onetool.core.json_data import JsonTooCostlyError
+from onetool.http.body import BodyStream
+from onetool.http.client import HttpClient
+from onetool.http.connection import HttpResponse
+from onetool.http.decoding import json_of
+from onetool.http.definition import longest_pause
+from onetool.http.errors import InvalidResponseError, RequestTimeoutError, WireError
+from onetool.http.url import HttpRequest
+
+CONNECT = 10.0  # seconds for a connection
+LARGEST = 64 * 1024 * 1024  # bytes of an answer
+MOST_EVENTS = 1_000_000  # of an answer: about one for each token
+LONGEST_WAIT = 60.0  # seconds that are waited where a provider asks for it
+LISTING = 15.0  # seconds for a list of models …
+LISTING_FOR_HINT = 5.0  # … where it is for an error message
+LARGEST_ERROR = 1024 * 1024  # bytes of an answer that is none
+BODY_HEADERS = (("Content-Type", "application/json"),)
+HEADERS = (*BODY_HEADERS, ("Accept", "application/json"))
+NO_COMPRESSION = ("Accept-Encoding", "identity")  # what compresses a stream may hold it back
+
+
+class Retrying(msgspec.Struct, frozen=True):
+    """A try failed; the next one follows after a pause."""
+
+    seconds: float
+    why: str
+
+
+ModelOutput = TextDelta | ThoughtDelta | Retrying | ModelReply
+
+
+class ModelClient:
+    """Asks one model: `async for output in model.ask(prompt)`. An invalid base URL or key raises NoModelError."""
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        model: str,
+        base_url: str,
+        key: str | None,
+        client: HttpClient,
+        *,
+        timeout: float = 600.0,
+        tries: int = 4,
+        silence: float = SILENCE,
+        setting: str = SETTING,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] | None = None,
+    ) -> None:
+        self.provider, self.name = adapter.name, model
+        key = _checked_key(key, adapter)
+        self._adapter, self._client = adapter, client
+        self._place = Endpoint(base_url, with_key=key is not None, setting=setting)
+        self._troubles = ProviderErrors(adapter, model, self._place, key)
+        self._headers = [*HEADERS, *adapter.headers(key)]
+        self._timeout, self._tries, self._silence = timeout, tries, silence
+        self._sleep, self._chance = sleep, chance or _random
+
+    def __repr__(self) -> str:
+        return f"Model({self.provider}, {self.name}, {self._place.text})"
+
+    @property
+    def base_url(self) -> str:
+        return self._place.text
+
+    async def ask(self, prompt: ModelPrompt, stream: bool = True) -> AsyncGenerator[ModelOutput]:
+        """What is said, as it comes, and at last the Reply, which has all of it."""
+        request = self._adapter.request(prompt, stream)
+        outgoing = self._outgoing(request, stream)
+        until = asyncio.get_running_loop().time() + self._timeout
+        tries, begun = 1, False
+        while True:
+            try:
+                async with aclosing(self._try(outgoing, request, prompt, stream, until)) as heard:
+                    async for one in heard:
+                        begun = True
+                        yield one
+                return
+            except ModelError as error:
+                failed = error
+            except ToolFailure as fault:
+                failed = self._troubles.of_fault(fault)
+            pause = None if begun else self._pause(failed, tries, until)
+            if pause is None:
+                raise await self._explained(failed, tries, begun) from None
+            yield Retrying(pause, self._troubles.masked(str(failed)))
+            await self._sleep(pause)
+            tries += 1
+
+    async def names(self, seconds: float = LISTING) -> list[str]:
+        """The models that are there."""
+        body = await self.fetch(self._adapter.models_request(), seconds)
+        with self._reading():
+            return self._adapter.models(body)
+
+    async def fetch(self, request: ProviderRequest, seconds: float) -> Any:
+        """What the provider says to something else than a prompt. It is asked once."""
+        try:
+            answer = await self._client.send(
+                self._outgoing(request), self._place.hosts, timeout=seconds, max_bytes=LARGEST, connect=CONNECT
+            )
+            return self._body(answer, request)
+        except ModelError as error:
+            raise self._troubles.retold(error) from None
+        except ToolFailure as fault:
+            raise self._troubles.retold(self._troubles.of_fault(fault)) from None
+
+    # One try
+
+    async def _try(
+        self, outgoing: HttpRequest, request: ProviderRequest, prompt: ModelPrompt, stream: bool, until: float
+    ) -> AsyncGenerator[TextDelta | ThoughtDelta | ModelReply]:
+        seconds = until - asyncio.get_running_loop().time()
+        if seconds <= 0:
+            raise RequestTimeoutError(f"{self._place.authority} did not answer", self._timeout)
+        send = self._client.stream if stream else self._client.send
+        answer = await send(outgoing, self._place.hosts, timeout=seconds, max_bytes=LARGEST, connect=CONNECT)
+        pieces = answer.pieces
+        try:
+            if pieces is not None and _is_stream(answer):
+                async with aclosing(self._streamed(pieces, prompt, until)) as heard:
+                    async for one in heard:
+                        yield one
+                return
+            if pieces is not None:
+                answer.body = await self._rest(answer, pieces)
+            body = self._body(answer, request)
+            with self._reading():
+                reply = self._adapter.reply(body, prompt)
+            yield reply
+        finally:
+            if pieces is not None:
+                pieces.close()  # at once: whoever stops listening wants no more to be said
+
+    async def _streamed(
+        self, pieces: BodyStream, prompt: ModelPrompt, until: float
+    ) -> AsyncGenerator[TextDelta | ThoughtDelta | ModelReply]:
+        reader = self._adapter.reader(prompt)
+        patience = StreamTimeouts(reader, self._silence, until)
+        values = each_stream_value(pieces, self._adapter.stream, self._place.authority, patience.seconds)
+        number = 0
+        try:
+            async with aclosing(values) as coming:
+                async for value in coming:
+                    number += 1
+                    self._check(number, patience)
+                    if reader.has_ended:
+                        continue
+                    with self._reading():
+                        deltas = list(reader.feed(value))
+                    for delta in deltas:
+                        yield delta
+                    patience.heard(more=bool(deltas))
+        except WireError:
+            if not reader.is_complete:
+                raise
+        if not reader.is_complete:
+            raise ModelError(f"{self._place.authority} broke off its answer", "unreachable", status=200, again=True)
+        with self._reading():
+            reply = reader.reply()
+        yield reply
+
+    def _check(self, number: int, patience: StreamTimeouts) -> None:
+        if patience.is_over:
+            raise RequestTimeoutError(f"{self._place.authority} did not come to the end of its answer", self._timeout)
+        if number > MOST_EVENTS:
+            raise InvalidResponseError(f"{self._place.authority} sends more than {MOST_EVENTS:,} events")
+
+    async def _rest(self, answer: HttpResponse, pieces: BodyStream) -> bytes:
+        """A body that is no stream. Of one that tells of an error the beginning will do."""
+        found, most = bytearray(), LARGEST if _is_success(answer) else LARGEST_ERROR
+        async with aclosing(aiter(pieces)) as coming:
+            async for piece in coming:
+                found += piece
+                if len(found) > most:
+                    break
+        return bytes(found)
+
+    def _body(self, answer: HttpResponse, request: ProviderRequest) -> Any:
+        """What it says, in JSON; ModelError where it is a refusal, or none."""
+        if 300 <= answer.status < 400:
+            raise self._troubles.of_redirect(answer, request.path)
+        is_fine = _is_success(answer)
+        said = answer.body if is_fine else self._troubles.without_key(answer.body)
+        try:
+            body = json_of(said.removeprefix(BOM_UTF8))
+        except (msgspec.MsgspecError, JsonTooCostlyError, UnicodeError):
+            if is_fine:
+                raise self._troubles.of_no_json(answer) from None
+            body = said.decode("utf-8", "replace")
+        if is_fine:
+            return body
+        with self._reading():
+            error = self._adapter.failure(answer.status, body)
+        raise _with_retry_headers(error, answer)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turns exceptions of an adapter into ModelError: the provider's reply did not follow its API."""
+        try:
+            yield
+        except AskError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"{self._place.authority} sent what can't be read ({type(error).__name__}: {error})", "garbled"
+            ) from error
+
+    def _outgoing(self, request: ProviderRequest, stream: bool = False) -> HttpRequest:
+        headers = [*self._headers, NO_COMPRESSION] if stream else self._headers
+        url = self._place.url(request.path)
+        if request.body is None:
+            return HttpRequest("GET", url, [one for one in headers if one not in BODY_HEADERS], b"")
+        return HttpRequest("POST", url, headers, encode_body(request.body), idempotent=True)
+
+    # Between two tries, and after the last
+
+    def _pause(self, error: ModelError, tries: int, until: float) -> float | None:
+        """Seconds until the next try; None where there is none."""
+        if tries >= self._tries or not error.again or error.reason == "quota" or (error.wait or 0) > LONGEST_WAIT:
+            return None
+        pause = max(error.wait or 0.0, longest_pause(tries + 1) * (1 + self._chance()) / 2)
+        return pause if pause < until - asyncio.get_running_loop().time() else None
+
+    async def _explained(self, error: ModelError, tries: int, broke_off: bool) -> ModelError:
+        models: list[str] = []
+        if error.reason == "model_not_found":
+            try:
+                models = await self.names(LISTING_FOR_HINT)
+            except ModelError:
+                models = []
+        return self._troubles.retold(error, tries=tries, broke_off=broke_off, models=models)
+
+
+def _checked_key(key: str | None, adapter: Adapter) -> str | None:
+    """The key as it can stand in a header."""
+    key = (key or "").strip()
+    if all("!" <= character <= "~" for character in key):
+        return key or None
+    raise NoModelError(
+        f"{adapter.key} can't be a key: there are spaces, line ends or other strange characters in it",
+        "no_key",
+        [f"`onetool auth set {adapter.name}` sets another one"],
+    )
+
+
+def _random() -> float:
+    import random  # where something failed, and not at every start
+
+    return random.random()  # noqa: S311 - of no use to anybody
+
+
+def _is_success(answer: HttpResponse) -> bool:
+    return 200 <= answer.status < 300
+
+
+def _is_stream(answer: HttpResponse) -> bool:
+    """Whether the response is a stream: some servers always answer with one JSON body, or with an HTML page."""
+    kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return _is_success(answer) and kind not in ("application/json", "text/html")
+
+
+def _with_retry_headers(error: ModelError, answer: HttpResponse) -> ModelError:
+    """Add the status and the retry headers of the response to the error."""
+    error.status = answer.status
+    if error.wait is None:
+        error.wait = _retry_after(answer)
+    if answer.headers.get("x-should-retry") == "false":
+        error.again = False
+    return error
+
+
+def _retry_after(answer: HttpResponse) -> float | None:
+    exact = answer.headers.get("retry-after-ms", "").strip()
+    if exact.isascii() and exact.isdigit():
+        return float(exact[:12]) / 1000
+    if "retry-after" not in answer.headers:
+        return None
+    from time import time
+
+    from onetool.http.sending import retry_after
+
+    return retry_after(answer, time())

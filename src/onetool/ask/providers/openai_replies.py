@@ -1,0 +1,337 @@
+"""Reads replies of servers with OpenAI's API, streamed or whole: text, thoughts, and tool calls that come in pieces."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from onetool.ask.messages import Call, Delta, ModelPrompt, ModelReply, Stop, TextDelta, ThoughtDelta, Usage
+from onetool.ask.providers.openai_errors import error_from_body
+from onetool.ask.providers.reading import LONGEST_TOOL_NAME as LONGEST_NAME
+from onetool.ask.providers.reading import (
+    SizeLimit,
+    a_count,
+    a_list,
+    a_name,
+    a_text,
+    an_object,
+    arguments,
+    arguments_limit,
+    as_json,
+    body_text,
+    garbled_error,
+    text_limit,
+    thoughts_limit,
+    too_large_error,
+)
+
+NAME = "openai"
+KEPT_CALL_MEMBERS = ("extra_content", "provider_specific_fields")  # signatures of Gemini's thoughts, say
+
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
+
+
+class CallPieces:
+    """The tool calls of one reply, joined from pieces by index; many servers set the index wrongly or not at all."""
+
+    def __init__(self, kept: SizeLimit) -> None:
+        """`kept` is the room for what only the server understands."""
+        self._kept = kept
+        self._all: list[_Pieces] = []
+        self._last: dict[int | None, _Pieces] = {}  # of each index, and of all (None)
+        self._ids: dict[tuple[int | None, str], _Pieces] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def take(self, item: dict[str, Any], is_whole: bool) -> None:
+        function = an_object(item.get("function"), "the function of a tool call")
+        id, name = a_text(item.get("id"), "the id of a call"), a_name(function.get("name"))
+        args = function.get("arguments")
+        text = args if isinstance(args, str) else "" if args is None else as_json(args)
+        index = item.get("index")
+        index = index if isinstance(index, int) else None
+        call = None if is_whole else self._goes_on(index, id, name)
+        if call is None:
+            call = _Pieces()
+            self._all.append(call)
+        kept = {key: item[key] for key in KEPT_CALL_MEMBERS if item.get(key)}
+        if kept:
+            self._kept.take(as_json(kept))
+        call.take(id, name, text, kept)
+        self._last[index] = self._last[None] = call
+        self._ids[index, call.id] = self._ids[None, call.id] = call
+
+    def _goes_on(self, index: int | None, id: str, name: str) -> "_Pieces | None":
+        """The call that this is a piece of, unless another one begins."""
+        last = self._last.get(index)
+        if last is None or (not id and not name):
+            return last
+        if id and last.id:
+            return self._ids.get((index, id))
+        if not name or not last.name:
+            return last
+        # Nothing but a name: it is repeated, or the next call begins, which is told by what has come of the last one.
+        return None if index is None or name != last.name or last.is_whole else last
+
+    def read(self, prompt: ModelPrompt) -> Iterator[Call]:
+        names = prompt.tools.names(NAME)
+        for call in self._all:
+            args, malformed = call.arguments()
+            name = names.from_provider(call.name) or call.name
+            yield Call(id=call.id, name=name, args=args, malformed=malformed, kept=call.kept)
+
+
+class _Pieces:
+    """One call, as far as it has come."""
+
+    def __init__(self) -> None:
+        self.id = self.name = ""
+        self.kept: dict[str, Any] = {}
+        self._args: list[str] = []
+        self._room = arguments_limit()
+        self._balance = JsonBalance()
+        self._weighed = 0  # how many pieces are in the balance: most calls never ask
+
+    def take(self, id: str, name: str, args: str, kept: dict[str, Any]) -> None:
+        self.id = self.id or id
+        if name != self.name and not self._args:  # some repeat it with every piece
+            self.name += name
+            if len(self.name) > LONGEST_NAME:
+                raise too_large_error(LONGEST_NAME, "the name of a tool")
+        if args:
+            self._args.append(self._room.take(args))
+        self.kept |= kept
+
+    def arguments(self) -> tuple[dict[str, Any], str | None]:
+        return arguments("".join(self._args))
+
+    @property
+    def is_whole(self) -> bool:
+        for piece in self._args[self._weighed :]:
+            self._balance.feed(piece)
+        self._weighed = len(self._args)
+        return self._balance.is_even
+
+
+class JsonBalance:
+    """Tells whether JSON text that comes in pieces is complete, by counting brackets."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._in_text = self._after_backslash = self._begun = False
+
+    def feed(self, piece: str) -> None:
+        text = _ESCAPED.sub("", f"\\{piece}" if self._after_backslash else piece)
+        self._after_backslash = text.endswith("\\")
+        stretches = text.split('"')
+        outside = "".join(stretches[1 if self._in_text else 0 :: 2])
+        self._depth += outside.count("{") - outside.count("}")
+        self._in_text ^= len(stretches) % 2 == 0
+        self._begun = self._begun or len(stretches) > 1 or "{" in outside
+
+    @property
+    def is_even(self) -> bool:
+        """All that was opened is closed, and something was."""
+        return self._begun and not self._in_text and self._depth <= 0
+
+
+# The whole reply, put together from pieces
+
+
+THOUGHTS = ("reasoning_content", "reasoning")  # what servers call thoughts; OpenAI itself does not tell them
+KEPT_MEMBERS = (*THOUGHTS, "reasoning_details", "extra_content")
+GROWING_MEMBERS = ("text", "summary", "data")  # what comes in pieces, of OpenRouter's blocks of thoughts
+
+_DONE_EVENT = "[DONE]"
+_STOPS: dict[str, Stop] = {
+    "": "end",
+    "stop": "end",
+    "end_turn": "end",
+    "eos": "end",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "tool_calls": "tools",
+    "function_call": "tools",
+    "content_filter": "refused",
+}
+
+
+class OpenAIStreamReader:
+    """Reads the events of one answer."""
+
+    def __init__(self, prompt: ModelPrompt) -> None:
+        self._sum = ReplySoFar(prompt)
+        self.has_ended = False
+
+    def feed(self, event: Any) -> Iterable[Delta]:
+        if self.has_ended:
+            return ()
+        if isinstance(event, str):
+            if event.strip() not in ("", _DONE_EVENT):
+                raise garbled_error(f"an event is no JSON: {body_text(event)}")
+            self.has_ended = bool(event.strip())
+            return ()
+        return self._sum.take(an_object(event, "an event"))
+
+    @property
+    def is_complete(self) -> bool:
+        return self.has_ended or bool(self._sum.finish)
+
+    def reply(self) -> ModelReply:
+        return self._sum.reply()
+
+
+class ReplySoFar:
+    """What was said so far."""
+
+    def __init__(self, prompt: ModelPrompt) -> None:
+        self._prompt = prompt
+        self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._thoughts: dict[str, list[str]] = {}
+        self._details = _Details()
+        self._extra: Any = None
+        self._room, self._room_for_thoughts = text_limit(), thoughts_limit()
+        self._calls = CallPieces(self._room_for_thoughts)
+        self._usage = Usage()
+        self.finish = ""
+        self.is_empty = True
+
+    def take(self, data: dict[str, Any]) -> list[Delta]:
+        """One event, or the whole answer. Of several choices the first counts: no more were wanted."""
+        if error := error_from_body(data):
+            raise error
+        self._count(data.get("usage"))
+        choices = a_list(data.get("choices"), "choices")
+        if not choices:
+            return []
+        choice = an_object(choices[0], "choices[0]")
+        if choice.get("index"):
+            return []
+        if error := error_from_body(choice):
+            raise error
+        finish = a_text(choice.get("finish_reason"), "finish_reason")
+        if self._is_over and not finish:
+            return []
+        is_whole = "message" in choice and "delta" not in choice
+        name = "message" if is_whole else "delta"
+        self.is_empty = self.is_empty and choice.get(name) is None
+        deltas = list(self._heard(an_object(choice.get(name), f"choices[0].{name}"), is_whole))
+        self.finish = finish or self.finish
+        return deltas
+
+    @property
+    def _is_over(self) -> bool:
+        """What comes after a reason to finish is not part of the answer. Some servers give one with each piece, and
+        some give one before they begin: these have not finished."""
+        return bool(self.finish) and bool(self._text or self._refusal or self._calls)
+
+    def reply(self) -> ModelReply:
+        calls = tuple(self._calls.read(self._prompt))
+        stop = _STOPS.get(self.finish, "other")
+        refusal = "".join(self._refusal)
+        if calls and stop not in ("length", "refused"):
+            stop = "tools"
+        elif refusal:
+            stop = "refused"
+        elif stop == "tools":
+            stop = "other"
+        why = body_text(refusal or self.finish) if stop in ("refused", "other") else ""
+        text = "".join(self._text)
+        return ModelReply(text=text, calls=calls, stop=stop, why=why, usage=self._usage, kept=self._kept(calls))
+
+    def _heard(self, said: dict[str, Any], is_whole: bool) -> Iterator[Delta]:
+        thoughts = next((key for key in THOUGHTS if isinstance(said.get(key), str) and said[key]), None)
+        if thoughts:
+            self._thoughts.setdefault(thoughts, []).append(self._room_for_thoughts.take(said[thoughts]))
+            yield ThoughtDelta(said[thoughts])
+        for delta in _content(said.get("content")):
+            if isinstance(delta, TextDelta):
+                self._text.append(self._room.take(delta.text))
+            yield delta
+        if refusal := a_text(said.get("refusal"), "refusal"):
+            self._refusal.append(self._room.take(refusal))
+        for item in a_list(said.get("tool_calls"), "tool_calls"):
+            self._calls.take(an_object(item, "a tool call"), is_whole)
+        if said.get("function_call"):  # the older form of the only call
+            self._calls.take({"index": 0, "function": said["function_call"]}, is_whole)
+        if isinstance(details := said.get("reasoning_details"), list) and details:
+            self._room_for_thoughts.take(as_json(details))
+            self._details.take(details)
+        if extra := said.get("extra_content"):
+            self._room_for_thoughts.take(as_json(extra))
+            self._extra = extra
+
+    def _kept(self, calls: tuple[Call, ...]) -> dict[str, Any]:
+        """What the same model wants to see again. Who another one is, its name tells: many servers speak this API."""
+        kept: dict[str, Any] = {key: "".join(parts) for key, parts in self._thoughts.items()}
+        details = self._details.read()
+        kept |= {"reasoning_details": details} if details else {}
+        kept |= {"extra_content": self._extra} if self._extra else {}
+        return {"model": self._prompt.model, **kept} if kept or any(call.kept for call in calls) else {}
+
+    def _count(self, usage: Any) -> None:
+        if not isinstance(usage, dict) or not usage:
+            return
+        details = usage.get("prompt_tokens_details")
+        cached = details.get("cached_tokens") if isinstance(details, dict) else None
+        self._usage = Usage(
+            input=a_count(usage.get("prompt_tokens")),
+            output=a_count(usage.get("completion_tokens")),
+            cached=a_count(cached) or a_count(usage.get("prompt_cache_hit_tokens")),  # the latter: DeepSeek
+        )
+
+
+def _content(content: Any) -> Iterator[Delta]:
+    """A text; or a list of parts, as Mistral's models that think send it."""
+    if not isinstance(content, list):
+        if text := a_text(content, "content"):
+            yield TextDelta(text)
+        return
+    for part in content:
+        part = an_object(part, "a part of the content")
+        if text := a_text(part.get("text"), "a part of the content"):
+            yield TextDelta(text)
+        thinking = part.get("thinking")
+        for thought in thinking if isinstance(thinking, list) else [{"text": thinking}]:
+            if isinstance(thought, dict) and isinstance(thought.get("text"), str) and thought["text"]:
+                yield ThoughtDelta(thought["text"])
+
+
+class _Details:
+    """OpenRouter's blocks of thoughts, which come in pieces too, and want to be seen again as wholes."""
+
+    def __init__(self) -> None:
+        self._all: list[Any] = []
+        self._grown: dict[str, list[str]] = {}  # of the last one, what has come in pieces
+
+    def take(self, pieces: list[Any]) -> None:
+        for piece in pieces:
+            last = self._all[-1] if self._all else None
+            if isinstance(piece, dict) and isinstance(last, dict) and _is_more_of(piece, last):
+                self._add(piece, last)
+            else:
+                self._end()
+                self._all.append(dict(piece) if isinstance(piece, dict) else piece)
+
+    def read(self) -> list[Any]:
+        self._end()
+        return self._all
+
+    def _add(self, piece: dict[str, Any], last: dict[str, Any]) -> None:
+        for key, value in piece.items():
+            if key in GROWING_MEMBERS and isinstance(value, str) and isinstance(before := last.get(key), str):
+                self._grown.setdefault(key, [before]).append(value)
+            elif value is not None:
+                last[key] = value
+                self._grown.pop(key, None)
+
+    def _end(self) -> None:
+        for key, parts in self._grown.items():
+            self._all[-1][key] = "".join(parts)
+        self._grown = {}
+
+
+def _is_more_of(piece: dict[str, Any], last: dict[str, Any]) -> bool:
+    return piece.get("index") is not None and all(piece.get(key) == last.get(key) for key in ("type", "index"))

@@ -1,0 +1,356 @@
+"""Converts nodes to the types that the config's structs declare, and reports what does not fit.
+
+It knows str, int, float, bool, None, Any, Path, Secret, Literal, list, tuple, dict, msgspec structs, unions of them,
+and the limits of `Annotated[int, Meta(ge=1)]`. A new settings struct needs no new code here. A struct may declare
+more:
+
+- `lenient = True`: unknown keys are warnings
+- `shorthand = "host"`: a string alone stands for a struct with that one field
+- `problems()`: yields (field, message, hint) for rules that involve several fields
+- `from_node(node, findings)`: reads itself
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+from msgspec.structs import FieldInfo, replace
+
+from onetool.config.node import BROKEN, Findings, Node, in_order
+from onetool.config.yaml_text import plain_value
+from onetool.core.text import did_you_mean
+from onetool.services.secrets import Secret
+
+LONGEST = 40  # characters of a wrong text that an error repeats
+
+_KINDS: dict[type, str] = {
+    str: "text", bool: "bool", int: "whole", float: "fraction", NoneType: "nothing", list: "list", dict: "mapping",
+}  # fmt: skip
+_TAKES: dict[Any, set[str]] = {
+    str: {"text"},
+    Secret: {"text"},
+    Path: {"text"},
+    int: {"whole"},
+    float: {"whole", "fraction"},
+    bool: {"bool"},
+    NoneType: {"nothing"},
+}
+_WORDS: dict[Any, str] = {
+    str: "a text",
+    Secret: "a text",
+    Path: "a path",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    NoneType: "nothing",
+}
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One type that will do, within limits."""
+
+    type: Any
+    limits: tuple[msgspec.Meta, ...] = ()
+
+
+def choices_of(wanted: Any) -> list[Choice]:
+    """`Annotated[int, …] | None` -> int within its limits, None."""
+    if get_origin(wanted) in (Union, UnionType):
+        return [choice for member in get_args(wanted) for choice in choices_of(member)]
+    if get_origin(wanted) is Annotated:
+        bare, *notes = get_args(wanted)
+        return [Choice(bare, tuple(note for note in notes if isinstance(note, msgspec.Meta)))]
+    return [Choice(wanted)]
+
+
+def kind_of(value: Any) -> str:
+    return next(_KINDS[kind] for kind in type(value).__mro__ if kind in _KINDS)
+
+
+def accepted_kinds(wanted: Any) -> set[str]:
+    """The kinds of values that a type takes."""
+    if wanted in _TAKES:
+        return _TAKES[wanted]
+    if get_origin(wanted) is Literal:
+        return {kind_of(value) for value in get_args(wanted)}
+    if get_origin(wanted) in (list, tuple):
+        return {"list"}
+    return {"mapping", "text"} if hasattr(wanted, "shorthand") else {"mapping"}
+
+
+def empty_for(wanted: Any) -> list[Node] | dict[str, Node] | None:
+    """What nothing at all means to this type: an empty list or mapping, where it takes one."""
+    kinds = accepted_kinds(wanted)
+    if "mapping" in kinds:
+        return {}
+    return [] if "list" in kinds else None
+
+
+def describe_type(wanted: Any) -> str:
+    """The words for what was wanted: a whole number."""
+    choices = [choice.type for choice in choices_of(wanted) if choice.type is not NoneType]
+    return _or_list([words for choice in choices for words in _words_for(choice)])
+
+
+def describe_value(node: Node, wanted: Any = Any) -> str:
+    """The words for what came: the text 'abc'. Never a secret, nor what stands where one belongs."""
+    if node.written:
+        return f"the value of {node.written}"
+    kind = kind_of(node.value)
+    hidden = any(choice.type is Secret for choice in choices_of(wanted))
+    if kind == "text":
+        return "a text" if hidden else f"the text {_shortened(node.value)!r}"
+    if kind in ("whole", "fraction"):
+        return "a number" if hidden else f"the number {_shortened(str(node.value))}"
+    return {"bool": str(node.value).lower(), "nothing": "nothing", "list": "a list", "mapping": "a mapping"}[kind]
+
+
+def broken_limit(value: Any, limits: tuple[msgspec.Meta, ...]) -> str | None:
+    """What the value should have been, when it is outside of its limits: at least 1."""
+    for limit in limits:
+        if limit.min_length is not None and len(value) < limit.min_length:
+            return "not be empty"
+        if limit.ge is not None and limit.le is not None and not limit.ge <= value <= limit.le:
+            return f"be from {limit.ge} to {limit.le}"
+        if limit.ge is not None and value < limit.ge:
+            return f"be at least {limit.ge}"
+        if limit.gt is not None and value <= limit.gt:
+            return f"be more than {limit.gt}"
+    return None
+
+
+def _words_for(wanted: Any) -> list[str]:
+    if get_origin(wanted) is Literal:
+        return [str(value) for value in get_args(wanted)]
+    if wanted in _WORDS:
+        return [_WORDS[wanted]]
+    return [
+        {"list": "a list", "mapping": "a mapping", "text": "a text"}[kind] for kind in sorted(accepted_kinds(wanted))
+    ]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else text[:LONGEST] + "…"
+
+
+def _or_list(words: list[str]) -> str:
+    words = list(dict.fromkeys(words))
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+# Node + type -> value, or findings that say what is wrong.
+
+
+BAD: Any = type("Bad", (), {"__repr__": lambda self: "BAD"})()  # what `read` gives back when it has found a mistake
+
+
+def convert(node: Node, wanted: Any, findings: Findings) -> Any:
+    """The node's value as this type; BAD when it can't be, and then the findings say why."""
+    if wanted is Any:
+        return plain(node, findings)
+    if hasattr(wanted, "from_node"):
+        return wanted.from_node(node, findings)
+    findings.add(node.mistakes)
+    if node.value is BROKEN:
+        return BAD
+    choices = choices_of(wanted)
+    node = _unwrapped(node, choices)
+    for choice in choices:
+        if kind_of(node.value) in accepted_kinds(choice.type):
+            return _within_limits(node, _read_as(node, choice.type, findings), choice, findings)
+    if node.value is None:  # `tools:` with nothing behind it, as it is left when its lines are commented out
+        for choice in choices:
+            if (empty := empty_for(choice.type)) is not None:
+                return _read_as(replace(node, value=empty), choice.type, findings)
+    report_mismatch(node, wanted, findings)
+    return BAD
+
+
+def plain(node: Node, findings: Findings) -> Any:
+    """The node as plain data, with a warning where an older YAML would have read something else."""
+    findings.add(node.mistakes)
+    if node.trap:
+        hint = f'{node.trap}, or quote it if text is meant: "{node.value}"'
+        findings.warn(node, f"read as the text {node.value!r}", hint)
+    if isinstance(node.value, list):
+        return [plain(item, findings) for item in node.value]
+    if isinstance(node.value, dict):
+        return {key: plain(item, findings) for key, item in node.value.items()}
+    return None if node.value is BROKEN else node.value
+
+
+def read_fields(node: Node, struct: type[msgspec.Struct], findings: Findings) -> dict[str, Any]:
+    """The fields that the mapping gives, by the struct's own names."""
+    fields = fields_of(struct)
+    values: dict[str, Any] = {}
+    for key, child in node.value.items():
+        if key in fields:
+            values[fields[key].name] = convert(child, fields[key].type, findings)
+        else:
+            unknown_key(child, key, struct, findings)
+    for key, field in fields.items():
+        if field.required and key not in node.value:
+            findings.error(node, f"the key {key!r} is missing", f"add {key}: …")
+            values[field.name] = BAD
+    return values
+
+
+@cache
+def fields_of(struct: type[msgspec.Struct]) -> dict[str, FieldInfo]:
+    """A struct's fields by the keys that the file has for them."""
+    return {field.encode_name: field for field in msgspec.structs.fields(struct)}
+
+
+def unknown_key(node: Node, key: str, struct: type[msgspec.Struct], findings: Findings) -> None:
+    known = fields_of(struct)
+    hint = did_you_mean(key, known) or f"known are {', '.join(known)}"
+    if getattr(struct, "lenient", False):
+        findings.warn(node, f"the key {key!r} is not known here and is ignored", hint)
+    else:
+        findings.error(node, f"the key {key!r} is not known", hint)
+
+
+def report_mismatch(node: Node, wanted: Any, findings: Findings) -> None:
+    findings.error(node, f"expected {describe_type(wanted)}, got {describe_value(node, wanted)}", _advice(node, wanted))
+
+
+def _advice(node: Node, wanted: Any) -> str | None:
+    kinds: set[str] = set().union(*(accepted_kinds(choice.type) for choice in choices_of(wanted)))
+    kind = kind_of(node.value)
+    if node.written:
+        return None
+    if kind == "nothing":
+        return "write a value, or remove the key to get its default"
+    if "text" in kinds and kind in ("whole", "fraction", "bool"):
+        return "quote it"
+    if "list" in kinds and kind == "text":
+        return "write a list of one: [value]"
+    if kind == "text" and _kind_without_quotes(node.value) in kinds:
+        return "write it without quotes"
+    return node.trap
+
+
+def _kind_without_quotes(text: str) -> str:
+    try:
+        return kind_of(plain_value(text))
+    except ValueError:
+        return "text"
+
+
+def _unwrapped(node: Node, choices: list[Choice]) -> Node:
+    """`port: ${PORT}` gives text; where no text is wanted it is read as if its value stood in the file."""
+    if not isinstance(node.value, Secret) or any("text" in accepted_kinds(choice.type) for choice in choices):
+        return node
+    try:
+        return replace(node, value=plain_value(str(node.value)))
+    except ValueError:
+        return node
+
+
+def _read_as(node: Node, wanted: Any, findings: Findings) -> Any:
+    origin = get_origin(wanted)
+    if origin is Literal:
+        return _literal(node, wanted, findings)
+    if origin in (list, tuple):
+        return _list(node, wanted, findings)
+    if origin is dict:
+        return _dict(node, get_args(wanted)[1], findings)
+    if wanted in _SCALARS:
+        return _SCALARS[wanted](node, findings)
+    return _struct(node, wanted, findings)
+
+
+def _literal(node: Node, wanted: Any, findings: Findings) -> Any:
+    known = get_args(wanted)
+    if node.value in known:
+        return known[known.index(node.value)]
+    hint = did_you_mean(node.value, map(str, known)) if isinstance(node.value, str) else None
+    findings.error(node, f"expected {describe_type(wanted)}, got {describe_value(node, wanted)}", hint)
+    return BAD
+
+
+def _list(node: Node, wanted: Any, findings: Findings) -> Any:
+    items = [convert(item, get_args(wanted)[0], findings) for item in node.value]
+    if BAD in items:
+        return BAD
+    return tuple(items) if get_origin(wanted) is tuple else items
+
+
+def _dict(node: Node, wanted: Any, findings: Findings) -> Any:
+    values = {key: convert(item, wanted, findings) for key, item in node.value.items()}
+    return BAD if BAD in values.values() else values
+
+
+def _struct(node: Node, struct: Any, findings: Findings) -> Any:
+    if not hasattr(struct, "broken"):
+        return _made(node, struct, findings)
+    own = Findings()
+    made = _made(node, struct, own)
+    findings.add(own.warnings)
+    return struct.broken(in_order(own.errors)) if own.errors else made
+
+
+def _made(node: Node, struct: Any, findings: Findings) -> Any:
+    if isinstance(node.value, str):
+        node = replace(node, value={struct.shorthand: replace(node, path=(*node.path, struct.shorthand))})
+    values = read_fields(node, struct, findings)
+    if BAD in values.values():
+        return BAD
+    result = struct(**values)
+    problems: Iterable[tuple[str, str, str | None]] = result.problems() if hasattr(result, "problems") else ()
+    for field, message, hint in problems:
+        findings.error(node.value.get(field, node), message, hint)
+    return result
+
+
+def _number(node: Node, findings: Findings) -> Any:
+    try:
+        value = float(node.value)
+    except OverflowError:  # a whole number that no float can hold
+        value = math.inf
+    if math.isfinite(value):
+        return value
+    report_mismatch(node, float, findings)
+    return BAD
+
+
+def _path(node: Node, findings: Findings) -> Any:
+    """Relative to the folder of the file that names it."""
+    if not node.value or "\0" in node.value:
+        findings.error(node, "this is no path", "write the name of a file or a folder")
+        return BAD
+    return Path(node.file).parent / os.path.expanduser(node.value)
+
+
+def _secret(node: Node, _: Findings) -> Secret:
+    return node.value if isinstance(node.value, Secret) else Secret(node.value)
+
+
+def _as_it_is(node: Node, _: Findings) -> Any:
+    return node.value
+
+
+_SCALARS: dict[Any, Callable[[Node, Findings], Any]] = {
+    str: _as_it_is,
+    int: _as_it_is,
+    bool: _as_it_is,
+    NoneType: _as_it_is,
+    float: _number,
+    Path: _path,
+    Secret: _secret,
+}
+
+
+def _within_limits(node: Node, value: Any, choice: Choice, findings: Findings) -> Any:
+    broken = None if value is BAD else broken_limit(value, choice.limits)
+    if broken is None:
+        return value
+    findings.error(
+        node, f"must {broken}, got {describe_value(node, choice.type)}" if node.value != "" else f"must {broken}"
+    )
+    return BAD

@@ -1,0 +1,181 @@
+"""Checks the files of a config before they are used: who owns them, who can write them, whether they have changed.
+
+A config and a pack are code: whoever can write one can do everything that this process can. A file is used only if it
+belongs to the user or to root and nobody else can write it. A group with the user as its only member counts as the
+user, because many systems make such groups. `onetool trust --owner PATH` accepts a path as it is, like git's
+safe.directory: bind mounts, WSL and mapped users need that. Windows has no such modes, so nothing is checked there.
+"""
+
+import os
+import shlex
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from onetool.core.errors import ConfigError, Mistake
+
+# What we make ourselves, and so never a link; nor is anything in those folders.
+STATE = ("results", "sessions", "servers", "bundles", "bundles/.state", "stats.db")
+LINKLESS = ("results", "sessions", "servers", "bundles/.state")
+FILES = ("stats.db", "run_history")  # of SQLite there are some with longer names
+ROOT = 0
+
+Accepted = Mapping[str, Mapping[str, Any]]  # places by their real path, and how they were when they were accepted
+
+
+def require_ownership(paths: Iterable[Path], home: Path, accepted: Accepted) -> None:
+    """ConfigError with what mends it, for all of these that are there and don't count."""
+    mistakes = [mistake for path in paths if (mistake := ownership_mistake(path, home, accepted))]
+    if mistakes:
+        raise ConfigError(mistakes)
+
+
+def require_no_links(state: Path, is_ours_alone: bool) -> None:
+    """Where state is kept nothing is followed elsewhere: a link would make us write where somebody else says.
+
+    Also inside of its folders, unless these may be somebody's who has called his own so.
+    """
+    links = [state / part for part in STATE if os.path.islink(state / part)]
+    if is_ours_alone and not links:
+        links = [path for part in LINKLESS for path in _links_in(state / part)]
+        links += [path for path in _links_in(state) if path.name.startswith(FILES)]
+    if links:
+        hint = "remove the link; ONETOOL_HOME moves all state elsewhere"
+        raise ConfigError(
+            [Mistake(message="it is a link, which state is not", file=str(it), hint=hint) for it in links]
+        )
+
+
+def _links_in(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            return [Path(entry.path) for entry in entries if entry.is_symlink()]
+    except OSError:  # it is not there, or no folder
+        return []
+
+
+def ownership_mistake(path: Path, home: Path, accepted: Accepted) -> Mistake | None:
+    """What is wrong with the owner or the mode of this, and what mends it; None if it is ours, or not there."""
+    if os.name == "nt":
+        return None
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None  # who reads it will say so
+    strange, writable = _is_foreign_owner(status), is_writable_by_others(status)
+    if not (strange or writable) or _is_accepted(path, status, writable, accepted):
+        return None
+    quoted = shlex.quote(str(path))
+    accept = f"onetool trust --owner {quoted}"
+    if strange:
+        mend = f"chown {os.geteuid()} {quoted}; or: " if _is_below(path, home) else ""
+        message = f"it belongs to somebody else (user {status.st_uid}), so that nothing of it is used"
+        return Mistake(message=message, file=str(path), hint=f"run: {mend}{accept}")
+    message = "others than its owner can write it, so that nothing of it is used"
+    return Mistake(message=message, file=str(path), hint=f"run: chmod go-w {quoted}; or: {accept}")
+
+
+def owner_and_mode(path: Path) -> dict[str, Any]:
+    """What is accepted with a place: its owner, and whether others can write it. Raises OSError."""
+    status = os.stat(path)
+    return {"uid": status.st_uid, "writable": is_writable_by_others(status)}
+
+
+def everybody_can_write(status: os.stat_result) -> bool:
+    return os.name != "nt" and bool(status.st_mode & stat.S_IWOTH)
+
+
+def is_writable_by_others(status: os.stat_result) -> bool:
+    if everybody_can_write(status):
+        return True
+    return bool(status.st_mode & stat.S_IWGRP) and not _is_private_group(status.st_uid, status.st_gid)
+
+
+def is_accepted_place(place: Path, accepted: Accepted) -> bool:
+    """Whether somebody has accepted this place, or one above it."""
+    return bool(accepted) and any(one in accepted for one in _upwards(place))
+
+
+def is_inside(path: Path, project: Path) -> bool:
+    """Whether it really lies there: a link leads elsewhere, and so may a secret that is part of a path."""
+    return "${" not in str(path) and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(project))
+
+
+def _is_foreign_owner(status: os.stat_result) -> bool:
+    return status.st_uid not in (os.geteuid(), ROOT)
+
+
+def _is_private_group(owner: int, group: int) -> bool:
+    """Whether nobody but the owner is in it: it is called like the owner and has no other members; root's is, too."""
+    if group == ROOT:
+        return True
+    import grp
+    import pwd
+
+    try:
+        name = pwd.getpwuid(owner).pw_name
+    except KeyError:  # a user without a name, as in a container: the numbers have to do
+        name = None
+    try:
+        found = grp.getgrgid(group)
+    except KeyError:
+        return owner == group
+    return found.gr_name == name and not {*found.gr_mem} - {name}
+
+
+def _is_accepted(path: Path, status: os.stat_result, writable: bool, accepted: Accepted) -> bool:
+    """By a place at or above it: with the owner that it had, and modes as open as it was."""
+    for place in _upwards(path) if accepted else ():
+        how = accepted.get(place)
+        if how is not None and status.st_uid in (how.get("uid"), os.geteuid(), ROOT):
+            return bool(how.get("writable")) or not writable
+    return False
+
+
+def _upwards(path: Path) -> list[str]:
+    real = Path(os.path.realpath(path))
+    return [str(real), *map(str, real.parents)]
+
+
+def _is_below(path: Path, home: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(home))
+
+
+# Whether files are as they were: by what the system says of them, which takes no reading; or by their content.
+
+
+MAX_DIGEST_BYTES = 4 * 1024 * 1024  # bytes that a person could have written
+NO_FILE = "none"
+
+
+def is_unchanged(files: Mapping[str, str]) -> bool:
+    """Whether these are still as they were, by their stamps."""
+    return all(stamp_of(Path(file)) == stamp for file, stamp in files.items())
+
+
+def stamp_of(file: Path) -> str:
+    """Another one after every change. The time of the last change of its entry can't be set by who writes a file.
+
+    Windows has no such time, so that the content has to tell there.
+    """
+    if os.name == "nt":
+        return digest_of(file)
+    try:
+        found = os.stat(file)
+    except OSError:
+        return NO_FILE
+    return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+
+
+def digest_of(file: Path) -> str:
+    """Of a file's content. What is no file, or too large for one of ours, is known by what the system says of it."""
+    from hashlib import sha256  # most only look at stamps
+
+    try:
+        found = file.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_DIGEST_BYTES:
+            return f"{found.st_mode} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+        return sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return NO_FILE

@@ -1,0 +1,281 @@
+"""Infers the output schema of a tool that declares none from the values that it has returned.
+
+The inferred schema is shown in help texts and never checked. It holds types and field names, no values: a key that
+could be data (an id, an e-mail address) makes a map of its object, of which only the type of the values is kept. All of
+it is bounded: how deep, how wide and how far a value is read.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache, reduce
+from itertools import chain, islice
+from threading import Lock
+from typing import Annotated, Any, Literal, Self, cast
+
+import msgspec
+
+from onetool.core.json_data import freeze
+
+LEVELS = 6  # of objects and arrays inside of each other
+FIELDS = 64  # of one object; with more keys than that it is a map
+ITEMS = 20  # of one array, from its beginning
+MOST_VALUE_PARTS = 1_000  # of one value
+LONGEST_NAME = 40
+
+Kind = Literal["object", "array", "string", "integer", "number", "boolean", "null"]
+
+_NAME = re.compile(r"[@$]?[^\W\d][\w-]*")
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
+# Ids and tokens: many digits, a run of hex digits, digits among letters, more letters or consonants than words have.
+_DATA = re.compile(
+    r"(?:\d\D*){4}|[0-9a-fA-F]{8}|\d[a-zA-Z].*\d[a-zA-Z]|[a-z]{21}|[A-Z]{21}"
+    r"|(?=[a-z]*\d)[a-z\d]{16}|(?=[A-Z]*\d)[A-Z\d]{16}"
+    r"|[bcdfghjklmnpqrstvwxz]{6}|[BCDFGHJKLMNPQRSTVWXZ]{8}"
+)
+
+
+class ValueShape(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which kinds of values there were. One of no kind at all says nothing."""
+
+    kinds: frozenset[Kind] = frozenset()
+    items: "ValueShape | None" = None  # of all arrays; None: nothing is known of any
+    fields: dict[str, "ValueShape"] = {}  # of all objects
+    required: frozenset[str] = frozenset()  # the fields that every object had
+    others: "ValueShape | None" = None  # the values of all objects, once one of them was a map
+
+
+NOTHING = ValueShape()
+_SCALARS: dict[Any, ValueShape] = {
+    str: ValueShape(frozenset({"string"})),
+    int: ValueShape(frozenset({"integer"})),
+    float: ValueShape(frozenset({"number"})),
+    bool: ValueShape(frozenset({"boolean"})),
+    type(None): ValueShape(frozenset({"null"})),
+}
+_ARRAY: frozenset[Kind] = frozenset({"array"})
+_OBJECT: frozenset[Kind] = frozenset({"object"})
+
+
+def shape_of(value: Any, levels: int = LEVELS) -> ValueShape:
+    """The shape of one plain value, so deep."""
+    return _shape(value, levels, [MOST_VALUE_PARTS])
+
+
+def _shape(value: Any, levels: int, left: list[int]) -> ValueShape:
+    scalar = _SCALARS.get(type(value))
+    if scalar is not None:
+        return scalar
+    if left[0] <= 0:
+        return NOTHING
+    if isinstance(value, dict):
+        return _object(cast(dict[str, Any], value), levels, left)
+    return _array(cast(list[Any], value), levels, left) if isinstance(value, list | tuple) else NOTHING
+
+
+def _array(values: list[Any] | tuple[Any, ...], levels: int, left: list[int]) -> ValueShape:
+    if levels == 0 or not values:
+        return ValueShape(_ARRAY)
+    left[0] -= min(len(values), ITEMS)
+    return ValueShape(_ARRAY, items=join_all_shapes(_shape(value, levels - 1, left) for value in values[:ITEMS]))
+
+
+def _object(values: dict[str, Any], levels: int, left: list[int]) -> ValueShape:
+    if levels == 0:
+        return ValueShape(_OBJECT)
+    left[0] -= min(len(values), FIELDS)
+    fields = {key: _shape(value, levels - 1, left) for key, value in islice(values.items(), FIELDS)}
+    if len(values) <= FIELDS and _all_names(*fields):
+        return ValueShape(_OBJECT, fields=fields, required=frozenset(fields))
+    return ValueShape(_OBJECT, others=join_all_shapes(fields.values()))
+
+
+def join_shapes(one: ValueShape, other: ValueShape) -> ValueShape:
+    """The smallest shape that covers both."""
+    if one is other or other is NOTHING or one == other:
+        return one
+    if one is NOTHING:
+        return other
+    kinds = one.kinds | other.kinds
+    items = _either(one.items, other.items)
+    if "object" not in kinds:
+        return ValueShape(kinds, items)
+    fields, others = _together(one.fields, other.fields), _either(one.others, other.others)
+    if others is not None or len(fields) > FIELDS:
+        return ValueShape(kinds, items, others=join_all_shapes(chain((others or NOTHING,), fields.values())))
+    both = "object" in one.kinds and "object" in other.kinds
+    return ValueShape(kinds, items, fields, one.required & other.required if both else one.required | other.required)
+
+
+def _either(one: ValueShape | None, other: ValueShape | None) -> ValueShape | None:
+    return join_shapes(one, other) if one is not None and other is not None else one or other
+
+
+def _together(one: Mapping[str, ValueShape], other: Mapping[str, ValueShape]) -> dict[str, ValueShape]:
+    fields = dict(one)
+    for key, shape in other.items():
+        fields[key] = join_shapes(fields[key], shape) if key in fields else shape
+    return fields
+
+
+def join_all_shapes(shapes: Iterable[ValueShape]) -> ValueShape:
+    return reduce(join_shapes, shapes, NOTHING)
+
+
+@lru_cache(maxsize=1024)
+def _all_names(*keys: str) -> bool:
+    return all(map(is_name, keys))
+
+
+def is_name(key: str) -> bool:
+    """Whether a key is what people call a field. A guess, where it is made of letters: names and tokens overlap."""
+    if len(key) > LONGEST_NAME or not _NAME.fullmatch(key) or _DATA.search(key):
+        return False
+    # `dQw4w9WgXcQ`: what is made by chance changes its kind of character all the time.
+    words = _WORD.findall(key)
+    letters = sum(map(len, words))
+    return letters < 8 or letters >= (2.5 if letters < 16 else 3) * len(words)
+
+
+def levels_within(shape: ValueShape, most: int) -> int:
+    """How many levels of it can be kept, if there may be so many shapes in all."""
+    level, total = [shape], 1
+    for levels in range(LEVELS):
+        level = [inner for one in level for inner in _inside(one)]
+        total += len(level)
+        if total > most:
+            return levels
+    return LEVELS
+
+
+def _inside(shape: ValueShape) -> list[ValueShape]:
+    return [*shape.fields.values(), *(one for one in (shape.items, shape.others) if one is not None)]
+
+
+def cut_to_depth(shape: ValueShape, levels: int) -> ValueShape:
+    """Without what is deeper than that."""
+    if levels == 0:
+        return ValueShape(shape.kinds)
+    items, others = (None if one is None else cut_to_depth(one, levels - 1) for one in (shape.items, shape.others))
+    fields = {key: cut_to_depth(one, levels - 1) for key, one in shape.fields.items()}
+    return ValueShape(shape.kinds, items, fields, shape.required, others)
+
+
+def is_within_bounds(shape: ValueShape, levels: int = LEVELS) -> bool:
+    """Whether it is within all bounds, as one that was made here; one that was read from a file need not be."""
+    if len(shape.fields) > FIELDS or not _all_names(*shape.fields) or not shape.required <= shape.fields.keys():
+        return False
+    inside = _inside(shape)
+    return not inside or (levels > 0 and all(is_within_bounds(one, levels - 1) for one in inside))
+
+
+# What the values of a tool have looked like, for a tool that does not say: told in help as inferred, never a check.
+
+
+STEADY = 20  # results in a row that brought nothing new: from then on
+EVERY = 16  # only so many-th result is looked at
+MOST_SHAPE_PARTS = 300  # of what is known of one tool; deeper levels go first
+ARMS = 3  # kinds of values in one place, apart from null; with more than that nothing is worth saying
+ALIKE = 8  # fields of one shape that make a map
+
+_KINDS: tuple[Kind, ...] = ("object", "array", "string", "integer", "number", "boolean", "null")
+
+
+class _StoredShape(msgspec.Struct, frozen=True):
+    """What a state file holds of it."""
+
+    results: Annotated[int, msgspec.Meta(ge=0)]
+    levels: Annotated[int, msgspec.Meta(ge=1, le=LEVELS)]
+    shape: ValueShape
+
+
+class SeenValues:
+    """What was learnt of one tool's values. Any thread may tell it of a result."""
+
+    __slots__ = ("_known", "_levels", "_lock", "_schema", "_skipped", "_steady", "results")
+
+    def __init__(self) -> None:
+        self.results = 0  # that were looked at
+        self._known, self._levels = NOTHING, LEVELS
+        self._schema: Mapping[str, Any] | None = None
+        self._steady = self._skipped = 0
+        self._lock = Lock()
+
+    def note(self, value: Any) -> bool:
+        """Learn from one result. Whether that changed the schema."""
+        if self._steady >= STEADY and self._skipped < EVERY - 1:
+            self._skipped += 1
+            return False
+        self._skipped = 0
+        self.results += 1
+        brought = shape_of(value, self._levels)
+        if join_shapes(self._known, brought) == self._known:
+            self._steady += 1
+            return False
+        with self._lock:
+            return self._learn(join_shapes(self._known, brought))
+
+    def _learn(self, shape: ValueShape) -> bool:
+        # Levels go for good: else what is known would come and go.
+        self._levels = min(self._levels, levels_within(shape, MOST_SHAPE_PARTS))
+        self._known, self._steady = cut_to_depth(shape, self._levels), 0
+        before, self._schema = self._schema, freeze(_schema(self._known)) or None
+        return before != self._schema
+
+    def schema(self) -> Mapping[str, Any] | None:
+        """JSON Schema (draft 2020-12) that every value looked at fits; None while there is nothing to say."""
+        return self._schema
+
+    def dump(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return cast(dict[str, Any], msgspec.to_builtins(_StoredShape(self.results, self._levels, self._known)))
+
+    @classmethod
+    def load(cls, data: Any) -> Self:
+        """What was dumped; empty where that is anything else."""
+        seen = cls()
+        try:
+            kept = msgspec.convert(data, _StoredShape)
+        except (msgspec.ValidationError, RecursionError):
+            return seen
+        if is_within_bounds(kept.shape, kept.levels):
+            seen.results, seen._levels = kept.results, kept.levels
+            seen._learn(kept.shape)
+        return seen
+
+
+def _schema(shape: ValueShape) -> dict[str, Any]:
+    kinds = [kind for kind in _KINDS if kind in shape.kinds]
+    if "number" in kinds and "integer" in kinds:
+        kinds.remove("integer")
+    if not kinds or len([kind for kind in kinds if kind != "null"]) > ARMS:
+        return {}
+    schema: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
+    if "object" in kinds:
+        schema |= _members(shape)
+    if shape.items is not None and (items := _schema(shape.items)):
+        schema["items"] = items
+    return schema
+
+
+def _members(shape: ValueShape) -> dict[str, Any]:
+    others = join_all_shapes(shape.fields.values()) if _is_map(shape) else shape.others
+    if others is not None:
+        values = _schema(others)
+        return {"additionalProperties": values} if values else {}
+    members: dict[str, Any] = {}
+    if shape.fields:
+        members["properties"] = {name: _schema(one) for name, one in shape.fields.items()}
+    if shape.required:
+        members["required"] = [name for name in shape.fields if name in shape.required]
+    return members
+
+
+def _is_map(shape: ValueShape) -> bool:
+    """Whether the fields look like entries: many that are alike, and either they come and go, or each is an object."""
+    fields = [*shape.fields.values()]
+    if len(fields) < ALIKE or any(one.kinds != fields[0].kinds for one in fields):
+        return False
+    if "object" not in fields[0].kinds:
+        return len(shape.required) * 2 < len(fields)
+    inner = {name for one in fields for name in one.fields}
+    return sum(len(one.fields) for one in fields) * 2 > len(inner) * len(fields)

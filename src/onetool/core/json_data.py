@@ -1,0 +1,246 @@
+"""Converts the values of handlers to plain JSON data, freezes shared data, and bounds JSON that comes from outside.
+
+A few bytes of JSON can be much work: 4 MiB are 1.4 million empty lists. Parsers read it in one step, in which nothing
+else of the process runs, so whoever reads JSON of others calls `check_json` first.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
+from inspect import iscoroutine
+from os import PathLike, fspath
+from typing import Any, NamedTuple, NoReturn, Protocol, Self, cast
+
+import msgspec
+
+from onetool.core.errors import ToolFailure, describe_error
+
+Block = dict[str, Any]
+
+
+class ServerAnswer(NamedTuple):
+    """Content blocks, and the structured content beside them (None where there is none)."""
+
+    content: list[Block]
+    structured: Any
+
+
+class AnsweredValue(msgspec.Struct, frozen=True):
+    """A handler may return this in place of a plain value."""
+
+    value: Any
+    sent: ServerAnswer
+
+
+# Bytes that a tool gives: stored, and a record with a handle stands for them.
+
+
+class StoredBlob(Protocol):
+    """What was stored."""
+
+    @property
+    def handle(self) -> str: ...
+
+
+StoreBlob = Callable[[str], StoredBlob]
+
+_MIME = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
+
+
+def blob_record(kind: str, data: str, mime: str | None, keep: StoreBlob) -> dict[str, Any]:
+    """A record of what is kept as a data: URL, which says itself what it is. `data` is base64."""
+    mime = mime if mime and _MIME.fullmatch(mime) else "application/octet-stream"
+    kept = keep(f"data:{mime};base64,{data}")
+    size = len(data) * 3 // 4 - data[-2:].count("=")
+    return {"type": kind, "mimeType": mime, "handle": kept.handle, "size": size}
+
+
+# JSON data that nobody can change: a tool's schemas are shared by every reader of a snapshot.
+
+
+def _refuse(self: object, *_: object, **__: object) -> NoReturn:
+    raise TypeError("a tool's definition can't be changed; make a copy: copy.deepcopy(value)")
+
+
+class FrozenDict(dict[str, Any]):
+    __setitem__ = __delitem__ = __ior__ = _refuse  # pyright: ignore[reportAssignmentType]
+    update = setdefault = pop = popitem = clear = _refuse  # pyright: ignore[reportAssignmentType]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return {key: deepcopy(value, memo) for key, value in self.items()}
+
+    def copy(self) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return freeze, (deepcopy(self),)
+
+
+class FrozenList(list[Any]):
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse  # pyright: ignore[reportAssignmentType]
+    append = extend = insert = pop = remove = clear = sort = reverse = _refuse  # pyright: ignore[reportAssignmentType]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
+        return [deepcopy(value, memo) for value in self]
+
+    def copy(self) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return freeze, (deepcopy(self),)
+
+
+_LEAVES = frozenset((str, bool, int, float, type(None), FrozenDict, FrozenList))
+
+
+def freeze(value: Any) -> Any:
+    """The same data, all the way down, in containers that refuse to change. What is frozen is not walked again."""
+    kind = cast(type[Any], type(value))
+    if kind in _LEAVES:  # most of a schema, and quicker to tell than a mapping
+        return value
+    if kind is dict:
+        items = cast(dict[str, Any], value).items()
+        return FrozenDict({key: item if type(item) in _LEAVES else freeze(item) for key, item in items})
+    if isinstance(value, FrozenDict | FrozenList):
+        return value
+    if isinstance(value, Mapping):
+        items = cast(Mapping[str, Any], value).items()
+        return FrozenDict({key: freeze(item) for key, item in items})
+    if isinstance(value, list | tuple):
+        return FrozenList([freeze(item) for item in cast(list[Any], value)])
+    return value
+
+
+# What JSON from outside may cost: its parts and the digits of its numbers, counted in its bytes before they are
+# read.
+
+
+MOST_PARTS = 500_000  # of one text: items of lists, and members of objects
+MOST_DIGITS = 1_000  # of one number
+CHUNK = 64 * 1024  # bytes that are looked at in one go: others have their turn in between
+
+_SIGNS = (b",", b"[", b"{")  # one of them stands before each part
+_STRIDE = MOST_DIGITS // 2
+_DIGITS_IN_A_ROW = re.compile(rb"[0-9]{2}")
+_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+_TOO_LONG = b"0" * (MOST_DIGITS + 1)
+_ESCAPED = re.compile(rb"\\*+.?", re.DOTALL)
+
+
+class JsonTooCostlyError(ValueError):
+    """JSON that would take too long to parse or walk. The message continues a sentence about it."""
+
+
+def check_json(data: bytes) -> None:
+    """JsonTooCostlyError says what a text has too much of. Whether it is JSON at all is for its reader to find out."""
+    if len(data) <= MOST_DIGITS:
+        return
+    many = len(data) > MOST_PARTS and _parts(data) > MOST_PARTS
+    if not many and not _long_number(data):
+        return
+    bare = b"".join(_without_texts(data))
+    if _parts(bare) - bare.count(b"[]") - bare.count(b"{}") > MOST_PARTS:  # in those stands nothing
+        raise JsonTooCostlyError(f"has more than {MOST_PARTS:,} parts")
+    if _long_number(bare):
+        raise JsonTooCostlyError(f"has a number of more than {MOST_DIGITS:,} digits")
+
+
+def data_in(text: str) -> Any:
+    """What a text says in JSON, if it is an object or a list. A number stays text: it may as well be a zip code."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    try:
+        check_json(data := text.encode())
+        return msgspec.json.decode(data)
+    except (msgspec.MsgspecError, JsonTooCostlyError, RecursionError, UnicodeError):
+        return text
+
+
+def _parts(data: bytes) -> int:
+    return sum(map(data.count, _SIGNS))
+
+
+def _long_number(data: bytes) -> bool:
+    """Whether more digits follow each other: then two neighbours among every so many bytes are digits, too."""
+    if _DIGITS_IN_A_ROW.search(data[::_STRIDE]) is None:
+        return False
+    return _TOO_LONG in data.translate(_ZEROS)
+
+
+def _without_texts(data: bytes) -> Iterator[bytes]:
+    """The pieces of the JSON outside of string literals."""
+    start, in_text = 0, False
+    while start < len(data):
+        end = start + CHUNK
+        if data[end - 1 : end] == b"\\" and (rest := _ESCAPED.match(data, end)):
+            end = rest.end()  # what is escaped stays with its backslash
+        pieces = data[start:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        yield b" ".join(pieces[in_text::2])
+        in_text ^= len(pieces) % 2 == 0
+        start = end
+
+
+# Only plain data leaves a tool: what a handler returns becomes JSON types, here and nowhere else.
+
+
+MOST_PLAIN_PARTS = 5_000_000  # forty times `x = [x, x]` is small, and has more than any memory when it is copied
+
+_HOLDERS = frozenset((list, tuple, dict))
+_PLAIN: tuple[Any, ...] = (str, int, float, list, dict)
+
+
+def plain(value: Any) -> Any:
+    """The value as plain JSON data; of a server's answer, the value in it. Raises ToolFailure if that can't be done."""
+    if type(value) is AnsweredValue:
+        return AnsweredValue(plain(value.value), value.sent)
+    if type(value) in _HOLDERS and _is_endless(value):
+        raise ToolFailure(f"returned more than {MOST_PLAIN_PARTS:,} parts", reason="output_invalid")
+    try:
+        return msgspec.to_builtins(value, str_keys=True, enc_hook=_convert_unknown)
+    except RecursionError:
+        raise ToolFailure("returned data that is nested too deep or contains itself", reason="output_invalid") from None
+    except BaseException as error:  # noqa: BLE001 - a model may raise anything while it is asked for its data
+        raise ToolFailure(
+            f"returned something that is not data: {describe_error(error)}", reason="output_invalid"
+        ) from None
+
+
+def _convert_unknown(value: Any) -> Any:
+    """What the encoder does not know: subclasses of plain types, paths, and models that can dump themselves."""
+    if iscoroutine(value):
+        value.close()
+        raise TypeError("something that was not awaited: write `await` before the call")
+    for plain_type in _PLAIN:
+        if isinstance(value, plain_type):
+            return plain_type(value)
+    if isinstance(value, PathLike):
+        return fspath(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if hasattr(type(value), "model_dump"):  # pyright: ignore[reportUnknownArgumentType] - of its class: a mock has every attribute
+        return value.model_dump(mode="json")
+    raise TypeError(f"{type(value).__name__} has no form in JSON; return text, numbers, lists or dicts")
+
+
+def _is_endless(value: Any) -> bool:
+    """Whether it has more parts than that when written out: what stands in several places counts each time.
+
+    Each list and dict is weighed once, so that this takes as long as what there is, and not as what it would become.
+    """
+    weights: dict[int, int] = {}
+    waiting: list[Any] = [value]
+    while waiting:
+        one: Any = waiting[-1]
+        inside = _holders_in(one)
+        if inside and id(one) not in weights:
+            weights[id(one)] = 0  # until what is inside has been weighed, and for ever where it contains itself
+            waiting += [part for part in inside if id(part) not in weights]
+            continue
+        waiting.pop()
+        weights[id(one)] = len(one) + sum(weights[id(part)] for part in inside)
+        if weights[id(one)] > MOST_PLAIN_PARTS:
+            return True
+    return False
+
+
+def _holders_in(holder: Any) -> list[Any]:
+    parts = cast(Iterable[Any], holder.values() if hasattr(holder, "values") else holder)
+    return [part for part in parts if type(part) in _HOLDERS]

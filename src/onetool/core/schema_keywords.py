@@ -1,0 +1,134 @@
+"""Knows which keywords of JSON Schema hold sub-schemas, and rewrites keywords of older drafts to draft 2020-12.
+
+Only spellings that draft 2020-12 would refuse or silently ignore are rewritten.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+Schema = Mapping[str, Any]
+
+# Keywords whose sub-schemas look at the same value again.
+_HERE_LIST = ("allOf", "anyOf", "oneOf")
+_HERE_ONE = ("not", "if", "then", "else")
+_HERE_MAP = ("dependentSchemas",)
+# Keywords whose sub-schemas look at a part of the value: those that name the part, those with patterns, those for any.
+_PARTS = {
+    "object": ("properties", "patternProperties", ("additionalProperties", "unevaluatedProperties", "propertyNames")),
+    "array": ("prefixItems", "", ("items", "contains", "unevaluatedItems")),
+}
+CONTAINER_KINDS = tuple(_PARTS)
+_DEFINITIONS = ("$defs", "definitions")
+_SHARED = tuple(f"#/{word}/" for word in _DEFINITIONS)
+_ANCHORED = frozenset({"$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef"})
+
+
+def in_place_subschemas(schema: Schema) -> Iterator[Any]:
+    """Sub-schemas that apply to the same value (allOf, anyOf, if …)."""
+    for name in _HERE_LIST:
+        if isinstance(found := schema.get(name), list | tuple):
+            yield from cast(list[Any], found)
+    yield from (schema[name] for name in _HERE_ONE if name in schema)
+    for name in _HERE_MAP:
+        if isinstance(found := schema.get(name), Mapping):
+            yield from cast(Schema, found).values()
+
+
+def child_subschemas(schema: Schema, kind: str) -> Iterator[tuple[str, Any]]:
+    """Sub-schemas for the parts of an object or an array, each with its place: a name or index, "" for any."""
+    named, pattern, any_part = _PARTS[kind]
+    found = schema.get(named)
+    if isinstance(found, Mapping):
+        yield from ((str(name), part) for name, part in cast(Schema, found).items())
+    elif isinstance(found, list | tuple):
+        yield from ((str(index), part) for index, part in enumerate(cast(list[Any], found)))
+    if isinstance(found := schema.get(pattern), Mapping):
+        yield from (("", part) for part in cast(Schema, found).values())
+    yield from (("", schema[name]) for name in any_part if name in schema)
+
+
+def definitions(schema: Schema) -> Iterator[Any]:
+    for name in _DEFINITIONS:
+        if isinstance(found := schema.get(name), Mapping):
+            yield from cast(Schema, found).values()
+
+
+def subschemas(schema: Schema) -> Iterator[Any]:
+    """Every sub-schema that stands directly in a schema, definitions included."""
+    yield from in_place_subschemas(schema)
+    yield from definitions(schema)
+    yield from (part for kind in CONTAINER_KINDS for _, part in child_subschemas(schema, kind))
+
+
+def stands_alone(schema: Any) -> bool:
+    """Whether a part of it means the same elsewhere, where the definitions are: it refers to nothing but these."""
+    waiting: list[Any] = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Mapping):
+            known = cast(Schema, part)
+            if not str(known.get("$ref", _SHARED[0])).startswith(_SHARED) or not _ANCHORED.isdisjoint(known):
+                return False
+            waiting += known.values()
+        elif isinstance(part, list | tuple):
+            waiting += cast(list[Any], part)
+    return True
+
+
+def map_subschemas(schema: Schema, change: Callable[[Any], Any]) -> dict[str, Any]:
+    """A copy of the schema with every direct sub-schema changed."""
+    new = dict(schema)
+    lists = (*_HERE_LIST, "prefixItems")
+    maps = ("properties", "patternProperties", *_HERE_MAP, *_DEFINITIONS)
+    ones = (*_HERE_ONE, *_PARTS["object"][2], *_PARTS["array"][2])
+    for name in new.keys() & {*lists, *maps, *ones}:
+        value = new[name]
+        if name in lists and isinstance(value, list | tuple):
+            new[name] = [change(item) for item in cast(list[Any], value)]
+        elif name in maps and isinstance(value, Mapping):
+            new[name] = {key: change(item) for key, item in cast(Schema, value).items()}
+        elif name in ones:
+            new[name] = change(value)
+    return new
+
+
+# Older spellings of JSON Schema, written as draft 2020-12 says them.
+
+
+def upgrade(schema: Any) -> Any:
+    """The schema rewritten to draft 2020-12."""
+    if not isinstance(schema, Mapping):
+        return schema
+    new = map_subschemas(cast(Mapping[str, Any], schema), upgrade)
+    _tuple_items(new)
+    _boolean_bounds(new)
+    _dependencies(new)
+    return new
+
+
+def _tuple_items(schema: dict[str, Any]) -> None:
+    """`items: [a, b]` with `additionalItems` (to draft 2019-09) is `prefixItems` with `items`."""
+    if isinstance(schema.get("items"), list | tuple):
+        schema["prefixItems"] = [upgrade(item) for item in schema.pop("items")]
+        if "additionalItems" in schema:
+            schema["items"] = upgrade(schema.pop("additionalItems"))
+
+
+def _boolean_bounds(schema: dict[str, Any]) -> None:
+    """`minimum: 0, exclusiveMinimum: true` (draft 4) is `exclusiveMinimum: 0`."""
+    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if isinstance(schema.get(exclusive), bool) and schema.pop(exclusive) and bound in schema:
+            schema[exclusive] = schema.pop(bound)
+
+
+def _dependencies(schema: dict[str, Any]) -> None:
+    """`dependencies` (to draft 7) became two keywords: one for names, one for schemas."""
+    found = schema.get("dependencies")
+    if not isinstance(found, Mapping):
+        return
+    del schema["dependencies"]
+    for name, needs in cast(Mapping[str, Any], found).items():
+        keyword = "dependentRequired" if isinstance(needs, list | tuple) else "dependentSchemas"
+        before = schema.get(keyword)
+        if before is None or isinstance(before, Mapping):  # else it is wrong, and the compiler says so
+            schema[keyword] = {**cast(Mapping[str, Any], before or {}), name: upgrade(needs)}

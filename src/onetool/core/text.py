@@ -1,0 +1,206 @@
+"""Functions on names and texts: nearest known names, lookalike characters, lone surrogates, token estimates."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+from unicodedata import category, normalize
+from unicodedata import name as name_of
+
+
+def replace_surrogates(text: str) -> str:
+    """The text with U+FFFD for each lone surrogate. Surrogate pairs become their character."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def replace_all_surrogates(value: Any) -> Any:
+    """The same data with all of its texts mended, keys too; lists and objects in it become plain ones."""
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    if isinstance(value, Mapping):
+        items = cast(Mapping[Any, Any], value).items()
+        return {
+            replace_surrogates(key) if isinstance(key, str) else key: replace_all_surrogates(one) for key, one in items
+        }
+    if isinstance(value, list | tuple):
+        return [replace_all_surrogates(one) for one in cast(list[Any], value)]
+    return value
+
+
+# Texts that do not look like what they are: signs that nobody sees, and letters that pass for others.
+
+
+# Of those that count as printable: blank ones, and such as only change the sign before them.
+_BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef"
+_MAYBE = re.compile(r"[^\n -~]")
+_HIDDEN = re.compile(f"[{_BLANK}]")
+_NAME = re.compile(r"[^\s/@:,;()\"'<>\[\]{}=]+")
+_DOT = re.compile("[.\u3002\uff0e\uff61]")
+_WORD = re.compile(r"[^\W\d_]+")
+_ALIKE = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "FULLWIDTH", "MATHEMATICAL")
+
+# Cyrillic, Greek, Armenian and other letters, each before the Latin one that a font draws like it.
+_PAIRS = (
+    "\u0430a \u0435e \u043eo \u0440p \u0441c \u0443y \u0445x \u0456i \u0458j \u0455s \u04bbh \u0501d "
+    "\u051bq \u051dw \u04cfl \u0410A \u0412B \u0415E \u041aK \u041cM \u041dH \u041eO \u0420P \u0421C "
+    "\u0422T \u0423Y \u0425X \u0406I \u0408J \u0405S \u04c0I "
+    "\u03bfo \u03bdv \u03b9i \u03b1a \u03c1p \u03c5u \u0391A \u0392B \u0395E \u0396Z \u0397H \u0399I "
+    "\u039aK \u039cM \u039dN \u039fO \u03a1P \u03a4T \u03a5Y \u03a7X \u0585o \u057du \u0578n \u0570h "
+    "\u0581g \u0251a \u0261g \u0131i "
+    "Il 1l |l 0O"
+)
+_LIKE = {ord(pair[0]): pair[1] for pair in _PAIRS.split()}
+
+
+def escape_invisible(text: str) -> str:
+    """The text, in which whatever can't be seen, or would rule a terminal, is written as what it is: \\u202e."""
+    return text if text.isascii() and text.isprintable() else _MAYBE.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    sign = found[0]
+    if sign.isprintable() and not _HIDDEN.match(sign) and not _is_stray(found):
+        return sign
+    return _code(sign)
+
+
+def _is_stray(found: re.Match[str]) -> bool:
+    """A mark that belongs on a letter, and stands on none: it is drawn over whatever is before it."""
+    if category(found[0]) not in ("Mn", "Me"):
+        return False
+    before = found.string[found.start() - 1 : found.start()]
+    return not before or category(before)[0] not in "LMN"
+
+
+def _code(sign: str) -> str:
+    code = ord(sign)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def mixed_script_words(text: str) -> Iterator[str]:
+    """The words in which letters of several scripts stand that can pass for one another, with the odd ones escaped."""
+    if text.isascii():
+        return
+    for found in _WORD.finditer(text):
+        word = found[0]
+        if not word.isascii() and len({_script(sign) for sign in word} & {*_ALIKE}) > 1:
+            yield _spelt(word)
+
+
+def disguised(text: str) -> Iterator[str]:
+    """Those, and the words that look like one of Latin letters altogether, with the odd ones escaped."""
+    if text.isascii():
+        return
+    yield from mixed_script_words(text)
+    for found in _WORD.finditer(text):
+        if not found[0].isascii() and skeleton(found[0]).isascii():
+            yield _spelt(found[0])
+
+
+def hosts_in_ascii(text: str) -> Iterator[str]:
+    """Of the names with a dot in a text those that have other letters, as the name system writes them."""
+    if text.isascii():
+        return
+    for found in _NAME.finditer(text):
+        if not found[0].isascii() and len(labels := _DOT.split(found[0])) > 1:
+            yield ".".join(label if label.isascii() else _a_label(label) for label in labels)
+
+
+def _a_label(label: str) -> str:
+    return f"xn--{label.lower().encode('punycode').decode()}"
+
+
+def _spelt(word: str) -> str:
+    return "".join(sign if sign.isascii() else _code(sign) for sign in word)
+
+
+def _script(sign: str) -> str:
+    return name_of(sign, "").partition(" ")[0]
+
+
+def skeleton(name: str) -> str:
+    """The same for names that look the same."""
+    seen = normalize("NFKC", "".join(sign for sign in name if sign.isprintable() and not _HIDDEN.match(sign)))
+    return seen.translate(_LIKE).translate(_LIKE)  # what looks like an I looks like an l
+
+
+def lookalikes(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Those of several names that look alike."""
+    groups: dict[str, dict[str, None]] = {}
+    for name in names:
+        groups.setdefault(skeleton(name), {})[name] = None
+    return [tuple(group) for group in groups.values() if len(group) > 1]
+
+
+# Which known names somebody may have meant.
+
+
+MOST_NEAREST = 3
+LONGEST_COMPARED = 200  # nobody mistypes more than that, and comparing it would take long
+CLEARLY_BETTER = 15.0  # with one name so much closer, the others are not worth offering
+CLOSE = 60.0  # of 100: `pth` is 86 from `path`, `lst` 86 from `list`, `weather` 31 from `time.now`
+
+
+def nearest(name: str, known: Iterable[str], most: int = MOST_NEAREST) -> list[str]:
+    """The known names closest to a wrong one, best first; none when nothing is close.
+
+    A dotted name is also found by its last part: `read_fil` means `fs.read_file`.
+    """
+    if len(name) > LONGEST_COMPARED:
+        return []
+    from rapidfuzz import fuzz, process, utils  # on the way of an error, never of a start
+
+    names = list(dict.fromkeys(known))
+    best: dict[str, float] = {}
+    for words in (names, [one.rpartition(".")[2] for one in names]):
+        found = process.extract(
+            name, words, scorer=fuzz.ratio, processor=utils.default_process, score_cutoff=CLOSE, limit=most
+        )
+        for _, score, index in found:
+            best[names[index]] = max(score, best.get(names[index], 0.0))
+    floor = max(best.values(), default=0.0) - CLEARLY_BETTER
+    return sorted((one for one in best if best[one] > floor), key=best.__getitem__, reverse=True)[:most]
+
+
+def did_you_mean(name: str, known: Iterable[str], most: int = MOST_NEAREST) -> str | None:
+    """ "Did you mean …?" with the nearest names, or an empty text."""
+    names = nearest(name, known, most)
+    if not names:
+        return None
+    return f"did you mean {' or '.join(names)}?"
+
+
+def or_rather(name: str, known: Iterable[str]) -> str:
+    """The same question as the end of a sentence: `; did you mean …?`, or nothing."""
+    question = did_you_mean(name, known)
+    return f"; {question}" if question else ""
+
+
+# About how many tokens a text is, without a vocabulary.
+
+
+_TOKEN_PIECE = re.compile(r"[A-Za-z]{1,7}|[0-9]{1,3}|[^\sA-Za-z0-9]|\n")
+
+
+def count_tokens(text: str) -> int:
+    plain = sum(map(str.isascii, text))
+    return max(-(-plain // 4) + len(text) - plain, 3 * len(_TOKEN_PIECE.findall(text)) // 4)
+
+
+def cut_to_tokens(text: str, most: int) -> str:
+    """The text, or as much of it as so many tokens hold."""
+    if count_tokens(text) <= most:
+        return text
+    fits, too_long = 0, len(text)
+    while too_long - fits > 1:
+        middle = (fits + too_long) // 2
+        if count_tokens(f"{text[:middle]}…") <= most:
+            fits = middle
+        else:
+            too_long = middle
+    return f"{text[:fits].rstrip()}…"

@@ -1,0 +1,246 @@
+"""Reduces JSON Schema to the part of OpenAPI 3.0 that Gemini takes as parameters.
+
+Gemini refuses a whole request for one thing outside of it:
+- every schema has one `type`, or `anyOf` and nothing beside it ("it must be the only field set");
+- an array has `items`, and `required` names only properties that are there;
+- `enum` is for strings alone, and none of them is empty;
+- `format` is `date-time` for strings, `float` or `double`, `int32` or `int64` for numbers;
+- there is no `$ref`, `const`, `oneOf`, `allOf`, `not`, `additionalProperties`, `exclusiveMinimum`, nor deep nesting.
+
+What has no field but is worth knowing goes into the description. An object without properties was refused once ("should
+be non-empty for OBJECT type") and is taken now; a property made up to please would be refused by our own executor.
+"""
+
+import json
+import math
+from typing import Any
+
+from onetool.formats.json_schema import (
+    ObjectFolder,
+    branches_of,
+    is_never,
+    kind_of,
+    kinds_of,
+    placeholder_schema,
+    values_of,
+)
+
+LONGEST_NOTE = 300
+
+_FORMATS = {"string": ("date-time",), "number": ("float", "double"), "integer": ("int32", "int64")}
+_COUNTS = {
+    "string": ("minLength", "maxLength"),
+    "array": ("minItems", "maxItems"),
+    "object": ("minProperties", "maxProperties"),
+}
+_WIDER = {"integer": "number"}
+_BOUNDS = (("minimum", "exclusiveMinimum", max, "greater"), ("maximum", "exclusiveMaximum", min, "less"))
+
+
+def leaf_schema(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema of that type without anything inside; what has no field is told in its description."""
+    node: dict[str, Any] = {"type": kind}
+    notes = [*_add_format(node, schema), *_add_values(node, schema), *_add_bounds(node, schema)]
+    for key in _COUNTS.get(kind, ()):
+        if (size := _count(schema.get(key))) is not None:
+            node[key] = size
+    if kind == "string" and isinstance(schema.get("pattern"), str):
+        node["pattern"] = schema["pattern"]
+    if kind == "object" and not schema.get("properties"):
+        notes += _free_keys(schema)
+    if notes:
+        node["description"] = " ".join(notes)
+    return node
+
+
+def _add_format(node: dict[str, Any], schema: dict[str, Any]) -> list[str]:
+    name = schema.get("format")
+    if name in _FORMATS.get(node["type"], ()):
+        node["format"] = name
+    elif node["type"] == "string" and isinstance(name, str) and name != "enum":
+        return [_note("Format", name)]
+    return []
+
+
+def _add_values(node: dict[str, Any], schema: dict[str, Any]) -> list[str]:
+    kind = node["type"]
+    values = [value for value in values_of(schema) if kind in (kind_of(value), _WIDER.get(kind_of(value)))]
+    if kind == "string" and values and all(values):
+        node["enum"] = list(dict.fromkeys(values))
+        return []
+    return [_note("One of", ", ".join(json.dumps(value, ensure_ascii=False) for value in values))] if values else []
+
+
+def _add_bounds(node: dict[str, Any], schema: dict[str, Any]) -> list[str]:
+    if node["type"] not in ("integer", "number"):
+        return []
+    notes: list[str] = []
+    for key, open_key, tighter, word in _BOUNDS:
+        closed, beyond = _number(schema.get(key)), schema.get(open_key)
+        beyond = closed if beyond is True else _number(beyond)  # true is how drafts up to 4 said it
+        if beyond is not None and node["type"] == "integer":
+            beyond = math.floor(beyond) + 1 if tighter is max else math.ceil(beyond) - 1
+        elif beyond is not None:
+            notes.append(f"Must be {word} than {beyond}.")
+        if bounds := [bound for bound in (closed, beyond) if bound is not None]:
+            node[key] = tighter(bounds)
+    return notes
+
+
+def _free_keys(schema: dict[str, Any]) -> list[str]:
+    """Without this a model takes an object of free keys, like HTTP headers, for one that is always empty."""
+    values = schema.get("additionalProperties")
+    kind = values.get("type") if isinstance(values, dict) else None
+    return [f"Any keys, with values of type {kind}."] if isinstance(kind, str) else []
+
+
+def _note(label: str, text: str) -> str:
+    return f"{label}: {text}." if len(text) <= LONGEST_NOTE else f"{label}: {text[:LONGEST_NOTE]}…"
+
+
+def _count(value: Any) -> int | None:
+    number = _number(value)
+    return int(number) if number is not None and 0 <= number < 2**63 and number == int(number) else None
+
+
+def _number(value: Any) -> int | float | None:
+    """The value if it is a number that fits in a double, as these fields are."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return value if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def is_plain_value(value: Any) -> bool:
+    """Whether the value is a text, a truth value or a number that JSON can write."""
+    return isinstance(value, str | bool) or _number(value) is not None
+
+
+# JSON Schema cut down to what Gemini takes as parameters.
+
+
+Node = dict[str, Any]
+
+DEEPEST = 10
+TEXT_IN_ONE_ROOM = 100  # characters that take as much room as one schema
+
+_ANYTHING = ("string", "number", "boolean", "object", "array")
+_SAYS_ITS_KIND = ("type", "enum", "const", "properties")
+
+
+def gemini_parameters(schema: Any) -> Node:
+    """The parameters of one function: always an object, with its properties told, if only that there are none."""
+    reducer = _Reducer(schema)
+    parameters = reducer.node(reducer.folded(schema), depth=0, above=frozenset({"#"}))
+    parameters.setdefault("properties", {})
+    return parameters
+
+
+class _Reducer(ObjectFolder):
+    """Reduces the parts of one schema, for as long as there is room."""
+
+    def node(self, schema: Any, depth: int, above: frozenset[str]) -> Node:
+        """Any JSON Schema as one that Gemini takes. `above` are the references that led here."""
+        nodes, nullable = self._choices(schema, depth, above)
+        first, *others = nodes or [{"type": "string"}]  # nothing but null may be: there is no type for that
+        if nullable or not nodes:
+            first["nullable"] = True
+        return {"anyOf": [first, *others]} if others else first
+
+    def _choices(self, schema: Any, depth: int, above: frozenset[str]) -> tuple[list[Node], bool]:
+        """The alternatives, each of one type, and whether null is one too."""
+        flat, above = self.flat(schema, above)
+        if depth > DEEPEST or self.room == 0:
+            flat = placeholder_schema(flat)
+        branches = branches_of(flat)
+        if branches and not any(key in flat for key in _SAYS_ITS_KIND):
+            nodes, nullable = self._choices_of_all(branches, depth + 1, above)
+        else:
+            nodes, nullable = self._choices_by_kind(flat, depth, above)
+        self._describe(nodes, flat)
+        return nodes, nullable or flat.get("nullable") is True
+
+    def _choices_of_all(self, branches: list[Any], depth: int, above: frozenset[str]) -> tuple[list[Node], bool]:
+        nodes: list[Node] = []
+        nullable = False
+        for branch in branches:
+            if nodes and self.room == 0:
+                break
+            more, null = self._choices(branch, depth, above)
+            nodes += [node for node in more if node not in nodes]
+            nullable = nullable or null
+        return _with_one_enum(nodes), nullable
+
+    def _choices_by_kind(self, flat: Node, depth: int, above: frozenset[str]) -> tuple[list[Node], bool]:
+        kinds = kinds_of(flat) or list(_ANYTHING)
+        nullable = "null" in kinds
+        kinds = [kind for kind in kinds if kind != "null"]
+        if kinds == ["object"] and branches_of(flat):
+            flat = self.folded(flat)  # alternatives of members; those of any other type only refine it, and go
+        inside = depth + 1 if len(kinds) == 1 else depth + 2  # several make a level of their own
+        return [self._typed(kind, flat, inside, above) for kind in kinds], nullable
+
+    def _typed(self, kind: str, flat: Node, inside: int, above: frozenset[str]) -> Node:
+        """What the schema says of values of one type; what is inside of them is at the depth `inside`."""
+        node = leaf_schema(kind, flat)
+        self.spend(sum(map(len, (node.get("pattern", ""), *node.get("enum", ())))) // TEXT_IN_ONE_ROOM)
+        if kind == "array":
+            node["items"] = self._items(flat, inside, above)
+        if kind == "object" and (properties := self._properties(flat, inside, above)):
+            node["properties"] = properties
+            if required := [name for name in flat.get("required", ()) if name in properties]:
+                node["required"] = required
+        return node
+
+    def _properties(self, flat: Node, depth: int, above: frozenset[str]) -> dict[str, Node]:
+        properties = {name: schema for name, schema in flat.get("properties", {}).items() if not is_never(schema)}
+        nodes: dict[str, Node] = {}
+        for name, schema in properties.items():
+            if self.room == 0:
+                break
+            # A property that would fill all the room must leave some for those that come after it.
+            kept_free = min(len(properties) - len(nodes), self.room) - 1
+            self.room -= kept_free
+            nodes[name] = self.node(schema, depth, above)
+            self.room += kept_free
+        return nodes
+
+    def _items(self, flat: Node, depth: int, above: frozenset[str]) -> Node:
+        items = flat.get("items")
+        places = flat.get("prefixItems", items)  # a schema for each place; older drafts have them in `items`
+        if isinstance(places, list):
+            items = {"anyOf": [*places, items] if isinstance(items, dict) else places}
+        if isinstance(items, dict) and items and depth <= DEEPEST:
+            return self.node(items, depth, above)
+        return _any_item()
+
+    def _describe(self, nodes: list[Node], flat: Node) -> None:
+        """Put the schema's own words on what it became; the first of several alternatives speaks for all."""
+        longest = None if self.room else LONGEST_NOTE
+        words: Node = {key: flat[key][:longest] for key in ("title", "description") if isinstance(flat.get(key), str)}
+        if self.room and is_plain_value(flat.get("default")):
+            words["default"] = flat["default"]
+        self.spend(sum(len(str(word)) for word in words.values()) // TEXT_IN_ONE_ROOM)
+        if not nodes:
+            return
+        notes = nodes[0].get("description")
+        if notes and "description" in words:
+            words["description"] += f" {notes}"
+        nodes[0].update({key: word for key, word in words.items() if len(nodes) == 1 or key == "description"})
+
+
+def _any_item() -> Node:
+    """Any value. An array among them needs items again, and somewhere this must end."""
+    *others, array = ({"type": kind} for kind in _ANYTHING)
+    return {"anyOf": [*others, {**array, "items": {"type": "string"}}]}
+
+
+def _with_one_enum(nodes: list[Node]) -> list[Node]:
+    """Alternatives that are words and nothing else, as one that has all of the words."""
+    words = [node for node in nodes if node.keys() == {"type", "enum"}]
+    if len(words) < 2:
+        return nodes
+    enum = list(dict.fromkeys(word for node in words for word in node["enum"]))
+    return [{"type": "string", "enum": enum}, *(node for node in nodes if node not in words)]

@@ -1,0 +1,308 @@
+"""Simplifies JSON Schema for providers: without `$ref` and `allOf`, and with a plain object at the top.
+
+OpenAI and Anthropic refuse `oneOf`, `anyOf`, `allOf`, `enum`, `const` and `not` at the top of the parameters, and
+Gemini takes only an object there; so the properties of all alternatives are put together. The simplified schema may
+say less: the executor checks arguments against the full one anyway.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from onetool.core.schema_keywords import subschemas
+
+MOST_VALUES_READ = 100  # to learn their types; more would cost much and teach nothing
+
+KINDS = ("string", "number", "integer", "boolean", "object", "array", "null")
+
+# A schema without a type speaks of the one that its keywords are about.
+_KEYWORDS = {
+    "object": ("properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties"),
+    "array": ("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains"),
+    "string": ("pattern", "minLength", "maxLength", "format"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+}
+
+
+def kinds_of(schema: Mapping[str, Any]) -> list[str]:
+    """The types that the schema declares, or else shows by its values or keywords. None when it could be anything."""
+    declared = schema.get("type")
+    kinds = [kind for kind in (declared if isinstance(declared, list) else [declared]) if kind in KINDS]
+    kinds = kinds or [kind_of(value) for value in values_of(schema)[:MOST_VALUES_READ]]
+    kinds = kinds or [kind for kind, keywords in _KEYWORDS.items() if any(key in schema for key in keywords)]
+    if "number" in kinds:
+        kinds = [kind for kind in kinds if kind != "integer"]
+    return list(dict.fromkeys(kinds))
+
+
+def kind_of(value: Any) -> str:
+    """The JSON type of a value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):  # before int: a bool is one in Python
+        return "boolean"
+    if isinstance(value, int | float):
+        return "integer" if isinstance(value, int) else "number"
+    if isinstance(value, str):
+        return "string"
+    return "object" if isinstance(value, Mapping) else "array"
+
+
+def values_of(schema: Mapping[str, Any]) -> list[Any]:
+    """The values that a `const` or an `enum` leaves; empty when every value of the type may be."""
+    if "const" in schema:
+        return [schema["const"]]
+    values = schema.get("enum")
+    return values if isinstance(values, list) else []
+
+
+def branches_of(schema: Mapping[str, Any]) -> list[Any]:
+    """What stands in `anyOf`, or else in `oneOf`, without what nothing can match."""
+    for key in ("anyOf", "oneOf"):
+        if isinstance(schema.get(key), list):
+            return [branch for branch in schema[key] if not is_never(branch)]
+    return []
+
+
+def is_never(schema: Any) -> bool:
+    """Whether no value matches. `{"not": {}}` is how some generators write an absent alternative."""
+    return schema is False or (isinstance(schema, Mapping) and schema.get("not") in ({}, True))
+
+
+def matches_everything(schema: Any) -> bool:
+    """Whether every value matches."""
+    return schema is True or schema == {}
+
+
+# `$ref` and `allOf` taken away: one flat mapping that says the same, or a little less.
+
+
+# References can double what there is to tell at each level. Nobody reads more than this of one tool's arguments.
+MOST_NODES = 2000
+
+_KEPT_IN_PLACEHOLDER = ("title", "description", "nullable")
+
+
+class Flattener:
+    """Flattens the parts of one schema, for as long as there is room."""
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self.room = MOST_NODES
+
+    def spend(self, amount: int) -> None:
+        """Take room away, down to none: a debt would eat what was kept free for later parts."""
+        self.room = max(0, self.room - amount)
+
+    def flat(self, schema: Any, above: frozenset[str] = frozenset()) -> tuple[dict[str, Any], frozenset[str]]:
+        """The schema as one mapping, and the references that led into it added to those `above`.
+
+        A reference to what is `above`, so to something that contains itself, is followed to a stand-in only.
+        """
+        merged: dict[str, Any] = {}
+        followed: set[str] = set()
+        waiting = [schema]
+        while waiting and (self.room > 0 or not merged):
+            part = waiting.pop()
+            if not isinstance(part, Mapping):
+                continue
+            self.spend(1)
+            _merge(merged, part)
+            if isinstance(part.get("allOf"), list):
+                waiting += reversed(part["allOf"])
+            ref = part.get("$ref")
+            if isinstance(ref, str) and ref not in followed:
+                followed.add(ref)
+                target = resolve(self.root, ref)
+                waiting.append(placeholder_schema(target) if ref in above else target)
+        return merged, above | followed
+
+
+def _merge(merged: dict[str, Any], part: Mapping[str, Any]) -> None:
+    """Add what the part says. On one matter the first word counts: of things that all hold, each alone is true."""
+    for key, value in part.items():
+        if key == "properties" and isinstance(value, Mapping):
+            _add_properties(merged.setdefault(key, {}), value)
+        elif key == "required" and isinstance(value, list):
+            names = [name for name in value if isinstance(name, str)]
+            merged[key] = list(dict.fromkeys([*merged.get(key, []), *names]))
+        elif key not in ("$ref", "allOf", "properties", "required"):
+            merged.setdefault(key, value)
+
+
+def _add_properties(known: dict[str, Any], more: Mapping[str, Any]) -> None:
+    for name, schema in more.items():
+        if matches_everything(known.get(name, True)):
+            known[name] = schema
+
+
+def placeholder_schema(schema: Any) -> dict[str, Any]:
+    """What is left of a schema whose inside can't be told: its type, an object if in doubt, and its description."""
+    if not isinstance(schema, Mapping):
+        return {"type": "object"}
+    branches = [branch for branch in branches_of(schema) if isinstance(branch, Mapping)]
+    kinds = kinds_of(schema) or [kind for branch in branches for kind in kinds_of(branch)]
+    return {"type": kinds or "object"} | {key: schema[key] for key in _KEPT_IN_PLACEHOLDER if key in schema}
+
+
+def resolve(root: Any, ref: str) -> Any:
+    """What a local reference (`#`, `#/$defs/Name`) points to; None for any other and for one that leads nowhere."""
+    if ref != "#" and not ref.startswith("#/"):
+        return None
+    found = root
+    for step in unquote(ref).split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, Mapping):
+            found = found.get(key)
+        elif isinstance(found, list) and key in map(str, range(len(found))):
+            found = found[int(key)]
+        else:
+            return None
+    return found
+
+
+# One plain object schema out of alternatives.
+
+
+DEEPEST = 16
+
+_REFUSED = frozenset({"anyOf", "oneOf", "enum", "const", "not"})
+
+
+class ObjectMembers(NamedTuple):
+    """What an object may have and must have."""
+
+    properties: dict[str, list[Any]]  # for each name its alternatives, as they stand in the full schema
+    required: list[str]
+
+
+NO_MEMBERS = ObjectMembers({}, [])
+
+
+class ObjectFolder(Flattener):
+    """Folds parts of one schema into plain objects."""
+
+    def __init__(self, root: Any) -> None:
+        super().__init__(root)
+        self._known: dict[int, ObjectMembers | None] = {}
+
+    def folded(self, schema: Any) -> dict[str, Any]:
+        """The schema as a plain object: all properties that any alternative has, required where all agree."""
+        flat, _ = self.flat(schema)
+        members = self._members(flat, depth=0) or NO_MEMBERS
+        plain = {key: value for key, value in flat.items() if key not in _REFUSED}
+        plain["type"] = "object"
+        plain["properties"] = {name: _one_schema(schemas) for name, schemas in members.properties.items()}
+        if members.required or "required" in plain:
+            plain["required"] = members.required
+        return plain
+
+    def _members_of(self, schema: Any, depth: int) -> ObjectMembers | None:
+        """The members of one alternative; None if it is no object. Each is read once, however often referred to."""
+        if id(schema) not in self._known:
+            self._known[id(schema)] = NO_MEMBERS  # what it is to itself, if it contains itself
+            self._known[id(schema)] = self._members(self.flat(schema)[0], depth)
+        return self._known[id(schema)]
+
+    def _members(self, flat: dict[str, Any], depth: int) -> ObjectMembers | None:
+        if "type" in flat and "object" not in kinds_of(flat):
+            return None
+        own = ObjectMembers(
+            {name: [schema] for name, schema in flat.get("properties", {}).items()}, flat.get("required", [])
+        )
+        if depth >= DEEPEST:
+            return own
+        own = _both(own, self._either(branches_of(flat), depth))
+        conditional = [flat[key] for key in ("then", "else") if key in flat]
+        return _both(own, self._either([*conditional, True], depth))  # True: it may be that neither requires anything
+
+    def _either(self, schemas: Iterable[Any], depth: int) -> ObjectMembers:
+        members = [found for schema in schemas if (found := self._members_of(schema, depth + 1))]
+        return _members_of_either(members) if members else NO_MEMBERS
+
+
+def _both(first: ObjectMembers, second: ObjectMembers) -> ObjectMembers:
+    properties = dict(first.properties)
+    for name, schemas in second.properties.items():
+        if all(matches_everything(schema) for schema in properties.get(name, [])):
+            properties[name] = schemas
+    return ObjectMembers(properties, list(dict.fromkeys([*first.required, *second.required])))
+
+
+def _members_of_either(choices: list[ObjectMembers]) -> ObjectMembers:
+    properties: dict[str, list[Any]] = {}
+    for choice in choices:
+        for name, schemas in choice.properties.items():
+            known = properties.setdefault(name, [])
+            known += [schema for schema in schemas if schema not in known]
+    return ObjectMembers(properties, [name for name in choices[0].required if all(name in c.required for c in choices)])
+
+
+def _one_schema(schemas: list[Any]) -> Any:
+    """One schema for a property that has several: mostly the word that tells the alternatives apart."""
+    if len(schemas) == 1:
+        return schemas[0]
+    words = [schema.get("const") if isinstance(schema, dict) else None for schema in schemas]
+    if all(isinstance(word, str) for word in words):
+        return {"type": "string", "enum": words}
+    return {"anyOf": schemas}
+
+
+# Parameters for the providers that take JSON Schema, with the few things mended that they refuse.
+
+
+def plain_parameters(schema: Any) -> dict[str, Any]:
+    """The parameters as OpenAI, Ollama and Anthropic take them: a plain object at the top, JSON Schema below."""
+    parameters = thaw(ObjectFolder(schema).folded(schema))
+    for part in _parts(parameters):
+        _mend_array(part)
+        _mend_properties(part)
+        # Folding takes away places that a reference may have pointed to; one that leads nowhere is refused.
+        if "$ref" in part and not isinstance(resolve(parameters, str(part["$ref"])), Mapping | bool):
+            del part["$ref"]
+    return parameters
+
+
+def thaw(value: Any) -> Any:
+    """A copy in plain dicts and lists. A loop, since schemas may nest deeper than calls can."""
+    holder = [value]
+    waiting: list[Any] = [holder]
+    while waiting:
+        container = waiting.pop()
+        for key, item in list(container.items() if isinstance(container, dict) else enumerate(container)):
+            if isinstance(item, Mapping | list | tuple):
+                container[key] = dict(item) if isinstance(item, Mapping) else list(item)
+                waiting.append(container[key])
+    return holder[0]
+
+
+def _parts(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The schema and every schema inside. Each is given before one looks into it, so it may be changed."""
+    waiting: list[Any] = [schema]
+    while waiting:
+        part = waiting.pop()
+        if not isinstance(part, dict):
+            continue
+        yield part
+        waiting += subschemas(part)
+
+
+def _mend_array(schema: dict[str, Any]) -> None:
+    """OpenAI refuses an array without `items`, and JSON Schema 2020-12, which Anthropic asks for, a list in it."""
+    declared = schema.get("type")
+    if "array" not in (declared if isinstance(declared, list) else [declared]):
+        return
+    items = schema.get("items")
+    if isinstance(items, list):
+        schema["prefixItems"] = items
+        items = schema.pop("additionalItems", {})
+    schema["items"] = items if isinstance(items, dict) else {}
+
+
+def _mend_properties(schema: dict[str, Any]) -> None:
+    """Ollama reads each property as an object; `true` and `false` are schemas too."""
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        for name, part in properties.items():
+            if isinstance(part, bool):
+                properties[name] = {} if part else {"not": {}}

@@ -1,7 +1,0 @@
-"""HTTP tools: a template and the arguments of a call become a request; what comes back becomes a value.
-
-    args + secrets -> template -> checked URL -> checked address -> request -> (again, if that is safe) -> value
-
-Whoever calls chooses values, never where they go: scheme, host and port stand in the template, and both the name and
-the address that it leads to have to be allowed.
-"""

@@ -1,0 +1,246 @@
+"""`allowedHosts`: which hosts HTTP tools may call, and which IP addresses those may resolve to. No network access.
+
+An entry is a host (`api.example.com`), everything under one (`*.example.com`, not example.com itself), or `*` for any;
+with a port (`localhost:9000`) it is for that port, without one for the scheme's default. An address has to be a public
+one, and a name one that public name servers could know, unless the entry says `allowPrivate: true`. The lists of
+networks follow IANA's special-purpose registries and not `ipaddress.is_global`, which differs between versions of
+Python; where a registry says "it depends", the answer here is no.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import NamedTuple
+
+from onetool.http.errors import RequestRefusedError
+from onetool.http.url import DEFAULT_PORTS, Url, is_address, normal_host
+
+GLOBAL = "global"
+PRIVATE = "private"  # this machine, this network: for those who allow it
+NOWHERE = "nowhere"  # no single machine at all: for nobody
+
+_PRIVATE_4 = (
+    "10.0.0.0/8",
+    "100.64.0.0/10",  # between a provider and its customers; a cloud's metadata, too
+    "127.0.0.0/8",
+    "168.63.129.16/32",  # looks public; in one cloud it is the host that a machine runs on
+    "169.254.0.0/16",  # the metadata of most clouds
+    "172.16.0.0/12",
+    "192.0.0.0/24",
+    "192.0.2.0/24",  # for documents, as are 198.51.100 and 203.0.113
+    "192.88.99.0/24",  # relays of 6to4, which are gone
+    "192.168.0.0/16",
+    "198.18.0.0/15",  # for measuring
+    "198.51.100.0/24",
+    "203.0.113.0/24",
+)
+_NOWHERE_4 = ("0.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4")  # this host, many hosts, reserved (with broadcast)
+_PRIVATE_6 = (
+    "::1/128",
+    "64:ff9b:1::/48",  # NAT64 within a network
+    "fc00::/7",
+    "fe80::/10",
+    "fec0::/10",  # site-local, of old
+    "2001::/23",  # protocols; Teredo is one of them, and looked into before
+    "2001:db8::/32",
+    "3fff::/20",
+    "5f00::/16",
+)
+_UNICAST_6 = IPv6Network("2000::/3")  # all that has been given out of the world's addresses
+
+_MAPPED = IPv6Network("::ffff:0:0/96")
+_NAT64 = IPv6Network("64:ff9b::/96")
+_6TO4 = IPv6Network("2002::/16")
+_TEREDO = IPv6Network("2001::/32")
+_ISATAP = (0x00005EFE, 0x02005EFE)  # the upper half of an interface's identifier, before an IPv4 address
+
+_private_4 = tuple(map(IPv4Network, _PRIVATE_4))
+_nowhere_4 = tuple(map(IPv4Network, _NOWHERE_4))
+_private_6 = tuple(map(IPv6Network, _PRIVATE_6))
+
+
+@lru_cache(maxsize=4096)
+def reach(text: str) -> str:
+    """How far an address reaches: GLOBAL, PRIVATE or NOWHERE. What is no address reaches nowhere."""
+    plain, zone, _ = text.partition("%")
+    try:
+        address = ip_address(plain)
+    except ValueError:
+        return NOWHERE
+    found = _reach_4(address) if isinstance(address, IPv4Address) else _reach_6(address)
+    return PRIVATE if zone and found == GLOBAL else found  # a zone is a network that this machine is in
+
+
+def _reach_4(address: IPv4Address) -> str:
+    if any(address in network for network in _nowhere_4):
+        return NOWHERE
+    return PRIVATE if any(address in network for network in _private_4) else GLOBAL
+
+
+def _reach_6(address: IPv6Address) -> str:
+    inner = embedded(address)
+    if inner:
+        worst = {_reach_4(one) for one in inner}
+        return next(kind for kind in (NOWHERE, PRIVATE, GLOBAL) if kind in worst)
+    if any(address in network for network in _private_6):
+        return PRIVATE
+    return GLOBAL if address in _UNICAST_6 else NOWHERE
+
+
+def embedded(address: IPv6Address) -> list[IPv4Address]:
+    """The IPv4 addresses that an IPv6 address stands for, or is carried by."""
+    number = int(address)
+    low = IPv4Address(number & 0xFFFFFFFF)
+    if address in _MAPPED or address in _NAT64:
+        return [low]
+    if address in _6TO4:
+        return [IPv4Address(number >> 80 & 0xFFFFFFFF)]
+    if address in _TEREDO:  # its server, and the client with all bits turned
+        return [IPv4Address(number >> 64 & 0xFFFFFFFF), IPv4Address(~int(low) & 0xFFFFFFFF)]
+    if address in _UNICAST_6 and number >> 32 & 0xFFFFFFFF in _ISATAP:
+        return [low]
+    return []
+
+
+# `allowedHosts`: which hosts HTTP tools may call, and which addresses those may lead to.
+
+
+_ENTRY = re.compile(r"(\*|\*\.[^:\[\]*]+|\[[^\[\]]+\]|[^:\[\]*]+)(?::([0-9]{1,5}))?")
+# Names that the public name system promises not to have: whatever they lead to is near.
+_NEAR = (
+    ".corp",
+    ".home",
+    ".home.arpa",
+    ".internal",
+    ".intranet",
+    ".lan",
+    ".local",
+    ".localdomain",
+    ".localhost",
+    ".private",
+)
+
+
+class HostRule(NamedTuple):
+    """One entry, as it was written."""
+
+    host: str
+    allow_private: bool = False
+
+
+class _Pattern(NamedTuple):
+    host: str  # "" is any
+    is_wildcard: bool
+    port: int | None
+
+
+class AllowedHosts:
+    """The entries, ready to be asked. One that can't be read allows nothing, and is told in `mistakes`."""
+
+    def __init__(self, rules: Iterable[HostRule]) -> None:
+        self.mistakes: list[str] = []
+        self._exact: dict[tuple[str, int | None], HostRule] = {}
+        self._under: list[tuple[_Pattern, HostRule]] = []
+        for rule in rules:
+            try:
+                self._add(read_entry(rule.host), rule)
+            except ValueError as error:
+                self.mistakes.append(str(error))
+        # The nearest one counts, and one with a port before one without.
+        self._under.sort(key=lambda one: (-len(one[0].host), one[0].port is None))
+
+    def _add(self, pattern: _Pattern, rule: HostRule) -> None:
+        if pattern.is_wildcard:
+            self._under.append((pattern, rule))
+            return
+        known = self._exact.get(key := (pattern.host, pattern.port))
+        if known is None or rule.allow_private:
+            self._exact[key] = rule
+
+    def check(self, url: Url) -> HostRule:
+        """The entry that lets a URL pass; Refusal where none does. An address in the URL is checked as well."""
+        rule = self._find(url)
+        if rule is None:
+            raise RequestRefusedError(
+                f"{url.authority} is not in allowedHosts, so no tool may call it",
+                [f"to allow it, add to allowedHosts in the config: {_entry(url, is_private(url.host))}"],
+            )
+        if is_address(url.host):
+            self.check_address(rule, url.host, url)
+        elif not rule.allow_private and _is_near(url.host):
+            raise _needs_private(url, f"{url.host} is a name of this machine or its network")
+        return rule
+
+    def check_address(self, rule: HostRule, address: str, url: Url) -> None:
+        """Refusal for an address that the entry does not allow. All that a name leads to have to pass, not only one."""
+        found = reach(address)
+        if found == GLOBAL or (found == PRIVATE and rule.allow_private):
+            return
+        leads = f"{url.host} is" if address == url.host else f"{url.host} leads to {address},"
+        if found == PRIVATE:
+            raise _needs_private(url, f"{leads} an address that is not public")
+        raise RequestRefusedError(f"{leads} an address that can't be called: it is no single machine's")
+
+    def has(self, url: Url) -> bool:
+        return self._find(url) is not None
+
+    def _find(self, url: Url) -> HostRule | None:
+        host, port = url.host, url.port
+        rule = self._exact.get((host, port))
+        is_default = port == DEFAULT_PORTS[url.scheme]
+        if rule is None and is_default:
+            rule = self._exact.get((host, None))
+        return rule or next((rule for one, rule in self._under if _covers(one, host, port, is_default)), None)
+
+
+def is_one_of(url: Url, hosts: Iterable[str]) -> bool:
+    """Whether a URL leads to one of these entries. Which addresses it may lead to is not asked here."""
+    return AllowedHosts(HostRule(host) for host in hosts).has(url)
+
+
+def read_entry(text: str) -> _Pattern:
+    """An entry of `allowedHosts`; ValueError when it is none."""
+    bare = f"[{text}]" if text.count(":") > 1 and "[" not in text else text  # an IPv6 address without its brackets
+    found = _ENTRY.fullmatch(bare)
+    if found is None or (found[2] is not None and not 1 <= int(found[2]) <= 65535):
+        raise ValueError(
+            f"allowedHosts: {text!r} is no host; write a name, *.name or an address, with a port or without,"
+            " and neither https:// nor a path"
+        )
+    port = None if found[2] is None else int(found[2])
+    if found[1] == "*":
+        return _Pattern("", True, port)
+    try:
+        host = normal_host(found[1].removeprefix("*."))
+    except RequestRefusedError as refusal:
+        raise ValueError(f"allowedHosts: {text!r} is no host: {refusal}") from None
+    if (is_wildcard := found[1].startswith("*.")) and is_address(host):
+        raise ValueError(f"allowedHosts: {text!r} is nothing: there is nothing under an address")
+    return _Pattern(host, is_wildcard, port)
+
+
+def _covers(pattern: _Pattern, host: str, port: int, is_default: bool) -> bool:
+    if not (is_default if pattern.port is None else port == pattern.port):
+        return False
+    return not pattern.host or (host.endswith(f".{pattern.host}") and not is_address(host))
+
+
+def _is_near(name: str) -> bool:
+    return "." not in name or name.endswith(_NEAR)
+
+
+def is_private(host: str) -> bool:
+    """Whether a host is of this machine or its network, as far as it can be told without asking anybody."""
+    return reach(host) == PRIVATE if is_address(host) else _is_near(host)
+
+
+def _entry(url: Url, private: bool = False) -> str:
+    return f'{{host: "{url.authority}", allowPrivate: true}}' if private else f'"{url.authority}"'
+
+
+def _needs_private(url: Url, what: str) -> RequestRefusedError:
+    return RequestRefusedError(
+        f"{what}, and its entry in allowedHosts does not allow that",
+        [f"if that is meant, write in allowedHosts in the config: {_entry(url, private=True)}"],
+    )

@@ -1,0 +1,297 @@
+"""Authentication of requests by bearer token, password, API key or HMAC signature; `oauth` has OAuth 2.
+
+An `Authenticator` is made once per tool. For each call it gives a `Signer` with the values of that call, which signs
+every try and every redirect that stays with the origin that the tool names.
+"""
+
+import hashlib
+import hmac
+import re
+import time
+from base64 import b64encode
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from onetool.core.errors import BadArguments, ToolFailure
+from onetool.http.definition import ApiKey, Basic, Bearer, CamelStruct, Hmac, OAuth2, below
+from onetool.http.placeholders import Lookup, Placeholder, TemplateError, gather, parse_text
+from onetool.http.template_parts import check_name, in_header, one_line
+
+if TYPE_CHECKING:
+    from onetool.http.definition import Auth
+    from onetool.http.tool import HttpContext
+    from onetool.http.url import HttpRequest
+
+
+AUTH_POINTER = "/request/auth"
+LONGEST_CREDENTIAL = 8 * 1024  # characters of a credential or a token: no server takes more in a header
+
+_UNFIT_IN_COOKIES = re.compile(r'[\x00-\x20\x7f",;\\]|[^\x00-\x7f]')
+
+
+class Signer:
+    """Of one call."""
+
+    async def ready(self, left: float) -> None:
+        """Get what is needed, within so many seconds."""
+
+    def sign(self, outgoing: "HttpRequest") -> "HttpRequest":
+        """The request with what it needs. May be asked again, for another try or another hop."""
+        raise NotImplementedError
+
+    def refused(self) -> bool:
+        """The server says 401. Whether it is worth to get ready again."""
+        return False
+
+
+class AuthTexts:
+    """Some texts of an `auth`, with their placeholders. `fit` lets a value pass, or raises what is wrong with it."""
+
+    def __init__(
+        self,
+        auth: CamelStruct,
+        names: Collection[str],
+        arguments: Collection[str],
+        fit: Callable[[Placeholder, str], str] = one_line,
+    ) -> None:
+        keys = {field.name: field.encode_name for field in msgspec.structs.fields(auth)}
+        self._texts = {
+            name: parse_text(getattr(auth, name), arguments, below(AUTH_POINTER, keys[name])) for name in names
+        }
+        self._holes = tuple(dict.fromkeys(hole for text in self._texts.values() for hole in text.holes))
+        self._fit = fit
+        self._keys = keys
+        self.secrets = frozenset(hole.name for hole in self._holes if hole.is_secret)
+
+    def fill(self, args: Mapping[str, Any], secret: Lookup) -> dict[str, str]:
+        values = gather(self._holes, args, secret)
+        filled = {name: text.fill_whole(values, self._fit, "the login") for name, text in self._texts.items()}
+        for name, text in filled.items():
+            check_length(text, f"{self._keys[name]} of the tool's auth")
+        return filled
+
+    def derived(self, credential: str, secret: Lookup, form: Callable[[str], str] = str) -> list[str]:
+        """What has to be masked where a server shows a credential that is these texts in base64.
+
+        Without secrets it is nothing. With arguments, too, it is another one in each call, and masks are for good: so
+        of each secret (in the form in which it is encoded) it is that part which is the same in all of them.
+        """
+        if len(self.secrets) == len(self._holes):
+            return [credential] if self.secrets else []
+        return [part for name in self.secrets for part in _encoded_parts(form(secret(name) or ""))]
+
+
+class Authenticator:
+    """Of one tool. `secrets` are the names that it needs from the app."""
+
+    secrets: frozenset[str]
+    asks_elsewhere = False  # its secrets go to another place than the request, and it looks after that itself
+
+    def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "HttpContext") -> Signer:
+        raise NotImplementedError
+
+
+class _Fixed(Signer):
+    """One header, whatever the request is."""
+
+    __slots__ = ("_name", "_value")
+
+    def __init__(self, name: str, value: str) -> None:
+        self._name, self._value = name, value
+
+    def sign(self, outgoing: "HttpRequest") -> "HttpRequest":
+        return with_header(outgoing, self._name, self._value)
+
+
+class _ByHeader(Authenticator):
+    """A helper whose header is made of its fields. `derived`: its value is another form of a secret."""
+
+    def __init__(self, texts: AuthTexts, name: str, value: Callable[[dict[str, str]], str], derived: bool) -> None:
+        self.secrets = texts.secrets
+        self._texts, self._name, self._value, self._derived = texts, name, value, derived
+        self._told = ""
+
+    def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "HttpContext") -> Signer:
+        value = self._value(self._texts.fill(args, secret))
+        if self._derived and value != self._told:  # a server that shows what it got must not show this
+            for part in self._texts.derived(value.rpartition(" ")[2], secret):
+                outside.know(part)
+            self._told = value
+        return _Fixed(self._name, value)
+
+
+class _InQuery(Authenticator):
+    def __init__(self, auth: ApiKey, texts: AuthTexts) -> None:
+        self.secrets = texts.secrets
+        self._name, self._texts = quote(auth.name, safe=""), texts
+
+    def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "HttpContext") -> Signer:
+        return _QuerySigner(f"{self._name}={quote(self._texts.fill(args, secret)['value'], safe='')}")
+
+
+class _QuerySigner(Signer):
+    def __init__(self, pair: str) -> None:
+        self._pair = pair
+
+    def sign(self, outgoing: "HttpRequest") -> "HttpRequest":
+        target = outgoing.url.target
+        joint = "" if target.endswith(("?", "&")) else "&" if "?" in target else "?"
+        return outgoing._replace(url=outgoing.url._replace(target=f"{target}{joint}{self._pair}"))
+
+
+class _InCookie(Authenticator):
+    def __init__(self, auth: ApiKey, texts: AuthTexts) -> None:
+        self.secrets = texts.secrets
+        self._name, self._texts = auth.name, texts
+
+    def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "HttpContext") -> Signer:
+        return _CookieSigner(f"{self._name}={self._texts.fill(args, secret)['value']}")
+
+
+class _CookieSigner(Signer):
+    def __init__(self, pair: str) -> None:
+        self._pair = pair
+
+    def sign(self, outgoing: "HttpRequest") -> "HttpRequest":
+        others = [value for name, value in outgoing.headers if name.lower() == "cookie"]
+        return with_header(outgoing, "Cookie", "; ".join([*others, self._pair]))
+
+
+def authenticator_for(
+    auth: "Auth | None", arguments: Collection[str], arg_schema: Mapping[str, Any]
+) -> Authenticator | None:
+    """The helper; TemplateError, with a pointer, for what can't ever work."""
+    match auth:
+        case None:
+            return None
+        case Bearer():
+            texts = AuthTexts(auth, ("value",), arguments, in_header)
+            return _ByHeader(texts, "Authorization", lambda filled: f"Bearer {filled['value']}", derived=False)
+        case Basic():
+            return _ByHeader(
+                AuthTexts(auth, ("username", "password"), arguments), "Authorization", _basic, derived=True
+            )
+        case ApiKey():
+            return _api_key(auth, arguments)
+        case Hmac():
+            return HmacAuthenticator(auth, arguments)
+        case OAuth2():
+            from onetool.http.oauth import OAuthAuthenticator
+
+            return OAuthAuthenticator(auth, arguments, arg_schema)
+
+
+def _api_key(auth: ApiKey, arguments: Collection[str]) -> Authenticator:
+    if auth.place == "query":
+        return _InQuery(auth, AuthTexts(auth, ("value",), arguments))
+    check_name(auth.name, below(AUTH_POINTER, "name"))
+    if auth.place == "cookie":
+        return _InCookie(auth, AuthTexts(auth, ("value",), arguments, _in_cookie))
+    texts = AuthTexts(auth, ("value",), arguments, in_header)
+    return _ByHeader(texts, auth.name, lambda filled: filled["value"], derived=False)
+
+
+def _in_cookie(hole: Placeholder, value: str) -> str:
+    if _UNFIT_IN_COOKIES.search(value):
+        raise hole.bad("has a character that a cookie can't have: a space, a comma, a semicolon, a quote …")
+    return value
+
+
+def _basic(filled: dict[str, str]) -> str:
+    if ":" in filled["username"]:
+        raise BadArguments("the user name of `auth` has a colon in it, which basic authentication can't send")
+    return basic(filled["username"], filled["password"])
+
+
+def basic(username: str, password: str) -> str:
+    return f"Basic {b64encode(f'{username}:{password}'.encode()).decode()}"
+
+
+def _encoded_parts(text: str) -> list[str]:
+    """A text as it stands in the middle of base64: it may begin at any of three places of a group there."""
+    data = text.encode()
+    ends = [(start, (start + len(data)) * 8 // 6) for start in range(3)]
+    return [b64encode(bytes(start) + data).decode()[-(-start * 8 // 6) : end] for start, end in ends]
+
+
+def check_length(text: str, what: str) -> None:
+    if len(text) > LONGEST_CREDENTIAL:
+        raise ToolFailure(
+            f"{what} has more than {LONGEST_CREDENTIAL:,} characters, which no server takes", reason="too_large"
+        )
+
+
+def with_header(outgoing: "HttpRequest", name: str, value: str) -> "HttpRequest":
+    """With that header, and no other one of that name."""
+    same = name.lower()
+    headers = [header for header in outgoing.headers if header[0].lower() != same]
+    headers.append((name, value))
+    return outgoing._replace(headers=headers)
+
+
+# HMAC: a signature over parts of the request exactly as it is sent, made of a secret that is not.
+
+
+_SIGNED_PART = re.compile(r"(?<!\$)\{([A-Za-z0-9]+)\}")
+SIGNED_PARTS: dict[str, Callable[["HttpRequest", str], bytes]] = {
+    "method": lambda outgoing, _: outgoing.method.encode(),
+    "path": lambda outgoing, _: outgoing.url.target.encode(),
+    "host": lambda outgoing, _: outgoing.url.authority.encode(),
+    "timestamp": lambda _, timestamp: timestamp.encode(),
+    "body": lambda outgoing, _: outgoing.body,
+    "bodySha256": lambda outgoing, _: hashlib.sha256(outgoing.body).hexdigest().encode(),
+}
+
+
+class HmacAuthenticator(Authenticator):
+    """`now` gives seconds since 1970."""
+
+    def __init__(self, auth: Hmac, arguments: Collection[str], now: Callable[[], float] = time.time) -> None:
+        self._secret = AuthTexts(auth, ("secret",), arguments, one_line)
+        self._prefix = AuthTexts(auth, ("prefix",), arguments, in_header)
+        self.secrets = self._secret.secrets | self._prefix.secrets
+        self.auth = auth
+        self.now = now
+        self.payload = _signed_parts(auth)
+        check_name(auth.header, below(AUTH_POINTER, "header"))
+        if auth.timestamp_header is not None:
+            check_name(auth.timestamp_header, below(AUTH_POINTER, "timestampHeader"))
+
+    def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "HttpContext") -> Signer:
+        key = self._secret.fill(args, secret)["secret"].encode()
+        return _HmacSigner(self, key, self._prefix.fill(args, secret)["prefix"])
+
+
+class _HmacSigner(Signer):
+    def __init__(self, helper: HmacAuthenticator, key: bytes, prefix: str) -> None:
+        self._helper, self._key, self._prefix = helper, key, prefix
+
+    def sign(self, outgoing: "HttpRequest") -> "HttpRequest":
+        auth = self._helper.auth
+        timestamp = str(int(self._helper.now()))
+        payload = b"".join(
+            part if isinstance(part, bytes) else part(outgoing, timestamp) for part in self._helper.payload
+        )
+        digest = hmac.digest(self._key, payload, auth.algorithm)
+        text = digest.hex() if auth.encoding == "hex" else b64encode(digest).decode()
+        outgoing = with_header(outgoing, auth.header, f"{self._prefix}{text}")
+        return outgoing if auth.timestamp_header is None else with_header(outgoing, auth.timestamp_header, timestamp)
+
+
+def _signed_parts(auth: Hmac) -> list[bytes | Callable[["HttpRequest", str], bytes]]:
+    """Texts, and what gives the parts between them."""
+    pointer = below(AUTH_POINTER, "payload")
+    pieces = _SIGNED_PART.split(auth.payload)  # texts and names in turn
+    if unknown := [name for name in pieces[1::2] if name not in SIGNED_PARTS]:
+        known = ", ".join(f"{{{name}}}" for name in SIGNED_PARTS)
+        raise TemplateError(f"{{{unknown[0]}}} is no part of a request that can be signed; there are {known}", pointer)
+    if "timestamp" in pieces[1::2] and auth.timestamp_header is None:
+        raise TemplateError("{timestamp} is signed, so timestampHeader has to say where it is sent", pointer)
+    if "${" in auth.payload:
+        raise TemplateError(
+            "no `${…}` can be signed by itself: sign the part of the request that it stands in", pointer
+        )
+    return [SIGNED_PARTS[piece] if number % 2 else piece.encode() for number, piece in enumerate(pieces)]

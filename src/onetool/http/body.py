@@ -1,0 +1,170 @@
+"""The body of a response while it arrives: decompressed and limited in size, whole or as a stream with backpressure."""
+
+import asyncio
+import zlib
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+
+from onetool.http.errors import InvalidResponseError, ResponseTooLargeError, WireError
+
+GZIP, ZLIB, RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
+CODINGS = frozenset(("gzip", "x-gzip", "deflate", "br", "zstd", "compress", "identity"))
+MOST_MEMBERS = 256  # of one gzip stream: many files in a row are one, but each costs time
+
+
+class PlainBody:
+    """Not compressed: what comes is what there is."""
+
+    def __init__(self, most: int) -> None:
+        self._left = self._most = most
+
+    def feed(self, data: bytes) -> bytes:
+        self._left -= len(data)
+        if self._left < 0:
+            raise too_large(self._most)
+        return data
+
+    def end(self) -> None:
+        """Nothing is missing: the parser has counted."""
+
+
+class CompressedBody:
+    """gzip or deflate. No more than `most` bytes are ever made of it, however little it is."""
+
+    def __init__(self, coding: str, most: int) -> None:
+        self._left_in = self._left_out = self._most = most
+        self._bits = GZIP if coding == "gzip" else 0  # 0: zlib or raw, as the first byte says
+        self._stream = zlib.decompressobj(self._bits) if self._bits else None
+        self._members = 1
+        self._begun = False
+
+    def feed(self, data: bytes) -> bytes:
+        self._left_in -= len(data)
+        if self._left_in < 0:
+            raise too_large(self._most)
+        if self._stream is None:
+            self._bits = ZLIB if data[0] & 0x0F == 8 else RAW  # servers mean either by "deflate"
+            self._stream = zlib.decompressobj(self._bits)
+        self._begun = True
+        try:
+            return self._inflated(self._stream, data)
+        except zlib.error as error:
+            raise InvalidResponseError(f"the answer can't be decompressed: {error}") from None
+
+    def _inflated(self, stream: "zlib._Decompress", data: bytes) -> bytes:
+        found: list[bytes] = []
+        while data:
+            part = stream.decompress(data, self._left_out + 1)
+            self._left_out -= len(part)
+            if self._left_out < 0:
+                raise too_large(self._most)
+            found.append(part)
+            data = stream.unused_data
+            if not stream.eof:
+                break
+            if data and self._bits == GZIP:
+                self._members += 1
+                if self._members > MOST_MEMBERS:
+                    raise InvalidResponseError(f"the answer is compressed in more than {MOST_MEMBERS} parts")
+                stream = self._stream = zlib.decompressobj(GZIP)
+            elif data:
+                raise InvalidResponseError("the answer goes on after the end of what is compressed")
+        return b"".join(found)
+
+    def end(self) -> None:
+        if self._begun and self._stream is not None and not self._stream.eof:
+            raise InvalidResponseError("the answer breaks off: what is compressed has no end")
+
+
+def body_reader(coding: str, most: int) -> PlainBody | CompressedBody:
+    coding = coding.strip().lower()
+    if coding in ("", "identity"):
+        return PlainBody(most)
+    if coding in ("gzip", "x-gzip"):
+        return CompressedBody("gzip", most)
+    if coding == "deflate":
+        return CompressedBody("deflate", most)
+    known = all(part.strip() in CODINGS for part in coding.split(","))  # anything else may be what nobody should see
+    how = f"as {coding[:40]!r}," if known else "in a way"
+    raise InvalidResponseError(f"the answer is encoded {how} which was not asked for")
+
+
+def too_large(most: int) -> ResponseTooLargeError:
+    return ResponseTooLargeError(
+        f"the answer has more than {most:,} bytes (limits.maxResponseBytes)", "limits.maxResponseBytes"
+    )
+
+
+# The body of a streamed answer, piece by piece: what has come and was not read yet.
+
+
+HIGH_WATER = 256 * 1024  # bytes that nobody has read: then the server has to wait
+LOW_WATER = 64 * 1024
+
+
+class BodyStream:
+    """`async for piece in pieces`. `read_on` is told False when there is much, and True when there is room again."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, read_on: Callable[[bool], None]) -> None:
+        self._loop = loop
+        self._read_on = read_on
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._held = False
+        self._ended = False
+        self._fault: WireError | None = None
+        self._reader: asyncio.Future[None] | None = None
+        self._closed: Callable[[], None] | None = None
+
+    def put(self, piece: bytes) -> None:
+        if not piece:
+            return
+        self._waiting.append(piece)
+        self._size += len(piece)
+        if self._size > HIGH_WATER and not self._held:
+            self._held = True
+            self._read_on(False)
+        self._wake()
+
+    def finish(self, fault: WireError | None) -> None:
+        self._ended, self._fault = True, fault
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    def at_close(self, closed: Callable[[], None]) -> None:
+        """Called once, when it has been read to the end or nobody reads it any more."""
+        self._closed = closed
+
+    def close(self) -> None:
+        if self._held:  # whatever becomes of the connection, it must not stay deaf
+            self._held = False
+            self._read_on(True)
+        closed, self._closed = self._closed, None
+        if closed is not None:
+            closed()
+
+    async def read(self) -> bytes:
+        """All the rest."""
+        return b"".join([piece async for piece in self])
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        try:
+            while True:
+                while self._waiting:
+                    piece = self._waiting.popleft()
+                    self._size -= len(piece)
+                    if self._held and self._size < LOW_WATER:
+                        self._held = False
+                        self._read_on(True)
+                    yield piece
+                if self._ended:
+                    break
+                self._reader = self._loop.create_future()
+                await self._reader
+            if self._fault is not None:
+                raise self._fault
+        finally:
+            self.close()

@@ -1,0 +1,169 @@
+"""`HttpClient` sends one request: no redirects, no cookies, no proxies; `sending` has retries and redirects.
+
+    response = await client.send(request, hosts, timeout=10, max_bytes=4_000_000)
+
+The host is checked, every address that its name resolves to is checked, and a checked address is connected to.
+Connections are kept and used again, for each event loop on its own.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import cached_property
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from onetool import __version__
+from onetool.http.connection import Connection, HttpResponse, request_head
+from onetool.http.definition import IDEMPOTENT
+from onetool.http.errors import ConnectTimeoutError, RequestRefusedError, StaleConnectionError
+from onetool.http.pool import MOST, Connect, ConnectionPool, Dialler, Resolve
+
+if TYPE_CHECKING:
+    import ssl
+
+    from onetool.http.allowed_hosts import AllowedHosts
+    from onetool.http.oauth import TokenCache
+    from onetool.http.url import HttpRequest, Url
+
+AGENT = f"onetool/{__version__}"
+MOST_STALE = 3  # connections that turn out to be closed when they are used
+
+
+class HttpClient:
+    """One for an app. `resolve`, `connect` and `tls` can be replaced in tests."""
+
+    def __init__(
+        self,
+        resolve: Resolve | None = None,
+        connect: Connect | None = None,
+        tls: Callable[[], "ssl.SSLContext"] | None = None,
+        most: int = MOST,
+    ) -> None:
+        self._dialler = Dialler(resolve, connect, tls)
+        self._most = most
+        self._pools: dict[asyncio.AbstractEventLoop, ConnectionPool] = {}
+        self._lock = Lock()
+
+    @cached_property
+    def tokens(self) -> "TokenCache":
+        """Of OAuth, for all tools."""
+        from onetool.http.oauth import TokenCache
+
+        return TokenCache()
+
+    async def send(
+        self,
+        outgoing: "HttpRequest",
+        hosts: "AllowedHosts",
+        *,
+        timeout: float,  # noqa: ASYNC109 - asyncio.timeout around it would cost more than all the rest
+        max_bytes: int,
+        connect: float | None = None,
+    ) -> HttpResponse:
+        """The answer, whole. A ToolFailure says why there is none. `connect`: seconds for a connection alone."""
+        return await self._exchange(outgoing, hosts, timeout, max_bytes, False, connect)
+
+    async def stream(
+        self,
+        outgoing: "HttpRequest",
+        hosts: "AllowedHosts",
+        *,
+        timeout: float,  # noqa: ASYNC109 - as above
+        max_bytes: int,
+        connect: float | None = None,
+    ) -> HttpResponse:
+        """The answer as soon as its head is there: its body comes as `answer.pieces`, which has to be closed."""
+        return await self._exchange(outgoing, hosts, timeout, max_bytes, True, connect)
+
+    async def _exchange(
+        self,
+        outgoing: "HttpRequest",
+        hosts: "AllowedHosts",
+        seconds: float,
+        max_bytes: int,
+        stream: bool,
+        connect: float | None,
+    ) -> HttpResponse:
+        url = outgoing.url
+        rule = hosts.check(url)
+        request = request_bytes(outgoing)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        pool = self._pools.get(loop) or await self._new_pool(loop)
+        key = (url.scheme, url.host, url.port, rule)
+        tries = 0
+        while True:
+            connection = pool.at_hand(key)
+            if connection is None:
+                patience = seconds if connect is None else min(connect, seconds)
+                until = min(deadline, loop.time() + patience)
+                dial = self._dialler.dialling(url, rule, hosts, until, pool.drop)
+                connection = await _in_time(pool.take(key, dial), until, url, patience)
+            try:
+                answer = await connection.exchange(
+                    request, outgoing.method == "HEAD", max_bytes, deadline, stream, seconds
+                )
+            except StaleConnectionError as stale:
+                pool.drop(connection)
+                pool.drop_idle(key)  # the others will be no better
+                tries += 1
+                if tries > MOST_STALE or (stale.sent and not _may_repeat(outgoing)):
+                    raise
+            except BaseException:
+                pool.drop(connection)
+                raise
+            else:
+                return _handed_over(answer, connection, pool)
+
+    async def _new_pool(self, loop: asyncio.AbstractEventLoop) -> ConnectionPool:
+        pool = ConnectionPool(loop, self._most)
+        with self._lock:
+            for old in [one for one in self._pools if one.is_closed()]:
+                del self._pools[old]
+            pool = self._pools.setdefault(loop, pool)
+        await pool.begin()
+        return pool
+
+    def close(self) -> None:
+        """End all connections, of every loop."""
+        with self._lock:
+            pools, self._pools = self._pools, {}
+        for loop, pool in pools.items():
+            with suppress(RuntimeError):  # a loop that has ended took its connections with it
+                loop.call_soon_threadsafe(pool.close)
+
+
+def _may_repeat(outgoing: "HttpRequest") -> bool:
+    """Whether it does no harm twice: by what its tool says, or by its method."""
+    return outgoing.method in IDEMPOTENT if outgoing.idempotent is None else outgoing.idempotent
+
+
+def _handed_over(answer: HttpResponse, connection: Connection, pool: ConnectionPool) -> HttpResponse:
+    if answer.pieces is None:
+        pool.give_back(connection)
+    else:
+        answer.pieces.at_close(lambda: pool.give_back(connection) if connection.is_done() else pool.drop(connection))
+    return answer
+
+
+async def _in_time(work: Awaitable[Connection], deadline: float, url: "Url", seconds: float) -> Connection:
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await work
+    except TimeoutError:
+        raise ConnectTimeoutError(f"there was no connection to {url.authority}", seconds) from None
+
+
+def request_bytes(outgoing: "HttpRequest") -> bytes:
+    """As it is sent: with the headers that say where and how, and those that nobody has set."""
+    given = {name.lower() for name, _ in outgoing.headers}
+    headers = [("Host", outgoing.url.authority), *outgoing.headers]
+    if "user-agent" not in given:
+        headers.append(("User-Agent", AGENT))
+    if "accept-encoding" not in given:
+        headers.append(("Accept-Encoding", "gzip, deflate"))
+    try:
+        return request_head(outgoing.method, outgoing.url.target, headers, outgoing.body)
+    except ValueError as error:
+        raise RequestRefusedError(f"a header can't be sent: it has {error} in it") from None

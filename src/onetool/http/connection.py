@@ -1,0 +1,297 @@
+"""One HTTP/1.1 connection, an asyncio Protocol with httptools as its parser: one request and its response at a time.
+
+Everything is bounded while it is read: heads, bodies (as sent and decompressed), the time. Bytes after a response that
+nobody asked for end the connection, so that no response can be taken for another request's.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from onetool.http.body import BodyStream, CompressedBody, PlainBody, body_reader, too_large
+from onetool.http.errors import (
+    InvalidResponseError,
+    RequestTimeoutError,
+    StaleConnectionError,
+    UnreachableError,
+    WireError,
+)
+
+LARGEST_HEAD = 64 * 1024
+LARGEST_READ = 256 * 1024  # what a transport hands over at once, at most
+MOST_HEADERS = 200
+MOST_INTERIM = 20  # answers like "103 Early Hints"
+
+
+class HttpResponse:
+    """What a server said: status, reason, headers by their names in lower case, and the body.
+
+    Of a streamed one the body comes as `pieces`.
+    """
+
+    __slots__ = ("body", "headers", "pieces", "reason", "status")
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.reason = ""
+        self.headers: dict[str, str] = {}
+        self.body = b""
+        self.pieces: BodyStream | None = None
+
+
+class Connection(asyncio.Protocol):
+    """`lost` is told when it ends while nobody uses it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, place: str, lost: Callable[["Connection"], None]) -> None:
+        self._loop = loop
+        self._place = place  # for messages: host and port
+        self._lost = lost
+        self._transport: asyncio.Transport = None  # pyright: ignore[reportAttributeAccessIssue]
+        self._parser = HttpResponseParser(self)
+        self._fresh = True  # whether this parser has the beginning of an answer before it
+        self._waiter: asyncio.Future[HttpResponse] | None = None
+        self._pieces: BodyStream | None = None
+        self._complete = True
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
+        self.used = 0  # answers so far
+        self.since = 0.0  # when it became idle
+        self.keep = True  # whether it can be used again
+
+    # One exchange
+
+    def exchange(
+        self, request: bytes, is_head: bool, most: int, deadline: float, stream: bool, seconds: float
+    ) -> "asyncio.Future[HttpResponse]":
+        """Send it. The future has the answer, complete, or where it is streamed, its head.
+
+        `seconds` is what there was until the deadline, before there was a connection: for messages.
+        """
+        self._answer = HttpResponse()
+        self._parts: list[bytes] = []
+        self._most, self._is_head, self._stream, self._seconds = most, is_head, stream, seconds
+        self._body: PlainBody | CompressedBody | None = None  # from the end of the head on
+        self._fault: WireError | None = None
+        self._heard = self._headers = self._interim = 0
+        self._silent = 0  # bytes since something came of them
+        self._complete = self._begun = False
+        if not self._fresh:
+            self._parser, self._fresh = HttpResponseParser(self), True
+        waiter = self._waiter = self._loop.create_future()
+        if self._transport.is_closing():  # it ended between two turns of the loop
+            self.end(StaleConnectionError(f"{self._place} closed the connection", sent=False))
+        else:
+            self._set_deadline(deadline)
+            self._transport.write(request)
+        return waiter
+
+    def end(self, fault: WireError | None = None) -> None:
+        """It is over, at once. Whoever waits for an answer is told why there is none."""
+        self.keep = False
+        waiter, pieces, timer = self._waiter, self._pieces, self._timer
+        self._waiter = self._pieces = self._timer = None
+        if timer is not None:
+            timer.cancel()
+        self._transport.abort()
+        if pieces is not None:
+            pieces.finish(fault or _closed(self._place))
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(fault or _closed(self._place))
+
+    def is_done(self) -> bool:
+        """Whether the last answer has come to its end."""
+        return self._complete
+
+    def is_open(self) -> bool:
+        return self.keep and not self._transport.is_closing()
+
+    def read_on(self, going: bool) -> None:
+        """Of a stream: whoever reads it is behind, or no longer."""
+        if self._transport.is_closing():
+            return
+        if going:
+            self._transport.resume_reading()  # also when the answer is complete: the next one comes this way, too
+        elif not self._complete:
+            self._transport.pause_reading()
+
+    # Time: one timer for many requests. When it rings it may have to wait on.
+
+    def _set_deadline(self, deadline: float) -> None:
+        self._deadline = deadline
+        if self._timer is None or self._timer.when() > deadline:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(deadline, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._waiter is None and self._pieces is None:
+            return
+        if self._loop.time() < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._ring)
+        else:
+            words = "did not come to the end of its answer" if self._begun else "did not answer"
+            self.end(RequestTimeoutError(f"{self._place} {words}", self._seconds))
+
+    # The transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # pyright: ignore[reportAttributeAccessIssue]
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiter is None and self._pieces is None:
+            self.end()  # nothing was asked
+            return
+        self._begun = True
+        self._silent += len(data)
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            self.end(InvalidResponseError(f"{self._place} wants to go on with another protocol"))
+        except HttpParserError as error:
+            self.keep = False
+            if not self._complete:
+                self.end(self._fault or InvalidResponseError(f"{self._place} does not speak HTTP: {error}"))
+                return
+        if self._complete:
+            self._finish()
+        elif self._silent > LARGEST_HEAD + LARGEST_READ:
+            self.end(InvalidResponseError(f"{self._place} sends headers without end"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.keep = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waiter is None and self._pieces is None:
+            self._lost(self)
+        elif exc is None and self._body is not None and self._lasts_to_the_end():
+            self._finish()
+        else:
+            self.end(self._broken(exc))
+
+    def _broken(self, error: Exception | None) -> WireError:
+        why = f" ({getattr(error, 'strerror', None) or error})" if error else ""
+        if self._begun:
+            return UnreachableError(f"{self._place} broke off its answer{why}")
+        message = f"{self._place} closed the connection before it answered{why}"
+        return StaleConnectionError(message, sent=True) if self.used else UnreachableError(message)
+
+    def _lasts_to_the_end(self) -> bool:
+        """Whether the end of the connection is the end of the body, for there is nothing else that tells it."""
+        return "content-length" not in self._answer.headers and "transfer-encoding" not in self._answer.headers
+
+    # The parser's side. What is raised here comes out of feed_data as another error: `_fault` is what it was.
+
+    def on_message_begin(self) -> None:
+        if self._complete:
+            raise self._refused(InvalidResponseError(f"{self._place} sent more than one answer"))
+
+    def on_status(self, status: bytes) -> None:
+        self._answer.reason += status.decode("latin-1")
+        self._count(len(status))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers += 1
+        self._count(len(name) + len(value))
+        if self._body is not None:
+            return  # a trailer
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        headers = self._answer.headers
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+
+    def _count(self, size: int) -> None:
+        self._heard += size
+        if self._heard > LARGEST_HEAD or self._headers > MOST_HEADERS:
+            raise self._refused(InvalidResponseError(f"{self._place} sends too many or too large headers"))
+
+    def on_headers_complete(self) -> None:
+        answer = self._answer
+        answer.status = status = self._parser.get_status_code()
+        if status < 200:
+            self._interim += 1
+            if self._interim > MOST_INTERIM or status < 100:
+                raise self._refused(InvalidResponseError(f"{self._place} does not come to an answer"))
+            return
+        self.keep = self._parser.should_keep_alive()
+        self._silent = 0
+        try:
+            self._begin_body(answer.headers)
+        except WireError as fault:
+            raise self._refused(fault) from None
+
+    def _begin_body(self, headers: dict[str, str]) -> None:
+        if self._is_head:
+            self._body, self._complete, self._fresh = PlainBody(0), True, False  # the parser would wait for its body
+            return
+        length = headers.get("content-length")
+        if length is not None and int(length) > self._most and self._answer.status not in (204, 304):
+            raise too_large(self._most)
+        if headers.get("transfer-encoding", "chunked").strip().lower() != "chunked":
+            raise InvalidResponseError(f"{self._place} sends its answer in a way that was not asked for")
+        self._body = body_reader(headers.get("content-encoding", ""), self._most)
+        if self._stream:
+            self._pieces = self._answer.pieces = BodyStream(self._loop, self.read_on)
+            self._tell(self._answer)
+
+    def on_body(self, body: bytes) -> None:
+        if self._is_head or self._body is None:
+            raise self._refused(InvalidResponseError(f"{self._place} sent a body where there can be none"))
+        self._silent = 0
+        try:
+            part = self._body.feed(body)
+        except WireError as fault:
+            raise self._refused(fault) from None
+        if self._pieces is not None:
+            self._pieces.put(part)
+        else:
+            self._parts.append(part)
+
+    def on_message_complete(self) -> None:
+        if self._body is None:  # of an interim answer
+            self._answer = HttpResponse()
+        else:
+            self._complete = True
+
+    def _refused(self, fault: WireError) -> WireError:
+        self._fault = self._fault or fault
+        return fault
+
+    # The outcome
+
+    def _finish(self) -> None:
+        self._complete = True
+        try:
+            if self._body is not None:
+                self._body.end()
+        except WireError as fault:
+            self.end(fault)
+            return
+        self.used += 1
+        pieces, self._pieces = self._pieces, None
+        if pieces is not None:
+            pieces.finish(None)
+        parts = self._parts
+        self._answer.body = parts[0] if len(parts) == 1 else b"".join(parts)
+        self._tell(self._answer)
+
+    def _tell(self, answer: HttpResponse) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(answer)
+
+
+def _closed(place: str) -> UnreachableError:
+    return UnreachableError(f"the connection to {place} was closed", again=False)
+
+
+def request_head(method: str, target: str, headers: list[tuple[str, str]], body: bytes) -> bytes:
+    """The bytes of a request. Whatever the headers came from, none of them can begin another one."""
+    lines = [f"{method} {target} HTTP/1.1", *[f"{name}: {value}" for name, value in headers]]
+    if body or method in ("POST", "PUT", "PATCH"):
+        lines.append(f"Content-Length: {len(body)}")
+    text = "\r\n".join(lines)
+    if text.count("\n") != len(lines) - 1 or text.count("\r") != len(lines) - 1 or "\0" in text:
+        raise ValueError("a line break in a header")
+    return f"{text}\r\n\r\n".encode() + body

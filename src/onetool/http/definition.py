@@ -1,0 +1,160 @@
+"""`httpImpl` and `limits` of a tool as msgspec Structs, with the retries and the time limits that follow from them.
+
+Light to import: listing tools needs no more than this. JSON pointers into a definition are made here, too.
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+
+def below(pointer: str, name: str | int) -> str:
+    """The pointer to a member of what the other one points to."""
+    return f"{pointer}/{str(name).replace('~', '~0').replace('/', '~1')}"
+
+
+# What an HTTP tool says of itself: `httpImpl` of a bundle's tool, and its limits.
+
+
+Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+Text = Annotated[str, Meta(min_length=1)]
+Status = Annotated[int, Meta(ge=100, le=599)]
+Milliseconds = Annotated[int, Meta(ge=1, le=600_000)]
+
+
+class CamelStruct(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True
+):
+    """Part of a file that people write: keys in camelCase, and a key that nobody knows is a mistake."""
+
+
+class Bearer(CamelStruct, frozen=True, kw_only=True, tag="bearer", tag_field="type"):
+    """`Authorization: Bearer <value>`."""
+
+    value: Text
+
+
+class Basic(CamelStruct, frozen=True, kw_only=True, tag="basic", tag_field="type"):
+    """`Authorization: Basic …`."""
+
+    username: str
+    password: str = ""
+
+
+class ApiKey(CamelStruct, frozen=True, kw_only=True, tag="apiKey", tag_field="type"):
+    """A key under a name of its own."""
+
+    name: Text
+    value: Text
+    place: Literal["header", "query", "cookie"] = msgspec.field(default="header", name="in")
+
+
+class Hmac(CamelStruct, frozen=True, kw_only=True, tag="hmac", tag_field="type"):
+    """A signature over parts of the request, made of a secret that is not sent.
+
+    `payload` names what is signed, with {method}, {path} (as sent, with its query), {host}, {timestamp}, {body} and
+    {bodySha256} (hex).
+    """
+
+    secret: Text
+    algorithm: Literal["sha1", "sha256", "sha512"] = "sha256"
+    encoding: Literal["hex", "base64"] = "hex"
+    payload: Text = "{body}"
+    header: Text = "X-Signature"
+    prefix: str = ""  # of the header's value: `sha256=`
+    timestamp_header: Text | None = None  # where {timestamp} (seconds since 1970) is sent
+
+
+class OAuth2(CamelStruct, frozen=True, kw_only=True, tag="oauth2", tag_field="type"):
+    """A bearer token that is fetched from `tokenUrl`, kept until it ends, and fetched anew when it is refused."""
+
+    token_url: Text
+    client_id: Text
+    client_secret: str = ""
+    grant: Literal["clientCredentials", "refreshToken"] = "clientCredentials"
+    refresh_token: str = ""
+    scope: str = ""
+    client_auth: Literal["basic", "body"] = "basic"
+
+
+Auth = Bearer | Basic | ApiKey | Hmac | OAuth2
+
+
+class Request(CamelStruct, frozen=True, kw_only=True):
+    """The request, with `${name}` for arguments and secrets."""
+
+    url_template: Text
+    method: Method = "GET"
+    query: dict[str, Any] = {}
+    headers: dict[str, str] = {}
+    body: Any = None  # JSON with placeholders, or a text
+    auth: Auth | None = None
+    timeout_ms: Milliseconds = 10_000  # for each try
+    retries: Annotated[int, Meta(ge=0, le=10)] = 0
+    idempotent: bool | None = None  # may be tried again, whatever its method says
+    follow_redirects: bool = False
+
+
+class ResponseOptions(CamelStruct, frozen=True, kw_only=True):
+    """What becomes of the answer."""
+
+    success_codes: tuple[Status, ...] = ()  # none: all of 200 to 299
+    encoding: Literal["json", "text", "binary", "sse"] = "json"
+    selector: str = ""  # JMESPath
+    error_mode: Literal["fail", "empty", "return"] = "fail"  # "empty": the value null; "return": {status, body}
+
+
+class HttpImpl(CamelStruct, frozen=True, kw_only=True):
+    request: Request
+    response: ResponseOptions = ResponseOptions()
+
+
+class ToolLimits(CamelStruct, frozen=True, kw_only=True):
+    """What a tool may take. Of the last three only HTTP tools have a use."""
+
+    max_calls_per_minute: Annotated[int, Meta(ge=1)] | None = None
+    max_request_bytes: Annotated[int, Meta(ge=1, le=64 * 1024**2)] = 1024**2
+    max_response_bytes: Annotated[int, Meta(ge=1, le=256 * 1024**2)] = 4 * 1024**2
+    max_retries: Annotated[int, Meta(ge=0, le=10)] | None = None
+
+
+# How often a request may be sent, and how long all of that may take: read off what a tool says of itself.
+
+
+IDEMPOTENT = frozenset(("GET", "HEAD", "PUT", "DELETE", "OPTIONS"))
+FIRST_PAUSE = 0.25  # seconds at most before the second try; twice as many before the next one …
+LONGEST_PAUSE = 8.0  # … up to this
+TOKEN_SECONDS = 15.0  # that fetching a token may take
+LONGEST_TOTAL = 900.0  # seconds over all tries, where a single one does not take longer
+OVERHEAD = 1.0  # seconds for what is no sending: filling in, selecting
+
+
+def is_idempotent(request: Request) -> bool:
+    """Whether sending it twice does no harm."""
+    return request.method in IDEMPOTENT if request.idempotent is None else request.idempotent
+
+
+def max_tries(request: Request, limits: ToolLimits) -> int:
+    """How often it is sent at most."""
+    retries = request.retries if limits.max_retries is None else min(request.retries, limits.max_retries)
+    return 1 + (retries if is_idempotent(request) else 0)
+
+
+def longest_pause(number: int) -> float:
+    """Seconds at most after try `number`, where no server asks for more."""
+    return min(FIRST_PAUSE * 2 ** (number - 1), LONGEST_PAUSE)
+
+
+def sending_seconds(impl: HttpImpl, limits: ToolLimits) -> float:
+    """For all tries and what is between them."""
+    request = impl.request
+    number, seconds = max_tries(request, limits), request.timeout_ms / 1000
+    token = TOKEN_SECONDS if isinstance(request.auth, OAuth2) else 0
+    total = seconds * number + sum(map(longest_pause, range(1, number))) + token
+    return min(total, max(LONGEST_TOTAL, seconds))
+
+
+def total_seconds(impl: HttpImpl, limits: ToolLimits) -> float:
+    """That a call may take."""
+    return sending_seconds(impl, limits) + OVERHEAD

@@ -1,0 +1,261 @@
+"""OAuth 2 for HTTP tools: tokens by client credentials or a refresh token, kept in memory until they expire.
+
+One fetch at a time for each set of credentials, however many calls wait for it, on whatever loop. No token is written
+to disk; every new one is registered for masking before it is used.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from concurrent.futures import Future
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote_plus, urlencode
+
+import msgspec
+
+from onetool.core.errors import ToolFailure
+from onetool.core.json_data import JsonTooCostlyError
+from onetool.http.auth import AUTH_POINTER, Authenticator, AuthTexts, Signer, basic, check_length, with_header
+from onetool.http.decoding import json_of
+from onetool.http.definition import TOKEN_SECONDS, OAuth2, Request
+from onetool.http.errors import quoted, with_message
+from onetool.http.placeholders import Lookup, TemplateError
+
+if TYPE_CHECKING:
+    from onetool.http.connection import HttpResponse
+    from onetool.http.tool import HttpContext
+    from onetool.http.url import HttpRequest
+
+MARGIN = 30.0  # seconds before its end that a token is no longer used …
+DEFAULT_LIFE = 300.0  # … where nobody says when that is
+SHORTEST_LIFE = 1.0  # seconds between two tokens for the same credentials, but for one that is fetched anew at once
+LARGEST = 256 * 1024
+MOST_KEPT = 1_000
+
+_SENDABLE = re.compile(r"[\x21-\x7e]+")
+_UNFIT = re.compile(r"[^\x20-\x7e]+")
+
+Key = tuple[str, ...]
+
+
+class FetchedToken(NamedTuple):
+    access: str
+    life: float  # seconds
+    refresh: str | None = None  # the one to use from now on
+
+
+class _Kept(NamedTuple):
+    access: str
+    since: float
+    until: float
+    refresh: str | None
+    hurried: bool  # less than that since the one before it
+
+
+class _Abandoned(Exception):  # noqa: N818 - whoever fetched has been cancelled: somebody else has to
+    pass
+
+
+class TokenCache:
+    """Those of an app."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._kept: dict[Key, _Kept] = {}
+        self._flights: dict[Key, Future[None]] = {}
+
+    async def get(
+        self, key: Key, fetch: Callable[[str | None], Awaitable[FetchedToken]], refused: str | None = None
+    ) -> str:
+        """A token that is valid for a while, and not the refused one. `fetch` takes a newer refresh token, if any."""
+        while True:
+            with self._lock:
+                kept = self._kept.get(key)
+                if kept is not None and kept.access != refused and self._clock() < kept.until:
+                    return kept.access
+                flight = self._flights.get(key)
+                if flight is None:
+                    if not self.may_fetch(key):
+                        raise _too_often()
+                    mine = self._flights[key] = Future()
+                    break
+            try:
+                await asyncio.shield(asyncio.wrap_future(flight))
+            except _Abandoned:
+                continue
+            except ToolFailure as error:
+                raise with_message(error, str(error)) from None
+        return await self._fetch(key, fetch, kept, mine)
+
+    def may_fetch(self, key: Key) -> bool:
+        """Not where the last two came within a second. What is refused so soon would be refused again."""
+        kept = self._kept.get(key)
+        return kept is None or not kept.hurried or self._clock() >= kept.since + SHORTEST_LIFE
+
+    async def _fetch(
+        self, key: Key, fetch: Callable[[str | None], Awaitable[FetchedToken]], kept: _Kept | None, mine: "Future[None]"
+    ) -> str:
+        refresh = kept.refresh if kept else None
+        try:
+            fetched = await fetch(refresh)
+        except BaseException as error:
+            with self._lock:
+                del self._flights[key]
+            mine.set_exception(error if isinstance(error, ToolFailure) else _Abandoned())
+            raise
+        life = max(fetched.life - min(MARGIN, fetched.life / 10), SHORTEST_LIFE)
+        now = self._clock()
+        hurried = kept is not None and now < kept.since + SHORTEST_LIFE
+        with self._lock:
+            self._kept.pop(key, None)
+            self._kept[key] = _Kept(fetched.access, now, now + life, fetched.refresh or refresh, hurried)
+            if len(self._kept) > MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+            del self._flights[key]
+        mine.set_result(None)
+        return fetched.access
+
+
+class OAuthAuthenticator(Authenticator):
+    asks_elsewhere = True
+
+    def __init__(self, auth: OAuth2, arguments: Collection[str], arg_schema: Mapping[str, Any]) -> None:
+        from onetool.http.template import RequestTemplate
+
+        self.auth = auth
+        self.texts = AuthTexts(auth, ("client_id", "client_secret", "refresh_token", "scope"), arguments)
+        if auth.grant == "refreshToken" and not auth.refresh_token:
+            raise TemplateError("the grant refreshToken needs a refreshToken", f"{AUTH_POINTER}/refreshToken")
+        try:
+            self._endpoint = RequestTemplate(Request(url_template=auth.token_url, method="POST"), arg_schema)
+        except TemplateError as error:
+            raise TemplateError(str(error), f"{AUTH_POINTER}/tokenUrl") from None
+        self.secrets = self.texts.secrets | self._endpoint.secrets
+
+    def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "HttpContext") -> Signer:
+        endpoint = self._endpoint.fill(args, secret)
+        only_there = outside.only_to(endpoint.url, secret)
+        for name in self.secrets:
+            only_there(name)
+        return _OAuthSigner(self, self.texts.fill(args, secret), endpoint, secret, outside)
+
+
+class _OAuthSigner(Signer):
+    def __init__(
+        self,
+        helper: OAuthAuthenticator,
+        filled: dict[str, str],
+        endpoint: "HttpRequest",
+        secret: Lookup,
+        outside: "HttpContext",
+    ) -> None:
+        self._auth, self._texts = helper.auth, helper.texts
+        self._filled, self._endpoint, self._secret, self._outside = filled, endpoint, secret, outside
+        # Who gives all credentials as arguments may see what they get for them.
+        self._know = outside.know if helper.secrets else lambda _: None
+        # All that makes a token somebody's: who has another secret gets another token, or none.
+        self._key: Key = (endpoint.url.text, self._auth.grant, *filled.values())
+        self._token = ""
+        self._refused: str | None = None
+        self._left = 0.0
+
+    async def ready(self, left: float) -> None:
+        self._left = left
+        self._token = await self._outside.client.tokens.get(self._key, self._fetch, self._refused)
+        self._know(self._token)  # those that are in use are masked; of many that were used once, some may be forgotten
+
+    def sign(self, outgoing: "HttpRequest") -> "HttpRequest":
+        return with_header(outgoing, "Authorization", f"Bearer {self._token}")
+
+    def refused(self) -> bool:
+        """Once: a token may have been taken back. A second one that is refused, too, is not the token's fault."""
+        if self._refused is not None or not self._outside.client.tokens.may_fetch(self._key):
+            return False
+        self._refused = self._token
+        return True
+
+    async def _fetch(self, newer: str | None) -> FetchedToken:
+        client, hosts = self._outside.client, self._outside.hosts
+        request = self._request(newer or self._filled["refresh_token"])
+        try:
+            answer = await client.send(request, hosts, timeout=min(self._left, TOKEN_SECONDS), max_bytes=LARGEST)
+        except ToolFailure as error:
+            raise with_message(
+                error, f"no access token: {error}", "it was asked for at tokenUrl of the tool's auth"
+            ) from None
+        return self._read(answer, newer)
+
+    def _request(self, refresh: str) -> "HttpRequest":
+        filled = self._filled
+        form = {"grant_type": "client_credentials"}
+        if self._auth.grant == "refreshToken":
+            form = {"grant_type": "refresh_token", "refresh_token": refresh}
+        if filled["scope"]:
+            form["scope"] = filled["scope"]
+        headers = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json")]
+        if self._auth.client_auth == "body" or not filled["client_secret"]:
+            form["client_id"] = filled["client_id"]
+            if filled["client_secret"]:
+                form["client_secret"] = filled["client_secret"]
+        else:
+            # As RFC 6749 has it: both are encoded as in a form first.
+            login = basic(quote_plus(filled["client_id"]), quote_plus(filled["client_secret"]))
+            for part in self._texts.derived(login.removeprefix("Basic "), self._secret, quote_plus):
+                self._outside.know(part)
+            headers.append(("Authorization", login))
+        return self._endpoint._replace(headers=headers, body=urlencode(form).encode())
+
+    def _read(self, answer: "HttpResponse", newer: str | None) -> FetchedToken:
+        try:
+            said: Any = json_of(answer.body)
+        except (msgspec.MsgspecError, JsonTooCostlyError, UnicodeDecodeError):
+            said = None
+        said = said if isinstance(said, dict) else {}
+        access, kind = said.get("access_token"), said.get("token_type", "Bearer")
+        if answer.status != 200 or not isinstance(access, str):
+            raise self._failure(answer.status, said, newer)
+        check_length(access, f"the access token of {self._endpoint.url.authority}")
+        self._know(access)
+        if str(kind).lower() != "bearer" or not _SENDABLE.fullmatch(access):
+            raise self._failure(answer.status, {"error": "what it gave is no bearer token"}, newer)
+        refresh = said.get("refresh_token")
+        if isinstance(refresh, str) and refresh:
+            check_length(refresh, f"the refresh token of {self._endpoint.url.authority}")
+            self._know(refresh)
+        else:
+            refresh = None
+        return FetchedToken(access, _life(said.get("expires_in")), refresh)
+
+    def _failure(self, status: int, said: dict[str, Any], newer: str | None) -> ToolFailure:
+        """In the endpoint's own words, those that are for people; without what was sent, should they repeat it."""
+        texts = [one for key in ("error", "error_description") if isinstance(one := said.get(key), str)]
+        words = ": ".join(text for text in texts if text) or "it gave no access token"
+        for value in (self._filled["client_secret"], self._filled["refresh_token"], newer):
+            if value:
+                words = words.replace(value, "***")
+        words = quoted(_UNFIT.sub(" ", self._outside.redact(words)), self._outside.redact, 300)
+        return ToolFailure(
+            f"no access token: {self._endpoint.url.authority} answered {status}: {words}",
+            reason="upstream_error",
+            hints=("check clientId, clientSecret and scope in the tool's auth, and the secrets that they name",),
+        )
+
+
+def _too_often() -> ToolFailure:
+    return ToolFailure(
+        "no access token: the last one was fetched less than a second ago, and it was refused",
+        reason="upstream_error",
+        hints=("the API does not accept what tokenUrl gives: check clientId and scope in the tool's auth",),
+    )
+
+
+def _life(seconds: Any) -> float:
+    """Some say it as a text, some do not say it, and some say 0 and mean that they do not know."""
+    try:
+        found = float(seconds)
+    except (TypeError, ValueError, OverflowError):
+        return DEFAULT_LIFE
+    return found if 0 < found < 10 * 366 * 86_400 else DEFAULT_LIFE

@@ -1,0 +1,215 @@
+"""`${name}` in the texts of a template: parsed once, when a tool is defined, and filled in for each call.
+
+A name of the argSchema stands for an argument, any other for a secret of the app; which of the two is decided here, so
+that no caller can give a secret's name a value. One pass: a value that contains `${…}` is data. `$${name}` stands for
+the characters `${name}`. Before `{`, every two dollars are one, so that `$$${price}` is a dollar and a price. A dollar
+elsewhere is a dollar.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from math import isfinite
+from typing import Any, NamedTuple
+
+from onetool.core.errors import BadArguments, ToolFailure
+from onetool.core.schema_keywords import in_place_subschemas
+
+Values = Mapping[str, Any]  # what stands for each name in one call; an absent argument is not in it
+Lookup = Callable[[str], str | None]
+
+MARK = "\ufdd0"  # no character, and promised never to become one
+
+# Looked for from the first dollar of a row only, and with a bound: a text of nothing but `$` or `${` takes no longer.
+_PLACEHOLDER = re.compile(r"(?<!\$)(\$+)\{([^{}]{0,200}\})?")
+_SECRET = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_UNFIT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f\"\\]")
+
+
+class TemplateError(ValueError):
+    """A template that can't ever work. `pointer` says where it is wrong, from `httpImpl` on (RFC 6901)."""
+
+    def __init__(self, message: str, pointer: str) -> None:
+        super().__init__(message)
+        self.pointer = pointer
+
+
+@contextmanager
+def refused_at(pointer: str) -> Iterator[None]:
+    """What is refused while a template is read can't ever work."""
+    try:
+        yield
+    except ToolFailure as failure:
+        raise TemplateError("; ".join([str(failure), *failure.hints]), pointer) from None
+
+
+class Placeholder(NamedTuple):
+    """The place of a value."""
+
+    name: str
+    is_secret: bool
+
+    def bad(self, why: str) -> ToolFailure:
+        """What to raise for a value that does not fit here. Values are not shown: they may be secret."""
+        if self.is_secret:
+            return ToolFailure(f"the secret {self.name} {why}", hints=[f"run: onetool auth set {self.name}"])
+        wrong = BadArguments(f"the argument `{self.name}` {why}")
+        wrong.argument = self.name  # nothing was sent
+        return wrong
+
+
+class TemplateText:
+    """A text with holes. `alone` is its only hole, where there is nothing else in it."""
+
+    __slots__ = ("alone", "holes", "pieces")
+
+    def __init__(self, pieces: Iterable[str | Placeholder]) -> None:
+        self.pieces = tuple(piece for piece in pieces if piece != "")
+        self.holes = tuple(piece for piece in self.pieces if isinstance(piece, Placeholder))
+        self.alone = self.holes[0] if len(self.pieces) == len(self.holes) == 1 else None
+
+    @property
+    def literal(self) -> str:
+        """What it is without any of its holes."""
+        return "".join(piece for piece in self.pieces if isinstance(piece, str))
+
+    @property
+    def marked(self) -> str:
+        """With a mark for each hole: to be taken apart like any text, whatever the names of holes are."""
+        return "".join(piece if isinstance(piece, str) else MARK for piece in self.pieces)
+
+    def changed(self, change: Callable[[str], str]) -> "TemplateText":
+        """The same with all that is no hole changed."""
+        return TemplateText(piece if isinstance(piece, Placeholder) else change(piece) for piece in self.pieces)
+
+    def fill(self, values: Values, escape: Callable[[Placeholder, str], str]) -> str | None:
+        """The text with each value escaped; None when one of them is absent, or null."""
+        filled: list[str] = []
+        for piece in self.pieces:
+            if isinstance(piece, Placeholder):
+                value = values.get(piece.name)
+                if value is None:
+                    return None
+                filled.append(escape(piece, as_text(piece, value)))
+            else:
+                filled.append(piece)
+        return "".join(filled)
+
+    def fill_whole(self, values: Values, escape: Callable[[Placeholder, str], str], whole: str) -> str:
+        """The same for a text that can't be left out: it is part of a whole."""
+        filled = self.fill(values, escape)
+        if filled is None:
+            absent = next(hole for hole in self.holes if values.get(hole.name) is None)
+            raise absent.bad(f"is needed: it is part of {whole}")
+        return filled
+
+
+def unmarked(part: str, holes: Iterator[Placeholder]) -> TemplateText:
+    """A part of a marked text with its holes, which are taken from all those that are left."""
+    first, *others = part.split(MARK)
+    pieces: list[str | Placeholder] = [first]
+    for other in others:
+        pieces += [next(holes), other]
+    return TemplateText(pieces)
+
+
+def parse_text(text: str, arguments: Collection[str], pointer: str) -> TemplateText:
+    """Find the placeholders of a text; TemplateError when one of them can't be meant."""
+    if MARK in text:
+        raise TemplateError("contains U+FDD0, which is no character", pointer)
+    pieces: list[str | Placeholder] = []
+    end = 0
+    for found in _PLACEHOLDER.finditer(text):
+        dollars = len(found[1])
+        pieces.append(text[end : found.start()] + "$" * (dollars // 2))
+        if dollars % 2 == 0:
+            end = found.end(1)  # an escaped one: the brace and what follows are text
+            continue
+        if found[2] is None:
+            raise TemplateError("`${` has no `}` after its name; for the characters themselves write `$${`", pointer)
+        pieces.append(_placeholder(found[2][:-1], arguments, pointer))
+        end = found.end()
+    return TemplateText([*pieces, text[end:]])
+
+
+def _placeholder(name: str, arguments: Collection[str], pointer: str) -> Placeholder:
+    if name in arguments and not _UNFIT_IN_NAMES.search(name):
+        return Placeholder(name, is_secret=False)
+    if _SECRET.fullmatch(name):
+        return Placeholder(name, is_secret=True)
+    raise TemplateError(
+        f"`${{{name}}}` is no property of argSchema, and can't be the name of a secret either;"
+        " for the characters themselves write `$${`",
+        pointer,
+    )
+
+
+def argument_names(schema: Any) -> frozenset[str]:
+    """The names that an argSchema knows, wherever it says them of the arguments themselves."""
+    names: set[str] = set()
+    seen: set[int] = set()
+    waiting = [schema]
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, Mapping) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        names.update(properties(one))
+        if isinstance(required := one.get("required"), list | tuple):
+            names.update(name for name in required if isinstance(name, str))
+        waiting += in_place_subschemas(one)
+        waiting.append(_referred(schema, one.get("$ref")))
+    return frozenset(names)
+
+
+def properties(schema: Any) -> Mapping[str, Any]:
+    """What a schema says of each property; nothing where it is no such schema."""
+    found = schema.get("properties") if isinstance(schema, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _referred(schema: Mapping[str, Any], ref: Any) -> Any:
+    """What `#/$defs/name` stands for; None for anything else."""
+    if not isinstance(ref, str) or not ref.startswith("#"):
+        return None
+    found: Any = schema
+    for part in ref[1:].split("/")[1:]:
+        found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
+    return found
+
+
+def gather(holes: Iterable[Placeholder], args: Mapping[str, Any], secret: Lookup) -> dict[str, Any]:
+    """The values of one call. A secret that is not set is a failure, an absent argument is just not there."""
+    values: dict[str, Any] = {}
+    for name, is_secret in holes:
+        if not is_secret:
+            if name in args:
+                values[name] = args[name]
+        elif value := secret(name):
+            values[name] = str(value)  # and no kind of text that hides itself: JSON would not take it
+        else:
+            raise ToolFailure(
+                f"the secret {name} is not set, and the tool's request needs it",
+                hints=[f"run: onetool auth set {name}; or add it to the secrets file",
+                       f"if an argument is meant, add `{name}` to the tool's argSchema"],
+            )  # fmt: skip
+    return values
+
+
+def as_text(hole: Placeholder, value: Any) -> str:
+    """A value as a part of a text: the way JSON writes it, without the quotes."""
+    if isinstance(value, str):
+        if not value.isascii() and any("\ud800" <= one <= "\udfff" for one in value):
+            raise hole.bad("has half of a character in it (a lone surrogate), which can't be sent")
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        try:
+            return int.__repr__(value)
+        except ValueError:
+            raise hole.bad("is a number with too many digits") from None
+    if isinstance(value, float) and isfinite(value):
+        return float.__repr__(value)
+    kind = {list: "a list", tuple: "a list", dict: "an object", float: "no number"}.get(type(value), "no text")
+    raise hole.bad(f"is {kind}: here it can only be a text, a number, true or false")

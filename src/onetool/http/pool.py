@@ -1,0 +1,301 @@
+"""The connection pool of one event loop, and how a new connection is made: name lookup, address check, TLS.
+
+Connections are kept per origin and per rule of `allowedHosts`: one that a rule let through is never used for a request
+that another rule would have to judge. Every address that a name resolves to is checked, and only a checked address is
+connected to. A lookup can't be ended, so lookups have a bounded number of threads of their own, one per name.
+"""
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from onetool.core.errors import ToolFailure
+from onetool.core.threads import Threads
+from onetool.http.connection import Connection
+from onetool.http.errors import UnreachableError
+from onetool.http.url import Url, is_address
+
+if TYPE_CHECKING:
+    import ssl
+
+    from onetool.http.allowed_hosts import AllowedHosts, HostRule
+
+
+MOST_LOOKUPS = 32  # lookups at a time
+LOCAL = ("::1", "127.0.0.1")
+
+Lookup = list[str] | OSError | UnicodeError
+
+
+class Resolver:
+    def __init__(self, most: int = MOST_LOOKUPS) -> None:
+        self._threads = Threads(most)
+        self._lookups: dict[Any, asyncio.Future[Lookup]] = {}
+
+    async def addresses(self, host: str, port: int) -> list[str]:
+        """All of them; OSError or UnicodeError when there are none."""
+        if host == "localhost":  # it is here, whatever anybody says: RFC 6761
+            return list(LOCAL)
+        key = (asyncio.get_running_loop(), host, port)
+        lookup = self._lookups.get(key)
+        if lookup is None:
+            work = self._threads.run(_looked_up, {"host": host, "port": port})
+            lookup = self._lookups[key] = asyncio.ensure_future(work)
+            lookup.add_done_callback(lambda _: self._lookups.pop(key, None))
+        found = await asyncio.shield(lookup)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def _looked_up(host: str, port: int) -> Lookup:
+    """What went wrong is a result like any other: there may be nobody left to whom it could be raised."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        return error
+    return [str(address[0]) for *_, address in found]
+
+
+# A new connection: the name is resolved, every address is checked, and a checked address is dialled.
+
+
+MOST_ADDRESSES = 16  # that are tried; all are checked
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+Connect = Callable[..., Awaitable[tuple[Any, Any]]]
+"""Like `loop.create_connection`: (factory, address, port, ssl=…, server_hostname=…)."""
+
+
+class Dialler:
+    def __init__(
+        self, resolve: Resolve | None, connect: Connect | None, tls: "Callable[[], ssl.SSLContext] | None"
+    ) -> None:
+        self._resolve = resolve or Resolver().addresses
+        self._connect = connect
+        self._make_tls = tls or _default_tls
+        self._tls: ssl.SSLContext | None = None
+
+    def dialling(
+        self, url: Url, rule: "HostRule", hosts: "AllowedHosts", deadline: float, lost: Callable[[Connection], None]
+    ) -> Callable[[], Awaitable[Connection]]:
+        return lambda: self._dial(url, rule, hosts, deadline, lost)
+
+    async def _dial(
+        self, url: Url, rule: "HostRule", hosts: "AllowedHosts", deadline: float, lost: Callable[[Connection], None]
+    ) -> Connection:
+        addresses = await self._addresses(url)
+        for address in addresses:
+            hosts.check_address(rule, address, url)
+        loop = asyncio.get_running_loop()
+        trouble: UnreachableError | None = None
+        tried = addresses[:MOST_ADDRESSES]
+        for number, address in enumerate(tried):
+            others = len(tried) - number - 1  # one that is silent must not use up the time of those that follow
+            try:
+                async with asyncio.timeout((deadline - loop.time()) / (others + 1) if others else None):
+                    return await self._reach(url, address, lost)
+            except (OSError, TimeoutError, ValueError) as error:
+                trouble = _unreachable(url, error)
+        raise trouble or UnreachableError(f"{url.host} leads to no address")
+
+    async def _addresses(self, url: Url) -> Sequence[str]:
+        if is_address(url.host):
+            return [url.host]
+        try:
+            return list(dict.fromkeys(await self._resolve(url.host, url.port)))
+        except ToolFailure:
+            raise
+        except (OSError, UnicodeError) as error:
+            words = getattr(error, "strerror", None) or error
+            raise UnreachableError(f"the name {url.host} can't be resolved: {words}") from None
+
+    async def _reach(self, url: Url, address: str, lost: Callable[[Connection], None]) -> Connection:
+        loop = asyncio.get_running_loop()
+        more: dict[str, Any] = {}
+        if url.scheme == "https":
+            self._tls = self._tls or self._make_tls()
+            more = {"ssl": self._tls, "server_hostname": url.host}
+        connect = self._connect or loop.create_connection
+        _, connection = await connect(lambda: Connection(loop, url.authority, lost), address, url.port, **more)
+        return connection
+
+
+def _default_tls() -> "ssl.SSLContext":
+    import ssl
+
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _unreachable(url: Url, error: Exception) -> UnreachableError:
+    where = url.authority
+    if isinstance(error, TimeoutError) and not error.strerror:
+        return UnreachableError(f"no connection to {where}: nobody answers there")
+    if verify := getattr(error, "verify_message", None):
+        return UnreachableError(f"the certificate of {where} is not accepted: {verify}", again=False)
+    if reason := getattr(error, "reason", None):  # of TLS
+        return UnreachableError(f"no TLS with {where}: {str(reason).lower().replace('_', ' ')}", again=False)
+    number = getattr(error, "errno", None)  # asyncio has words of its own, which do not say why
+    return UnreachableError(f"no connection to {where}: {os.strerror(number) if number else error}")
+
+
+# The connections of one event loop: kept for a while, handed out one request at a time, so many for each origin.
+
+
+MOST = 64  # connections to one origin
+MOST_IDLE = 256  # in all
+IDLE_SECONDS = 15.0
+
+Dial = Callable[[], Awaitable[Connection]]
+
+
+class _Origin:
+    __slots__ = ("count", "idle", "waiting")
+
+    def __init__(self) -> None:
+        self.idle: list[Connection] = []  # the one used last at the end
+        self.count = 0  # idle, in use, and being made
+        self.waiting: deque[asyncio.Future[Connection | None]] = deque()
+
+
+class ConnectionPool:
+    """Everything here happens on its loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, most: int = MOST, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._loop = loop
+        self._most = most
+        self._patience = idle_seconds
+        self._origins: dict[Hashable, _Origin] = {}
+        self._keys: dict[Connection, Hashable] = {}
+        self._idle = 0
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._farewell = self._until_the_loop_ends()
+
+    async def begin(self) -> None:
+        """Have it closed with the loop, which closes all generators that have begun before it ends."""
+        await anext(self._farewell)
+
+    async def _until_the_loop_ends(self) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            self.close()
+            await asyncio.sleep(0)  # transports tell their end in the next turn
+
+    def at_hand(self, key: Hashable) -> Connection | None:
+        """An idle connection, the one used last: it is the least likely to be closed in a moment."""
+        origin = self._origins.get(key)
+        while origin is not None and origin.idle:
+            connection = origin.idle.pop()
+            self._idle -= 1
+            if connection.is_open():
+                return connection
+            self.drop(connection)
+        return None
+
+    async def take(self, key: Hashable, dial: Dial) -> Connection:
+        """A connection of its own for the caller: idle, new, or another one's that is done with it."""
+        if (connection := self.at_hand(key)) is not None:
+            return connection
+        origin = self._origins.setdefault(key, _Origin())
+        if origin.count >= self._most:
+            if (handed := await self._turn(key, origin)) is not None:
+                if handed.is_open():
+                    return handed
+                self.drop(handed)  # it ended on the way to us
+                return await self.take(key, dial)
+        else:
+            origin.count += 1
+        try:
+            connection = await dial()
+        except BaseException:
+            self._free(key, origin)
+            raise
+        self._keys[connection] = key
+        return connection
+
+    async def _turn(self, key: Hashable, origin: _Origin) -> Connection | None:
+        """Wait for a connection, or for the right to make one."""
+        turn: asyncio.Future[Connection | None] = self._loop.create_future()
+        origin.waiting.append(turn)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # it came just then: it is for the next one
+                handed = turn.result()
+                self._free(key, origin) if handed is None else self.give_back(handed)
+            else:
+                origin.waiting.remove(turn)
+            raise
+
+    def give_back(self, connection: Connection) -> None:
+        if self._closed or not connection.is_open():
+            self.drop(connection)
+            return
+        origin = self._origins[self._keys[connection]]
+        while origin.waiting:
+            turn = origin.waiting.popleft()
+            if not turn.done():
+                turn.set_result(connection)
+                return
+        if self._idle >= MOST_IDLE:
+            self.drop(connection)
+            return
+        self._idle += 1
+        origin.idle.append(connection)
+        connection.since = self._loop.time()
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(self._patience, self._sweep)
+
+    def drop(self, connection: Connection) -> None:
+        """It is over, wherever it was."""
+        connection.end()
+        key = self._keys.pop(connection, None)
+        if key is None:
+            return
+        origin = self._origins[key]
+        if connection in origin.idle:
+            origin.idle.remove(connection)
+            self._idle -= 1
+        self._free(key, origin)
+
+    def drop_idle(self, key: Hashable) -> None:
+        origin = self._origins.get(key)
+        for connection in list(origin.idle) if origin else ():
+            self.drop(connection)
+
+    def _free(self, key: Hashable, origin: _Origin) -> None:
+        """There is room for one more connection."""
+        while origin.waiting:
+            turn = origin.waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        origin.count -= 1
+        if origin.count == 0:
+            self._origins.pop(key, None)
+
+    def _sweep(self) -> None:
+        """Close what has been idle for long. Those used least recently stand first."""
+        self._sweeper = None
+        now = self._loop.time()
+        for origin in list(self._origins.values()):
+            for connection in [one for one in origin.idle if now - one.since >= self._patience]:
+                self.drop(connection)
+        if self._idle:
+            self._sweeper = self._loop.call_later(self._patience / 2, self._sweep)
+
+    def close(self) -> None:
+        """End all of them, also those in use."""
+        self._closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        for connection in list(self._keys):
+            self.drop(connection)

@@ -1,0 +1,226 @@
+"""`ResponseReader` turns a response into the value of a call, or into a failure that quotes the server."""
+
+import asyncio
+import re
+from base64 import b64encode
+from codecs import BOM_UTF8, lookup
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from onetool.core.errors import ToolFailure
+from onetool.core.json_data import JsonTooCostlyError, StoreBlob, blob_record
+from onetool.http.connection import HttpResponse
+from onetool.http.decoding import StreamedText, TooDeepError, each_event, event_value, json_of
+from onetool.http.definition import ResponseOptions
+from onetool.http.errors import LOOKED_AT, Redact, in_short, masked, quoted
+from onetool.http.placeholders import TemplateError
+from onetool.http.selector import Selector, SelectorError
+from onetool.http.sending import retry_after
+
+MOST_EVENTS = 100_000  # of one answer
+LONGEST_EXCERPT = 300
+LARGE = 256 * 1024  # bytes: more is read by a thread, or kept by one, since the disk may be slow
+_STRANGE = frozenset(
+    ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf_7")
+)  # slow, or no text
+_TAG = re.compile(r"<[^<>]*>")
+
+T = TypeVar("T")
+Tell = Callable[[float, float | None, str | None], None]
+
+
+class ResponseReader:
+    """What a tool says of its answers, ready to be used."""
+
+    def __init__(self, response: ResponseOptions, now: Callable[[], float]) -> None:
+        self._codes = frozenset(response.success_codes)
+        self._mode = response.error_mode
+        self._encoding = response.encoding
+        self._now = now
+        self._selector = _selector(response)
+
+    def is_success(self, status: int) -> bool:
+        return status in self._codes if self._codes else 200 <= status < 300
+
+    async def value(self, answer: HttpResponse, place: str, keep: StoreBlob, redact: Redact) -> Any:
+        if not self.is_success(answer.status):
+            return await _by_size(answer, lambda: self._other(answer, place, redact))
+        if self._encoding == "binary":
+            kind = _kind(answer, redact).lower()
+            return await _by_size(answer, lambda: blob_record("blob", _in_base64(answer, redact), kind, keep))
+        if self._encoding == "text":
+            return await _by_size(answer, lambda: text_of(answer))
+        value = await _by_size(answer, lambda: _json(answer, place, redact))
+        if self._selector is None:
+            return value
+        clean = await _by_size(answer, lambda: redact(value))  # half of a secret would not be known any more
+        return await self._selector.of(clean, len(answer.body), redact)
+
+    async def events(self, answer: HttpResponse, place: str, tell: Tell | None, redact: Redact) -> Any:
+        """Each event is told as it comes; the value is the list of them all."""
+        pieces = answer.pieces
+        assert pieces is not None  # noqa: S101 - for the type checker: it was asked for a stream
+        try:
+            if not self.is_success(answer.status):
+                answer.body = await pieces.read()
+                return await _by_size(answer, lambda: self._other(answer, place, redact))
+            if _mime(answer) not in ("text/event-stream", ""):
+                kind = in_short(_kind(answer, redact), 60)
+                raise ToolFailure(f"{place} gave no stream of events, but {kind}", reason="upstream_error")
+            told = _EventList(place, tell, redact)
+            async for data in each_event(pieces):
+                told.take(data)
+        finally:
+            pieces.close()
+        if self._selector is None:
+            return told.values
+        return await self._selector.of(redact(told.values), told.size, redact)
+
+    def _other(self, answer: HttpResponse, place: str, redact: Redact) -> Any:
+        """Of an answer that is no success."""
+        if self._mode == "empty":
+            return None
+        if self._mode == "return":
+            return {"status": answer.status, "body": _anything(answer)}
+        said = " ".join(part for part in (str(answer.status), _reason(answer, redact)) if part)
+        excerpt = excerpt_of(answer, redact)
+        message = f"{place} answered {said}" + (f": {excerpt}" if excerpt else "")
+        raise ToolFailure(message, reason="upstream_error", hints=self._hints(answer, redact))
+
+    def _hints(self, answer: HttpResponse, redact: Redact) -> list[str]:
+        if answer.status == 401:
+            return ["it does not accept the login: check the tool's auth, and the secrets that it names"]
+        if 300 <= answer.status < 400 and (location := answer.headers.get("location")):
+            there = quoted(location, redact, 200)
+            return [f"it redirects to {there}; with request.followRedirects the tool goes there, if that is allowed"]
+        seconds = retry_after(answer, self._now())
+        return [f"it asks to be tried again in {seconds:.0f} s"] if seconds else []
+
+
+class _EventList:
+    """The events so far."""
+
+    def __init__(self, place: str, tell: Tell | None, redact: Redact) -> None:
+        self._place, self._tell, self._redact = place, tell, redact
+        self.values: list[Any] = []
+        self.size = 0
+
+    def take(self, data: str) -> None:
+        if len(self.values) == MOST_EVENTS:
+            raise ToolFailure(f"{self._place} sends more than {MOST_EVENTS:,} events", reason="too_large")
+        self.values.append(event_value(data))
+        self.size += len(data)
+        if self._tell is not None:
+            self._tell(len(self.values), None, StreamedText(self._redact(data)))
+
+
+async def _by_size(answer: HttpResponse, work: Callable[[], T]) -> T:
+    """Work on a body, which the loop does not wait for where that is large."""
+    return work() if len(answer.body) < LARGE else await asyncio.to_thread(work)
+
+
+def _in_base64(answer: HttpResponse, redact: Redact) -> str:
+    """The body without secrets that stand in it as text: in Base64 most forms of them could not be told."""
+    text = answer.body.decode("latin-1")
+    clean = redact(text)
+    return b64encode(answer.body if clean == text else clean.encode("latin-1", "replace")).decode()
+
+
+def text_of(answer: HttpResponse) -> str:
+    """The body as text, in the encoding that it says it has."""
+    return answer.body.decode(_charset(answer), "replace").removeprefix("\ufeff")
+
+
+def excerpt_of(answer: HttpResponse, redact: Redact) -> str:
+    """Some words of a body, on one line."""
+    begins = answer.body[:LOOKED_AT].decode(_charset(answer), "replace")
+    text = masked(begins, redact, goes_on=len(answer.body) > LOOKED_AT)
+    if "html" in _mime(answer):
+        joined = _TAG.sub("", text)  # a secret may have had a tag in it
+        text = found if (found := redact(joined)) != joined else _TAG.sub(" ", text)
+    return in_short(text, LONGEST_EXCERPT)
+
+
+def _json(answer: HttpResponse, place: str, redact: Redact) -> Any:
+    body = answer.body
+    if not body or body.isspace():
+        return None
+    try:
+        return _decoded(answer)
+    except JsonTooCostlyError as error:
+        reason = "output_invalid" if isinstance(error, TooDeepError) else "too_large"
+        raise ToolFailure(f"the answer of {place} {error}", reason=reason) from None
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        why = str(error)
+    kind = in_short(_kind(answer, redact), 60)
+    said = f" ({kind})" if kind and "json" not in _mime(answer) else ""
+    message = f"the answer of {place} is not JSON{said}: {why}; it begins: {excerpt_of(answer, redact) or '(nothing)'}"
+    hint = "response.encoding can be text or binary, too"
+    raise ToolFailure(message, reason="upstream_error", hints=(hint,))
+
+
+def _decoded(answer: HttpResponse) -> Any:
+    try:
+        return json_of(answer.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        charset = _charset(answer)
+        if charset == "utf-8" and not answer.body.startswith(BOM_UTF8):
+            raise
+        return json_of(answer.body.decode(charset).removeprefix("\ufeff").encode("utf-8", "surrogatepass"))
+
+
+def _anything(answer: HttpResponse) -> Any:
+    """A body of whatever kind: data, where it is JSON, else text."""
+    if not answer.body:
+        return None
+    try:
+        return _decoded(answer)
+    except (msgspec.MsgspecError, UnicodeError, JsonTooCostlyError):
+        return text_of(answer)
+
+
+def _mime(answer: HttpResponse) -> str:
+    return answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _kind(answer: HttpResponse, redact: Redact) -> str:
+    """The same to be shown: masked as it came."""
+    return masked(answer.headers.get("content-type", ""), redact).partition(";")[0].strip()
+
+
+def _charset(answer: HttpResponse) -> str:
+    kind = answer.headers.get("content-type", "")
+    if "charset" not in kind.lower():
+        return "utf-8"
+    _, _, text = kind.lower().partition("charset=")
+    try:
+        found = lookup(text.partition(";")[0].strip().strip("\"'")[:40])
+    except (LookupError, ValueError):
+        return "utf-8"
+    is_text = getattr(found, "_is_text_encoding", True)
+    return found.name if is_text and found.name.replace("-", "_") not in _STRANGE else "utf-8"
+
+
+def _reason(answer: HttpResponse, redact: Redact) -> str:
+    if answer.reason.strip():
+        return quoted(answer.reason, redact, 60)
+    from http import HTTPStatus
+
+    try:
+        return HTTPStatus(answer.status).phrase
+    except ValueError:
+        return ""
+
+
+def _selector(response: ResponseOptions) -> Selector | None:
+    if not response.selector.strip():
+        return None
+    pointer = "/response/selector"
+    if response.encoding not in ("json", "sse"):
+        raise TemplateError(f"a selector needs data, and the encoding is {response.encoding}", pointer)
+    try:
+        return Selector(response.selector)
+    except SelectorError as error:
+        raise TemplateError(f"this is no JMESPath expression: {error}", pointer) from None

@@ -1,0 +1,353 @@
+"""`RequestTemplate` makes the request of one call out of a tool's `httpImpl.request`. It sends nothing.
+
+All of it is parsed once, when the tool is defined: where a value may stand, and how it is escaped there, is settled
+before a value is known. Scheme and port are literal, and so is the host, except for labels that are placeholders
+(`https://${region}.example.com`); one that is all of a host (`https://${host}/x`) may be several labels. Whether the
+host may be called is decided by `allowed_hosts`, for the URL of the call.
+
+A body is a form where Content-Type says so, else JSON where it is data or a text that reads as a JSON object or array,
+with `${name}` inside of strings or bare; with a type like application/x-ndjson it can be several, one a line. Any other
+text has its values put in as they are; in XML, escaped.
+"""
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from html import escape
+from math import isfinite
+from typing import Any, NamedTuple
+
+import msgspec
+
+from onetool.core.errors import BadArguments
+from onetool.http.definition import Request, below
+from onetool.http.errors import RequestRefusedError
+from onetool.http.placeholders import (
+    MARK,
+    Lookup,
+    Placeholder,
+    TemplateError,
+    TemplateText,
+    Values,
+    argument_names,
+    gather,
+    parse_text,
+    properties,
+    refused_at,
+    unmarked,
+)
+from onetool.http.template_parts import (
+    HeaderTemplates,
+    PairTemplate,
+    PairTemplates,
+    PathTemplate,
+    named_pairs,
+    written_pairs,
+)
+from onetool.http.url import HttpRequest, Url, as_target, normal_host, read_authority, split
+
+BODY_POINTER = "/request/body"
+FORM = "application/x-www-form-urlencoded"
+JSON = "application/json"
+LINES = "application/x-ndjson"
+PLAIN = "text/plain; charset=utf-8"
+RECORD = "\x1e"  # begins each text of application/json-seq
+
+_ABSENT: Any = object()
+_STRING_OR_HOLE = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|(?<!\$)\$+\{[^{}]{0,200}\}', re.DOTALL)
+
+Make = Callable[[Values], Any]
+
+
+class BodyTemplate(NamedTuple):
+    """How a body is made; None is no body. `content_type` is for those who have not said it themselves."""
+
+    content_type: str
+    fill: Callable[[Values], bytes | None]
+    holes: tuple[Placeholder, ...]
+
+
+def body_template(body: Any, content_type: str | None, arguments: Mapping[str, Any]) -> BodyTemplate | None:
+    """Read a body. `arguments` are the argSchema's properties."""
+    if body is None:
+        return None
+    kind = (content_type or "").partition(";")[0].strip().lower()
+    if kind.startswith("multipart/"):
+        raise TemplateError("multipart bodies can't be made of a template; send JSON or a form", BODY_POINTER)
+    if kind == FORM:
+        return _form(body, arguments)
+    is_json = kind == JSON or kind.endswith("+json")
+    if not isinstance(body, str):
+        return _json(body, arguments)
+    found = _json_in(body)
+    if found is not _ABSENT and (is_json or isinstance(found, dict | list)) and not kind.endswith("xml"):
+        return _json(found, arguments)
+    if is_json:
+        raise TemplateError("is no JSON, and Content-Type says it is", BODY_POINTER)
+    if "json" in kind:
+        return _lines(body, arguments)
+    if not kind and _goes_on_after_json(body):
+        how = "application/x-ndjson for one JSON text a line, or text/plain for a text with values put in as they are"
+        raise TemplateError(f"is JSON with more after it: say what it is by a Content-Type, {how}", BODY_POINTER)
+    return _text(body, kind, arguments)
+
+
+def _form(body: Any, arguments: Collection[str]) -> BodyTemplate:
+    if isinstance(body, str):
+        text = parse_text(body, arguments, BODY_POINTER)
+        with refused_at(BODY_POINTER):
+            pairs = written_pairs(text.marked, iter(text.holes))
+    elif isinstance(body, dict):
+        pairs = named_pairs(body, arguments, BODY_POINTER)
+    else:
+        raise TemplateError("a form is a text, a=1&b=2, or an object", BODY_POINTER)
+    form = PairTemplates(pairs)
+    return BodyTemplate(FORM, lambda values: form.fill(values).encode("ascii"), _holes(pair.holes for pair in pairs))
+
+
+def _text(body: str, kind: str, arguments: Mapping[str, Any]) -> BodyTemplate:
+    text = parse_text(body, arguments, BODY_POINTER)
+    if not kind and text.alone is not None and not _is_text(text.alone, arguments):
+        return _json(body, arguments)
+    put = _in_xml if kind.endswith("xml") else _as_it_is
+
+    def fill(values: Values) -> bytes | None:
+        if text.alone is not None and values.get(text.alone.name) is None:
+            return None
+        return text.fill_whole(values, put, "the body").encode()
+
+    return BodyTemplate(PLAIN, fill, text.holes)
+
+
+def _json(body: Any, arguments: Collection[str]) -> BodyTemplate:
+    holes: list[Placeholder] = []
+    make = _maker(body, arguments, BODY_POINTER, holes)
+    if not holes:
+        fixed = _encoded(make({}))
+        return BodyTemplate(JSON, lambda values: fixed, ())
+
+    def fill(values: Values) -> bytes | None:
+        value = make(values)
+        return None if value is _ABSENT else _encoded(value)
+
+    return BodyTemplate(JSON, fill, tuple(holes))
+
+
+def _lines(body: str, arguments: Collection[str]) -> BodyTemplate:
+    """One JSON text a line. No value can end its line: JSON escapes that."""
+    holes: list[Placeholder] = []
+    makers: list[tuple[str, Make]] = []
+    for number, line in enumerate(body.split("\n"), 1):
+        mark = RECORD if line.startswith(RECORD) else ""
+        text = line.removeprefix(mark).strip()
+        found = _json_in(text) if text else _ABSENT
+        if text and found is _ABSENT:
+            raise TemplateError(f"is no JSON in line {number}, and Content-Type says that every line is", BODY_POINTER)
+        makers.append((mark, _maker(found, arguments, BODY_POINTER, holes)))
+
+    def fill(values: Values) -> bytes:
+        made = [(mark, make(values)) for mark, make in makers]
+        lines = [mark.encode() + _encoded(value) for mark, value in made if value is not _ABSENT]
+        return b"\n".join(lines) + (b"\n" if body.endswith("\n") and lines else b"")
+
+    return BodyTemplate(LINES, fill, tuple(holes))
+
+
+def _maker(value: Any, arguments: Collection[str], pointer: str, holes: list[Placeholder]) -> Make:
+    """How a value of the template is made in a call. Holes that are met on the way are added to the list."""
+    if isinstance(value, str):
+        return _text_maker(parse_text(value, arguments, pointer), holes)
+    before = len(holes)
+    if isinstance(value, Mapping):
+        made = _object_maker(value, arguments, pointer, holes)
+    elif isinstance(value, list | tuple):
+        made = _list_maker([_maker(item, arguments, below(pointer, at), holes) for at, item in enumerate(value)])
+    else:
+        return lambda values: value
+    if len(holes) > before:
+        return made
+    fixed = made({})
+    return lambda values: fixed
+
+
+def _text_maker(text: TemplateText, holes: list[Placeholder]) -> Make:
+    holes += text.holes
+    if not text.holes:
+        literal = text.literal
+        return lambda values: literal
+    if (alone := text.alone) is not None:
+        return lambda values: _whole(alone, values.get(alone.name, _ABSENT))
+
+    def fill(values: Values) -> Any:
+        filled = text.fill(values, _as_it_is)
+        return _ABSENT if filled is None else filled
+
+    return fill
+
+
+def _object_maker(value: Mapping[str, Any], arguments: Collection[str], pointer: str, holes: list[Placeholder]) -> Make:
+    members: list[tuple[Make, Make]] = []
+    for name, item in value.items():
+        place = below(pointer, name)
+        key = parse_text(name, arguments, place)
+        holes += key.holes
+        members.append((_key_maker(key), _maker(item, arguments, place, holes)))
+
+    def fill(values: Values) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for make_key, make_item in members:
+            key, item = make_key(values), make_item(values)
+            if key is None or item is _ABSENT:
+                continue
+            if key in made:  # a value must not take the place of what the template says
+                raise BadArguments(f"the body would have the member {key!r} twice")
+            made[key] = item
+        return made
+
+    return fill
+
+
+def _key_maker(key: TemplateText) -> Make:
+    if key.holes:
+        return lambda values: key.fill(values, _as_it_is)
+    literal = key.literal
+    return lambda values: literal
+
+
+def _list_maker(items: list[Make]) -> Make:
+    return lambda values: [made for item in items if (made := item(values)) is not _ABSENT]
+
+
+def _whole(hole: Placeholder, value: Any) -> Any:
+    """A value in its own type."""
+    if isinstance(value, float) and not isfinite(value):
+        raise hole.bad("is no number that JSON has")
+    return value
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except (UnicodeEncodeError, RecursionError, TypeError, ValueError, OverflowError):
+        why = "half a character in it, too many digits, nested too deep, or no data at all"
+        raise BadArguments(f"an argument can't be sent as JSON: {why}") from None
+
+
+def _json_in(text: str) -> Any:
+    """The JSON that a text is, once its bare placeholders are in quotes; _ABSENT when it is none."""
+    try:
+        return msgspec.json.decode(_quoted(text))
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return _ABSENT
+
+
+def _quoted(text: str) -> str:
+    return _STRING_OR_HOLE.sub(lambda found: found[0] if found[0][0] == '"' else f'"{found[0]}"', text)
+
+
+def _goes_on_after_json(text: str) -> bool:
+    """Whether it begins with a JSON object or array that has a placeholder in it."""
+    quoted = _quoted(text.lstrip())
+    try:
+        end = json.JSONDecoder().raw_decode(quoted)[1] if quoted[:1] in ("{", "[") else 0
+    except (ValueError, RecursionError):
+        return False
+    return "${" in quoted[:end]
+
+
+def _is_text(hole: Placeholder, arguments: Mapping[str, Any]) -> bool:
+    schema = arguments.get(hole.name)
+    return hole.is_secret or (isinstance(schema, Mapping) and schema.get("type") == "string")
+
+
+def _as_it_is(hole: Placeholder, value: str) -> str:
+    return value
+
+
+def _in_xml(hole: Placeholder, value: str) -> str:
+    return escape(value, quote=True)
+
+
+def _holes(groups: Any) -> tuple[Placeholder, ...]:
+    return tuple(hole for group in groups for hole in group)
+
+
+# A tool's request as its author wrote it, with `${name}` in it -> the request of one call.
+
+
+URL_POINTER = "/request/urlTemplate"
+_LABEL = re.compile(r"[A-Za-z0-9-]{1,63}")
+_LABELS = re.compile(r"[A-Za-z0-9.-]{1,253}")
+
+
+class RequestTemplate:
+    """What a request is made of. TemplateError when it can't ever work."""
+
+    def __init__(self, request: Request, arg_schema: Any) -> None:
+        arguments = argument_names(arg_schema)
+        self.method = request.method
+        self._idempotent = request.idempotent
+        pairs = self._read_url(parse_text(request.url_template, arguments, URL_POINTER))
+        pairs += named_pairs(request.query, arguments, "/request/query")
+        self._query = PairTemplates(pairs)
+        self._fields = HeaderTemplates(request.headers, arguments)
+        schemas = dict.fromkeys(arguments) | dict(properties(arg_schema))
+        self._payload = body_template(request.body, self._fields.content_type, schemas)
+        holes = [hole for part in (*self._places, *pairs, self._fields, self._payload) if part for hole in part.holes]
+        self._holes = tuple(dict.fromkeys(holes))
+        self.secrets = frozenset(hole.name for hole in self._holes if hole.is_secret)
+        self.secrets_in_host = frozenset(hole.name for hole in self._places[0].holes if hole.is_secret)
+
+    def fill(self, args: Mapping[str, Any], secret: Lookup) -> HttpRequest:
+        """The request of one call; BadArguments or ToolFailure when a value does not fit, or a secret is not set."""
+        values = gather(self._holes, args, secret)
+        query = self._query.fill(values)
+        path = self._path.fill(values)
+        host = self._host if isinstance(self._host, str) else _host(self._host, values)
+        url = Url(self._scheme, host, self._port, f"{path}?{query}" if query else path)
+        headers = self._fields.fill(values)
+        body = None if self._payload is None else self._payload.fill(values)
+        if body is not None and self._fields.content_type is None and self._payload is not None:
+            headers.append(("Content-Type", self._payload.content_type))
+        return HttpRequest(self.method, url, headers, body or b"", self._idempotent)
+
+    @property
+    def fixed_url(self) -> Url | None:
+        """Where every request goes to, as far as the host; None where that depends on the call."""
+        return Url(self._scheme, self._host, self._port, "/") if isinstance(self._host, str) else None
+
+    def _read_url(self, text: TemplateText) -> list[PairTemplate]:
+        """Take the URL apart. Gives the pairs of its query."""
+        marked, holes = text.marked, iter(text.holes)
+        with refused_at(URL_POINTER):
+            self._scheme, authority, rest = split(marked)
+            if (authority + rest).count(MARK) < len(text.holes):
+                raise RequestRefusedError("a placeholder after `#` is never sent")
+            plain, self._port = read_authority(authority.replace(MARK, "x"), self._scheme)
+            host = unmarked(authority.rpartition(":")[0] if _has_port(authority) else authority, holes)
+            self._host = host if host.holes else plain
+            path, _, query = rest.partition("?")
+            segments = [unmarked(part, holes) for part in as_target(path).split("/")]
+            self._path = PathTemplate(segments)
+            self._places = (host, *segments)
+            return written_pairs(query, holes)
+
+
+def _has_port(authority: str) -> bool:
+    return ":" in authority.rpartition("]")[2]
+
+
+def _host(text: TemplateText, values: Values) -> str:
+    """The host of one call: its labels can only be labels, and it is read like one that was written."""
+    fits = _LABELS if text.alone else _LABEL
+
+    def fit(hole: Placeholder, value: str) -> str:
+        if not fits.fullmatch(value):
+            raise hole.bad("can't be part of a host: that is letters, digits and dashes")
+        return value
+
+    filled = text.fill_whole(values, fit, "the URL's host")
+    try:
+        return normal_host(filled)
+    except RequestRefusedError:
+        raise text.holes[0].bad("makes no host that could be called") from None

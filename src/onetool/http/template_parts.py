@@ -1,0 +1,245 @@
+"""Path, query, form pairs and headers of a request template: each escapes the values that are put into it.
+
+A value is one segment of a path or a part of one, one value of a pair, or a part of one header line, whatever
+characters it has. A pair or a header is left out when one of its values is absent.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, unquote
+
+from onetool.http.definition import below
+from onetool.http.placeholders import Placeholder, TemplateError, TemplateText, Values, as_text, parse_text, unmarked
+from onetool.http.url import escape_unsafe
+
+_UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*")
+
+
+def escaped(hole: Placeholder, value: str) -> str:
+    """A value for a path or a query. All but letters, digits, `-`, `.`, `_` and `~` becomes %XX."""
+    return value if _UNRESERVED.fullmatch(value) else quote(value, safe="")
+
+
+class PathTemplate:
+    """What stands before the `?`: texts that stay, and segments with holes in them."""
+
+    __slots__ = ("fixed", "parts")
+
+    def __init__(self, segments: list[TemplateText]) -> None:
+        parts: list[str | TemplateText] = []
+        for number, segment in enumerate(segments):
+            slash = "/" if number else ""
+            cleaned = segment.changed(escape_unsafe)
+            if cleaned.holes:
+                parts += [slash, cleaned]
+            else:
+                parts.append(slash + cleaned.literal)
+        self.parts = tuple(parts)
+        self.fixed = None if any(isinstance(part, TemplateText) for part in parts) else "".join(map(str, parts))
+
+    def fill(self, values: Values) -> str:
+        if self.fixed is not None:
+            return self.fixed
+        return "".join([part if isinstance(part, str) else _segment(part, values) for part in self.parts])
+
+
+def _segment(segment: TemplateText, values: Values) -> str:
+    filled = segment.fill_whole(values, _not_empty, "the URL's path")
+    # There is no way to write a segment of dots that is not taken for a step up or none; `..;x` is one to some servers.
+    if filled[0] in ".%" and unquote(filled.partition(";")[0]) in (".", ".."):
+        raise segment.holes[0].bad("can't make a segment of the URL's path that is only `.` or `..`")
+    return filled
+
+
+def _not_empty(hole: Placeholder, value: str) -> str:
+    if not value:
+        raise hole.bad("is empty: the URL would be that of something else")
+    return escaped(hole, value)
+
+
+# Pairs of names and values with holes, `a=${x}&b=1`: the query of a URL, or a form as the body.
+
+
+class PairTemplate:
+    __slots__ = ("key", "value")
+
+    def __init__(self, key: TemplateText, value: TemplateText | None) -> None:
+        self.key = key
+        self.value = value  # None: a name alone, without `=`
+
+    @property
+    def holes(self) -> tuple[Placeholder, ...]:
+        return self.key.holes + (() if self.value is None else self.value.holes)
+
+    def fill(self, values: Values) -> list[str]:
+        key = self.key.fill(values, escaped)
+        if key is None:
+            return []
+        if self.value is None:
+            return [key]
+        alone = self.value.alone
+        if alone is not None and isinstance(items := values.get(alone.name), list | tuple):
+            return [f"{key}={escaped(alone, as_text(alone, item))}" for item in items if item is not None]
+        value = self.value.fill(values, escaped)
+        return [] if value is None else [f"{key}={value}"]
+
+
+class PairTemplates:
+    """All of them, in order. What has no holes is written once and for all."""
+
+    __slots__ = ("fixed", "parts")
+
+    def __init__(self, pairs: Iterable[PairTemplate]) -> None:
+        self.parts: tuple[str | PairTemplate, ...] = tuple(
+            pair if pair.holes else "&".join(pair.fill({})) for pair in pairs
+        )
+        self.fixed = (
+            None if any(isinstance(part, PairTemplate) for part in self.parts) else "&".join(map(str, self.parts))
+        )
+
+    def fill(self, values: Values) -> str:
+        if self.fixed is not None:
+            return self.fixed
+        filled: list[str] = []
+        for part in self.parts:
+            if isinstance(part, str):
+                filled.append(part)
+            else:
+                filled += part.fill(values)
+        return "&".join(filled)
+
+
+def written_pairs(marked: str, holes: Iterator[Placeholder]) -> list[PairTemplate]:
+    """Pairs that stand in a URL, or in the text of a form: their escapes are kept."""
+    pairs: list[PairTemplate] = []
+    for member in filter(None, marked.split("&")):
+        name, equals, value = member.partition("=")
+        key = unmarked(name, holes).changed(escape_unsafe)
+        pairs.append(PairTemplate(key, unmarked(value, holes).changed(escape_unsafe) if equals else None))
+    return pairs
+
+
+def named_pairs(given: Mapping[str, Any], arguments: Collection[str], pointer: str) -> list[PairTemplate]:
+    """Pairs given as a mapping: their texts are data, and escaped."""
+    pairs: list[PairTemplate] = []
+    for name, value in given.items():
+        place = below(pointer, name)
+        key = parse_text(name, arguments, place).changed(_literal)
+        items = value if isinstance(value, list | tuple) else [value]
+        pairs += [PairTemplate(key, _pair_value(item, arguments, place)) for item in items if item is not None]
+    return pairs
+
+
+def _pair_value(value: Any, arguments: Collection[str], pointer: str) -> TemplateText:
+    if isinstance(value, str):
+        return parse_text(value, arguments, pointer).changed(_literal)
+    if isinstance(value, dict | list | tuple):
+        raise TemplateError("has to be a text, a number, true, false, or a list of them", pointer)
+    return TemplateText([_literal(as_text(Placeholder("", is_secret=False), value))])
+
+
+def _literal(text: str) -> str:
+    return quote(text, safe="")
+
+
+# The headers of a template: names that stay, and values with holes.
+
+
+HEADERS_POINTER = "/request/headers"
+
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# They say where a request goes, where it ends, or what becomes of the connection: the client's to say.
+_OURS = {
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+}
+
+
+class HeaderTemplates:
+    """All headers of a template, in order. One with an absent value is left out."""
+
+    __slots__ = ("content_type", "parts")
+
+    def __init__(self, headers: Mapping[str, str], arguments: Collection[str]) -> None:
+        self.parts: list[tuple[str, str | TemplateText]] = []
+        known: set[str] = set()
+        for name, value in headers.items():
+            place = below(HEADERS_POINTER, name)
+            check_name(name, place)
+            if name.lower() in known:
+                raise TemplateError(f"the header {name} is there twice", place)
+            known.add(name.lower())
+            self.parts.append((name, _header_value(name, value, arguments, place)))
+        self.content_type = next((str(value) for name, value in self.parts if name.lower() == "content-type"), None)
+
+    @property
+    def holes(self) -> list[Placeholder]:
+        return [hole for _, value in self.parts if isinstance(value, TemplateText) for hole in value.holes]
+
+    def fill(self, values: Values) -> list[tuple[str, str]]:
+        filled: list[tuple[str, str]] = []
+        for name, value in self.parts:
+            text = value if isinstance(value, str) else value.fill(values, _rule(name, value))
+            if text is not None:
+                filled.append((name, text))
+        return filled
+
+
+def check_name(name: str, pointer: str) -> None:
+    """TemplateError for what is no header's name, or none that a tool may set."""
+    if not _HEADER_NAME.fullmatch(name):
+        raise TemplateError(f"{name!r} is no name of a header: that is letters, digits and dashes", pointer)
+    if name.lower() in _OURS:
+        raise TemplateError(f"the header {name} is set by the client, never by a tool", pointer)
+
+
+def in_header(hole: Placeholder, value: str) -> str:
+    """A value as a part of a header: characters of ASCII that can be seen, and spaces."""
+    one_line(hole, value)
+    if not value.isascii():
+        raise hole.bad("has characters beyond ASCII, which headers don't carry")
+    return value
+
+
+def _rule(name: str, value: TemplateText) -> Callable[[Placeholder, str], str]:
+    if name.lower() != "cookie" or (value.alone is not None and value.alone.is_secret):
+        return in_header  # a secret may be all the cookies there are: nobody who calls has a say in it
+    return _in_cookie
+
+
+def _in_cookie(hole: Placeholder, value: str) -> str:
+    """A cookie's value must not begin another one."""
+    if ";" in value or "," in value:
+        raise hole.bad("has a `;` or a `,` in it, which would end its cookie")
+    return in_header(hole, value)
+
+
+def one_line(hole: Placeholder, value: str) -> str:
+    """The value, when there is no control character in it."""
+    if _CONTROL.search(value):
+        raise hole.bad("has a line end or another control character in it, which can't be sent here")
+    return value
+
+
+def _header_value(name: str, value: str, arguments: Collection[str], pointer: str) -> str | TemplateText:
+    text = parse_text(value.strip(" \t"), arguments, pointer)
+    if _CONTROL.search(text.literal) or not text.literal.isascii():
+        raise TemplateError("a header has to be one line of ASCII characters", pointer)
+    if not text.holes:
+        return text.literal
+    if name.lower() == "content-type":
+        raise TemplateError("Content-Type can't have placeholders: it says how values in the body are escaped", pointer)
+    return text

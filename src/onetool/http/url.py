@@ -1,0 +1,174 @@
+"""`Url`, read once and strictly, and `HttpRequest`, a request that is ready to be sent to one.
+
+Parsers of URLs differ, and attacks use the difference: one of them checks a host, the other one connects. So whatever
+two parsers could read differently is refused: control characters, spaces, backslashes, user names, a percent sign in a
+host, addresses in any but their plain form.
+"""
+
+import re
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address
+from typing import NamedTuple
+from unicodedata import category, normalize
+from urllib.parse import quote
+
+from onetool.http.errors import RequestRefusedError
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+LONGEST_HOST = 253
+LONGEST_LABEL = 63
+
+_URL = re.compile(r"(https?)://([^/?#]*)([^#]*)", re.IGNORECASE)
+_AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]{0,5}))?")
+_UNFIT = re.compile(r"[\x00-\x20\x7f-\x9f\\\ud800-\udfff]")
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_NO_URL_CHARACTERS = re.compile(r"[^A-Za-z0-9._~:/?@!$&'()*+,;=%\[\]-]+")
+_BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+class Url(NamedTuple):
+    """Where a request goes. `host` is a name in A-labels or an address without brackets; `target` is what is sent."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+
+    @property
+    def authority(self) -> str:
+        """For the header `Host`: without a port that goes without saying."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        return self[:3]
+
+    @property
+    def text(self) -> str:
+        """All of it, to resolve a relative one against."""
+        return f"{self.scheme}://{self.authority}{self.target}"
+
+
+def parse_url(text: str) -> Url:
+    """Read a whole URL. Its fragment is left out: it is never sent."""
+    scheme, authority, rest = split(text)
+    host, port = read_authority(authority, scheme)
+    return Url(scheme, host, port, as_target(escape_unsafe(rest)))
+
+
+def split(text: str) -> tuple[str, str, str]:
+    """Scheme (lower case), authority, and the path with its query; Refusal when it is no URL of ours."""
+    if unfit := _UNFIT.search(text):
+        how = "write it percent-encoded: %20 for a space, %5C for a backslash"
+        raise RequestRefusedError(f"a URL can't contain {describe(unfit[0])}", [how])
+    found = _URL.match(text)
+    if found is None:
+        raise RequestRefusedError("a URL has to start with http:// or https:// and a host")
+    return found[1].lower(), found[2], found[3]
+
+
+def read_authority(text: str, scheme: str) -> tuple[str, int]:
+    """`host:port` -> the host in its one form, and the port, the scheme's own where there is none."""
+    if "@" in text:
+        raise RequestRefusedError("a URL can't have a user name: it would hide the host (for a login there is `auth`)")
+    found = _AUTHORITY.fullmatch(text)
+    if found is None:
+        raise RequestRefusedError("the URL's host is none, or its port is no number from 1 to 65535")
+    return normal_host(found[1]), read_port(found[2], scheme)
+
+
+def read_port(text: str | None, scheme: str) -> int:
+    port = int(text) if text else DEFAULT_PORTS[scheme]
+    if not 1 <= port <= 65535:
+        raise RequestRefusedError(f"{port} is no port: they go from 1 to 65535")
+    return port
+
+
+@lru_cache(maxsize=1024)
+def normal_host(text: str) -> str:
+    """The one form in which hosts are compared: lower-case A-labels without a trailing dot, or a plain address."""
+    if text.startswith("["):
+        return _address6(text[1:-1])
+    host = text.removesuffix(".")
+    labels = [_label(label) for label in host.split(".")]
+    if _NUMBER.fullmatch(labels[-1]):  # it would be taken for an address, in one of its many spellings
+        return _address4(".".join(labels))
+    name = ".".join(labels)
+    if len(name) > LONGEST_HOST:
+        raise RequestRefusedError(f"a host has at most {LONGEST_HOST} characters, and this one {len(name)}")
+    return name
+
+
+def is_address(host: str) -> bool:
+    """Whether a host in its one form is an address and no name."""
+    return ":" in host or host.rpartition(".")[2].isdigit()
+
+
+def escape_unsafe(rest: str) -> str:
+    """A path, a query or a part of them as somebody wrote it: its escapes stay, what may not be sent is escaped."""
+    if _BROKEN_ESCAPE.search(rest):
+        raise RequestRefusedError("a % in a URL has to be followed by two hex digits: write %25 for the sign itself")
+    return _NO_URL_CHARACTERS.sub(lambda found: quote(found[0], safe=""), rest)
+
+
+def as_target(rest: str) -> str:
+    return rest if rest.startswith("/") else f"/{rest}"
+
+
+def describe(character: str) -> str:
+    """A character in words: most of those that are refused can't be seen."""
+    names = {" ": "a space", "\\": "a backslash", "\n": "a line end", "\r": "a line end", "\t": "a tab"}
+    return names.get(character) or f"the character U+{ord(character):04X}"
+
+
+def _label(text: str) -> str:
+    label = text.lower() if text.isascii() else _a_label(text)
+    if not label:
+        raise RequestRefusedError("the URL has no host, or two dots follow each other in it")
+    if len(label) > LONGEST_LABEL or not _LABEL.fullmatch(label):
+        raise RequestRefusedError(
+            f"{text[:100]!r} can't be part of a host: up to {LONGEST_LABEL} letters, digits and dashes can"
+        )
+    return label
+
+
+def _a_label(text: str) -> str:
+    """A label in other letters, as the name system writes it.
+
+    IDNA 2008 without its mappings but lower case: characters that stand for others (full-width letters, ligatures,
+    ideographic dots) or for nothing (soft hyphens, joiners) are refused. Nobody types those by accident.
+    """
+    label = text.lower()
+    letters = all(one == "-" or category(one)[0] in "LM" or category(one) == "Nd" for one in label)
+    if not letters or normalize("NFKC", label) != label or label[2:4] == "--" or category(label[0])[0] == "M":
+        raise RequestRefusedError(f"the host has a part that stands for another one or can't be read: {text[:100]!a}")
+    return "xn--" + label.encode("punycode").decode("ascii")
+
+
+def _address4(text: str) -> str:
+    try:
+        return str(IPv4Address(text))
+    except ValueError:
+        raise RequestRefusedError(f"{text[:100]!r} is no plain address: write four numbers, as in 192.0.2.1") from None
+
+
+def _address6(text: str) -> str:
+    try:
+        if "%" in text:
+            raise ValueError
+        return str(IPv6Address(text))
+    except ValueError:
+        raise RequestRefusedError(f"[{text[:100]}] is no IPv6 address, or one with a zone") from None
+
+
+# A request, ready to be sent once its host has been checked.
+
+
+class HttpRequest(NamedTuple):
+    method: str
+    url: Url
+    headers: list[tuple[str, str]]
+    body: bytes
+    idempotent: bool | None = None  # may be sent twice; None: its method says so

@@ -1,0 +1,355 @@
+"""Asks one question: reads the prompt and its attachments, runs it, and returns the exit code."""
+
+import asyncio
+import os
+import signal
+import stat
+import sys
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+import msgspec
+
+from onetool.ask.errors import AskError, SessionError
+from onetool.ask.events import Answer, CallEnded, CallStarted, Event, Started
+from onetool.ask.messages import File, User
+from onetool.core.caller import current_caller
+from onetool.interfaces.cli import inputs
+from onetool.interfaces.cli.ask.terminal import Approver, Screen, continue_hint
+from onetool.interfaces.cli.output import print_json, printable, styled
+from onetool.interfaces.cli.person import Person, at_terminal, let_tools_ask
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.app.ask import PendingAnswer
+
+
+STDIN, STDIN_NAME = "-", "stdin"
+MOST_TEXT = 1024**2  # bytes, of all texts together
+MOST_PICTURE = 5_000_000  # bytes, of each
+_PICTURES = {
+    "image/png": (b"\x89PNG\r\n\x1a\n",),
+    "image/jpeg": (b"\xff\xd8\xff",),
+    "image/gif": (b"GIF87a", b"GIF89a"),
+}
+
+NO_QUESTION = 'Give the question: onetool ask "What time is it?", or - to read it from standard input.'
+NOTHING_CAME = (
+    f"warning: nothing came on standard input for {inputs.PATIENCE:g} seconds; it is left out. "
+    "`-f -` waits for it, `< /dev/null` says that there is none."
+)
+
+
+class AskInput(NamedTuple):
+    text: str
+    files: tuple[File, ...] = ()
+
+
+def read_question(words: Sequence[str], names: Sequence[str]) -> AskInput:
+    """The question, and the files of these names. Raises a usage error where one can't be sent."""
+    if len(words) > 1:
+        raise click.UsageError(f'Put the question into quotes: onetool ask "{printable(" ".join(words))}"')
+    prompt = words[0] if words else None
+    if names.count(STDIN) > (prompt not in (None, STDIN)):
+        raise click.UsageError("Standard input can be read once: as the question, or as one file.")
+    text = _prompt_text(prompt)
+    files = [_attached_file(name) for name in names]
+    if prompt not in (None, STDIN) and STDIN not in names:
+        files += _piped()
+    _check_size(text, files)
+    return AskInput(text, tuple(files))
+
+
+def _prompt_text(prompt: str | None) -> str:
+    if prompt is None and not (inputs.is_piped() and inputs.comes()):
+        raise click.UsageError(NO_QUESTION)
+    if prompt == STDIN:
+        inputs.invite("the question")
+    text = _decoded_text(inputs.read(MOST_TEXT), "standard input") if prompt is None or prompt == STDIN else prompt
+    if not text.strip():
+        raise click.UsageError(f"The question is empty. {NO_QUESTION}")
+    return checked(text, "The question")
+
+
+def checked(text: str, what: str) -> str:
+    """A text of the command line that can be sent: it may have come as bytes that mean nothing."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise click.UsageError(f"{what} is not UTF-8.") from None
+    return text
+
+
+def _piped() -> Iterator[File]:
+    """What comes on standard input beside a question, like `git diff | onetool ask "Review this."`"""
+    if not inputs.is_piped():
+        return
+    if not inputs.comes():
+        click.echo(NOTHING_CAME, err=True)
+        return
+    if data := inputs.read(MOST_PICTURE):
+        yield _attached(STDIN_NAME, data)
+
+
+def _attached_file(name: str) -> File:
+    if name == STDIN:
+        inputs.invite("what is to be attached")
+        return _attached(STDIN_NAME, inputs.read(MOST_PICTURE))
+    try:
+        data = _file_content(name)
+    except (OSError, ValueError) as error:  # a NUL in its name is a ValueError
+        why = getattr(error, "strerror", None) or error
+        raise click.BadParameter(printable(f"can't read {name}: {why}."), param_hint="--file") from None
+    return _attached(name, data)
+
+
+def _file_content(name: str) -> bytes:
+    """Of a regular file: what else has a name may never begin, or never end."""
+    with open(name, "rb", opener=_without_waiting) as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise ValueError('it is no regular file. What a command prints is piped in: … | onetool ask -f - "…"')
+        return stream.read(MOST_PICTURE + 1)
+
+
+def _without_waiting(name: str, flags: int) -> int:
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
+
+
+def _attached(name: str, data: bytes) -> File:
+    shown = name.encode(errors="replace").decode()
+    kind = _kind_of_picture(data)
+    if kind is None:
+        return File(name=shown, text=_decoded_text(data, name))
+    if len(data) > MOST_PICTURE:
+        raise _usage_error(f"{name} is larger than {MOST_PICTURE // 1_000_000} MB, which is the most for a picture.")
+    return File(name=shown, kind=kind, data=b64encode(data).decode())
+
+
+def _kind_of_picture(data: bytes) -> str | None:
+    """By its first bytes: a name can say anything."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for kind, starts in _PICTURES.items() if data.startswith(starts)), None)
+
+
+def _decoded_text(data: bytes, name: str) -> str:
+    try:
+        if b"\0" not in data:  # which would be UTF-8, but no text
+            if len(data) > MOST_TEXT:
+                raise _too_much(name)
+            return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        pass
+    raise _usage_error(f"{name} is neither text in UTF-8 nor a picture (PNG, JPEG, GIF, WebP).")
+
+
+def _check_size(text: str, files: Sequence[File]) -> None:
+    if sum(len(part.encode()) for part in (text, *(file.text or "" for file in files))) > MOST_TEXT:
+        raise _too_much("What is asked, with all files,")
+
+
+def _too_much(what: str) -> click.UsageError:
+    hint = "A tool can read a large file in parts: name it in the question."
+    return _usage_error(f"{what} is larger than {MOST_TEXT // 1024**2} MiB of text. {hint}")
+
+
+def _usage_error(message: str) -> click.UsageError:
+    return click.UsageError(printable(message))
+
+
+# A model that says nothing for a while: who waits for it is told, so that nobody wonders what is broken.
+
+
+TOLD_AFTER = (8.0, 60.0)  # seconds of silence
+
+
+class SilenceNotice:
+    """Hears all events, and has `say` tell who is being waited for. While tools run, it is not the model."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._who = ""
+        self._calls: set[str] = set()  # under way
+        self._heard = 0.0  # when something was, on the loop's clock
+        self._told = 0  # how often, of this silence
+        self._timer: asyncio.TimerHandle | None = None
+
+    def heard(self, event: Event) -> None:
+        if isinstance(event, Started):
+            self._who = f"{event.model} ({event.provider})"
+        elif isinstance(event, CallStarted):
+            self._calls.add(event.call.id)
+        elif isinstance(event, CallEnded):
+            self._calls.discard(event.call.id)
+        loop = asyncio.get_running_loop()
+        self._heard, self._told = loop.time(), 0
+        if self._timer is None:  # models speak in thousands of pieces: one timer looks after all of them
+            self._look_again(loop)
+
+    def end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._calls:
+            self._heard = loop.time()
+        elif loop.time() >= self._heard + TOLD_AFTER[self._told]:
+            self._told += 1
+            self._say(f"waiting for {self._who} …")
+        self._look_again(loop)
+
+    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
+        """When the next word is due, if nothing is heard until then; after the last one, the next event begins anew."""
+        is_due = self._told < len(TOLD_AFTER)
+        self._timer = loop.call_at(self._heard + TOLD_AFTER[self._told], self._look) if is_due else None
+
+
+# One question, from here to its exit code: asked, shown, and ended by an answer, an error or a signal.
+
+
+PATIENCE = 10.0  # seconds that a session in use is waited for
+SESSION_DELETED = "The session's file was taken away meanwhile: nothing of this is kept."
+INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+
+
+class AskRunner:
+    """What one command has to do."""
+
+    def __init__(self, app: "App", question: AskInput, wishes: dict[str, Any], as_json: bool) -> None:
+        self._app = app
+        self._question = question
+        self._wishes = wishes
+        self._as_json = as_json
+        self._screen = Screen(tells_denied=wishes["approve"] != "ask")
+        self._asking: PendingAnswer | None = None
+
+    def run(self) -> int:
+        """The exit code. What there is to say has been said."""
+        let_tools_ask()
+        try:
+            asyncio.run(self._run())
+        except AskError as error:
+            return self._failed(error)
+        except KeyboardInterrupt:
+            return self._stopped(INTERRUPTED)
+        except asyncio.CancelledError:
+            return self._stopped(TERMINATED)
+        if self._as_json:
+            print_json(self._shown())
+        self._tell_if_lost()
+        return 0
+
+    async def _run(self) -> None:
+        self._heed_the_end()
+        wishes = {**self._wishes, "approve": self._approval()}
+        try:
+            await self._follow(wishes)
+        except SessionError as error:
+            if error.reason != "busy":
+                raise
+            self._screen.say(f"{error}; waiting for it, up to {PATIENCE:g} seconds …")
+            await self._follow({**wishes, "wait": PATIENCE})
+
+    async def _follow(self, wishes: dict[str, Any]) -> None:
+        self._asking = asking = self._app.ask(self._question.text, files=self._question.files, **wishes)
+        silence = SilenceNotice(self._screen.say)
+        try:
+            async with aclosing(asking.events()) as events:
+                async for event in events:
+                    if not self._as_json:
+                        self._show(event, silence)
+        finally:
+            silence.end()
+
+    def _show(self, event: Event, silence: SilenceNotice) -> None:
+        if sys.stderr.isatty():
+            silence.heard(event)
+        if isinstance(event, Started):
+            self._tell_if_new(event)
+        self._screen.show(event)
+
+    def _tell_if_new(self, event: Started) -> None:
+        """Who meant to go on, and mistyped the name, should know."""
+        if event.is_new and self._wishes["session"] and not self._wishes["new_session"]:
+            others = self._app.sessions.like(event.session_id)
+            self._screen.say(f"new session {event.session_id}{f'; there is {others[0]}' if others else ''}")
+
+    def _approval(self) -> Any:
+        """A word, or somebody to ask."""
+        word, person = self._wishes["approve"], current_caller.get()
+        if word != "ask":
+            return word
+        return Approver(
+            person if isinstance(person, Person) else at_terminal(),
+            self._app.redact,
+            self._screen.break_line,
+            self._app.registry.names,
+        )
+
+    def _heed_the_end(self) -> None:
+        """A program that ends us lets us put things in order, as Ctrl-C does."""
+        task = asyncio.current_task()
+        with suppress(NotImplementedError, ValueError, RuntimeError):  # not every system can, and not every thread
+            if task is not None:
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+    # What is said at the end
+
+    def _failed(self, error: AskError) -> int:
+        if self._as_json:
+            print_json(self._shown())
+            return 1
+        self._screen.break_line()
+        click.echo(f"{styled('Error:', fg='red')} {printable(error)}", err=True)
+        for hint in error.hints:
+            click.echo(f"  {printable(hint)}", err=True)
+        if isinstance(error, SessionError):  # which says itself what is kept
+            return 1
+        session = self._session()
+        if not self._tell_if_lost() and sys.stderr.isatty() and session and self._has_more_than_questions(session):
+            self._screen.say(f"What was said is kept; go on: {continue_hint(session)}")
+        return 1
+
+    def _has_more_than_questions(self, session: str) -> bool:
+        """Where the model was never heard (a wrong name, no key), there is nothing to go on with."""
+        try:
+            return not all(isinstance(one, User) for one in self._app.sessions.read(session).messages)
+        except SessionError:
+            return False
+
+    def _stopped(self, code: int) -> int:
+        self._screen.break_line()
+        session = self._session()
+        next_time = continue_hint(session) if session and self._app.sessions.has(session) else ""
+        if self._as_json:
+            print_interrupted(self._asking and self._asking.answer, [f"go on: {next_time}"] if next_time else ())
+        else:
+            kept = f" The session is kept; go on: {next_time}" if next_time else ""
+            click.echo(f"Interrupted.{kept}", err=True)
+        self._tell_if_lost()
+        return code
+
+    def _tell_if_lost(self) -> bool:
+        """Whether somebody has deleted what was said, while we wrote to it."""
+        session = self._session()
+        is_lost = session is not None and not self._app.sessions.has(session)
+        if is_lost:
+            self._screen.say(SESSION_DELETED, "yellow")
+        return is_lost
+
+    def _session(self) -> str | None:
+        """Its id, if anything has been said in it."""
+        return self._asking.answer.session_id if self._asking and self._asking.answer.provider else None
+
+    def _shown(self) -> Any:
+        return None if self._asking is None else msgspec.to_builtins(self._asking.answer)
+
+
+def print_interrupted(answer: Answer | None = None, hints: Iterable[str] = ()) -> None:
+    """What there is of an answer that nobody waited for."""
+    error = {"reason": "interrupted", "message": "it was interrupted before there was an answer", "hints": [*hints]}
+    print_json({**msgspec.to_builtins(answer or Answer(answer=None)), "error": error})

@@ -1,0 +1,280 @@
+"""Shows what happens while a question is answered, and asks the user to approve tool calls.
+
+Only the answer goes to standard output. A terminal shows it as it arrives, with what the model says before it calls
+tools. A pipe gets the answer alone, once it is known which of the model's texts that is. Models send thousands of
+small pieces per second, so they are collected and written several at a time. An approval that gets no reply is a no.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+import click
+
+from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Event, Notice, Started, TextEvent, ThinkingEvent
+from onetool.ask.sessions.records import LAST
+from onetool.core.call import ToolCall
+from onetool.core.caller import Declined, ForPerson
+from onetool.core.errors import cut
+from onetool.core.spec import ToolSpec
+from onetool.core.text import escape_invisible, skeleton
+from onetool.interfaces.cli.ask.wording import (
+    MARK,
+    argument_lines,
+    call_line,
+    marked,
+    outcome_line,
+    readable,
+    tokens_used,
+)
+from onetool.interfaces.cli.output import counted, printable, stdout, styled
+from onetool.interfaces.cli.person import Person, can_be_asked
+
+PAUSE = 0.02  # seconds between two writes of what a model says
+
+
+class Screen:
+    """A person's view of it, or a log's. `tells_denied`: whether somebody still has to hear what was not let run."""
+
+    def __init__(self, tells_denied: bool = True) -> None:
+        self._tells_denied = tells_denied
+        self._is_live = stdout().isatty()
+        self._is_watched = sys.stderr.isatty()
+        self._step = 0
+        self._said: list[str] = []  # by the model, in this step
+        self._unshown: list[str] = []  # the end of that, which is to be written
+        self._written = 0.0  # when something was
+        self._later: asyncio.TimerHandle | None = None
+        self._in_line = False  # the last thing that it said did not end its line
+        self._open: str | None = None  # the call whose line waits for its end
+        self._thinks = False
+
+    def show(self, event: Event) -> None:
+        match event:
+            case Started():  # who it is, is told at the end
+                pass
+            case TextEvent():
+                self._text(event)
+            case ThinkingEvent():
+                self._thinking(event.step)
+            case CallStarted():
+                self._started(event.call)
+            case CallEnded():
+                self._ended(event)
+            case Notice():
+                self.say(event.text)
+            case Done():
+                self._finish(event.answer)
+
+    def say(self, text: str, colour: str | None = None) -> None:
+        """A line on standard error."""
+        self.break_line()
+        self._err(printable(text), fg=colour, dim=colour is None)
+
+    def break_line(self) -> None:
+        """Before somebody else writes: whatever stands in this line is ended."""
+        self._catch_up()
+        if self._in_line:
+            self._out("\n")
+        if self._open is not None:
+            self._open = None
+            click.echo(err=True)
+
+    # The model's words
+
+    def _text(self, event: TextEvent) -> None:
+        self._next(event.step)
+        self._said.append(event.text)
+        if self._is_live:
+            if self._open is not None:
+                self.break_line()
+            self._unshown.append(event.text)
+            self._show_soon()
+
+    def _show_soon(self) -> None:
+        """At once, if nothing has been written for a moment; else when that is over."""
+        if monotonic() >= self._written + PAUSE:
+            self._catch_up()
+        elif self._later is None:
+            self._later = self._written_later()
+
+    def _written_later(self) -> asyncio.TimerHandle | None:
+        try:
+            return asyncio.get_running_loop().call_later(PAUSE, self._catch_up_quietly)
+        except RuntimeError:  # nobody is there to do it later
+            self._catch_up()
+            return None
+
+    def _catch_up_quietly(self) -> None:
+        with suppress(OSError):  # what comes next fails as well, where somebody is told
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        if self._unshown:
+            text = readable("".join(self._unshown))
+            self._unshown.clear()
+            self._out(text)
+            self._written = monotonic()
+
+    def _thinking(self, step: int) -> None:
+        self._next(step)
+        if self._is_watched and not self._thinks:
+            self._thinks = True
+            self.say("thinking …")
+
+    def _next(self, step: int) -> None:
+        if step != self._step:
+            self._step, self._said, self._thinks = step, [], False
+
+    def _out(self, text: str) -> None:
+        """What the encoding of this output lacks is shown as `?`: an answer is not cut for one letter."""
+        stream = stdout()
+        encoding = stream.encoding or "utf-8"
+        stream.write(text.encode(encoding, "replace").decode(encoding))
+        stream.flush()
+        if text:
+            self._in_line = self._is_live and not text.endswith("\n")
+
+    # Calls
+
+    def _started(self, call: ToolCall) -> None:
+        self._told_before()
+        self.break_line()
+        if self._is_watched:  # a log gets the whole line at the end
+            self._err(call_line(call), nl=False, fg="cyan")
+            self._open = call.id
+
+    def _told_before(self) -> None:
+        """What was said before the call is not the answer, and a pipe does not get it."""
+        said = "".join(self._said).strip()
+        if said and not self._is_live:
+            self.say(readable(said))
+        self._said = []
+
+    def _ended(self, event: CallEnded) -> None:
+        how, is_well = outcome_line(event.result, event.is_cached)
+        if self._open == event.call.id:
+            self._open = None
+        else:
+            self.break_line()
+            self._err(call_line(event.call), nl=False, fg="cyan")
+        self._err(f" → {how}", fg="green" if is_well else "red")
+
+    # The end
+
+    def _finish(self, answer: Answer) -> None:
+        self.break_line()
+        if not (self._is_live and "".join(self._said).strip()):  # then it has not been shown yet
+            text = answer.answer or ""
+            shown = readable(text) if self._is_live else text
+            self._out(shown if shown.endswith("\n") else f"{shown}\n")
+        if answer.stop == "length":
+            self.say(
+                "The answer is cut off: the model had no room for more. ask.max_tokens in the config says how long."
+            )
+        if answer.denied and self._tells_denied:
+            asks = ("--approve ask asks you here, call by call",) if can_be_asked() else ()
+            for line in (f"Not run: {', '.join(answer.denied)}", *asks, *answer.hints):
+                self.say(line, "yellow")
+        if self._is_watched:
+            self._sum_up(answer)
+
+    def _sum_up(self, answer: Answer) -> None:
+        used = tokens_used(answer.usage.input, answer.usage.output)
+        facts = [f"{answer.model} ({answer.provider})", counted(answer.steps, "step"), used]
+        self.say(f"{' · '.join(filter(None, facts))} · go on: {continue_hint(answer.session_id or LAST)}")
+
+    def _err(self, text: str, nl: bool = True, fg: str | None = None, dim: bool = False) -> None:
+        click.echo(styled(text, fg=fg, dim=dim or None) if self._is_watched else text, err=True, nl=nl)
+
+
+def continue_hint(session: str) -> str:
+    return printable(f'onetool ask --session {session} "…"')
+
+
+# A person says yes or no to a call, before it is made.
+
+
+YES, NO, ALWAYS, VIEW = ("y", "yes"), ("n", "no"), ("a", "always"), ("v", "view")
+ANSWERS = (*YES, *NO, *ALWAYS, *VIEW)
+MOST_MISTAKES = 3  # answers that are none; then it is a no
+CHOICES = "Run {}? y = yes, n = no, a = always for this tool, in this question"
+MORE = ", v = view all of it"
+MOST_SHOWN = 20  # characters of an answer that is none
+MOST_TWINS = 3
+USUAL_COLUMNS = 80
+
+
+class Approver:
+    """Asks the person for each call, one after the other. `names` are all tools that there are."""
+
+    def __init__(
+        self,
+        person: Person,
+        redact: Callable[[Any], Any],
+        before: Callable[[], None],
+        names: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self._person = person
+        self._names = names
+        self._redact = redact
+        self._before = before  # called when a question is about to be shown
+        self._always: set[str] = set()
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, call: ToolCall, spec: ToolSpec) -> bool:
+        async with self._turn:
+            return spec.name in self._always or await self._said_yes(call, spec)
+
+    async def _said_yes(self, call: ToolCall, spec: ToolSpec) -> bool:
+        self._before()
+        said, mistakes = await self._answer(self._question(call, spec)), 0
+        while said in VIEW or (said not in ANSWERS and mistakes < MOST_MISTAKES):
+            if said not in VIEW:
+                mistakes += 1
+                click.echo(f"{printable(cut(said, MOST_SHOWN))!r} is none of the answers.", err=True)
+            said = await self._answer(self._question(call, spec, whole=said in VIEW))
+        if said in ALWAYS:
+            self._always.add(spec.name)
+        return said in YES or said in ALWAYS
+
+    def _question(self, call: ToolCall, spec: ToolSpec, whole: bool = False) -> ForPerson:
+        """The tool's name stands in its last line, too: what is shown may be longer than the screen.
+
+        Only what is known to be a secret is masked: what somebody allows, he has to see, whatever it is called.
+        """
+        shown, name = argument_lines(self._redact(call.args), _columns(), whole=whole), escape_invisible(spec.name)
+        first = f"The model wants to call {name}, which may change something:"
+        lines = [first, *marked(spec.name, _columns()), *self._twins(spec.name), *shown.lines]
+        choices = CHOICES.format(name) + ("" if shown.is_whole else MORE)
+        field = {"type": "string", "title": choices, "default": "n"}
+        return ForPerson(key=call.id, message="\n".join(lines), schema={"properties": {"answer": field}})
+
+    def _twins(self, name: str) -> list[str]:
+        """A server may call two tools so that nobody can tell them apart."""
+        looks = skeleton(name)
+        others = [one for one in self._names() if one != name and skeleton(one) == looks]
+        return [
+            f"{MARK}this is not {escape_invisible(one)}, which looks like it: {name!a}" for one in others[:MOST_TWINS]
+        ]
+
+    async def _answer(self, question: ForPerson) -> str:
+        try:
+            filled = await self._person.ask(question)
+        except Declined:  # Ctrl-D
+            return "n"
+        return str(filled["answer"]).lower()
+
+
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(2).columns or USUAL_COLUMNS
+    except OSError:
+        return USUAL_COLUMNS

@@ -1,0 +1,142 @@
+"""Writes tool calls, their arguments and their outcomes as lines for a terminal.
+
+The arguments that a user approves must not be able to imitate the prompt. Every line of a value starts with a bar,
+and none is longer than the terminal is wide. Of very long values the beginning, the end and the number of omitted
+lines are shown. Invisible characters are escaped (`\\u202e`), and words that mix alphabets are marked.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from io import StringIO
+from itertools import islice
+from typing import Any, NamedTuple
+from unicodedata import east_asian_width
+
+from onetool.core.call import ToolCall, ToolResult
+from onetool.core.errors import cut
+from onetool.core.text import escape_invisible, mixed_script_words
+from onetool.interfaces.cli.output import counted, printable
+
+BAR = "    | "
+NARROWEST = 20  # columns; below that a terminal may wrap as it likes
+MOST_LINES = 20  # of one value; of a longer one …
+HEAD, TAIL = 12, 6  # … these
+MOST_IN_ALL = 60
+MOST_MIXED = 5  # words of one argument that are pointed out
+MARK = "  ! "
+
+
+class ArgLines(NamedTuple):
+    lines: list[str]
+    is_whole: bool
+
+
+def argument_lines(args: Mapping[str, Any], columns: int, *, whole: bool = False) -> ArgLines:
+    """As lines for a terminal of so many columns; with `whole` all of them, however many that are."""
+    width = max(NARROWEST, columns - 1)  # in the last column some terminals wrap already
+    lines: list[str] = []
+    is_whole = True
+    for place, (name, value) in enumerate(args.items()):
+        if len(lines) >= MOST_IN_ALL and not whole:
+            lines.append(f"  … and {counted(len(args) - place, 'further argument')}, not shown here")
+            return ArgLines(lines, False)
+        one = _one_argument(name, value, width, whole)
+        lines += one.lines
+        is_whole = is_whole and one.is_whole
+    return ArgLines(lines or ["  (no arguments)"], is_whole)
+
+
+def _one_argument(name: str, value: Any, width: int, whole: bool) -> ArgLines:
+    title = escape_invisible(name).replace("\n", " ")
+    has_lines = isinstance(value, str) and "\n" in value
+    said = value if has_lines else json.dumps(value, ensure_ascii=False, default=str)
+    text, marks = escape_invisible(said), marked(f"{name} {said}", width)
+    if len(text) <= width and not has_lines and _cells(line := f"  {title}: {text}") <= width:
+        return ArgLines([line, *marks], True)
+    if _cells(title) > width // 2:
+        title, text = "(one with a long name)", f"{title}: {text}"
+    lines, is_whole = _value_lines(text, width - len(BAR), whole)
+    return ArgLines([f"  {title}:", *lines, *marks], is_whole)
+
+
+def marked(text: str, width: int) -> list[str]:
+    """A line for each word that may pass for another one: letters that look the same, of several alphabets."""
+    words = islice(dict.fromkeys(islice(mixed_script_words(text), 100)), MOST_MIXED)
+    return [_fitting(f"{MARK}letters of several alphabets in {word}", width) for word in words]
+
+
+def _value_lines(text: str, width: int, whole: bool) -> ArgLines:
+    pieces = list(_pieces(text, width) if whole else islice(_pieces(text, width), MOST_LINES + 1))
+    if whole or len(pieces) <= MOST_LINES:
+        return ArgLines([BAR + piece for _, piece in pieces], True)
+    start = max(pieces[HEAD][0], len(text) - TAIL * width)
+    end = list(_pieces(text[start:], width))[-TAIL:]
+    left_out = f"    … {counted(start + end[0][0] - pieces[HEAD][0], 'character')} of {len(text):,} are not shown here"
+    return ArgLines([*(BAR + piece for _, piece in pieces[:HEAD]), left_out, *(BAR + piece for _, piece in end)], False)
+
+
+def _pieces(text: str, width: int) -> Iterator[tuple[int, str]]:
+    """Where in the text each begins, and what a terminal may show of it in a line."""
+    begin = 0
+    for line in StringIO(text):
+        ended = line.removesuffix("\n")
+        at = 0
+        while at < len(ended) or at == 0:
+            piece = _fitting(ended[at : at + width], width)
+            yield begin + at, piece
+            at += len(piece) or 1
+        begin += len(line)
+
+
+def _fitting(text: str, width: int) -> str:
+    while _cells(text) > width:
+        text = text[: -max(1, (_cells(text) - width) // 2)]
+    return text
+
+
+def _cells(text: str) -> int:
+    """How many columns it takes, at the most: what is wide on some terminals counts as wide."""
+    return len(text) if text.isascii() else sum(2 if east_asian_width(sign) in "WFA" else 1 for sign in text)
+
+
+# The words for what happens: texts of a model, calls and what came of them, each in one line.
+
+
+MOST_ARGUMENTS = 60  # characters
+MOST_NAME = 80  # a model may call what there is not, by any name
+MOST_ERROR = 120
+
+# Spaces of other widths, joiners of letters and emoji, and tabs: in many languages no text is whole without them.
+_HARMFUL = re.compile("[^\t\u00a0\u00ad\u2000-\u200a\u200c\u200d\u202f\u205f\u3000]+")
+
+
+def readable(text: str) -> str:
+    """What a model says, as a terminal may show it."""
+    return _HARMFUL.sub(lambda found: printable(found[0]), text.replace("\r", ""))
+
+
+def call_line(call: ToolCall) -> str:
+    """`fs.read_file(path="a.txt")`, with arguments cut short."""
+    given = ", ".join(f"{name}={_short_value(value)}" for name, value in call.args.items())
+    return escape_invisible(f"{cut(call.name, MOST_NAME)}({cut(given, MOST_ARGUMENTS)})").replace("\n", " ")
+
+
+def outcome_line(result: ToolResult, is_cached: bool) -> tuple[str, bool]:
+    """How it went, and whether it went well."""
+    if result.error is not None:
+        first = result.error.message.strip().partition("\n")[0]
+        return f"failed: {cut(printable(first), MOST_ERROR)}", False
+    if is_cached:
+        return "ok, as before", True
+    from onetool.services.stats.formatting import duration  # brings pages with it that nobody sees here
+
+    return f"ok, {duration(result.meta.get('duration_ms', 0.0))}", True
+
+
+def tokens_used(input: int, output: int) -> str:
+    return f"{input:,} + {counted(output, 'token')}" if input or output else ""
+
+
+def _short_value(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,341 @@
+"""`onetool bundles add`, `add-curl` and `save`: make a tool from a file, a curl command or code.
+
+Secrets of a curl command are stored like those of `onetool auth set`, never in the tool. Variables that code uses
+without assigning them become the tool's arguments.
+"""
+
+import ast
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from onetool.interfaces.cli.bundles.change import check_tool, create_option, put_tool
+from onetool.interfaces.cli.bundles.references import ReferenceType, ToolReference, complete_ref
+from onetool.interfaces.cli.bundles.requirements import (
+    allow_hosts_option,
+    allowing,
+    print_note,
+    print_outcome,
+    print_requirements,
+    requirements_of,
+)
+from onetool.interfaces.cli.inputs import STDIN, read_data, read_text
+from onetool.interfaces.cli.options import data_options, open_app
+from onetool.interfaces.cli.output import print_json, printable
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.script.names import ScriptNames
+    from onetool.script.parse import CodeScan
+    from onetool.services.secrets import Secrets
+
+
+ANY = "any"
+KINDS = ("string", "integer", "number", "boolean", "array", "object")
+TYPES = {
+    **dict(zip(("str", "int", "float", "bool", "list", "dict"), KINDS, strict=True)),
+    **{one: one for one in KINDS},
+}
+_DATA_METHODS = frozenset(name for kind in (str, list, dict, int, float, bytes) for name in dir(kind))
+
+
+class Argument(NamedTuple):
+    """As `--arg` has it: NAME, NAME:TYPE or NAME:TYPE=DEFAULT."""
+
+    name: str
+    schema: dict[str, Any]
+
+    @property
+    def is_required(self) -> bool:
+        return "default" not in self.schema
+
+
+def read_argument(text: str) -> Argument:
+    """ValueError says what is wrong with it."""
+    said, equals, default = text.partition("=")
+    name, colon, kind = said.partition(":")
+    if not name.isidentifier():
+        raise ValueError(f"{name!r} can't be a name in code; write NAME:TYPE, or NAME:TYPE=DEFAULT")
+    if colon and kind != ANY and kind not in TYPES:
+        raise ValueError(f"{kind!r} is no type; there are {', '.join(KINDS)} and {ANY}")
+    schema: dict[str, Any] = {"type": TYPES[kind]} if kind in TYPES else {}
+    if equals:
+        schema["default"] = _default(default, schema)
+    return Argument(name, schema)
+
+
+def unbound_names(scan: "CodeScan", names: "ScriptNames") -> list[str]:
+    """In the order of their first use. What is called like a function is no argument, but a mistake to be told."""
+    found = sorted(_loaded_names(scan), key=lambda node: (node.lineno, node.col_offset))
+    called = {call.func.id for call in scan.calls if isinstance(call.func, ast.Name)}
+    return [
+        name for name in dict.fromkeys(node.id for node in found) if name not in called and _unbound(name, scan, names)
+    ]
+
+
+def arg_schema(open: Iterable[str], given: Mapping[str, Argument]) -> dict[str, Any]:
+    """Those that were described first, in that order; the others may be anything."""
+    properties = {argument.name: argument.schema for argument in given.values()}
+    properties |= {name: {} for name in open if name not in given}
+    required = [name for name in properties if name not in given or given[name].is_required]
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+
+
+def _loaded_names(scan: "CodeScan") -> list[ast.Name]:
+    nodes = ast.walk(scan.tree) if scan.tree else ()
+    return [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+
+
+def _unbound(name: str, scan: "CodeScan", names: "ScriptNames") -> bool:
+    from onetool.script.names import BUILTINS
+    from onetool.script.rewrite import MODULES
+
+    if name in scan.bound or name in scan.imported or name in BUILTINS or name in names:
+        return False
+    used_for = {node.attr for node in scan.attributes if isinstance(node.value, ast.Name) and node.value.id == name}
+    # `text.upper()` is a text's; `brve.search()` is a pack that is not there, and `json.dumps` lacks an import.
+    return used_for <= _DATA_METHODS and not (used_for and name in MODULES)
+
+
+def _default(text: str, schema: Mapping[str, Any]) -> Any:
+    if schema.get("type") == "string":
+        return text
+    try:
+        value = json.loads(text)
+    except ValueError:
+        if schema:
+            raise ValueError(f"the default {text!r} is not JSON, like 5, true or [1, 2]") from None
+        return text
+    from onetool.core.schema import CompiledSchema
+
+    if problems := CompiledSchema({"properties": {"default": schema}}).check({"default": value}):
+        raise ValueError("; ".join(map(str, problems)))
+    return value
+
+
+# Secrets that came with a tool: kept with the other ones, as `onetool auth set` keeps them; never beside the tool.
+
+
+def secrets_of(ctx: click.Context) -> "Secrets":
+    from onetool.config import find, load_secrets
+
+    return load_secrets(find(ctx.find_root().obj))
+
+
+def split_secrets(tool: Any, found: Mapping[str, str], known: "Secrets") -> tuple[Any, dict[str, str]]:
+    """The tool and its secrets, under names that are free: one that is set to something else belongs to others."""
+    names: dict[str, str] = {}
+    for name, value in found.items():
+        free, number = name, 1
+        while (there := known.get(free)) is not None and there != value:
+            number += 1
+            free = f"{name}_{number}"
+        names[name] = free
+    other = {f"${{{name}}}": f"${{{free}}}" for name, free in names.items() if free != name}
+    return _renamed_placeholders(tool, other), {names[name]: value for name, value in found.items()}
+
+
+@contextmanager
+def secrets_stored(known: "Secrets", secrets: Mapping[str, str]) -> Iterator[None]:
+    """Those that are not there yet; gone again if what needs them does not come to be."""
+    from onetool.interfaces.cli.auth import check
+    from onetool.services.secret_file import drop_secret, put_secret
+
+    new = {name: value for name, value in secrets.items() if known.get(name) != value}
+    file = known.file
+    if not new:
+        yield
+        return
+    if file is None:
+        raise click.ClickException("the secrets stand in the config itself; move them to a file: secrets: secrets.yaml")
+    done: list[str] = []
+    try:
+        for name, value in new.items():
+            if not value.strip() or not value.isprintable():
+                raise click.ClickException(f"{name}: a secret is one line of text; nothing was kept.")
+            put_secret(file, name, value, partial(check, name, value))
+            done.append(name)
+        yield
+    except BaseException as error:
+        for name in done:
+            with suppress(OSError, ValueError):
+                drop_secret(file, name, partial(check, name, None))
+        if isinstance(error, OSError | ValueError):
+            raise click.ClickException(printable(f"nothing was kept in {file}: {error}")) from None
+        raise
+    click.echo(printable(f"Kept in {file}: {', '.join(new)}"), err=True)
+
+
+def _renamed_placeholders(value: Any, other: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        for before, after in other.items():
+            value = value.replace(before, after)
+        return value
+    if isinstance(value, dict):
+        return {key: _renamed_placeholders(one, other) for key, one in value.items()}
+    return [_renamed_placeholders(one, other) for one in value] if isinstance(value, list) else value
+
+
+# `onetool bundles add` and `add-curl`: a tool out of a file, or out of a command that works already.
+
+
+tool_argument = click.argument(
+    "place", metavar="BUNDLE/TOOL[@VERSION]", type=ReferenceType(tool=True), shell_complete=complete_ref
+)
+
+
+@click.command()
+@tool_argument
+@click.argument("file", metavar="FILE|-", type=click.Path(allow_dash=True))
+@create_option
+@allow_hosts_option
+@data_options
+@click.pass_context
+def add(ctx: click.Context, place: ToolReference, file: str, create: bool, allow: bool, as_json: bool) -> None:
+    """Add a tool that stands in a file, in JSON or YAML, as REST takes it. The first VERSION is 1."""
+    app = open_app(ctx)
+    tool = put_tool(app, place, read_data(file), create)
+    print_outcome(tool, f"Added {place.bundle}/{tool['slug']}@{tool['version']}.", as_json)
+    needs = requirements_of(app, [tool])
+    print_requirements(app, allowing(ctx, needs) if allow else needs)
+
+
+@click.command("add-curl")
+@tool_argument
+@click.argument("command", metavar="COMMAND|-", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--description", help="What it does.")
+@create_option
+@allow_hosts_option
+@click.option("--dry-run", is_flag=True, help="Print the tool, and keep nothing.")
+@data_options
+@click.pass_context
+def add_curl(
+    ctx: click.Context,
+    place: ToolReference,
+    command: tuple[str, ...],
+    description: str | None,
+    create: bool,
+    allow: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Make a tool of a curl command: in quotes, or - for standard input. It is not run.
+
+    What may differ from call to call becomes arguments. Credentials go into the secrets file, and only their names
+    into the tool.
+    """
+    from onetool.sources.bundles.curl import from_curl
+
+    app, known = open_app(ctx), secrets_of(ctx)
+    text = read_text(STDIN) if command == (STDIN,) else command[0] if len(command) == 1 else shlex.join(command)
+    found = from_curl(text)
+    given = {name: value for name, value in found.secrets.items() if value is not None}
+    tool, secrets = split_secrets(found.tool, given, known)
+    words = str(place.tool).replace("-", " ")
+    tool["displayName"] = f"{words[:1].upper()}{words[1:]}"
+    if description is not None:
+        tool["description"] = description
+    for note in found.notes:
+        print_note(note)
+    if dry_run:
+        print_json(check_tool(app, place, tool), as_json)
+        if secrets:
+            print_note(f"Would be kept with the other secrets: {', '.join(secrets)}")
+        return
+    if secrets:
+        print_note(f"Its credentials become secrets: {', '.join(secrets)}")
+    with secrets_stored(known, secrets):
+        added = put_tool(app, place, tool, create)
+    name = f"{place.bundle}/{added['slug']}@{added['version']}"
+    arguments = ", ".join(added["argSchema"].get("properties") or ()) or "no arguments"
+    print_outcome(added, f"Added {name}, with {arguments}. Look at it: onetool bundles show {name}", as_json)
+    needs = requirements_of(app, [added])
+    needs = needs._replace(secrets=tuple(one for one in needs.secrets if one.name not in secrets))
+    print_requirements(app, allowing(ctx, needs) if allow else needs)
+
+
+# `onetool bundles save`: code that was tried with `run` becomes a tool.
+
+
+def _parse_arguments(_ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, Argument]:
+    try:
+        return {one.name: one for one in map(read_argument, given)}
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from None
+
+
+@click.command()
+@click.argument("place", metavar="BUNDLE/TOOL[@VERSION]", type=ReferenceType(tool=True), shell_complete=complete_ref)
+@click.argument("file", metavar="FILE|-", type=click.Path(allow_dash=True))
+@click.option(
+    "--arg",
+    "given",
+    multiple=True,
+    metavar="NAME:TYPE[=DEFAULT]",
+    callback=_parse_arguments,
+    help="The type of an argument (string, integer, number, boolean, array, object, any); can be given again.",
+)
+@click.option("--description", default="", help="What it does; the code's docstring by default.")
+@create_option
+@click.option("--dry-run", is_flag=True, help="Check it and print the tool, and keep nothing.")
+@data_options
+@click.pass_context
+def save(
+    ctx: click.Context,
+    place: ToolReference,
+    file: str,
+    given: dict[str, Argument],
+    description: str,
+    create: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Keep code as a tool: names that it uses, and that nobody gives a value, become its arguments."""
+    app = open_app(ctx)
+    tool = script_tool(app, read_text(file), given, description)
+    if dry_run:
+        print_json(check_tool(app, place, tool), as_json)
+        _note_missing(tool)
+        return
+    kept = put_tool(app, place, tool, create)
+    name = f"{place.bundle}/{kept['slug']}@{kept['version']}"
+    takes = ", ".join(kept["argSchema"]["properties"]) or "no arguments"
+    print_outcome(kept, f"Kept as {name}, with {takes}. Look at it: onetool bundles show {name}", as_json)
+    _note_missing(tool)
+
+
+def script_tool(app: "App", text: str, given: dict[str, Argument], description: str = "") -> dict[str, Any]:
+    """As PUT takes it. Whether the code can run is checked there."""
+    from onetool.script.parse import CodeScan, read
+
+    code = read(text)
+    scan = CodeScan(code)
+    _check_given(scan, given)
+    found = unbound_names(scan, app.engine.names(app.registry.snapshot()))
+    return {
+        "type": "script",
+        "description": description or (ast.get_docstring(scan.tree) if scan.tree else None) or "",
+        "argSchema": arg_schema(found, given),
+        "scriptImpl": {"code": code},
+    }
+
+
+def _note_missing(tool: dict[str, Any]) -> None:
+    if vague := [name for name, schema in tool["argSchema"]["properties"].items() if not schema]:
+        print_note(f"Arguments of any type: {', '.join(vague)}. To say more: --arg {vague[0]}:string")
+    if not tool["description"]:
+        print_note("It has no description, so that no model will know what it is for; --description gives it one.")
+
+
+def _check_given(scan: "CodeScan", given: dict[str, Argument]) -> None:
+    for name in given:
+        if name not in scan.used and scan.tree is not None and not scan.makes_names:
+            from onetool.core.text import or_rather
+
+            near = or_rather(name, scan.used) or "."
+            raise click.BadParameter(f"the code does not use {name}{near}", param_hint="--arg")

@@ -1,0 +1,232 @@
+"""`onetool bundles create`, `enable`, `disable`, `delete` and `restore`, and writing new tools to the store."""
+
+import sys
+from collections.abc import Iterable, Mapping
+from time import time
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from onetool.interfaces.cli.bundles.references import (
+    ReferenceType,
+    ToolReference,
+    all_bundles,
+    all_tools,
+    complete_ref,
+    find_bundle,
+    find_only_tool,
+    next_version,
+)
+from onetool.interfaces.cli.bundles.requirements import print_outcome, warn_if_name_taken
+from onetool.interfaces.cli.options import config_option, data_options, open_app
+from onetool.interfaces.cli.output import counted, echo, printable
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.sources.bundles.model import Bundle, Tool
+    from onetool.sources.bundles.service import BundleService, Shown
+
+
+place_argument = click.argument(
+    "place", metavar="BUNDLE[/TOOL[@VERSION]]", type=ReferenceType(), shell_complete=complete_ref
+)
+
+
+@click.command()
+@click.argument("slug")
+@click.option("--name", default="", help="A name for people; the slug by default.")
+@click.option("--description", default="", help="What it is for.")
+@data_options
+@click.pass_context
+def create(ctx: click.Context, slug: str, name: str, description: str, as_json: bool) -> None:
+    """Make an empty bundle. SLUG is its short name: letters, digits and dashes."""
+    app = open_app(ctx)
+    if (other := live_bundle(app.bundles, slug)) is not None:  # REST allows two, but who types the slug means one
+        raise click.ClickException(printable(f"There is a bundle {slug} already ({other['id']})."))
+    bundle = make_bundle(app, {"slug": slug, "displayName": name, "description": description})
+    next_step = f"Add a tool: onetool bundles add {slug}/TOOL FILE, or add-curl, or save"
+    print_outcome(bundle, f"Made the bundle {slug} ({bundle['id']}). {next_step}", as_json)
+
+
+@click.command()
+@place_argument
+@data_options
+@click.pass_context
+def enable(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
+    """Switch a bundle on, or one tool of it."""
+    _set_enabled(ctx, place, True, as_json)
+
+
+@click.command()
+@place_argument
+@data_options
+@click.pass_context
+def disable(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
+    """Switch a bundle off, or one tool of it: it stays, and can't be called."""
+    _set_enabled(ctx, place, False, as_json)
+
+
+@click.command()
+@place_argument
+@click.option("--with-tools", is_flag=True, help="Of a bundle: delete its tools, too, and those for good.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@config_option
+@click.pass_context
+def delete(ctx: click.Context, place: ToolReference, with_tools: bool, yes: bool) -> None:
+    """Delete a tool for good, or a bundle that has no tools: that can be restored for two days."""
+    shelf = open_app(ctx).bundles
+    bundle = find_bundle(shelf, place.bundle)
+    if bundle["isBuiltIn"]:
+        raise click.ClickException(printable(f"{place} is built in: it can be switched off (disable), not deleted."))
+    if place.tool is None:
+        _delete_bundle(shelf, bundle, with_tools, yes)
+        return
+    tool = find_only_tool(shelf, bundle, place)
+    exactly = f"{bundle['slug']}/{tool['slug']}@{tool['version']}"
+    _confirm(f"Delete {exactly} for good?", yes)
+    shelf.delete_tool(bundle["id"], tool["slug"], tool["version"])
+    echo(printable(f"Deleted {exactly}."))
+
+
+@click.command()
+@click.argument("place", metavar="BUNDLE", type=ReferenceType(tool=False))
+@data_options
+@click.pass_context
+def restore(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
+    """Bring back a bundle that was deleted."""
+    shelf = open_app(ctx).bundles
+    found = find_bundle(shelf, place.bundle, deleted=True)
+    content = {key: found[key] for key in ("slug", "displayName", "description", "isEnabled")}
+    bundle, *_ = shelf.put_bundle(found["id"], content)
+    print_outcome(bundle, f"The bundle {bundle['slug']} is back.", as_json)
+
+
+def make_bundle(app: "App", content: dict[str, Any]) -> "Shown":
+    """A new one. A name that code knows already is told."""
+    from onetool.sources.bundles.names import new_id
+
+    bundle, *_ = app.bundles.put_bundle(new_id(time()), content, create_only=True)
+    warn_if_name_taken(app, bundle["slug"])
+    return bundle
+
+
+def live_bundle(shelf: "BundleService", slug: str) -> "Shown | None":
+    """The first bundle of that slug, if there is one that was not deleted."""
+    return next((one for one in all_bundles(shelf) if one["slug"] == slug and one["softDeletedAt"] is None), None)
+
+
+def _set_enabled(ctx: click.Context, place: ToolReference, on: bool, as_json: bool) -> None:
+    shelf = open_app(ctx).bundles
+    bundle = find_bundle(shelf, place.bundle)
+    change, name = {"isEnabled": on}, bundle["slug"]
+    if place.tool is None:
+        changed, _ = shelf.patch_bundle(bundle["id"], change)
+    else:
+        tool = find_only_tool(shelf, bundle, place)
+        changed, _ = shelf.patch_tool(bundle["id"], tool["slug"], tool["version"], change)
+        name = f"{name}/{tool['slug']}@{tool['version']}"
+    why = changed.get("disabledReason")
+    words = f"switched on, but {why}" if on and why else "switched on" if on else "switched off"
+    print_outcome(changed, f"{name} is {words}.", as_json)
+
+
+def _delete_bundle(shelf: "BundleService", bundle: "Shown", with_tools: bool, yes: bool) -> None:
+    slug, tools = bundle["slug"], list(all_tools(shelf, bundle["id"]))
+    number = counted(len(tools), "tool")
+    if tools and not with_tools:
+        raise click.ClickException(
+            printable(f"{slug} has {number}. Switch it off (disable), or delete them, too, for good: --with-tools")
+        )
+    _confirm(f"Delete the bundle {slug}, and {number} for good?" if tools else f"Delete the bundle {slug}?", yes)
+    for tool in tools:
+        shelf.delete_tool(bundle["id"], tool["slug"], tool["version"])
+    shelf.delete_bundle(bundle["id"])
+    gone = f" and {number}" if tools else ""
+    echo(printable(f"Deleted {slug}{gone}."))
+    echo(printable(f"The bundle itself stays for two days; to get it back: onetool bundles restore {slug}"))
+
+
+def _confirm(question: str, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty() or not sys.stderr.isatty():
+        raise click.UsageError("nobody is there to ask: say --yes to delete it.")
+    if not click.confirm(printable(question), err=True):
+        raise click.ClickException("nothing was deleted.")
+
+
+# New tools into the store: one into a bundle, or a whole new bundle with its tools at once.
+
+
+FIRST_VERSION = "1"
+
+create_option = click.option("--create", is_flag=True, help="Make the bundle, if it is not there.")
+
+
+def version_of(place: ToolReference, data: Any) -> str:
+    """The one that is named, or that the tool says of itself, or the first."""
+    said = data.get("version") if isinstance(data, Mapping) else None
+    return place.version or (said if isinstance(said, str) else None) or FIRST_VERSION
+
+
+def put_tool(app: "App", place: ToolReference, data: Any, create: bool) -> "Shown":
+    """Checked as REST checks it. With `create` a bundle that is not there is made, of one piece with the tool."""
+    from onetool.sources.bundles.errors import ConflictError
+
+    shelf, version = app.bundles, version_of(place, data)
+    if create and live_bundle(shelf, place.bundle) is None and shelf.store.bundle(place.bundle) is None:
+        bundle, (tool,) = assemble({"slug": place.bundle}, [(str(place.tool), version, data)])
+        shelf.check(tool)
+        warn_if_name_taken(app, bundle.slug)
+        shelf.store.put_all(bundle, [tool])
+        return shelf.get_tool(bundle.id, tool.slug, tool.version)[0]
+    home = find_bundle(shelf, place.bundle, otherwise="to make it with its first tool: --create")
+    try:
+        return shelf.put_tool(home["id"], str(place.tool), version, data)[0]
+    except ConflictError:
+        free = next_version(shelf, home["id"], str(place.tool))
+        name = f"{home['slug']}/{place.tool}"
+        message = f"{name}@{version} is there already, and stays as it is. Put it beside that one: {name}@{free}"
+        raise click.ClickException(printable(message)) from None
+
+
+def check_tool(app: "App", place: ToolReference, data: Any) -> dict[str, Any]:
+    """The same without putting it anywhere: the tool as it would be."""
+    _, (tool,) = assemble({"slug": "draft"}, [(str(place.tool), version_of(place, data), data)])
+    app.bundles.check(tool)
+    return as_put(tool)
+
+
+def assemble(content: Any, tools: Iterable[tuple[str, str, Any]], id: str | None = None) -> "tuple[Bundle, list[Tool]]":
+    """A bundle and its tools out of what PUT takes, with new ids. Raises Invalid."""
+    from onetool.sources.bundles.files.form import time_text
+    from onetool.sources.bundles.model import Bundle, Tool
+    from onetool.sources.bundles.names import check_slug, check_version, new_id
+    from onetool.sources.bundles.validation import read_bundle, read_tool
+
+    now = time()
+    times: dict[str, Any] = {"created_at": time_text(now), "modified_at": time_text(now)}
+    read = read_bundle(content)
+    check_slug(read.slug)
+    bundle = Bundle(**msgspec.structs.asdict(read), id=id or new_id(now), **times)
+    found = [
+        Tool(
+            **msgspec.structs.asdict(read_tool(data, check_slug(slug), check_version(version))),
+            id=new_id(now),
+            bundle_id=bundle.id,
+            slug=slug,
+            version=version,
+            **times,
+        )
+        for slug, version, data in tools
+    ]
+    return bundle, found
+
+
+def as_put(tool: "Tool") -> dict[str, Any]:
+    """What a person gives of a tool: as PUT takes it, with its place."""
+    from onetool.sources.bundles.model import shown
+    from onetool.sources.bundles.validation import KEPT
+
+    return {key: value for key, value in shown(tool).items() if key not in KEPT}

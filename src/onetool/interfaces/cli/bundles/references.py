@@ -1,0 +1,223 @@
+"""Parses BUNDLE[/TOOL[@VERSION]] and finds the bundle or the tool that it refers to.
+
+The spelling of code is accepted, too: `weather.get_forecast@1` is `weather/get-forecast@1`. Nothing is changed here.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from onetool.core.errors import OneToolError
+from onetool.interfaces.cli.output import printable
+
+if TYPE_CHECKING:
+    from onetool.sources.bundles.service import BundleService, Shown
+
+
+PAGE = 1000
+LONGEST = 120  # characters of a description, in a list
+
+
+def all_bundles(shelf: "BundleService") -> "Iterator[Shown]":
+    """Those that are switched off or deleted, too."""
+    after: str | None = None
+    while True:
+        page, after = shelf.bundles((), True, after, PAGE)
+        yield from page
+        if after is None:
+            return
+
+
+def all_tools(shelf: "BundleService", bundle_id: str | None = None) -> "Iterator[Shown]":
+    """Of one bundle, or of all; those that are switched off, too."""
+    ids = [] if bundle_id is None else [bundle_id]
+    after: str | None = None
+    while True:
+        page, after = shelf.tools((), ids, True, after, PAGE)
+        yield from page
+        if after is None:
+            return
+
+
+def found_tools(shelf: "BundleService", query: str, include_disabled: bool, limit: int) -> "list[Shown]":
+    found, _ = shelf.search(query, include_disabled, None, limit)
+    return found
+
+
+def title(thing: dict[str, Any]) -> str:
+    """The first line of what it is for, or the beginning of a long one; its name where nobody said."""
+    return _one_line(thing["description"] or thing["displayName"])
+
+
+def heading(bundle: dict[str, Any]) -> str:
+    """What people call it; what it is for, where that is no more than its slug."""
+    name = bundle["displayName"]
+    return _one_line(bundle["description"] if name in ("", bundle["slug"]) else name)
+
+
+def _one_line(text: str) -> str:
+    from onetool.core.errors import cut
+
+    return cut(text.strip().partition("\n")[0], LONGEST)
+
+
+# BUNDLE[/TOOL[@VERSION]] as somebody types it, and which bundle or tool is meant by it.
+
+
+_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+class ToolReference(NamedTuple):
+    bundle: str  # a slug, or an id
+    tool: str | None = None
+    version: str | None = None
+
+    def __str__(self) -> str:
+        tool = "" if self.tool is None else f"/{self.tool}"
+        return f"{self.bundle}{tool}" + ("" if self.version is None else f"@{self.version}")
+
+
+class ReferenceType(click.ParamType):
+    """For arguments. `tool`: whether one has to be named; None leaves that open."""
+
+    name = "place"
+
+    def __init__(self, tool: bool | None = None) -> None:
+        self._tool = tool
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> ToolReference:
+        if isinstance(value, ToolReference):
+            return value
+        place = parse_reference(value)
+        if place.bundle == "" or place.tool == "" or place.version == "":
+            self.fail(f"{printable(value)!r} has an empty part; write BUNDLE/TOOL@VERSION.", param, ctx)
+        if self._tool is True and place.tool is None:
+            self.fail(f"{printable(value)!r} names no tool; write BUNDLE/TOOL, like weather/forecast.", param, ctx)
+        if self._tool is False and place.tool is not None:
+            self.fail(f"{printable(value)!r} names a tool; here a bundle is wanted.", param, ctx)
+        return place
+
+
+def parse_reference(text: str) -> ToolReference:
+    name, at, version = text.partition("@")
+    bundle, slash, tool = name.partition("/")
+    if not slash and "." in name and not name.startswith("."):  # as code says it: neither slugs nor ids have a dot
+        bundle, slash, tool = (part.replace("_", "-") for part in name.partition("."))
+    if at and not slash:
+        return ToolReference(bundle, "", version)
+    return ToolReference(bundle, tool if slash else None, version if at else None)
+
+
+def find_bundle(shelf: "BundleService", name: str, deleted: bool = False, otherwise: str = "") -> "Shown":
+    """The bundle of that slug or id; `deleted` looks among those that were deleted instead.
+
+    `otherwise` is what else can be done where there is none.
+    """
+    everything = list(all_bundles(shelf))
+    own = [one for one in everything if name in (one["slug"], one["id"])] or [
+        one for one in everything if _ID.fullmatch(name) and one["id"] == name.lower()
+    ]
+    found = [one for one in own if (one["softDeletedAt"] is not None) == deleted]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise click.ClickException(_ambiguous(name, found))
+    if own:
+        raise click.ClickException(_other_state(own[0], deleted))
+    known = [one["slug"] for one in everything if (one["softDeletedAt"] is not None) == deleted]
+    raise unknown_bundle(name, known, otherwise)
+
+
+def find_tool(shelf: "BundleService", bundle: "Shown", place: ToolReference) -> "Shown":
+    """The tool in the version that is named; without one the enabled one that was modified last."""
+    versions = _versions(shelf, bundle, place)
+    if place.version is not None:
+        return _in_version(versions, place)
+    return max(versions, key=lambda one: (one["isEnabled"], one["modifiedAt"], one["id"]))
+
+
+def find_only_tool(shelf: "BundleService", bundle: "Shown", place: ToolReference) -> "Shown":
+    """For a change: nobody should have to guess which of several versions it was made to."""
+    versions = _versions(shelf, bundle, place)
+    if place.version is not None:
+        return _in_version(versions, place)
+    if len(versions) > 1:
+        known = ", ".join(f"{place}@{one['version']}" for one in versions)
+        raise click.ClickException(printable(f"{place} has {len(versions)} versions; say which: {known}"))
+    return versions[0]
+
+
+def next_version(shelf: "BundleService", bundle_id: str, slug: str) -> str:
+    """The first number that is free."""
+    taken = {one["version"] for one in all_tools(shelf, bundle_id) if one["slug"] == slug}
+    return next(str(number) for number in range(1, len(taken) + 2) if str(number) not in taken)
+
+
+def unknown_bundle(name: str, known: Iterable[str], otherwise: str = "") -> click.ClickException:
+    from onetool.core.text import or_rather
+
+    near = or_rather(name, known)
+    hint = f"{near} {otherwise[:1].upper()}{otherwise[1:]}" if near else f"; {otherwise}"
+    return click.ClickException(
+        printable(f"There is no bundle {name}{hint if otherwise else near or '; see: onetool bundles list --all'}")
+    )
+
+
+def complete_ref(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Bundles and their tools, for the shell's completion."""
+    from onetool.app import App
+
+    try:
+        with App.open(ctx.find_root().params.get("config"), imports=False) as app:
+            live = {one["id"]: one["slug"] for one in all_bundles(app.bundles) if one["softDeletedAt"] is None}
+            if "/" not in incomplete:
+                return [slug for slug in live.values() if slug.startswith(incomplete)]
+            names = [
+                f"{live[one['bundleID']]}/{one['slug']}@{one['version']}"
+                for id, slug in live.items()
+                if slug == incomplete.partition("/")[0]
+                for one in all_tools(app.bundles, id)
+            ]
+    except OneToolError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _versions(shelf: "BundleService", bundle: "Shown", place: ToolReference) -> "list[Shown]":
+    tools = list(all_tools(shelf, bundle["id"]))
+    found = [one for one in tools if one["slug"] == place.tool]
+    if not found:
+        from onetool.core.text import or_rather
+
+        known = dict.fromkeys(one["slug"] for one in tools)
+        hint = or_rather(place.tool or "", known) or f"; see: onetool bundles show {place.bundle}"
+        raise click.ClickException(printable(f"There is no tool {place.tool} in the bundle {bundle['slug']}{hint}"))
+    return found
+
+
+def _in_version(versions: "list[Shown]", place: ToolReference) -> "Shown":
+    for one in versions:
+        if one["version"] == place.version:
+            return one
+    known = ", ".join(one["version"] for one in versions)
+    message = f"{place.bundle}/{place.tool} has no version {place.version}; there is {known}"
+    raise click.ClickException(printable(message))
+
+
+def _ambiguous(name: str, found: "list[Shown]") -> str:
+    lines = [
+        f"  {one['id']}  {'built in' if one['isBuiltIn'] else 'made ' + one['createdAt']}  {one['displayName']}"
+        for one in found
+    ]
+    return printable("\n".join([f"There are {len(found)} bundles {name}; say which by its id:", *lines]))
+
+
+def _other_state(bundle: "Shown", deleted: bool) -> str:
+    if deleted:
+        return printable(f"The bundle {bundle['slug']} is not deleted: there is nothing to restore.")
+    return printable(
+        f"The bundle {bundle['slug']} was deleted on {bundle['softDeletedAt'][:10]}."
+        f" To bring it back: onetool bundles restore {bundle['slug']}"
+    )

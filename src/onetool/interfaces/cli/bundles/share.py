@@ -1,0 +1,346 @@
+"""`onetool bundles export` and `import`: a bundle as a ZIP archive, or tools from an OpenAPI document.
+
+An archive or a document that is invalid as a whole is refused. An operation of a document that can't become a tool is
+skipped and reported.
+"""
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from onetool.interfaces.cli.bundles.change import assemble, live_bundle
+from onetool.interfaces.cli.bundles.references import ReferenceType, ToolReference, complete_ref, find_bundle
+from onetool.interfaces.cli.bundles.requirements import (
+    allow_hosts_option,
+    allowing,
+    print_note,
+    print_requirements,
+    warn_if_name_taken,
+)
+from onetool.interfaces.cli.inputs import STDIN, fetch_url, is_url, read_bytes
+from onetool.interfaces.cli.options import config_option, data_options, open_app
+from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, stdout, wants_json
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.interfaces.cli.bundles.requirements import Requirements
+    from onetool.sources.bundles.archive import ImportPlan
+    from onetool.sources.bundles.model import Bundle, Tool
+    from onetool.sources.bundles.store import BundleStore
+
+
+MOST_TOLD = 20
+LARGE = 1024**2  # bytes
+STEP = 50  # tools between two words on how far it is
+
+
+@click.command()
+@click.argument("place", metavar="BUNDLE", type=ReferenceType(tool=False), shell_complete=complete_ref)
+@click.option("-o", "--output", metavar="FILE", help="Where to; SLUG.zip by default, - is standard output.")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@config_option
+@click.pass_context
+def export(ctx: click.Context, place: ToolReference, output: str | None, force: bool) -> None:
+    """Write a bundle with all its tools into a ZIP file. Secrets are not in it: tools have only their names."""
+    from onetool.sources.bundles.archive import pack
+
+    app = open_app(ctx)
+    found = app.bundles.store.bundle(find_bundle(app.bundles, place.bundle)["id"])
+    if found is None:
+        raise click.ClickException(printable(f"The bundle {place} has just gone."))
+    if output == STDIN and stdout().isatty():
+        raise click.UsageError("a ZIP file is nothing for a terminal: pipe it, or say -o FILE.")
+    tools = tools_of(app, found)
+    data = pack(found, tools)
+    if output == STDIN:
+        stdout().buffer.write(data)
+        stdout().flush()
+        return
+    file = Path(output or f"{found.slug}.zip")
+    _write(file, data, force)
+    click.echo(printable(f"Wrote {found.slug} with {counted(len(tools), 'tool')} to {file}."), err=True)
+
+
+@click.command("import")
+@click.argument("source", metavar="FILE|URL|-")
+@click.option("--as", "slug", metavar="SLUG", help="Under this name: another bundle, beside one that may be there.")
+@click.option(
+    "--base-url",
+    metavar="URL",
+    help="OpenAPI: where the API is, if the document does not say it, or names another host.",
+)
+@click.option("--token", is_flag=True, help="OpenAPI: send a bearer token, if the document says nothing about auth.")
+@allow_hosts_option
+@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+@data_options
+@click.pass_context
+def import_bundle(
+    ctx: click.Context,
+    source: str,
+    slug: str | None,
+    base_url: str | None,
+    token: bool,
+    allow: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Take in a bundle: a ZIP file of one, or an OpenAPI 3 document (JSON or YAML), a tool for each operation."""
+    from onetool.interfaces.cli.bundles.requirements import requirements_of
+    from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
+    from onetool.sources.bundles.model import shown
+
+    if allow and is_url(source) and not dry_run:
+        allow_hosts(config_for_hosts(ctx), [read_host(source)])
+    app = open_app(ctx)
+    data = fetch_url(app, source) if is_url(source) else read_bytes(source)
+    wishes = ImportOptions(slug, base_url, source if is_url(source) else None, token)
+    _print_please_wait(data)
+    arrival = read_import(app, data, wishes)
+    if arrival.plan.is_new and not arrival.plan.refused:
+        warn_if_name_taken(app, arrival.plan.bundle.slug)
+    if not dry_run and not arrival.plan.refused:
+        arrival = arrival._replace(notes=[*arrival.notes, *store_import(app, arrival, _progress())])
+    needs = requirements_of(app, map(shown, arrival.tools))
+    if allow and not dry_run and not arrival.plan.refused:
+        needs = allowing(ctx, needs)
+    _tell(app, arrival, needs, dry_run, as_json)
+    ctx.exit(1 if arrival.plan.refused else 0)
+
+
+def _write(file: Path, data: bytes, force: bool) -> None:
+    # Not to wait for who reads from a pipe: what is there is seen for sure only once it is open.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | (os.O_TRUNC if force else os.O_EXCL)
+    try:
+        with os.fdopen(os.open(file, flags, 0o644), "wb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "it is no regular file; -o - writes to a pipe")
+            stream.write(data)
+    except FileExistsError:
+        raise click.ClickException(printable(f"{file} is there already; --force replaces it.")) from None
+    except OSError as error:
+        raise click.ClickException(printable(f"can't write {file}: {error.strerror}.")) from None
+
+
+def _print_please_wait(data: bytes) -> None:
+    """A large document takes some seconds, and who looks at a terminal should know that it is not stuck."""
+    if len(data) > LARGE and sys.stderr.isatty():
+        print_note(f"Reading {len(data) / 1024**2:.1f} MiB …")
+
+
+def _progress() -> "Progress":
+    """On one line of a terminal; nobody else wants to know."""
+    from onetool.interfaces.cli.output import show_progress
+
+    def show(done: int, of: int) -> None:
+        if of > STEP and (done % STEP == 0 or done == of):
+            show_progress(done, of, "tools")
+
+    return show if sys.stderr.isatty() else lambda done, of: None
+
+
+# What came of it
+
+
+def _tell(app: "App", arrival: "BundleImport", needs: "Requirements", dry_run: bool, as_json: bool) -> None:
+    if wants_json(as_json):
+        print_json(_facts(arrival, dry_run) | {"needs": needs.shown()})
+    else:
+        _print(arrival, dry_run)
+    for reason in arrival.plan.refused:
+        print_note(f"Not imported: {reason}")
+    if arrival.plan.refused:
+        if _is_name_taken(arrival.plan):
+            print_note("To take it in beside that, as a bundle of its own: --as SLUG")
+        return
+    if used := [one.name for one in needs.secrets if one.source is not None]:
+        print_note(f"Its tools will use secrets that are set: {', '.join(used)}")
+    print_requirements(app, needs)
+
+
+def _is_name_taken(plan: "ImportPlan") -> bool:
+    """Whether another name would help."""
+    return any(row.what == "clash" for row in plan.rows) or (not plan.is_new and plan.bundle.is_built_in)
+
+
+def _facts(arrival: "BundleImport", dry_run: bool) -> dict[str, Any]:
+    plan = arrival.plan
+    return {
+        "bundle": {"id": plan.bundle.id, "slug": plan.bundle.slug},
+        "imported": not dry_run and not plan.refused,
+        "isNew": plan.is_new,
+        "changes": [row._asdict() for row in plan.rows],
+        "refused": plan.refused,
+        "skipped": [one._asdict() for one in arrival.skipped],
+        "notes": [one._asdict() for one in arrival.notes],
+    }
+
+
+def _print(arrival: "BundleImport", dry_run: bool) -> None:
+    plan = arrival.plan
+    if dry_run or plan.refused:
+        rows = [(f"{row.slug}@{row.version}" if row.version else row.slug, row.what, row.detail) for row in plan.rows]
+        print_table("What would change" if dry_run else "Nothing was imported", ("", "", ""), rows)
+    else:
+        stays = len(arrival.tools) - len(plan.new_tools)
+        also = f"; {stays} were there already" if stays else ""
+        echo(
+            printable(f"Imported {plan.bundle.slug} ({plan.bundle.id}): {counted(len(plan.new_tools), 'tool')}{also}.")
+        )
+        echo(printable(f"Look at them: onetool bundles show {plan.bundle.slug}"))
+    _print_remarks("Skipped", arrival.skipped)
+    _print_remarks("Not quite as it was", arrival.notes)
+
+
+def _print_remarks(heading: str, remarks: "Sequence[ImportRemark]") -> None:
+    if not remarks:
+        return
+    echo(f"{heading}: {len(remarks):,}")
+    for one in remarks[:MOST_TOLD]:
+        echo(printable(f"  {one.about or 'the document'}: {one.why}"))
+    if len(remarks) > MOST_TOLD:
+        echo(f"  … and {len(remarks) - MOST_TOLD:,} more: --json has all of them")
+
+
+# One import: bytes -> what would change -> the store.
+
+
+Progress = Callable[[int, int], None]
+"""How many are done, of how many."""
+
+PAGE = 1000
+
+
+class ImportRemark(NamedTuple):
+    about: str
+    why: str
+
+
+class BundleImport(NamedTuple):
+    plan: "ImportPlan"
+    tools: "list[Tool]"  # all that came
+    skipped: list[ImportRemark]  # what is no tool
+    notes: list[ImportRemark]  # what is not quite as it was
+
+
+class ImportOptions(NamedTuple):
+    """What who imports says about it."""
+
+    slug: str | None = None
+    base_url: str | None = None
+    document_url: str | None = None
+    token: bool = False
+
+
+def is_archive(data: bytes) -> bool:
+    return data[:2] == b"PK"
+
+
+def read_import(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
+    """Nothing is changed. Raises Invalid for what can't be read."""
+    return _from_archive(app, data, wishes) if is_archive(data) else _from_openapi(app, data, wishes)
+
+
+def store_import(app: "App", arrival: BundleImport, progress: Progress) -> list[ImportRemark]:
+    """Put it into the store. What can't be called here yet is told: its function or its packs may come later."""
+    from onetool.sources.bundles.errors import InvalidError
+    from onetool.sources.bundles.model import BundleContent
+
+    plan, store = arrival.plan, app.bundles.store
+    if plan.is_new:
+        store.put_all(plan.bundle, plan.new_tools)
+    else:
+        if plan.rows[0].what == "changed":
+            store.put_bundle(plan.bundle.id, _content(plan.bundle, BundleContent))
+        _put_each(store, plan, progress)
+    remarks: list[ImportRemark] = []
+    for tool in plan.new_tools:
+        if tool.type == "http":  # checked before, and it depends on nothing but itself
+            continue
+        app.in_step()  # a script may call what came with it
+        try:
+            app.bundles.check(tool)
+        except InvalidError as error:
+            remarks.append(ImportRemark(f"{tool.slug}@{tool.version}", f"it can't be called yet: {error}"))
+    return remarks
+
+
+def _from_archive(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
+    from msgspec.structs import replace
+
+    from onetool.sources.bundles import archive as plan
+    from onetool.sources.bundles.archive import unpack
+    from onetool.sources.bundles.names import check_slug
+
+    unpacked = unpack(data)
+    here: Bundle | None = None
+    if unpacked.bundle is not None:
+        if wishes.slug is not None:
+            unpacked = unpacked._replace(bundle=replace(unpacked.bundle, slug=check_slug(wishes.slug)))
+        else:
+            here = app.bundles.store.bundle(unpacked.bundle.id)
+    planned = plan(unpacked, here, tools_of(app, here), as_new=wishes.slug is not None)
+    wrong = [f"{tool.slug}@{tool.version}: {why}" for tool in planned.new_tools if (why := _why_not(app, tool))]
+    if planned.is_new and (other := live_bundle(app.bundles, planned.bundle.slug)):
+        wrong.append(f"there is a bundle {other['slug']} already ({other['id']}); give it another name: --as SLUG")
+    return BundleImport(planned._replace(refused=[*planned.refused, *wrong]), unpacked.tools, [], [])
+
+
+def _from_openapi(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
+    from onetool.sources.bundles import archive as plan
+    from onetool.sources.bundles.archive import Unpacked
+    from onetool.sources.bundles.openapi import from_openapi
+
+    found = from_openapi(
+        data, document_url=wishes.document_url, base_url=wishes.base_url, slug=wishes.slug, token=wishes.token
+    )
+    other = live_bundle(app.bundles, found.bundle["slug"])
+    here = None if other is None else app.bundles.store.bundle(other["id"])
+    bundle, tools = assemble(found.bundle, found.tools, id=here.id if here else None)
+    planned = plan(Unpacked(bundle, tools, []), here, tools_of(app, here))
+    refused = [] if tools else ["none of its operations can be a tool"]
+    return BundleImport(
+        planned._replace(refused=[*planned.refused, *refused]),
+        tools,
+        [ImportRemark(*one) for one in found.skipped],
+        [ImportRemark(*one) for one in found.notes],
+    )
+
+
+def _why_not(app: "App", tool: "Tool") -> str | None:
+    from onetool.sources.bundles.errors import InvalidError
+
+    try:
+        if tool.type == "http":
+            app.bundles.check(tool)
+    except InvalidError as error:
+        return str(error)
+    return None
+
+
+def tools_of(app: "App", bundle: "Bundle | None") -> "list[Tool]":
+    found: list[Tool] = []
+    while bundle is not None:
+        page = app.bundles.store.tools((), [bundle.id], True, found[-1].id if found else None, PAGE)
+        found += page
+        if len(page) < PAGE:
+            break
+    return found
+
+
+def _put_each(store: "BundleStore", plan: "ImportPlan", progress: Progress) -> None:
+    from onetool.sources.bundles.model import ToolContent
+
+    for number, tool in enumerate(plan.new_tools):
+        store.put_tool(plan.bundle.id, tool.slug, tool.version, _content(tool, ToolContent))
+        progress(number + 1, len(plan.new_tools))
+
+
+def _content(thing: "Bundle | Tool", shape: type) -> Any:
+    """What a person gives of it."""
+    return shape(**{name: getattr(thing, name) for name in shape.__struct_fields__})

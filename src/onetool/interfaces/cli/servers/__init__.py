@@ -1,0 +1,277 @@
+"""`onetool servers`: shows, tests and logs in to the configured MCP servers.
+
+edit           import, add and remove: servers in the config file
+translate      a client's file -> server blocks as our config has them
+hide_secrets   values that look like secrets -> `${NAME}` and an entry in the secrets file
+plan           all blocks -> what would be written; then written to the config, all of it or nothing
+"""
+
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from onetool.interfaces.cli.options import config_option, data_options, open_app
+from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
+from onetool.interfaces.cli.servers.edit import (
+    add,
+    complete_server,
+    disable,
+    enable,
+    import_servers,
+    remove,
+    unknown_server,
+)
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.sources.mcp_servers.servers import Servers, ServerStatus
+
+
+NO_SERVERS = "No servers are configured. Add one: onetool servers import, or onetool servers add NAME -- COMMAND"
+LOG_LINES = 10  # lines of a server that failed
+COLOURS = {"connected": "green", "disconnected": "red", "connecting": "yellow"}
+
+
+@click.group(no_args_is_help=True)
+def servers() -> None:
+    """Other people's MCP servers: list, test, add, import, remove, switch on and off, log in."""
+
+
+for command in (import_servers, add, remove, enable, disable):
+    servers.add_command(command)
+
+
+@servers.command("list")
+@click.option("--no-connect", is_flag=True, help="Start none of them: show what is known from the last time.")
+@data_options
+@click.pass_context
+def list_servers(ctx: click.Context, no_connect: bool, as_json: bool) -> None:
+    """List the servers: how each is doing, how many tools it has, and what has changed about them."""
+    app = open_app(ctx, imports=False)
+    if app.servers is None:
+        _print_none(as_json)
+        return
+    if not no_connect:
+        _run(app.servers.settled())
+    statuses = app.servers.statuses()
+    if wants_json(as_json):
+        print_json([msgspec.to_builtins(status) for status in statuses])
+        return
+    rows = [
+        (one.name, "refused" if one.refused else one.state, one.transport, one.tools, one.version, _problem_lines(one))
+        for one in statuses
+    ]
+    print_table(
+        counted(len(rows), "server"), ("server", "state", "transport", "tools", "version", "what is wrong"), rows
+    )
+
+
+@servers.command()
+@click.argument("name", required=False, shell_complete=complete_server)
+@data_options
+@click.pass_context
+def test(ctx: click.Context, name: str | None, as_json: bool) -> None:
+    """Connect to one server, or to all, and show what it offers. Exit code 1 when one can't be reached."""
+    app = open_app(ctx, imports=False)
+    if app.servers is None:
+        if name is not None:
+            raise click.ClickException(f"There is no server {printable(name)}. {NO_SERVERS}")
+        _print_none(as_json)
+        return
+    found = _tested(app, app.servers, name)
+    if wants_json(as_json):
+        print_json(found if name is None else found[0])
+    else:
+        for result in found:
+            _print_result(result)
+    wanted = [one for one in found if name is not None or one["state"] != "disabled"]
+    ctx.exit(0 if all(one["ok"] for one in wanted) else 1)
+
+
+@servers.command()
+@click.argument("name", shell_complete=complete_server)
+@click.option("--lines", type=click.IntRange(min=1), default=50, show_default=True, help="How many, from the end.")
+@data_options
+@click.pass_context
+def logs(ctx: click.Context, name: str, lines: int, as_json: bool) -> None:
+    """Show what a server said on standard error, and what happened to it."""
+    found = _named(open_app(ctx, imports=False), name).journal(name, lines)
+    if wants_json(as_json):
+        print_json(found)
+        return
+    for line in found:
+        echo(printable(line))
+    if not found:
+        echo(f"Nothing has been heard of {name} yet. Start it: onetool servers test {name}")
+
+
+@servers.command()
+@click.argument("name", shell_complete=complete_server)
+@data_options
+@click.pass_context
+def changes(ctx: click.Context, name: str, as_json: bool) -> None:
+    """Show what is other about a server's tools than when they were approved."""
+    known = _connected_now(ctx, name)
+    differences = known.differences(name)
+    if wants_json(as_json):
+        print_json([{"tool": tool, "lines": lines} for tool, lines in differences.items()])
+        return
+    _print_differences(differences)
+    if differences:
+        echo(f"To trust them as they are now: onetool servers approve {name}")
+    else:
+        echo(f"Nothing has changed about {name}.")
+
+
+@servers.command()
+@click.argument("name", shell_complete=complete_server)
+@data_options
+@click.pass_context
+def approve(ctx: click.Context, name: str, as_json: bool) -> None:
+    """Trust a server's tools as they are now, after one of them has changed."""
+    known = _connected_now(ctx, name)
+    differences = known.differences(name)
+    told = known.approve(name)
+    if wants_json(as_json):
+        print_json(told)
+        return
+    _print_differences(differences)
+    tools = counted(_status(known, name).tools, "tool")
+    echo(
+        f"Approved: {name} as it is now, with {tools}." if told else f"Nothing has changed about {name}, with {tools}."
+    )
+
+
+@servers.command()
+@click.argument("name", shell_complete=complete_server)
+@config_option
+@click.pass_context
+def login(ctx: click.Context, name: str) -> None:
+    """Log in to a server in the browser. What comes of it is kept for the next time."""
+    known = _named(open_app(ctx, imports=False), name)
+    scopes = _run(known.login(name, say=lambda text: click.echo(text, err=True)))
+    rights = f", with {scopes}" if scopes else ""
+    click.echo(printable(f"Logged in to {name}{rights}. Next: onetool servers test {name}"), err=True)
+
+
+@servers.command()
+@click.argument("name", shell_complete=complete_server)
+@config_option
+@click.pass_context
+def logout(ctx: click.Context, name: str) -> None:
+    """Forget the login to a server."""
+    if not _named(open_app(ctx, imports=False), name).logout(name):
+        raise click.ClickException(f"there is no login to {name}.")
+    click.echo(f"The login to {name} is forgotten.", err=True)
+
+
+# How it is done
+
+
+def _connected_now(ctx: click.Context, name: str) -> "Servers":
+    """With its tools as they are now, not as they were when it was last running."""
+    known = _named(open_app(ctx, imports=False), name)
+    _run(known.settled([name]))
+    status = _status(known, name)
+    if status.state not in ("connected", "disabled") and not status.changed:
+        raise click.ClickException(
+            printable(f"{name} can't be reached, so there is nothing to look at: {status.error}")
+        )
+    return known
+
+
+def _print_differences(differences: dict[str, list[str]]) -> None:
+    for tool, lines in differences.items():
+        echo(click.style(printable(tool), bold=True))
+        for line in lines:
+            colour = {"-": "red", "+": "green"}.get(line[:1])
+            echo(click.style(f"  {printable(line)}", fg=colour))
+
+
+def _run(work: Any) -> Any:
+    import asyncio
+
+    return asyncio.run(work)
+
+
+def _named(app: "App", name: str) -> "Servers":
+    """The servers, if there is one of this name among them."""
+    if app.servers is None or name not in app.servers.names():
+        raise unknown_server(name, [] if app.servers is None else app.servers.names())
+    return app.servers
+
+
+def _status(known: "Servers", name: str) -> "ServerStatus":
+    return next(status for status in known.statuses() if status.name == name)
+
+
+def _tested(app: "App", known: "Servers", name: str | None) -> list[dict[str, Any]]:
+    """All side by side, each with the time that it took by itself."""
+    import asyncio
+
+    names = known.names() if name is None else [name]
+    for one in names:
+        _named(app, one)
+
+    async def timed(one: str) -> float:
+        began = monotonic()
+        await known.settled([one])
+        return round(monotonic() - began, 3)
+
+    async def all_of_them() -> list[float]:
+        return await asyncio.gather(*map(timed, names))
+
+    return [_result(app, known, one, seconds) for one, seconds in zip(names, _run(all_of_them()), strict=True)]
+
+
+def _result(app: "App", known: "Servers", name: str, seconds: float) -> dict[str, Any]:
+    status = _status(known, name)
+    is_up = status.state == "connected"
+    specs = [spec for spec in app.registry if spec.source == f"proxy:{name}"] if is_up else []
+    return {
+        "name": name,
+        "ok": is_up and not status.refused,
+        "state": status.state,
+        "seconds": seconds,
+        "transport": status.transport,
+        "target": status.target,
+        "version": status.version,
+        "error": _problem_lines(status) or None,
+        "tools": [{"name": spec.name, "description": spec.description.strip().partition("\n")[0]} for spec in specs],
+        "log": [] if is_up else known.journal(name, LOG_LINES),
+    }
+
+
+def _problem_lines(status: "ServerStatus") -> str:
+    """What a person should know about it, in a few lines."""
+    lines = [status.error] if status.error else []
+    if status.state == "disabled":
+        lines.append("it is switched off in the config")
+    if status.changed:
+        lines.append(f"changed: {', '.join(status.changed)}")
+        lines.append(f"look at them, then: onetool servers approve {status.name}")
+    return "\n".join(lines)
+
+
+def _print_result(result: dict[str, Any]) -> None:
+    state = click.style(result["state"], fg=COLOURS.get(result["state"]), bold=True)
+    took = "" if result["state"] == "disabled" else f" in {result['seconds']:.2f} s"
+    echo(f"{printable(result['name'])}: {state}{took}  {printable(result['version'] or '')}")
+    echo(f"  {printable(result['target'])}")
+    if result["error"]:
+        echo(click.style(printable(f"  {result['error']}").replace("\n", "\n  "), fg="yellow"))
+    for line in result["log"]:
+        echo(f"  | {printable(line)}")
+    if result["tools"]:
+        rows = [(tool["name"], tool["description"]) for tool in result["tools"]]
+        print_table(counted(len(rows), "tool"), ("tool", "what it does"), rows)
+
+
+def _print_none(as_json: bool) -> None:
+    if wants_json(as_json):
+        print_json([])
+        click.echo(NO_SERVERS, err=True)
+    else:
+        echo(NO_SERVERS)

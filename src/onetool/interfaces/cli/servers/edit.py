@@ -1,0 +1,375 @@
+"""`onetool servers import`, `add` and `remove`: change the servers in the config file; no server is started.
+
+No message contains a value that may be a secret.
+"""
+
+import os
+import re
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onetool.interfaces.cli.options import config_option, data_options
+from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
+
+if TYPE_CHECKING:
+    from onetool.interfaces.cli.servers.plan import ConfigTarget, ServerImportPlan
+    from onetool.interfaces.cli.servers.translate import ClientServers
+
+
+def complete_client(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from onetool.interfaces.cli.clients.known import CLIENT_FILES
+
+    return [name for name in CLIENT_FILES if name.startswith(incomplete)]
+
+
+def complete_server(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of servers, for the shell's completion."""
+    from onetool.config import find, load_config
+    from onetool.core.errors import OneToolError
+
+    try:
+        names = load_config(find(ctx.find_root().params.get("config"))).servers
+    except OneToolError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+@click.command("import")
+@click.argument("file", required=False)
+@click.option("--from", "client", metavar="CLIENT", shell_complete=complete_client, help="The files of this client.")
+@click.option("--only", multiple=True, metavar="NAME", help="Only this server; can be given again.")
+@click.option("--replace", is_flag=True, help="Replace servers of the same name instead of keeping them.")
+@click.option("--dry-run", is_flag=True, help="Print what would be added, and write nothing.")
+@data_options
+@click.pass_context
+def import_servers(
+    ctx: click.Context,
+    file: str | None,
+    client: str | None,
+    only: tuple[str, ...],
+    replace: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Take over the MCP servers of another client: from FILE (- is standard input), or from where CLIENT keeps them.
+
+    Without either: say what there is on this machine. Secrets go into the secrets file. No server is started.
+    """
+    if file and client:
+        raise click.UsageError("say FILE or --from CLIENT, not both.")
+    if not file and not client:
+        _list_clients(as_json)
+        return
+    from onetool.interfaces.cli.servers.plan import ConfigTarget, Planner
+
+    target = ConfigTarget(ctx.find_root().obj)
+    planner = Planner(target, replace=replace, only=only, ask=_ask_for_secret if not dry_run else lambda *_: None)
+    found = [_read_file(file)] if file else _read_client(client or "")
+    for one in found:
+        planner.add(one)
+    _check_only(only, found)
+    plan = planner.done()
+    if dry_run:
+        print_draft(plan, as_json)
+    else:
+        write_plan(target, plan, as_json)
+    ctx.exit(1 if plan.failed and not plan.servers else 0)
+
+
+@click.command()
+@click.argument("name")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option("--url", help="Where it is, for a server that runs already.")
+@click.option("--sse", is_flag=True, help="With --url: it speaks the old transport, SSE.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="With --url: sent with every request.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable in its environment.")
+@click.option("--cwd", metavar="FOLDER", help="Where it is started.")
+@click.option("--replace", is_flag=True, help="Replace a server of the same name.")
+@click.option("--dry-run", is_flag=True, help="Print what would be added, and write nothing.")
+@data_options
+@click.pass_context
+def add(
+    ctx: click.Context,
+    name: str,
+    command: tuple[str, ...],
+    url: str | None,
+    sse: bool,
+    headers: tuple[str, ...],
+    env: tuple[str, ...],
+    cwd: str | None,
+    replace: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Add one MCP server to the config: onetool servers add NAME -- COMMAND ARGS…, or add NAME --url URL.
+
+    Secrets go into the secrets file. The server is not started.
+    """
+    if bool(command) == bool(url):
+        raise click.UsageError("say the command behind --, or --url URL.")
+    if (headers or sse) and not url:
+        raise click.UsageError("--header and --sse are for servers with --url.")
+    from onetool.interfaces.cli.servers.plan import ConfigTarget, Planner
+    from onetool.interfaces.cli.servers.translate import ClientServers
+
+    block: dict[str, Any] = {"url": url, **({"type": "sse"} if sse else {})} if url else {"command": list(command)}
+    block |= {"headers": _pairs(headers, "--header"), "env": _pairs(env, "--env"), "cwd": cwd}
+    target = ConfigTarget(ctx.find_root().obj)
+    if name in target.servers and not replace:
+        raise click.ClickException(f"there is a server {name} already; --replace replaces it.")
+    planner = Planner(target, replace=replace, ask=_ask_for_secret if not dry_run else lambda *_: None)
+    planner.add(ClientServers(file=Path("the command line"), folder=Path.cwd(), servers={name: block}))
+    plan = planner.done()
+    if plan.skipped:
+        raise click.ClickException(f"{name} was not added: {plan.skipped[name]}.")
+    if dry_run:
+        print_draft(plan, as_json)
+    else:
+        write_plan(target, plan, as_json)
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_server)
+@config_option
+@click.pass_context
+def remove(ctx: click.Context, name: str) -> None:
+    """Take a server out of the config. Its secrets stay."""
+    from onetool.config.edit_entries import drop_server
+    from onetool.interfaces.cli.servers.plan import ConfigTarget
+
+    target = ConfigTarget(ctx.find_root().obj)
+    if name not in target.servers:
+        raise unknown_server(name, target.servers)
+    if elsewhere := target.elsewhere(name):
+        raise click.ClickException(f"{name} stands in {elsewhere}, which the config includes: remove it there.")
+    target.write(partial(drop_server, name=name))
+    click.echo(f"Removed {name} from {shown_path(target.file)}.")
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_server)
+@config_option
+@click.pass_context
+def enable(ctx: click.Context, name: str) -> None:
+    """Switch a server on, in the config."""
+    _switch(ctx, name, on=True)
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_server)
+@config_option
+@click.pass_context
+def disable(ctx: click.Context, name: str) -> None:
+    """Switch a server off: its block stays in the config, and nothing is started."""
+    _switch(ctx, name, on=False)
+
+
+def _switch(ctx: click.Context, name: str, on: bool) -> None:
+    from onetool.config.edit_entries import switch_server
+    from onetool.interfaces.cli.servers.plan import ConfigTarget
+
+    target, word = ConfigTarget(ctx.find_root().obj), "on" if on else "off"
+    if name not in target.servers:
+        raise unknown_server(name, target.servers)
+    if elsewhere := target.elsewhere(name):
+        raise click.ClickException(f"{name} stands in {elsewhere}, which the config includes: switch it {word} there.")
+    server = target.config.servers.get(name)
+    if server is not None and server.enabled is on:
+        click.echo(f"{name} is switched {word} already.")
+        return
+    target.write(partial(switch_server, name=name, on=on))
+    click.echo(f"Switched {name} {word} in {shown_path(target.file)}.")
+
+
+def unknown_server(name: str, known: Any) -> click.ClickException:
+    from onetool.core.text import or_rather
+
+    message = f"There is no server {printable(name)}{or_rather(name, known) or '; see: onetool servers list'}"
+    return click.ClickException(message)
+
+
+# What there is
+
+
+def _list_clients(as_json: bool) -> None:
+    """The clients of this machine, and what they know. A file that can't be read is told, and stops nothing."""
+    from onetool.config.find import user_home
+    from onetool.interfaces.cli.clients.jsonc import JsoncError
+    from onetool.interfaces.cli.clients.known import CLIENT_FILES, existing_files
+    from onetool.interfaces.cli.servers.translate import read_servers
+
+    rows: list[dict[str, Any]] = []
+    for spot in existing_files(Path.cwd(), user_home(os.environ), os.environ):
+        row = {"client": spot.client, "file": str(spot.file), "servers": [], "error": None}
+        try:
+            row["servers"] = list(read_servers(spot.file, Path.cwd()).servers)
+        except JsoncError as why:
+            row["error"] = str(why)
+        if row["servers"] or row["error"]:
+            rows.append(row)
+    if wants_json(as_json):
+        print_json(rows)
+        return
+    if not rows:
+        titles = ", ".join(place.title for place in CLIENT_FILES.values())
+        echo(f"No servers of another client were found here. Looked for: {titles}.")
+        echo("From any other file: onetool servers import FILE")
+        return
+    cells = [(row["client"], row["error"] or ", ".join(row["servers"]), shown_path(Path(row["file"]))) for row in rows]
+    print_table("Servers of other clients", ("client", "servers", "file"), cells)
+    names = list(dict.fromkeys(row["client"] for row in rows if row["servers"]))
+    for name in names:
+        echo(f"onetool servers import --from {name}")
+
+
+def _read_file(file: str) -> "ClientServers":
+    if file == "-":
+        found = _standard_input()
+    else:
+        folder = Path(os.path.abspath(file)).parent
+        # .vscode/mcp.json speaks of the folder above
+        found = _read_servers(Path(file), folder.parent if folder.name.startswith(".") else folder)
+    if not found.servers:
+        raise click.ClickException(f"nothing was imported from {file}: it has no servers.")
+    return found
+
+
+def _read_servers(file: Path, folder: Path) -> "ClientServers":
+    from onetool.interfaces.cli.clients.jsonc import JsoncError
+    from onetool.interfaces.cli.servers.translate import read_servers
+
+    try:
+        return read_servers(file, folder)
+    except JsoncError as why:
+        raise click.ClickException(f"nothing was imported from {file}: {why}.") from None
+
+
+def _standard_input() -> "ClientServers":
+    from onetool.interfaces.cli.clients.jsonc import JsoncError
+    from onetool.interfaces.cli.servers.translate import MAX_BYTES, decoded, read_data, servers_in
+
+    try:
+        text = decoded(sys.stdin.buffer.read(MAX_BYTES + 1))
+        return servers_in(read_data(text, ""), Path("-"), Path.cwd())
+    except JsoncError as why:
+        raise click.ClickException(f"nothing was imported from standard input: {why}.") from None
+
+
+def _read_client(client: str) -> "list[ClientServers]":
+    from onetool.config.find import user_home
+    from onetool.core.text import or_rather
+    from onetool.interfaces.cli.clients.known import CLIENT_FILES, possible_files
+
+    if client not in CLIENT_FILES:
+        known = or_rather(client, CLIENT_FILES) or f"; known are {', '.join(CLIENT_FILES)}"
+        raise click.BadParameter(f"{client!r} is no client that OneTool knows{known}.", param_hint="--from")
+    files = possible_files(client, Path.cwd(), user_home(os.environ), os.environ)
+    found = [_read_servers(file, Path.cwd()) for file in files if file.exists()]
+    if not any(one.servers for one in found):
+        looked = ", ".join(shown_path(file) for file in files)
+        raise click.ClickException(f"{CLIENT_FILES[client].title} has no servers here; looked into {looked}.")
+    return found
+
+
+def _check_only(only: tuple[str, ...], found: "list[ClientServers]") -> None:
+    names = [name for one in found for name in one.servers]
+    for name in only:
+        if name not in names:
+            from onetool.core.text import or_rather
+
+            known = or_rather(name, names) or f"; there are {', '.join(names)}"
+            raise click.BadParameter(printable(f"there is no server {name}{known}."), param_hint="--only")
+
+
+def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+    """NAME=VALUE; of what is written in another way nothing is repeated: it may be a secret."""
+    # A header may stand there as curl takes it: `Name: value`.
+    colon = re.compile(r"[\w-]+:\s")
+    pairs = [one.partition(":" if option == "--header" and colon.match(one) else "=") for one in given]
+    if any(not name or not equals for name, equals, _ in pairs):
+        raise click.BadParameter("write NAME=VALUE.", param_hint=option)
+    return {name: value.strip() if option == "--header" else value for name, _, value in pairs}
+
+
+def _ask_for_secret(server: str, secret: str) -> str | None:
+    """The person at the terminal, if there is one."""
+    if not sys.stdin.isatty() or not sys.stderr.isatty():
+        return None
+    question = printable(f"{server} needs the secret {secret} (nothing: set it later)")
+    value = click.prompt(question, hide_input=True, err=True, default="", show_default=False)
+    return value if value.strip() and value.isprintable() else None
+
+
+# What comes of an import: carried out, or only shown; and said, without a single value of a secret.
+
+
+def write_plan(target: "ConfigTarget", plan: "ServerImportPlan", as_json: bool) -> None:
+    from onetool.config.edit_entries import put_servers
+
+    if plan.servers:
+        target.write(partial(put_servers, servers=plan.servers), plan.secrets)
+    if as_json:
+        print_json({"file": str(target.file), **_plan_facts(plan)})
+        return
+    if plan.servers:
+        echo(
+            printable(
+                f"Wrote {counted(len(plan.servers), 'server')} into {shown_path(target.file)}: {_names(plan.servers)}."
+            )
+        )
+    else:
+        echo(f"{shown_path(target.file)} stays as it is: there is nothing to add.")
+    if plan.secrets:
+        secrets = counted(len(plan.secrets), "secret")
+        echo(f"Kept {secrets} in {shown_path(target.secrets.file or target.file)}: {_names(plan.secrets)}.")
+    _print_plan(plan, err=False)
+    if plan.servers:
+        echo("Next: onetool servers test")
+
+
+def print_draft(plan: "ServerImportPlan", as_json: bool) -> None:
+    """The YAML alone on standard output; everything about it goes to standard error."""
+    from onetool.config.edit_entries import servers_yaml
+
+    if as_json:
+        print_json({"config": {"servers": plan.servers}, **_plan_facts(plan)})
+        return
+    if plan.servers:
+        echo(servers_yaml(plan.servers).rstrip("\n"))
+    if plan.secrets:
+        click.echo(f"These would be kept as secrets: {_names(plan.secrets)}.", err=True)
+    _print_plan(plan, err=True)
+
+
+def _print_plan(plan: "ServerImportPlan", *, err: bool) -> None:
+    lines = [f"Left out {name}: {why}." for name, why in plan.skipped.items()]
+    if plan.kept:
+        lines.append(f"There already, and kept as they are: {_names(plan.kept)} (--replace replaces them).")
+    for line in (*lines, *(f"Note: {note}." for note in plan.notes)):
+        click.echo(printable(line), err=True) if err else echo(printable(line))
+
+
+def _plan_facts(plan: "ServerImportPlan") -> dict[str, Any]:
+    return {
+        "servers": list(plan.servers),
+        "kept": plan.kept,
+        "skipped": plan.skipped,
+        "secrets": list(plan.secrets),
+        "notes": plan.notes,
+    }
+
+
+def _names(names: Any) -> str:
+    return ", ".join(names)
+
+
+def shown_path(file: Path) -> str:
+    """From here, if it is below; else with ~ for the home."""
+    for start, sign in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if file.is_relative_to(start):
+            return sign + str(file.relative_to(start))
+    return str(file)

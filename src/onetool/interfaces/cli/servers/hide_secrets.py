@@ -1,0 +1,248 @@
+"""Replaces secrets in server blocks by `${NAME}`, and translates the variables that other clients write."""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from onetool.config.yaml_text import VARIABLE
+from onetool.core.redaction import sounds_secret
+from onetool.services.secret_file import NAME
+from onetool.services.secrets import Secret, Secrets
+
+_ANY = re.compile(r"\$?\{(?:env:[^{}]{1,200})\}|\$\{[^{}]{0,200}\}")
+_NAMED = re.compile(rf"(?:env:)?({VARIABLE})(?::-(.*))?\Z", re.DOTALL)
+_BARE = re.compile(r"\$([A-Z_][A-Z0-9_]*)\Z")
+
+OURS = re.compile(r"\$\{(" + VARIABLE + r")\}")
+
+
+def variable_name(text: str) -> str:
+    """A text as the name of a secret: GITHUB_TOKEN for github-token."""
+    name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").upper() or "SERVER"
+    return f"_{name}" if name[0].isdigit() else name
+
+
+class Variables:
+    """Replaces variables in the texts of one block. What can't be said in our config is put into `notes`."""
+
+    def __init__(self, folder: Path, inputs: Mapping[str, Mapping[str, Any]], is_set: Callable[[str], bool]) -> None:
+        self.notes: list[str] = []
+        self._inputs = inputs
+        self._is_set = is_set
+        self._fixed = {
+            "workspaceFolder": str(folder),
+            "workspaceRoot": str(folder),
+            "workspaceFolderBasename": folder.name,
+            "userHome": os.path.expanduser("~"),
+            "pathSeparator": os.sep,
+            "/": os.sep,
+        }
+
+    def ours(self, text: str) -> str:
+        if bare := _BARE.match(text):  # Gemini's short form, where it is all there is
+            return f"${{{bare[1]}}}"
+        return _ANY.sub(lambda found: self._one(found[0]), text)
+
+    def _one(self, written: str) -> str:
+        inside = written.lstrip("$")[1:-1]
+        if inside in self._fixed:
+            return self._fixed[inside]
+        if inside.startswith("input:"):
+            return self._input(inside.removeprefix("input:"))
+        if named := _NAMED.match(inside):
+            return self._variable(named[1], named[2])
+        self.notes.append(f"{written} stays as it is: OneTool knows ${{NAME}} alone")
+        return written
+
+    def _variable(self, name: str, default: str | None) -> str:
+        if default is None or self._is_set(name) or sounds_secret(name) or name.upper().endswith("_PAT"):
+            return f"${{{name}}}"  # a secret's default is none
+        self.notes.append(f"{name} is not set: its default is taken for good")
+        return default
+
+    def _input(self, id: str) -> str:
+        name, asked = variable_name(id), self._inputs.get(id, {})
+        default = asked.get("default")
+        return self._variable(name, default if isinstance(default, str) and not asked.get("password") else None)
+
+
+# What looks like a secret leaves the block and gets a name; `${NAME}` stays in its place.
+
+
+_WORDS = {
+    "TOKEN", "KEY", "APIKEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PAT", "CREDENTIAL", "CREDENTIALS",
+    "AUTHORIZATION", "BEARER", "COOKIE", "DSN",
+}  # fmt: skip
+_HARMLESS = {
+    "PATH", "FILE", "DIR", "FOLDER", "ID", "URL", "URI", "NAME", "MODE", "TYPE", "TTL", "LIMIT", "LENGTH", "SIZE",
+    "TIMEOUT", "COUNT", "ENDPOINT", "METHOD", "HEADER", "PREFIX", "REGION", "ENABLED", "SEP",
+}  # fmt: skip
+_VAGUE = {"API", "ACCESS", "AUTH", "CLIENT", "USER", "PRIVATE", "DATABASE", "DB", "URL", "MCP"}
+_EVERYWHERE = {"HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "USERPROFILE", "APPDATA"}
+# What is in the secrets file is masked wherever it appears, and words that everybody uses would spoil every result.
+_NO_SECRET = {
+    "true", "false", "yes", "no", "on", "off", "none", "null", "0", "1", "test", "dev", "demo", "local", "localhost",
+    "default", "example", "admin", "root", "user", "guest", "postgres", "mysql", "redis", "password", "changeme",
+}  # fmt: skip
+_KNOWN_BY_THEIR_LOOKS = re.compile(
+    r"(sk-|sk_|pk_|rk_|gh[pousr]_|github_pat_|glpat-|xox[abposr]-|AKIA|AIza|ya29\.|eyJ|npm_|hf_|ntn_|secret_|lin_api_"
+    r"|figd_|shpat_|dop_v1_|SG\.|ATATT|tvly-|fc-|pplx-)[\w.+/=-]{12,}\Z"
+)
+_WITH_PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
+_LONG_WORD = re.compile(r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_-]{24,}\Z")
+_SCHEME = re.compile(r"([A-Za-z][\w-]*[ ]+)(\S.*)\Z", re.DOTALL)
+_FLAG = re.compile(r"--?([A-Za-z][\w-]*)=(.+)\Z", re.DOTALL)
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.+)\Z", re.DOTALL)
+_HEADER = re.compile(r"([A-Za-z][\w-]*):[ ]*(.+)\Z", re.DOTALL)
+
+
+class SecretCollector:
+    """Secrets to be kept, by names that are free, or that mean the same already."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+        self.new: dict[str, Secret] = {}
+
+    def has(self, name: str) -> bool:
+        return name in self.new or self._secrets.where(name) is not None
+
+    def is_borrowed(self, name: str) -> bool:
+        """Whether it is there only as long as this environment is."""
+        return name not in self.new and name not in _EVERYWHERE and self._secrets.where(name) == "environment"
+
+    def keep(self, wanted: str, server: str, value: str) -> str:
+        """The placeholder for this value."""
+        prefix = f"{variable_name(server)}_"
+        own = wanted if wanted.startswith(prefix) else prefix + wanted
+        ours = wanted.upper().startswith("ONETOOL")  # what OneTool itself reads is not for a pasted file to set
+        names = (own,) if ours or _is_anybodys(wanted) else (wanted, own)
+        numbered = (f"{own}_{number}" for number in range(2, 10_000))
+        name = next(name for name in (*names, *numbered) if self.put(name, value))
+        return f"${{{name}}}"
+
+    def put(self, name: str, value: str) -> bool:
+        """Whether this name can stand for this value from now on."""
+        if self._secrets.hosts(name):  # kept for others than whoever this is for, as far as anybody knows
+            return False
+        there = self.new.get(name) or self._secrets.get(name)
+        if there is not None and there != value:
+            return False
+        if there is None or self._secrets.where(name) == "environment":  # which may be another one tomorrow
+            self.new[name] = Secret(value)
+        return True
+
+
+def without_secrets(server: str, block: dict[str, Any], vault: SecretCollector) -> dict[str, Any]:
+    """The block with placeholders for what must not stand in a config."""
+    return _Hider(server, vault).block(block)
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a value under this name is one, and stands there itself."""
+    if "${" in value or value.strip().lower() in _NO_SECRET or not value.strip():
+        return False
+    return bool(_sounds_secret(name) or _KNOWN_BY_THEIR_LOOKS.match(value) or _WITH_PASSWORD.match(value))
+
+
+def _is_anybodys(name: str) -> bool:
+    """API_KEY says nothing of whose it is."""
+    return all(word in _WORDS or word in _VAGUE for word in name.upper().split("_"))
+
+
+def _sounds_secret(name: str) -> bool:
+    words = variable_name(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).split("_")
+    if words[-1] in _HARMLESS:
+        return False
+    return sounds_secret(name) or any(word in _WORDS or word.endswith("PASSWORD") for word in words)
+
+
+class _Hider:
+    def __init__(self, server: str, vault: SecretCollector) -> None:
+        self.server = server
+        self.own = variable_name(server)
+        self.vault = vault
+
+    def block(self, block: dict[str, Any]) -> dict[str, Any]:
+        hidden = {**block}
+        for key, hide in (("env", self._env), ("headers", self._headers), ("auth", self._auth)):
+            if key in block:
+                hidden[key] = hide(block[key])
+        if "args" in block:
+            hidden["args"] = self._args(block["args"])
+        if "url" in block:
+            hidden["url"] = self._url(block["url"])
+        return hidden
+
+    def _env(self, env: dict[str, str]) -> dict[str, str]:
+        return {name: self._variable(name, value) for name, value in env.items()}
+
+    def _variable(self, name: str, value: str) -> str:
+        if not is_secret(name, value):
+            return value
+        return self.vault.keep(name if NAME.fullmatch(name) else variable_name(name), self.server, value)
+
+    def _headers(self, headers: dict[str, str]) -> dict[str, str]:
+        return {name: self._header(name, value) for name, value in headers.items()}
+
+    def _header(self, name: str, value: str) -> str:
+        if not is_secret(name, value):
+            return value
+        if name.lower() in ("authorization", "proxy-authorization"):
+            found = _SCHEME.match(value)
+            scheme, bare = (found[1], found[2]) if found else ("", value)
+            return scheme + self.vault.keep(f"{self.own}_TOKEN", self.server, bare)
+        return self._named(name, value)
+
+    def _auth(self, auth: Any) -> Any:
+        if isinstance(auth, str):
+            return auth if auth == "oauth" or "${" in auth else self._named("token", auth)
+        return {
+            name: self._named(name, value) if name in ("token", "client_secret") and "${" not in value else value
+            for name, value in auth.items()
+        }
+
+    def _args(self, args: list[str]) -> list[str]:
+        hidden: list[str] = []
+        for arg in args:
+            before = hidden[-1] if hidden else ""
+            flag = before.lstrip("-") if before.startswith("-") and "=" not in before else ""
+            hidden.append(self._arg(flag, arg))
+        return hidden
+
+    def _arg(self, flag: str, arg: str) -> str:
+        """`--api-key VALUE`, `--api-key=VALUE`, `NAME=VALUE`, `Header: VALUE`, or a value that shows what it is."""
+        if len(flag) > 1 and not arg.startswith("-") and _sounds_secret(flag) and is_secret(flag, arg):
+            return self._named(flag, arg)
+        if found := _FLAG.match(arg):
+            if is_secret(found[1], found[2]):
+                return arg[: found.start(2)] + self._named(found[1], found[2])
+        elif found := _ASSIGNED.match(arg):
+            return arg[: found.start(2)] + self._variable(found[1], found[2])
+        elif (found := _HEADER.match(arg)) and not found[2].startswith("//"):
+            return arg[: found.start(2)] + self._header(found[1], found[2])
+        if is_secret("", arg):
+            return self._named("url" if "://" in arg else "token", arg)
+        return arg
+
+    def _url(self, url: str) -> str:
+        """Secrets in the query, in the path, or before the host."""
+        if "${" not in url and _WITH_PASSWORD.match(url):
+            return self._named("url", url)
+        start, mark, query = url.partition("?")
+        scheme, slashes, rest = start.partition("://")
+        host, *path = rest.split("/")
+        path = [self._named("key", part) if _LONG_WORD.match(part) else part for part in path]
+        pairs = [self._pair(pair) for pair in query.split("&")]
+        return scheme + slashes + "/".join([host, *path]) + mark + "&".join(pairs)
+
+    def _pair(self, pair: str) -> str:
+        name, equals, value = pair.partition("=")
+        return name + equals + (self._named(name, value) if is_secret(name, value) else value)
+
+    def _named(self, name: str, value: str) -> str:
+        """Kept under the server's name and this one: of X-API-Key for `docs` it is DOCS_API_KEY."""
+        wanted = variable_name(name).removeprefix("X_")
+        name = wanted if wanted.startswith(f"{self.own}_") else f"{self.own}_{wanted}"
+        return self.vault.keep(name, self.server, value)

@@ -1,0 +1,381 @@
+"""Reads the MCP servers in another client's file and translates each to a block of our config."""
+
+import json
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from onetool.config.convert import plain
+from onetool.config.node import Findings
+from onetool.config.yaml_nodes import node_of
+from onetool.config.yaml_text import ConfigFileError
+from onetool.interfaces.cli.clients.jsonc import JsoncError, read_json
+from onetool.interfaces.cli.servers.hide_secrets import Variables
+
+MAX_BYTES = 32 * 1024 * 1024  # some clients keep their whole history in the same file
+SECTIONS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
+START = ("command", "cmd", "url", "httpUrl", "serverUrl", "uri")  # a block has one of these
+
+
+class ClientServers(msgspec.Struct, frozen=True, kw_only=True):
+    """What one file says."""
+
+    file: Path
+    folder: Path  # what `${workspaceFolder}` and relative paths in it mean
+    servers: Mapping[str, Any]
+    inputs: Mapping[str, Mapping[str, Any]] = {}  # what VS Code asks for, by id
+
+
+def read_servers(file: Path, folder: Path) -> ClientServers:
+    """The servers in a file. Unreadable says why there are none, as the end of a sentence about the file."""
+    return servers_in(read_data(text_of(file), file.suffix), file, folder)
+
+
+def text_of(file: Path) -> str:
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):  # before opening it: a pipe or a device would keep us waiting
+            raise JsoncError("it is no regular file")
+        with file.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise JsoncError(f"it can't be read: {error.strerror}") from None
+    return decoded(data)
+
+
+def decoded(data: bytes) -> str:
+    if len(data) > MAX_BYTES:
+        raise JsoncError(f"it is larger than {MAX_BYTES // 1024 // 1024} MiB")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise JsoncError(f"it is not UTF-8 text: line {line}") from None
+
+
+def read_data(text: str, suffix: str) -> Any:
+    """By the ending of the file's name; where that says nothing, whatever can be read. Errors repeat no values."""
+    readers = {".toml": [_toml], ".yaml": [_yaml], ".yml": [_yaml], ".json": [_json], ".jsonc": [_json]}
+    ways = readers.get(suffix.lower()) or ([_json] if text.lstrip()[:1] in ("{", "/") else [_toml, _yaml])
+    for reader in ways[:-1]:
+        try:
+            return reader(text)
+        except JsoncError:
+            continue
+    return ways[-1](text)
+
+
+def servers_in(data: Any, file: Path, folder: Path) -> ClientServers:
+    if not isinstance(data, dict):
+        raise JsoncError("it holds no mapping of servers")
+    servers: dict[str, Any] = {}
+    for blocks in _sections(data, folder):
+        for name, block in blocks.items():
+            servers.setdefault(name, block)
+    if not servers and _is_block(data):
+        raise JsoncError('it holds one server without a name: write {"name": {…}}')
+    if not servers and not any(key in data for key in SECTIONS):
+        servers = {name: block for name, block in data.items() if _is_block(block)}
+    return ClientServers(file=file, folder=folder, servers=servers, inputs=_inputs(data))
+
+
+def _sections(data: dict[str, Any], folder: Path) -> Iterator[dict[str, Any]]:
+    """The nearest first: Claude Code keeps a project's private servers below the project's path."""
+    projects = data.get("projects")
+    if isinstance(projects, dict):
+        for path in (folder, *folder.parents):
+            project = projects.get(str(path))
+            if isinstance(project, dict):
+                yield _blocks(project.get("mcpServers"))
+    for section in SECTIONS:
+        found = data.get(section)
+        if section in ("mcp", "extensions"):  # other things are called that, too
+            inside = found.get("servers") if isinstance(found, dict) else None
+            blocks = _blocks(found if inside is None else inside)
+            yield {name: block for name, block in blocks.items() if _is_block(block)}
+        else:
+            yield _blocks(found)
+
+
+def _blocks(found: Any) -> dict[str, Any]:
+    """A mapping by name; or a list, where each says its own."""
+    if isinstance(found, list):
+        found = {str(block["name"]): block for block in found if isinstance(block, dict) and block.get("name")}
+    return {str(name): block for name, block in found.items()} if isinstance(found, dict) else {}
+
+
+def _is_block(block: Any) -> bool:
+    return isinstance(block, dict) and any(isinstance(block.get(key), str | list | dict) for key in START)
+
+
+def _inputs(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    inside = data.get("mcp")
+    found = data.get("inputs") or (inside.get("inputs") if isinstance(inside, dict) else None)
+    listed = found if isinstance(found, list) else []
+    return {str(one["id"]): one for one in listed if isinstance(one, dict) and one.get("id")}
+
+
+def _json(text: str) -> Any:
+    """The fast reader first: these files can be large, and few of them have comments."""
+    if not text.strip():
+        return {}
+    try:
+        return json.loads(text, object_pairs_hook=_once)
+    except RecursionError:
+        raise JsoncError("it is nested too deep") from None
+    except (json.JSONDecodeError, ValueError):
+        return read_json(text).root.data
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a name stands twice")  # the slow reader will say where
+    return members
+
+
+def _toml(text: str) -> Any:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise JsoncError(f"it is not TOML: {error}") from None
+
+
+def _yaml(text: str) -> Any:
+    findings = Findings()
+    try:
+        data = plain(node_of(text, ""), findings)
+    except ConfigFileError as refused:
+        raise JsoncError(f"it is not YAML: line {refused.line}: {refused.message}") from None
+    if findings.errors:
+        raise JsoncError(f"line {findings.errors[0].line}: {findings.errors[0].message}")
+    return data
+
+
+# One server in another client's words -> the block that our config has for it.
+
+
+KNOWN = (
+    "command",
+    "args",
+    "env",
+    "cwd",
+    "url",
+    "headers",
+    "auth",
+    "timeout",
+    "connect_timeout",
+    "tools",
+    "prefix",
+    "pin",
+)
+OTHERS = {  # what clients call the same things
+    "cmd": "command",
+    "environment": "env",
+    "envs": "env",
+    "workingDirectory": "cwd",
+    "serverUrl": "url",
+    "serverURL": "url",
+    "httpUrl": "url",
+    "uri": "url",
+    "http_headers": "headers",
+    "httpHeaders": "headers",
+    "tool_timeout_sec": "timeout",
+    "timeoutMs": "timeout",
+    "startup_timeout_sec": "connect_timeout",
+    "startup_timeout_ms": "connect_timeout",
+    "includeTools": "tools",
+    "enabled_tools": "tools",
+    "oauth": "auth",
+}
+READ_HERE = {
+    "type", "transport", "transportType", "enabled", "disabled", "env_vars", "env_http_headers", "envHeaders",
+    "bearer_token_env_var", "bearerTokenEnvVar",
+}  # fmt: skip
+WITHOUT_LOSS = {"name", "description", "displayName", "source", "version", "gallery", "icon"}
+NOT_THESE = ("excludeTools", "disabled_tools", "disabledTools")
+STARTED = {"stdio", "local", "process", "command"}
+CALLED = {"http", "streamable-http", "streamablehttp", "streamable", "remote"}
+NOTHING = (None, {}, [], "", False)
+IN_MS = 1000  # nobody waits a thousand seconds; clients that count milliseconds say 30000
+
+
+class SkipServer(Exception):  # noqa: N818 - an answer, not a fault
+    """This server is left out; the message says why."""
+
+
+def translated(
+    raw: Any, variables: Variables, folder: Path, *, old_url: bool = False
+) -> tuple[dict[str, Any], list[str]]:
+    """The block, and notes on what was not taken over. `old_url`: in this file a `url` means the transport SSE."""
+    if not isinstance(raw, Mapping):
+        raise SkipServer("it is no mapping")
+    found, notes = _renamed(raw)
+    _split_command(found)
+    block: dict[str, Any] = _transport(raw, found, old_url)
+    for key, read in _READERS.items():
+        if (value := found.get(key)) not in NOTHING and (value := read(value, key)) is not None:
+            block[key] = value
+    _environment(raw, block)
+    if raw.get("enabled") is False or raw.get("disabled") is True:
+        block["enabled"] = False
+    block = _mapped(block, variables.ours)
+    _absolute(block, folder)
+    return _fitting(block, notes), [*notes, *variables.notes]
+
+
+def _renamed(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The values under our keys; what has none is noted."""
+    found: dict[str, Any] = {}
+    unknown: list[str] = []
+    for key, value in raw.items():
+        ours = OTHERS.get(key, key)
+        if ours in KNOWN:
+            found.setdefault(ours, value / 1000 if key.lower().endswith("ms") and _is_number(value) else value)
+        elif key not in READ_HERE | WITHOUT_LOSS and value not in NOTHING:
+            unknown.append(str(key))
+    notes = [f"without {', '.join(unknown)}, for which OneTool has nothing"] if unknown else []
+    if any(key in unknown for key in NOT_THESE) and "tools" not in found:
+        notes.append("all its tools are offered: name those you want in `tools`")
+    if "envFile" in unknown:
+        notes.append("the variables of its envFile are not read: name those it needs in `env`")
+    return found, notes
+
+
+def _split_command(found: dict[str, Any]) -> None:
+    """A command in one list, or in a mapping of its own, as some write it."""
+    command = found.get("command")
+    if isinstance(command, Mapping):
+        found.update({key: command[key] for key in ("args", "env") if command.get(key) and not found.get(key)})
+        command = found["command"] = command.get("path") or command.get("command")
+    if isinstance(command, list) and command:
+        found["command"], *first = command
+        found["args"] = [*first, *(found.get("args") or [])]
+
+
+def _transport(raw: Mapping[str, Any], found: Mapping[str, Any], old_url: bool) -> dict[str, Any]:
+    if not found.get("command") and not found.get("url"):
+        raise SkipServer("it has no command and no url: most likely it comes with that client")
+    if found.get("command") and found.get("url"):
+        raise SkipServer("it has both a command and a url")
+    said = next((raw[key] for key in ("type", "transport", "transportType") if raw.get(key)), None)
+    said = said.get("type") if isinstance(said, Mapping) else said
+    kind = str(said or "").lower().replace("_", "-")
+    if kind and kind not in STARTED | CALLED | {"sse"}:
+        raise SkipServer("its transport is none that OneTool has: stdio, http, sse")
+    url = found.get("url")
+    old = kind == "sse" or (not kind and isinstance(url, str) and (url.rstrip("/").endswith("/sse") or old_url))
+    return {"type": "sse"} if url and old and "httpUrl" not in raw else {}
+
+
+def _environment(raw: Mapping[str, Any], block: dict[str, Any]) -> None:
+    """Variables that Codex hands on, or takes a header or the token from."""
+    for one in raw.get("env_vars") or ():
+        name = one.get("name") if isinstance(one, Mapping) else one
+        if isinstance(name, str) and name in os.environ:  # else there is nothing to hand on
+            block.setdefault("env", {}).setdefault(name, f"${{{name}}}")
+    headers = raw.get("env_http_headers") or raw.get("envHeaders") or {}
+    for header, name in headers.items() if isinstance(headers, Mapping) else ():
+        block.setdefault("headers", {})[str(header)] = f"${{{name}}}"
+    token = raw.get("bearer_token_env_var") or raw.get("bearerTokenEnvVar")
+    if isinstance(token, str):
+        block["auth"] = f"${{{token}}}"
+
+
+def _fitting(block: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Without what can't go with the rest, in the order in which people write it."""
+    useless = ("env", "cwd", "args") if "url" in block else ("headers", "auth")
+    for key in [key for key in useless if key in block]:
+        del block[key]
+        notes.append(f"without {key}, which a server with a {'url' if 'url' in block else 'command'} has no use for")
+    order = ("type", *KNOWN, "enabled")
+    return {key: block[key] for key in order if key in block}
+
+
+def _absolute(block: dict[str, Any], folder: Path) -> None:
+    """Paths that were meant from the project's folder; our config would take them from its own."""
+    for key in ("command", "cwd"):
+        path = block.get(key)
+        if path and (key == "cwd" or path.startswith(("./", "../", ".\\"))) and not path.startswith(("/", "~", "$")):
+            block[key] = os.path.normpath(folder / path)
+
+
+# What the values must be
+
+
+def _text(value: Any, key: str) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise SkipServer(f"{key} in it is, or has, something other than texts")
+
+
+def _texts(value: Any, key: str) -> list[str]:
+    if not isinstance(value, list):
+        raise SkipServer(f"{key} in it is no list")
+    return [_text(item, key) for item in value]
+
+
+def _by_name(value: Any, key: str) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise SkipServer(f"{key} in it is no mapping")
+    return {str(name): _text(item, key) for name, item in value.items() if item is not None}
+
+
+def _seconds(value: Any, key: str) -> float:
+    if not _is_number(value) or not 0 < value < 10**9:
+        raise SkipServer(f"{key} in it is no number of seconds")
+    return value / 1000 if value >= IN_MS else value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _auth(value: Any, key: str) -> Any:
+    """A login with OAuth, in whichever spelling; or as our config has it."""
+    if isinstance(value, str):
+        return value
+    said = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(name)).lower(): item for name, item in _mapping(value, key).items()}
+    if said.get("enabled") is False:
+        return None
+    if "callback_port" in said:
+        said["redirect_port"] = said.pop("callback_port")
+    keys = ("type", "token", "scopes", "client_id", "client_secret", "client_name", "redirect_port", "issuer")
+    texts = {name: " ".join(map(str, item)) if isinstance(item, list) else _text(item, key)
+             for name in keys if (item := said.get(name)) not in (None, "")}  # fmt: skip
+    return {"type": "oauth", **texts}
+
+
+def _mapping(value: Any, key: str) -> Mapping[Any, Any]:
+    if value is True:
+        return {}
+    if not isinstance(value, Mapping):
+        raise SkipServer(f"{key} in it is no mapping")
+    return value
+
+
+def _is_true(value: Any, key: str) -> bool:
+    if not isinstance(value, bool):
+        raise SkipServer(f"{key} in it is neither true nor false")
+    return value
+
+
+_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "command": _text, "args": _texts, "env": _by_name, "cwd": _text, "url": _text, "headers": _by_name, "auth": _auth,
+    "timeout": _seconds, "connect_timeout": _seconds, "tools": _texts, "prefix": _text, "pin": _is_true,
+}  # fmt: skip
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _mapped(item, change) for key, item in value.items()}
+    return [_mapped(item, change) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,46 @@
+"""Watches for a client that disconnects while its request is being answered, and cancels the task that answers."""
+
+import asyncio
+from collections.abc import Callable
+
+from onetool.interfaces.asgi import Receive
+
+CHECK_AFTER_S = 0.1  # seconds after which it is worth finding out whether the client is still there
+
+
+class DisconnectWatch:
+    """Watches the client while the current task answers it, once the body has been read. Starts only after a moment."""
+
+    __slots__ = ("_loop", "_receive", "_slow", "_timer", "_watcher", "_worker", "is_disconnected")
+
+    def __init__(self, receive: Receive, slow: Callable[[], None] = lambda: None) -> None:
+        """`slow` is called when the answer takes longer than CHECK_AFTER_S."""
+        self.is_disconnected = False
+        self._slow = slow
+        self._receive = receive
+        self._loop = asyncio.get_running_loop()
+        self._worker = asyncio.current_task()
+        self._watcher: asyncio.Task[None] | None = None
+        self._timer = self._loop.call_later(CHECK_AFTER_S, self._begin)
+
+    def end(self) -> None:
+        self._timer.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
+
+    def was_disconnected(self) -> bool:
+        """Whether this watch cancelled the task; if so, the cancellation is taken back (`Task.uncancel`)."""
+        if self.is_disconnected and self._worker is not None:
+            self._worker.uncancel()
+        return self.is_disconnected
+
+    def _begin(self) -> None:
+        self._slow()
+        self._watcher = self._loop.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.is_disconnected = True
+        if self._worker is not None:
+            self._worker.cancel()

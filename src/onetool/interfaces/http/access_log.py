@@ -1,0 +1,138 @@
+"""The access log: one line per request on the logger `onetool.access`, without bodies, tokens and queries.
+
+A line is written for every call, so it has to be cheap. Clients choose parts of its content, so it is escaped.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from time import gmtime, strftime, time
+from typing import Any
+
+import msgspec
+
+from onetool.interfaces.asgi import Scope
+from onetool.interfaces.non_blocking_log import NonBlockingHandler
+
+log = logging.getLogger("onetool.access")
+root_log = logging.getLogger("onetool")
+
+LONGEST_TEXT = 200  # characters of a text from outside
+CLIENT_CLOSED_REQUEST = 499  # the client left before there was an answer
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+# What is the same in all our records: making each of them anew would cost as much as all the rest.
+_COMMON_FIELDS = vars(logging.LogRecord(log.name, logging.INFO, "", 0, "", None, None))
+
+
+class AccessRecord(logging.LogRecord):
+    """A log record of one request that is cheap to make; its data is in `fields`."""
+
+    may_wait = True
+    fields: dict[str, Any]
+
+    def __init__(self, message: str, fields: dict[str, Any]) -> None:
+        now = time()
+        own = _COMMON_FIELDS.copy()
+        own["msg"] = message
+        own["created"] = now
+        own["msecs"] = now % 1 * 1000
+        own["fields"] = fields
+        self.__dict__ = own
+
+    def getMessage(self) -> str:  # noqa: N802 - logging's name
+        """The text for handlers that do not write the fields."""
+        return f"{self.msg} {self.fields['status']} {self.fields['duration_ms']} ms"
+
+
+def enable_access_log(on: bool) -> None:
+    log.setLevel(logging.INFO if on else logging.CRITICAL)
+
+
+def log_request(scope: Scope, status: int, seconds: float, size: int, redact: Callable[[str], str]) -> None:
+    """Log one request. `scope["log"]` holds the fields that its route adds."""
+    if not log.isEnabledFor(logging.INFO):
+        return
+    client = scope.get("client")
+    path = scope.get("raw_path")
+    path = scope["path"] if path is None else path.decode("latin-1")
+    write_entry(scope["method"], redact(path), status, seconds, size, client[0] if client else None, scope["log"])
+
+
+def write_entry(
+    method: str, path: str, status: int, seconds: float, size: int, client: str | None, more: Mapping[str, Any]
+) -> None:
+    if not log.isEnabledFor(logging.INFO):
+        return
+    path = clean(path)
+    fields: dict[str, Any] = {
+        "method": method,
+        "path": path,
+        "status": status,
+        "duration_ms": round(seconds * 1000, 2),
+        "bytes": size,
+        "client": client,
+    }
+    for key, value in more.items():
+        fields.setdefault(key, clean(value) if isinstance(value, str) else value)
+    message = f"{method} {path}"
+    for handler in root_log.handlers:
+        if take := getattr(handler, "take", None):  # it has no need of a record, which costs as much as all the rest
+            take(message, fields)
+            return
+    # Not by `log.info`: it would look for the line of code that called it.
+    log.handle(AccessRecord(message, fields))
+
+
+def clean(text: str) -> str:
+    """Text from a client, shortened, on one line and without control characters."""
+    if len(text) > LONGEST_TEXT:
+        text = text[:LONGEST_TEXT] + "…"
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
+class AccessFormatter(logging.Formatter):
+    """A request's record as a line of JSON. Every other record goes to the formatter that the log had before."""
+
+    def __init__(self, other: logging.Formatter) -> None:
+        super().__init__()
+        self._other = other
+        self._second = (0, "")
+
+    def format(self, record: logging.LogRecord) -> str:
+        if not isinstance(record, AccessRecord):
+            return self._other.format(record)
+        return self.line(record.msg, record.fields, record.created)
+
+    def line(self, message: str, fields: dict[str, Any], now: float) -> str:
+        start = {"time": self._time(now), "level": "info", "logger": log.name, "message": message}
+        return _on_one_line({**start, **fields})
+
+    def _time(self, now: float) -> str:
+        second = int(now)
+        if second != self._second[0]:
+            self._second = (second, strftime("%Y-%m-%dT%H:%M:%S", gmtime(second)))
+        return f"{self._second[1]}.{int(now % 1 * 1000):03d}+00:00"
+
+
+class AccessHandler(NonBlockingHandler):
+    """A handler for JSON logs that takes requests without a LogRecord. Called on the event loop."""
+
+    def __init__(self, fd: int, formatter: logging.Formatter | None = None) -> None:
+        lines = AccessFormatter(formatter or logging.Formatter())
+        super().__init__(fd, lines)
+        self._line = lines.line
+
+    def take(self, message: str, fields: dict[str, Any]) -> None:
+        self._lines.append(self._line(message, fields, time()).encode("utf-8", "backslashreplace") + b"\n")
+        self._written_soon()
+
+
+def _on_one_line(entry: dict[str, Any]) -> str:
+    try:
+        line = _encode(entry).decode()
+    except (TypeError, ValueError, OverflowError):  # a lone surrogate, a number without end
+        return json.dumps(entry, default=str)
+    # In ASCII all that could end a line is escaped. Beyond it U+2028 and others are not, and end one for some readers.
+    return line if line.isascii() or line.isprintable() else json.dumps(json.loads(line))

@@ -1,0 +1,286 @@
+"""The ASGI app of the HTTP server: the checks that every request passes, in this order, and the routes behind them.
+
+    access log -> Host -> Origin -> Content-Length -> token, unless the route is open -> Content-Type -> route
+
+A route is an ASGI app. Its scope has `principal` (a hash of the token, or "" when no token is configured) and `log`,
+a dict whose entries go into the line of the access log.
+
+A body over the limit is answered with 413 while it still arrives. A declared length is checked before anything is read;
+only a chunked body, whose length is not known, is counted.
+"""
+
+import asyncio
+import logging
+import traceback
+from asyncio import CancelledError
+from collections.abc import Callable, Iterable, Mapping
+from time import perf_counter
+from typing import NamedTuple
+
+from onetool.core.text import did_you_mean
+from onetool.interfaces.asgi import CLOSE, JSON, Asgi, HttpError, Message, Receive, Scope, Send, respond, response_start
+from onetool.interfaces.http.access_log import CLIENT_CLOSED_REQUEST, clean, log_request
+from onetool.interfaces.http.rules import (
+    DUPLICATE,
+    AccessRules,
+    answer_preflight,
+    check_fetch_site,
+    cors_headers,
+    is_preflight,
+    relevant_headers,
+)
+from onetool.interfaces.json_data import check_content_type
+
+LINGER_S = 2.0  # for a client that reads nothing before it has sent everything …
+LINGER_TIMES = 8  # … and how many times the limit it may send meanwhile
+DISCONNECT: Message = {"type": "http.disconnect"}
+
+
+def check_length(length: bytes | None, limit: int) -> None:
+    if length is None:
+        return
+    if length is DUPLICATE or not length.isdigit():
+        raise HttpError(400, "bad_request", "Content-Length must be one whole number.", [CLOSE])
+    if len(length) > 18 or int(length) > limit:
+        raise BodyTooLargeError(limit)
+
+
+def needs_json(method: str, head: Mapping[bytes, bytes]) -> bool:
+    """Whether a request needs `Content-Type: application/json`: every POST, and every other request with a body.
+
+    A page can send a POST to another origin without a preflight, unless it is JSON. Other methods that change
+    something always need a preflight.
+    """
+    return method == "POST" or b"transfer-encoding" in head or int(head.get(b"content-length", b"0")) > 0
+
+
+class BodyTooLargeError(HttpError):
+    """The body is larger than http.max_body_mb."""
+
+    def __init__(self, limit: int) -> None:
+        most = f"{limit / 1024**2:g} MiB"
+        message = f"A request may carry at most {most}; http.max_body_mb in the config of the server sets this."
+        super().__init__(413, "too_large", message, [CLOSE])
+
+
+class BodyLimit:
+    """Wraps `receive` and `send` of a route, and counts a chunked body.
+
+    If it grows too large, the 413 is sent from here. The route sees a disconnect, which it has to handle
+    anyway; an exception it might catch.
+    """
+
+    def __init__(
+        self, receive: Receive, send: Send, limit: int, told: Callable[[HttpError], bytes], kind: bytes
+    ) -> None:
+        """`told` writes an error in the form of this route; `kind` is its media type."""
+        self._told = told
+        self._kind = kind
+        self._receive = receive
+        self._send = send
+        self._limit = limit
+        self._size = 0
+        self._started = False
+        self._over = False
+
+    async def receive(self) -> Message:
+        if self._over:
+            return DISCONNECT
+        message = await self._receive()
+        self._size += len(message.get("body", b""))
+        if self._size <= self._limit:
+            return message
+        self._over = True
+        if not self._started:
+            refused = BodyTooLargeError(self._limit)
+            await refuse_body(refused, self._limit, self._receive, self._send, self._told(refused), self._kind)
+        return DISCONNECT
+
+    async def send(self, message: Message) -> None:
+        if not self._over:
+            self._started = True
+            await self._send(message)
+
+
+async def refuse_body(refused: HttpError, limit: int, receive: Receive, send: Send, body: bytes, kind: bytes) -> None:
+    """Send the error at once, then read and discard the rest of the body for a moment before closing.
+
+    Closing with bytes unread would reset the connection, and most clients send all they have before they read: they
+    would never see the answer.
+    """
+    await send(response_start(refused.status, body, kind, refused.headers))
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+    left = limit * LINGER_TIMES
+    try:
+        async with asyncio.timeout(LINGER_S):
+            while left > 0:
+                message = await receive()
+                left -= len(message.get("body", b""))
+                if not message.get("more_body"):
+                    break
+    except TimeoutError:
+        pass
+    await send({"type": "http.response.body", "body": b""})
+
+
+# The ASGI app
+
+
+log = logging.getLogger("onetool")
+
+READ = ("GET", "HEAD")
+
+
+class Route(NamedTuple):
+    """One path, or with `below` all paths below it, too."""
+
+    path: str
+    app: Asgi
+    protected: bool = True
+    methods: tuple[str, ...] = ()  # none: the app has its own answer to each
+    below: bool = False
+    told: Callable[[HttpError], bytes] = HttpError.body  # a refusal, as clients of this route read it …
+    kind: bytes = JSON  # … and what that is
+    is_page: bool = False  # people may come here by a link on any page
+    finds: Callable[[Scope], object] | None = None  # raises where there is nothing, or not for this method
+
+    def is_above(self, path: str) -> bool:
+        return self.below and path.startswith(f"{self.path}/")
+
+
+class HttpApp:
+    """The ASGI app. `rules` may be replaced while it serves; `stop` asks routes to end their streams."""
+
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        rules: AccessRules,
+        max_body: int,
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        self.rules = rules
+        self.max_body = max_body
+        self._routes = {route.path: route for route in routes}
+        self._redact = redact
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._other(scope, receive, send)
+            return
+        began = perf_counter()
+        scope["log"] = {}
+        answer = LoggedResponse(send)
+        try:
+            await self._admit(scope, receive, answer)
+        except HttpError as refused:
+            scope["log"]["error"] = refused.code
+            await self._refuse(refused, receive, answer, scope["path"])
+        except CancelledError:  # the server stops, and this took too long
+            await self._fail(answer, HttpError(503, "stopping", "The server is stopping; try again.", [CLOSE]))
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a route raises is a bug of ours, and costs this request alone
+            text = "".join(traceback.format_exception(error))
+            log.error("%s %s failed\n%s", scope["method"], clean(scope["path"]), self._redact(text))
+            message = "Something went wrong in the server; its log says what. This is a bug in OneTool."
+            await self._refuse(HttpError(500, "internal", message), receive, answer, scope["path"])
+        finally:
+            log_request(
+                scope, answer.status or CLIENT_CLOSED_REQUEST, perf_counter() - began, answer.bytes, self._redact
+            )
+
+    async def stop(self) -> None:
+        """Ask the routes to end what would go on for ever."""
+        for route in self._routes.values():
+            if stop := getattr(route.app, "stop", None):
+                await stop()
+
+    async def _admit(self, scope: Scope, receive: Receive, answer: "LoggedResponse") -> None:
+        head, rules = relevant_headers(scope["headers"]), self.rules
+        server = scope.get("server")
+        host = head.get(b"host")
+        rules.check_host(host, server[0] if server else None)
+        route = self._route(scope["path"])
+        origin = head.get(b"origin")
+        reader = rules.check_origin(origin, host)
+        if reader is None:
+            check_fetch_site(head.get(b"sec-fetch-site"), origin, scope, route is not None and route.is_page)
+        elif is_preflight(scope):
+            await answer_preflight(scope, reader, answer.send)
+            return
+        else:
+            answer.add = cors_headers(reader)
+        check_length(head.get(b"content-length"), self.max_body)
+        is_open = route is not None and not route.protected
+        scope["principal"] = "" if is_open else rules.check_token(head.get(b"authorization"))
+        route = self._can_take(scope, route, head)
+        if b"transfer-encoding" in head:
+            counted = BodyLimit(receive, answer.send, self.max_body, route.told, route.kind)
+            await route.app(scope, counted.receive, counted.send)
+        else:
+            await route.app(scope, receive, answer.send)
+
+    def _route(self, path: str) -> Route | None:
+        found = self._routes.get(path) or self._routes.get(path.rstrip("/"))
+        return found or next((one for one in self._routes.values() if one.is_above(path)), None)
+
+    def _can_take(self, scope: Scope, route: Route | None, head: Mapping[bytes, bytes]) -> Route:
+        if route is None:
+            path = scope["path"]
+            near = did_you_mean(path, self._routes) or f"there are {', '.join(self._routes)}"
+            raise HttpError(404, "not_found", f"There is nothing at {path[:100]!r}; {near}")
+        if route.methods and scope["method"] not in route.methods:
+            allowed = ", ".join(route.methods)
+            message = f"{route.path} takes {allowed}, not {scope['method']}."
+            raise HttpError(405, "method_not_allowed", message, [(b"allow", allowed.encode())])
+        if needs_json(scope["method"], head):
+            try:
+                check_content_type(head.get(b"content-type"))
+            except HttpError:
+                if route.finds is not None:
+                    route.finds(scope)  # that there is nothing to send it to is worth more to know
+                raise
+        return route
+
+    async def _refuse(self, refused: HttpError, receive: Receive, answer: "LoggedResponse", path: str) -> None:
+        route = self._route(path)
+        body, kind = (route.told(refused), route.kind) if route else (refused.body(), JSON)
+        if isinstance(refused, BodyTooLargeError):
+            await refuse_body(refused, self.max_body, receive, answer.send, body, kind)
+        else:
+            await self._fail(answer, refused, body, kind)
+
+    async def _fail(
+        self, answer: "LoggedResponse", refused: HttpError, body: bytes | None = None, kind: bytes = JSON
+    ) -> None:
+        if not answer.status:  # else it is half told, and the server below ends the connection
+            await respond(answer.send, refused.status, body or refused.body(), kind, refused.headers)
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI lifespan. WebSockets are not supported."""
+        if scope["type"] != "lifespan":
+            raise RuntimeError(f"OneTool does not speak {scope['type']}")
+        while (await receive())["type"] == "lifespan.startup":
+            await send({"type": "lifespan.startup.complete"})
+        await self.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+class LoggedResponse:
+    """Wraps `send`, and notes status and size for the access log."""
+
+    __slots__ = ("_send", "add", "bytes", "status")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.add: tuple[tuple[bytes, bytes], ...] = ()
+        self.status = 0
+        self.bytes = 0
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            if self.add:
+                message = {**message, "headers": [*message.get("headers", ()), *self.add]}
+        else:
+            self.bytes += len(message.get("body", b""))
+        await self._send(message)

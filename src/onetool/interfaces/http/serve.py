@@ -1,0 +1,185 @@
+"""Starts the HTTP server of an app: binds sockets, builds the ASGI app with its routes, and follows config reloads."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onetool import __version__
+from onetool.core.errors import ConfigError, Mistake
+from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
+from onetool.interfaces.http import access_log
+from onetool.interfaces.http.app import READ, HttpApp, Route
+from onetool.interfaces.http.listen import BoundAddress, is_loopback, listen, resolve
+from onetool.interfaces.http.rules import AccessRules, missing_token
+from onetool.interfaces.http.server import serve
+from onetool.interfaces.http.welcome import ServerFacts, bearer_header, greeting, welcome_page
+from onetool.interfaces.mcp.http import McpHttpApp
+from onetool.interfaces.mcp.http_headers import as_json_rpc
+from onetool.interfaces.non_blocking_log import make_log_non_blocking
+from onetool.interfaces.rest import check_route, problem_body, rest_app, routing
+from onetool.interfaces.rest.problem import PROBLEM_TYPE as PROBLEM
+from onetool.interfaces.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from onetool.app import App
+
+
+log = logging.getLogger("onetool.serve")
+
+HEALTH_BODY = msgspec.json.encode({"status": "ok", "version": __version__})
+
+
+def build_app(
+    app: "App", place: BoundAddress, mcp: Any, facts: Callable[[], ServerFacts], allowed: Collection[str] | None = None
+) -> HttpApp:
+    """The ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`."""
+    routes = [
+        Route("/mcp", mcp, told=as_json_rpc),
+        Route("/tools", rest_app(app, allowed), below=True, told=problem_body, kind=PROBLEM, finds=check_route),
+        Route(
+            routing.ASK_PATH,
+            _lazy_route(lambda: _ask(app, allowed)),
+            methods=routing.ASK_METHODS,
+            told=problem_body,
+            kind=PROBLEM,
+        ),
+        Route("/openapi.json", _lazy_route(lambda: _openapi(app)), methods=READ),
+        Route("/docs", _lazy_route(lambda: _docs(app)), methods=READ, is_page=True),
+        Route("/healthz", _health, protected=False, methods=READ),
+        Route("/", welcome_page(facts), methods=READ, is_page=True),
+    ]
+    http = app.config.http
+    return HttpApp(routes, AccessRules(http, place), http.max_body_mb * 1024**2, app.redact)
+
+
+def server_facts(app: "App", place: BoundAddress, menu: str | None, allowed: Collection[str] | None) -> ServerFacts:
+    tools = len(app.tools(allowed))
+    token = app.config.http.token
+    return ServerFacts(
+        url=place.url,
+        version=__version__,
+        menu=menu or app.config.menu,
+        tools=f"{tools:,} tool{'' if tools == 1 else 's'}",
+        config=f"the config {app.config.path}" if app.config.path else "its defaults",
+        header=bearer_header(token.shown) if token else None,
+    )
+
+
+def follow_config(app: "App", place: BoundAddress, site: HttpApp) -> Callable[[], None]:
+    """Apply the access rules of every new config. The address does not change."""
+    in_force = app.config
+
+    def changed() -> None:
+        nonlocal in_force
+        if app.config is in_force:
+            return
+        in_force, http = app.config, app.config.http
+        if (lacks := missing_token(http)) and not is_loopback(place.addresses):
+            log.error("others can reach this server, which needs %s in http.token: the old rules stay in force", lacks)
+            return
+        access_log.enable_access_log(http.access_log)
+        site.rules, site.max_body = AccessRules(http, place), http.max_body_mb * 1024**2
+
+    return app.on_change(changed)
+
+
+async def reload_app(app: "App", mcp: Any) -> None:
+    """Read the config and the tools again, and say so when clients have been told."""
+    before = app.config
+    await mcp.reload()
+    if app.config is not before:  # else it can't be used, which has been told
+        log.info("Reloaded: %d tools", len(app.tools()))
+
+
+def _lazy_route(load: Callable[[], Asgi]) -> Asgi:
+    """A route whose module is imported at its first request: most servers never use it."""
+    loaded: list[Asgi] = []
+
+    async def show(scope: Scope, receive: Receive, send: Send) -> None:
+        if not loaded:
+            loaded.append(load())
+        await loaded[0](scope, receive, send)
+
+    return show
+
+
+def _ask(app: "App", allowed: Collection[str] | None) -> Asgi:
+    from onetool.interfaces.rest.ask_app import AskApp
+
+    return AskApp(app, allowed)
+
+
+def _openapi(app: "App") -> Asgi:
+    from onetool.interfaces.rest.openapi import openapi
+
+    return openapi(app)
+
+
+def _docs(app: "App") -> Asgi:
+    from onetool.interfaces.rest.docs import docs
+
+    return docs(app)
+
+
+async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:
+    await respond(send, 200, HEALTH_BODY)
+
+
+# Start
+
+
+_RANDOM_VALUE_HINT = (
+    "set http: {token: ${ONETOOL_TOKEN}} and keep a long random value: "
+    "openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN"
+)
+WARM_AFTER_S = 0.2  # those who wait for the address come first
+
+
+def serve_app(
+    app: "App",
+    host: str,
+    port: int,
+    *,
+    menu: str | None = None,
+    allowed: Collection[str] | None = None,
+    say: Callable[[str], None],
+) -> int:
+    """Serve until a signal says to stop; gives that signal."""
+    place = bind_address(app, host, port)
+    make_log_non_blocking(access_log.AccessHandler)
+    access_log.enable_access_log(app.config.http.access_log)
+    for told in ("onetool.serve", "onetool.watch"):
+        logging.getLogger(told).setLevel(logging.INFO)
+    facts = partial(server_facts, app, place, menu, allowed)
+    mcp = McpHttpApp(app, menu=menu, allowed=allowed)
+    site = build_app(app, place, mcp, facts, allowed)
+    follow_config(app, place, site)
+    dogs: list[Watchdog] = []
+
+    def started() -> None:
+        say(greeting(facts()))
+        loop = asyncio.get_running_loop()
+        loop.call_later(WARM_AFTER_S, loop.run_in_executor, None, app.warm)
+        loop.run_in_executor(None, app.warm_bundles)
+        mcp.start()
+        dogs.append(Watchdog())
+
+    try:
+        return serve(site, place, started=started, reload=partial(reload_app, app, mcp))
+    finally:
+        for dog in dogs:
+            dog.close()
+
+
+def bind_address(app: "App", host: str, port: int) -> BoundAddress:
+    """Bind the sockets. Raises ConfigError where other machines could connect and there is no token."""
+    addresses = resolve(host)
+    if not is_loopback(address for _, address in addresses) and (lacks := missing_token(app.config.http)):
+        message = f"a server on {host} can be reached from other machines, so it needs {lacks}"
+        file = str(app.config.path) if app.config.path else None
+        raise ConfigError([Mistake(message=message, file=file, key="http.token", hint=_RANDOM_VALUE_HINT)])
+    return listen(host, port, addresses)

@@ -1,0 +1,144 @@
+"""The texts that tell how to connect a client: printed when the server starts, and shown as a web page at `/`."""
+
+import json
+import re
+from collections.abc import Callable
+from html import escape
+from typing import NamedTuple
+
+from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
+
+REVISION = "2026-07-28"
+DEFAULT_VARIABLE = "$ONETOOL_TOKEN"  # where the token was written down as it is: a variable for the reader to set
+
+
+class ServerFacts(NamedTuple):
+    """What the welcome texts say of a server."""
+
+    url: str
+    version: str
+    menu: str
+    tools: str  # how many, in words
+    config: str  # the file in force, in words
+    header: str | None  # the one with the token, when there is one
+
+
+def bearer_header(shown: str) -> str:
+    """The Authorization header with a shell variable for the token. `shown` is how the config writes the token."""
+    name = re.fullmatch(r"\$\{(\w+)\}", shown)
+    return f"Authorization: Bearer {f'${name[1]}' if name else DEFAULT_VARIABLE}"
+
+
+def claude_command(url: str, header: str | None) -> str:
+    line = f"claude mcp add --transport http onetool {url}/mcp"
+    return f"{line} --header '{_as_client_variable(header)}'" if header else line  # quoted: not the shell's to fill in
+
+
+def json_snippet(url: str, header: str | None) -> str:
+    """The JSON that most clients take in their config."""
+    server: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
+    if header:
+        name, _, value = _as_client_variable(header).partition(": ")
+        server["headers"] = {name: value}
+    return json.dumps({"mcpServers": {"onetool": server}})
+
+
+def _as_client_variable(header: str) -> str:
+    """The header with `${NAME}`, as clients write variables, so that the token is in no file of theirs."""
+    return re.sub(r"\$(\w+)", r"${\1}", header)
+
+
+def first_call(url: str, header: str | None, menu: str) -> str:
+    """A curl command that calls `run`; with another menu, one that lists the tools."""
+    about = {
+        "io.modelcontextprotocol/protocolVersion": REVISION,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    method, params = "tools/list", {"_meta": about}
+    headers = ["Content-Type: application/json", "Accept: application/json, text/event-stream"]
+    headers.append(f"MCP-Protocol-Version: {REVISION}")
+    if menu == "run":
+        method, params = "tools/call", {"name": "run", "arguments": {"code": "time.now()"}, "_meta": about}
+        headers.append("Mcp-Name: run")
+    headers.append(f"Mcp-Method: {method}")
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+    parts = [f"curl -sS {url}/mcp", *(f"-H '{one}'" for one in headers)]
+    if header:
+        parts.append(f'-H "{header}"')  # double quotes: the shell has to fill it in
+    return " \\\n  ".join([*parts, f"-d '{body}'"])
+
+
+def greeting(facts: ServerFacts) -> str:
+    url, header = facts.url, facts.header
+    lines = [
+        f"OneTool listens on {url} with {facts.tools}, by {facts.config}. Ctrl-C stops it.",
+        "",
+        "Connect a client:",
+        f"  {claude_command(url, header)}",
+        "or, in the config of most others:",
+        f"  {json_snippet(url, header)}",
+        "Or use the REST API, which is described at:",
+        f"  {url}/docs",
+        "",
+        "The first call to try:",
+        *(f"  {line}" for line in first_call(url, header, facts.menu).split("\n")),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+# The page at `/`
+
+
+# No script, nothing loaded, no frame around it: there is nothing here that an enemy's page could use.
+_SECURITY_HEADERS = [
+    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+]
+PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>OneTool</title>
+<style>
+:root {{ color-scheme: light dark; --ink: #1d1f23; --paper: #fcfcfa; --soft: #f0efea; --line: #d9d7cf }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --ink: #e6e4de; --paper: #17181b; --soft: #222429; --line: #3a3d44 }}
+}}
+body {{ font: 16px/1.6 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  max-width: 46rem; margin: 3rem auto; padding: 0 1.25rem }}
+h1 {{ font-size: 1.6rem; margin: 0 0 .5rem }} h2 {{ font-size: 1rem; margin: 2rem 0 .5rem }}
+pre {{ background: var(--soft); border: 1px solid var(--line); border-radius: 6px; padding: .75rem 1rem;
+  font: 13px/1.5 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere }}
+code {{ font-family: ui-monospace, monospace; font-size: .95em }}
+</style>
+<h1>OneTool runs here</h1>
+<p>Version {version}, with {tools}. MCP clients connect to <code>{url}/mcp</code>.
+The REST API is described at <a href="/docs">/docs</a>.</p>
+<h2>Connect Claude Code</h2>
+<pre>{claude}</pre>
+<h2>Other clients</h2>
+<pre>{snippet}</pre>
+<h2>The first call to try</h2>
+<pre>{call}</pre>
+"""
+
+
+def welcome_page(facts: Callable[[], ServerFacts]) -> Asgi:
+    """The route."""
+
+    async def show(_scope: Scope, _receive: Receive, send: Send) -> None:
+        now = facts()
+        parts = {
+            "url": now.url,
+            "version": now.version,
+            "tools": now.tools,
+            "claude": claude_command(now.url, now.header),
+            "snippet": json_snippet(now.url, now.header),
+            "call": first_call(now.url, now.header, now.menu),
+        }
+        text = PAGE.format_map({name: escape(part) for name, part in parts.items()})
+        await respond(send, 200, text.encode(), b"text/html; charset=utf-8", _SECURITY_HEADERS)
+
+    return show

@@ -1,0 +1,235 @@
+"""Sessions over HTTP for clients before 2026-07-28: a conversation, and event streams that outlive a connection.
+
+Every event has an id. A client that lost a stream reconnects with the last id that it saw, and gets the rest.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from itertools import count
+from secrets import token_hex
+from time import monotonic
+from typing import Any
+
+from onetool.interfaces.asgi import HttpError, Receive, Send
+from onetool.interfaces.json_data import encode
+from onetool.interfaces.mcp.client import RemoteClient
+from onetool.interfaces.mcp.conversation import Conversation
+from onetool.interfaces.mcp.http_headers import Headers, wait_for_disconnect
+from onetool.interfaces.mcp.protocol import BATCH_REVISION, INVALID_REQUEST, JsonRpcError, Message
+from onetool.interfaces.mcp.service import Service
+from onetool.interfaces.response_stream import ResponseStream, send_json
+
+MOST_SESSIONS = 10_000
+IDLE_SECONDS = 3600.0
+MOST_BYTES = 256 * 1024  # of a stream, that can be had again
+MOST_STREAMS = 32  # of a session, that can be taken up again
+RETRY_MS = 1000
+SWEEP_BATCH = 16
+END_TIMEOUT_S = 1.0  # seconds for a stream that ends
+OPENING_EVENT_SINCE = "2025-11-25"  # whose streams begin with an empty event, so that there is an id to come back with
+
+
+class EventStream:
+    """A stream of events. They are sent to the current response, and kept so that the client can resume."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.response: ResponseStream | None = None
+        self.is_over = False
+        self._events: deque[tuple[int, bytes]] = deque()
+        self._size = 0
+        self._numbers = count(1)
+        self._sent = 0  # the last that went to an response
+
+    def push(self, message: Message) -> None:
+        number = next(self._numbers)
+        event = f"id: {self.id}-{number}\ndata: ".encode() + encode(message) + b"\n\n"
+        self._events.append((number, event))
+        self._size += len(event)
+        while self._size > MOST_BYTES and len(self._events) > 1:
+            self._size -= len(self._events.popleft()[1])
+        if self.response is not None:
+            self._sent = number
+            self.response.push_event(event, by_the_way="id" not in message)
+
+    def opening(self) -> bytes:
+        """An empty first event, so that the client has an id to resume from."""
+        return f"id: {self.id}-0\nretry: {RETRY_MS}\ndata: \n\n".encode()
+
+    def attach(self, response: ResponseStream, after: int | None = None) -> None:
+        """Continue on this response: with the events after that one, or with those not sent yet."""
+        self.response = response
+        response.begin()
+        for number, event in self._events:
+            if number > (self._sent if after is None else after):
+                response.push_event(event)
+        if self._events:
+            self._sent = self._events[-1][0]
+
+    def detach(self, response: ResponseStream) -> None:
+        if self.response is response:
+            self.response = None
+
+
+class HttpSession:
+    """The session of one client. `news` is the stream of notifications that belong to no request."""
+
+    def __init__(self, service: Service, client: RemoteClient) -> None:
+        self.id = token_hex(16)
+        self.client = client
+        self.used = monotonic()
+        self.news = EventStream("0")
+        self.conversation = Conversation(service, client, self.news.push)
+        self._streams: OrderedDict[str, EventStream] = OrderedDict({"0": self.news})
+        self._numbers = count(1)
+
+    @property
+    def primes(self) -> bool:
+        return self.client.revision >= OPENING_EVENT_SINCE
+
+    def stream(self) -> EventStream:
+        """A new one, for the answer to a request."""
+        made = EventStream(str(next(self._numbers)))
+        self._streams[made.id] = made
+        for id, old in list(self._streams.items()):
+            if len(self._streams) <= MOST_STREAMS:
+                break
+            if old.is_over:
+                del self._streams[id]
+        return made
+
+    def found(self, event_id: str) -> tuple[EventStream, int] | None:
+        """The stream that an event belongs to, and the event's number."""
+        id, _, number = event_id.partition("-")
+        stream = self._streams.get(id)
+        return (stream, int(number)) if stream and number.isdecimal() and len(number) < 10 else None
+
+    def forget(self, stream: EventStream) -> None:
+        """Forget a stream without events."""
+        self._streams.pop(stream.id, None)
+
+    async def close(self) -> None:
+        """Cancel the session's requests, and end its streams."""
+        self.conversation.close()
+        await end_all(stream.response for stream in self._streams.values())
+
+
+class HttpSessions:
+    """All sessions by id. Unused ones are dropped."""
+
+    def __init__(self, service: Service, now: Callable[[], float] = monotonic) -> None:
+        self._service = service
+        self._now = now
+        self._known: OrderedDict[str, HttpSession] = OrderedDict()  # the longest unused first
+
+    def open(self, client: RemoteClient) -> HttpSession:
+        self._sweep()
+        session = HttpSession(self._service, client)
+        self._known[session.id] = session
+        return session
+
+    def get(self, id: str, owner: str) -> HttpSession | None:
+        """The session, if it is this owner's."""
+        session = self._known.get(id)
+        if session is None or session.client.owner != owner:
+            return None
+        session.used = self._now()
+        self._known.move_to_end(id)
+        return session
+
+    async def close(self, session: HttpSession) -> None:
+        self._known.pop(session.id, None)
+        await session.close()
+
+    async def stop_news(self) -> None:
+        """End the streams of notifications when the server stops; requests are still answered."""
+        await end_all(session.news.response for session in self._known.values())
+
+    def _sweep(self) -> None:
+        for _ in range(SWEEP_BATCH):  # a few with every new one: a sweep of thousands would hold up everybody
+            oldest = next(iter(self._known.values()), None)
+            too_many = len(self._known) >= MOST_SESSIONS
+            if oldest is None or not (too_many or self._now() - oldest.used >= IDLE_SECONDS):
+                return
+            if oldest.news.response is not None and not too_many:  # it listens
+                self.get(oldest.id, oldest.client.owner)
+                continue
+            del self._known[oldest.id]
+            oldest.conversation.close()
+            if oldest.news.response is not None:
+                oldest.news.response.drop()
+
+
+async def end_all(outlets: Iterable[ResponseStream | None]) -> None:
+    """End all responses concurrently, and wait a second at most: a client may not read."""
+    ending = [asyncio.ensure_future(response.end()) for response in outlets if response is not None]
+    if ending:
+        await asyncio.wait(ending, timeout=END_TIMEOUT_S)
+
+
+# Requests and streams of a session
+
+
+async def answer_in_session(session: HttpSession, message: Message, send: Send) -> None:
+    """Answer a request of a session. It continues when the connection breaks: the client may resume the stream."""
+    stream = session.stream()
+    response = stream.response = ResponseStream(send, stream.opening() if session.primes else b"")
+    response.begin_when_quiet()
+
+    def push(message: Message) -> None:
+        """Send on the request's stream; after its end, on the stream of notifications."""
+        (session.news if stream.is_over else stream).push(message)
+
+    try:
+        reply = await session.conversation.respond(message, push)
+    except BaseException:
+        response.drop()
+        raise
+    finally:
+        stream.is_over = True
+    if response.is_stream:
+        if reply is not None:
+            stream.push(reply)
+        await response.end()
+        if (
+            stream.response is not None and stream.response is not response
+        ):  # the client has come back on another connection
+            await stream.response.end()
+        return
+    session.forget(stream)
+    if reply is None:
+        response.drop()
+        await send_json(send, 202, None)  # cancelled: whoever did that waits for nothing
+    else:
+        await response.finish(reply)
+
+
+async def answer_batch(session: HttpSession, messages: list[Any], send: Send) -> None:
+    if session.client.revision != BATCH_REVISION or not messages:
+        raise JsonRpcError(INVALID_REQUEST, "expected one JSON-RPC message: there are no batches in this revision")
+    replies = await session.conversation.answer(messages, session.news.push)
+    await send_json(send, 200 if replies else 202, replies)
+
+
+async def serve_stream(session: HttpSession, headers: Headers, receive: Receive, send: Send) -> None:
+    """Serve the session's stream of notifications, or the rest of a broken stream (Last-Event-ID)."""
+    accepted = headers.get("accept", "*/*")
+    if "text/event-stream" not in accepted and "*/*" not in accepted:
+        raise HttpError(406, "not_acceptable", "a stream is text/event-stream, which the header accept does not allow")
+    found, after = session.news, None
+    if (last := headers.get("last-event-id")) is not None:
+        known = session.found(last)
+        if known is None:
+            raise HttpError(404, "no_such_event", f"last-event-id: there is no event {last:.40} in this session")
+        found, after = known
+    response = ResponseStream(send)
+    found.attach(response, after)
+    if found.is_over:
+        await response.end()
+        return
+    try:
+        await wait_for_disconnect(receive)
+    finally:
+        found.detach(response)
+        response.drop()

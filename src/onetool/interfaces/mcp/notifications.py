@@ -1,0 +1,120 @@
+"""Reloads the config and tools, and notifies clients of what has changed; the method subscriptions/listen."""
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any
+
+from onetool.core.errors import ConfigError
+from onetool.interfaces.json_data import encode
+from onetool.interfaces.mcp.client import RemoteClient
+from onetool.interfaces.mcp.prompts import prompt_listing
+from onetool.interfaces.mcp.protocol import INVALID_PARAMS, SUBSCRIPTION_ID, JsonRpcError
+from onetool.interfaces.mcp.request import Request
+from onetool.interfaces.mcp.resources import TOOLS, resource_listing, template_listing
+from onetool.interfaces.mcp.service import KINDS, ListedState, Listener, Service
+
+log = logging.getLogger("onetool.mcp")
+
+DEBOUNCE_S = 0.15  # seconds without a further change, after which a change is told
+LONGEST_DEBOUNCE_S = 1.0  # seconds after which it is told in any case
+CONNECT_AFTER_S = 0.2  # seconds: what the client wants first comes first
+
+
+async def reload(service: Service) -> None:
+    """Reload the config and all tools, one reload at a time. An invalid config changes nothing."""
+    async with service.reloading:
+        service.told = service.told or _state(service)  # a change that is due must not be forgotten over this
+        try:
+            await asyncio.to_thread(service.app.reload)
+        except ConfigError as error:
+            log.error("not reloaded, the config in force stays: %s", error)
+            return
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong with it, the server goes on
+            log.error("not reloaded: %s: %s", type(error).__name__, error)
+            return
+        notify_clients(service)
+        log.info("reloaded: %d tools", len(service.app.registry))
+
+
+def follow(service: Service) -> None:
+    """Let the app look after its servers and files, and tell clients whenever there are other tools than before."""
+    loop = asyncio.get_running_loop()
+    news = _DebouncedNotice(loop, service)
+
+    def changed() -> None:
+        with suppress(RuntimeError):  # the loop has just ended
+            loop.call_soon_threadsafe(news.come)
+
+    def begin() -> None:
+        service.told = service.told or _state(service)
+        service.app.connect()
+
+    service.unfollow = service.app.on_change(changed)
+    if service.app.servers is not None:  # they may be quicker
+        service.told = _state(service)
+    loop.call_later(CONNECT_AFTER_S, begin)
+
+
+class _DebouncedNotice:
+    """Debounces notifications: many servers start at once, and clients are told once."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, service: Service) -> None:
+        self._loop = loop
+        self._service = service
+        self._timer: asyncio.TimerHandle | None = None
+        self._latest = 0.0
+
+    def come(self) -> None:
+        now = self._loop.time()
+        if self._timer is None:
+            self._latest = now + LONGEST_DEBOUNCE_S
+        else:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(min(now + DEBOUNCE_S, self._latest), self._tell)
+
+    def _tell(self) -> None:
+        self._timer = None
+        notify_clients(self._service)
+
+
+def notify_clients(service: Service) -> None:
+    """Notify clients of what has changed since the last time."""
+    before, service.told = service.told, _state(service)
+    if before is not None:
+        service.changes.tell(before, service.told)
+
+
+def _state(service: Service) -> ListedState:
+    usual, kinds = service.menu_kind(RemoteClient()), service.menus_in_use()
+    return ListedState(
+        menu=usual,
+        menus={kind: encode(service.menu(RemoteClient(menu=kind)).listing) for kind in {*kinds, usual}},
+        prompts=encode(prompt_listing(service)),
+        resources=encode([resource_listing(service), template_listing(service)]),
+        texts={TOOLS: [(spec.name, spec.description) for spec in service.app.tools(service.allowed)]},
+    )
+
+
+async def listen(service: Service, request: Request) -> dict[str, Any]:
+    """subscriptions/listen: send the requested notifications until one side ends the stream."""
+    wanted = request.param("notifications", dict)
+    kinds = [kind for kind in KINDS if wanted.get(f"{kind}ListChanged") is True]
+    uris = wanted.get("resourceSubscriptions", [])
+    if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
+        raise JsonRpcError(INVALID_PARAMS, "params.notifications.resourceSubscriptions: expected a list of texts")
+    mark = {SUBSCRIPTION_ID: request.id}
+
+    def notify(method: str, params: dict[str, Any]) -> None:
+        request.link.notify(method, {**params, "_meta": mark})
+
+    honoured: dict[str, Any] = {f"{kind}ListChanged": True for kind in kinds}
+    if uris:
+        honoured["resourceSubscriptions"] = uris
+    notify("notifications/subscriptions/acknowledged", {"notifications": honoured})
+    forget = service.changes.add(Listener(notify, request.client, kinds, set(uris)))
+    try:
+        await service.changes.until_closed()
+    finally:
+        forget()
+    return {"_meta": mark}

@@ -1,0 +1,408 @@
+"""Calls that pause for an answer of the client, or that outlast their request as tasks.
+
+Since 2026-07-28 a server asks by responding: the response to a request says what is wanted, and the client sends the
+request again with the answers. The call waits here meanwhile, in the middle of its handler, so that nothing runs twice.
+The `requestState` that the client holds is signed. It is valid once, for the same client and the same request.
+
+A task (an extension of the protocol) is the same under an id that the client may ask about.
+"""
+
+import asyncio
+import hmac
+import json
+import logging
+import os
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from hashlib import blake2b, sha256
+from secrets import token_hex
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from onetool.core.caller import Declined, Question, current_caller
+from onetool.core.errors import ToolFailure
+from onetool.interfaces.mcp.client import BadAnswerError, ClientCaller, RemoteClient, read_answer, request_for
+from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY, TASKS, JsonRpcError
+from onetool.interfaces.mcp.request import Request
+
+_MAC = 16  # bytes
+
+
+class StateSigner:
+    """Signs `requestState` with a key that lives as long as the process."""
+
+    def __init__(self) -> None:
+        self._key = os.urandom(32)
+
+    def sealed(self, data: bytes) -> str:
+        return urlsafe_b64encode(data + self._mac(data)).decode().rstrip("=")
+
+    def opened(self, text: str) -> bytes | None:
+        """The data of a signed text; None if the signature does not match."""
+        try:
+            raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        except ValueError:
+            return None
+        data, mac = raw[:-_MAC], raw[-_MAC:]
+        ours = hmac.compare_digest(mac, self._mac(data)) and self.sealed(data) == text  # spelled in one way only
+        return data if ours else None
+
+    def _mac(self, data: bytes) -> bytes:
+        return hmac.digest(self._key, data, sha256)[:_MAC]
+
+
+# Pending calls
+
+
+log = logging.getLogger("onetool.mcp")
+
+MOST_PENDING = 64  # that are not done; each may hold a worker of the sandbox
+FULL = f"{MOST_PENDING} calls wait for an answer, or go on as tasks, already: try again later"
+MOST_DONE = 1000  # tasks whose results are kept
+PARKED_SECONDS = 600.0  # for an answer
+EVICTABLE_SECONDS = 60.0  # … where all places are taken
+POLL_MS = 500
+LOOP_TURNS = 3  # of the loop, before a call that asks is taken to have asked all it wants to know at once
+
+Result = dict[str, Any]
+
+
+class PendingQuestion(msgspec.Struct, frozen=True):
+    question: Question
+    answer: "asyncio.Future[Any]"
+
+
+class PendingCall:
+    """One call that can pause. `caller` is that of the latest request; `asks` are questions without an answer yet."""
+
+    _work: "asyncio.Task[Result]"
+
+    def __init__(self, caller: ClientCaller, binding: bytes, answers: Mapping[str, Any]) -> None:
+        self.id = token_hex(16)
+        self.caller = caller
+        self.binding = binding
+        self.round = 0
+        self.asks: dict[str, PendingQuestion] = {}
+        self.created = self.updated = _now()
+        self.expires: asyncio.TimerHandle | None = None
+        self.parked = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._answers = dict(answers)  # that came with the first request: a client may know what will be asked
+        self._turn: asyncio.Future[None] | None = None
+
+    def start(self, work: Coroutine[Any, Any, Result]) -> None:
+        self._work = self._loop.create_task(work)
+        self._work.add_done_callback(self._ended)
+
+    async def turn(self, seconds: float | None = None) -> bool:
+        """Wait until the call is done or asks something. Returns False after `seconds`."""
+        if self._work.done():
+            return True
+        self._turn = self._loop.create_future()
+        self._settle_soon()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._turn, seconds)
+            return True
+        return False
+
+    @property
+    def is_done(self) -> bool:
+        return self._work.done()
+
+    def result(self) -> Result:
+        """The result of the call. Raises JsonRpcError."""
+        try:
+            return self._work.result()
+        except asyncio.CancelledError:
+            raise JsonRpcError(INTERNAL_ERROR, "the call was cancelled") from None
+
+    def cancel(self) -> None:
+        self._work.cancel()
+
+    # Questions
+
+    async def ask(self, question: Question) -> Any:
+        """Called by the handler: ask the client and wait for its answer."""
+        if question.key in self._answers:
+            with suppress(BadAnswerError):
+                return read_answer(question, self._answers.pop(question.key))
+        if question.key in self.asks:
+            raise ToolFailure(f"two questions at once are called {question.key!r}: give each a key of its own")
+        asking = self.asks[question.key] = PendingQuestion(question, self._loop.create_future())
+        self.updated = _now()
+        self._settle_soon()
+        try:
+            return await asking.answer
+        finally:
+            self.asks.pop(question.key, None)
+
+    def give(self, answers: Mapping[str, Any]) -> None:
+        """Take answers of the client. Unusable ones and those without a question are ignored."""
+        for key, raw in answers.items():
+            asking = self.asks.get(key)
+            if asking is None or asking.answer.done():
+                continue
+            try:
+                value = read_answer(asking.question, raw)
+            except BadAnswerError:
+                continue
+            except (Declined, ToolFailure) as failure:
+                asking.answer.set_exception(failure)
+            else:
+                asking.answer.set_result(value)
+            del self.asks[key]
+        self.updated = _now()
+
+    def forget_answers(self) -> None:
+        """Drop answers that came with the first request: they are only for questions of that round."""
+        self._answers.clear()
+
+    def questions(self) -> dict[str, Any]:
+        return {key: request_for(asking.question) for key, asking in self.asks.items()}
+
+    def _settle_soon(self, turns: int = LOOP_TURNS) -> None:
+        """Wait some turns of the loop, so that questions asked concurrently are sent together."""
+        if turns:
+            self._loop.call_soon(self._settle_soon, turns - 1)
+        elif self.asks:
+            self._wake()
+
+    def _ended(self, work: "asyncio.Task[Result]") -> None:
+        self.updated = _now()
+        self._answers.clear()
+        error = None if work.cancelled() else work.exception()  # told when somebody asks
+        if error is not None and not isinstance(error, JsonRpcError):
+            log.error("a call failed", exc_info=error)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_result(None)
+
+    # As a task
+
+    def task(self, ttl_ms: int) -> Result:
+        """The task with its questions, result or error."""
+        return {**self.summary(ttl_ms), **self._told()}
+
+    def summary(self, ttl_ms: int) -> Result:
+        return {
+            "taskId": self.id,
+            "status": self._status(),
+            "createdAt": self.created,
+            "lastUpdatedAt": self.updated,
+            "ttlMs": ttl_ms,
+            "pollIntervalMs": POLL_MS,
+        }
+
+    def _status(self) -> str:
+        work = self._work
+        if not work.done():
+            return "input_required" if self.asks else "working"
+        if work.cancelled():
+            return "cancelled"
+        return "completed" if work.exception() is None else "failed"
+
+    def _told(self) -> Result:
+        match self._status():
+            case "input_required":
+                return {"inputRequests": self.questions()}
+            case "completed":
+                return {"result": self.result()}
+            case "failed":
+                error = self._work.exception()
+                return {"error": error.error() if isinstance(error, JsonRpcError) else _internal_error()}
+            case _:
+                return {}
+
+
+class PendingCalls:
+    """All pending calls: those that wait for an answer, and tasks."""
+
+    def __init__(self, task_seconds: float) -> None:
+        self._task_seconds = task_seconds
+        self._kept: dict[str, PendingCall] = {}
+        self._tasks: set[str] = set()
+        self._asking = 0
+        self._seal = StateSigner()
+
+    @property
+    def ttl_ms(self) -> int:
+        return int(self._task_seconds * 1000)
+
+    @property
+    def has_room(self) -> bool:
+        return self._asking + sum(not pending.is_done for pending in self._kept.values()) < MOST_PENDING
+
+    @contextmanager
+    def asking(self) -> Generator[None]:
+        """Counts a question to a client with a session against the limit of pending calls."""
+        if not self.has_room:
+            raise JsonRpcError(INTERNAL_ERROR, FULL)
+        self._asking += 1
+        try:
+            yield
+        finally:
+            self._asking -= 1
+
+    def park(self, pending: PendingCall) -> str:
+        """Keep the call until the client answers; returns the `requestState` for the client."""
+        pending.forget_answers()
+        if not self.has_room and not self._make_room():
+            pending.cancel()
+            raise JsonRpcError(INTERNAL_ERROR, FULL)
+        self._keep(pending, PARKED_SECONDS)
+        return self._seal.sealed(bytes.fromhex(pending.id) + pending.round.to_bytes(4))
+
+    def resume(self, state: Any, client: RemoteClient, binding: bytes) -> PendingCall:
+        """The pending that goes on with this request."""
+        data = self._seal.opened(state) if isinstance(state, str) else None
+        if data is None:
+            raise JsonRpcError(INVALID_PARAMS, "requestState is not one of ours: send it back exactly as it came")
+        pending = self._kept.get(data[:16].hex())
+        if pending is None or pending.caller.owner != client.owner:
+            raise JsonRpcError(INVALID_PARAMS, "requestState has expired: send the request again without it")
+        if pending.round != int.from_bytes(data[16:]):
+            raise JsonRpcError(INVALID_PARAMS, "requestState was used already: it is good for one answer")
+        if pending.binding != binding:
+            raise JsonRpcError(INVALID_PARAMS, "requestState belongs to another request: send the same params with it")
+        pending.round += 1
+        self._drop(pending.id)
+        return pending
+
+    def as_task(self, pending: PendingCall) -> Result:
+        """Turn the call into a task, which the client polls by its id."""
+        done = [id for id, pending in self._kept.items() if pending.is_done]
+        for id in done[: max(0, len(done) - MOST_DONE)]:
+            self._end(id)
+        self._keep(pending, self._task_seconds)
+        self._tasks.add(pending.id)
+        return {"resultType": "task", **pending.summary(self.ttl_ms)}
+
+    def task(self, id: Any, client: RemoteClient) -> PendingCall:
+        pending = self._kept.get(id) if isinstance(id, str) and id in self._tasks else None
+        if pending is None or pending.caller.owner != client.owner:
+            raise JsonRpcError(INVALID_PARAMS, "taskId: there is no such task, or its time is up")
+        return pending
+
+    def close(self) -> None:
+        for id in list(self._kept):
+            self._end(id)
+
+    def _make_room(self) -> bool:
+        """Drop the call that has waited longest, if it has waited for EVICTABLE_SECONDS: its client may be gone."""
+        parked = (pending for id, pending in self._kept.items() if id not in self._tasks)
+        oldest = next(parked, None)
+        if oldest is None or monotonic() - oldest.parked < EVICTABLE_SECONDS:
+            return False
+        self._end(oldest.id)
+        return True
+
+    def _keep(self, pending: PendingCall, seconds: float) -> None:
+        self._drop(pending.id)
+        pending.parked = monotonic()
+        self._kept[pending.id] = pending
+        pending.expires = asyncio.get_running_loop().call_later(seconds, self._end, pending.id)
+
+    def _drop(self, id: str) -> PendingCall | None:
+        pending = self._kept.pop(id, None)
+        self._tasks.discard(id)
+        if pending is not None and pending.expires is not None:
+            pending.expires.cancel()
+        return pending
+
+    def _end(self, id: str) -> None:
+        if pending := self._drop(id):
+            pending.cancel()
+
+
+def binding_of(method: str, params: Mapping[str, Any]) -> bytes:
+    """A hash of method and params that is the same for the repeated request, in any order of members."""
+    kept = {key: value for key, value in params.items() if key not in ("_meta", "inputResponses", "requestState")}
+    return blake2b(json.dumps([method, kept], sort_keys=True).encode(), digest_size=16).digest()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _internal_error() -> dict[str, Any]:
+    return {"code": INTERNAL_ERROR, "message": "internal error"}
+
+
+# Running a handler that may pause
+
+
+_ASKING_CAPABILITIES = ("elicitation", "sampling", "roots")
+
+Work = Callable[[ClientCaller], Awaitable[dict[str, Any]]]
+
+
+async def run_pausable(
+    request: Request, work: Work, pending_calls: PendingCalls, task_after: float | None = None
+) -> dict[str, Any]:
+    """Run the work. Returns its result, its questions, or the task that it became."""
+    client = request.client
+    if task_after is not None and not client.can(TASKS):
+        task_after = None
+    can_ask = bool(client.capabilities) and any(map(client.can, _ASKING_CAPABILITIES))
+    can_pause = task_after is not None or can_ask or "requestState" in request.params
+    if not client.is_modern or not can_pause:
+        return await _with_caller(ClientCaller(client, request.link, request.progress_token), work)
+    pending = _start_or_resume(request, work, pending_calls)
+    try:
+        if not await pending.turn(task_after):
+            if pending_calls.has_room:
+                pending.caller.link = None  # what it tells from now on belongs to no request
+                return pending_calls.as_task(pending)
+            await pending.turn()
+    except asyncio.CancelledError:
+        pending.cancel()
+        raise
+    if pending.is_done:
+        return pending.result()
+    state = pending_calls.park(pending)
+    pending.caller.link = None
+    return {"resultType": "input_required", "inputRequests": pending.questions(), "requestState": state}
+
+
+def _start_or_resume(request: Request, work: Work, pending_calls: PendingCalls) -> PendingCall:
+    """A new pending call, or the one that this request resumes."""
+    answers = request.param("inputResponses", dict, {})
+    binding = binding_of(request.method, request.params)
+    if "requestState" in request.params:
+        pending = pending_calls.resume(request.params["requestState"], request.client, binding)
+        pending.caller.client, pending.caller.link = request.client, request.link
+        pending.caller.progress_token = request.progress_token
+        pending.give(answers)
+        return pending
+    caller = ClientCaller(request.client, request.link, request.progress_token, lambda question: pending.ask(question))
+    pending = PendingCall(caller, binding, answers)
+    pending.start(_with_caller(caller, work))
+    return pending
+
+
+async def _with_caller(caller: ClientCaller, work: Work) -> dict[str, Any]:
+    token = current_caller.set(caller)
+    try:
+        return await work(caller)
+    finally:
+        current_caller.reset(token)
+        caller.link = None
+
+
+def lacking_capability(caller: ClientCaller) -> JsonRpcError | None:
+    """The error for a call that failed because its client lacks a capability."""
+    error = caller.lacking
+    if error is None or not caller.client.is_modern:
+        return None
+    return missing_capability(error.capability, str(error))
+
+
+def missing_capability(capability: str, message: str) -> JsonRpcError:
+    wanted = {"extensions": {capability: {}}} if "/" in capability else {capability: {}}
+    return JsonRpcError(MISSING_CAPABILITY, message, {"requiredCapabilities": wanted})

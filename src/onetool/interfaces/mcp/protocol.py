@@ -1,0 +1,133 @@
+"""MCP on the wire: the revisions of the protocol, JSON-RPC messages, and errors that are sent to the client.
+
+Until revision 2025-11-25 a client opens with `initialize` and has a session. Since 2026-07-28 every request stands
+alone, and carries in `_meta` what a session used to know.
+"""
+
+import json
+from contextlib import suppress
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from onetool.core.json_data import JsonTooCostlyError, check_json
+
+STATELESS_REVISIONS = ("2026-07-28",)
+SESSION_REVISIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # the newest first
+
+BATCH_REVISION = "2025-03-26"  # the one that sends several messages at once
+DEFAULT_REVISION = "2025-03-26"  # that of a client over HTTP that names none
+
+META = "io.modelcontextprotocol/"
+PROTOCOL_VERSION = f"{META}protocolVersion"
+CLIENT_CAPABILITIES = f"{META}clientCapabilities"
+LOG_LEVEL = f"{META}logLevel"
+SERVER_INFO = f"{META}serverInfo"
+SUBSCRIPTION_ID = f"{META}subscriptionId"
+TASKS = f"{META}tasks"  # an extension
+
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+
+def negotiated_revision(wanted: str) -> str:
+    """The revision for `initialize`: the one the client wants if we have it, else our newest."""
+    return wanted if wanted in SESSION_REVISIONS else SESSION_REVISIONS[0]
+
+
+# JSON-RPC 2.0
+
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
+UNSUPPORTED_VERSION = -32022
+RESOURCE_NOT_FOUND = -32002  # a resource that is not there, in revisions before 2026-07-28
+
+Message = dict[str, Any]
+Id = str | int
+
+_decoder = msgspec.json.Decoder()
+
+
+class JsonRpcError(Exception):
+    """An error that is sent to the client as a JSON-RPC error."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+    def error(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"code": self.code, "message": str(self)}
+        return told if self.data is None else {**told, "data": self.data}
+
+
+def decode(data: bytes) -> Any:
+    try:
+        check_json(data)
+        return _decoder.decode(data)
+    except JsonTooCostlyError as error:
+        raise JsonRpcError(INVALID_REQUEST, f"the message {error}") from None
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        # Half of a surrogate pair, from a client that cut a text: strange, but JSON, and somebody waits for an answer.
+        if b"\\u" in data:
+            with suppress(ValueError, RecursionError):
+                return json.loads(data.decode(), parse_constant=_finite, parse_float=_finite)
+        raise JsonRpcError(PARSE_ERROR, f"not JSON: {error}") from None
+
+
+def check_message(message: Any) -> Message:
+    """Check that it is one JSON-RPC message. Raises JsonRpcError."""
+    if not isinstance(message, dict):
+        raise JsonRpcError(INVALID_REQUEST, f"expected one JSON-RPC message, an object, got {_json_type(message)}")
+    if message.get("jsonrpc") != "2.0":
+        raise JsonRpcError(INVALID_REQUEST, 'expected "jsonrpc": "2.0"')
+    if "id" in message and not is_id(message["id"]) and not (message["id"] is None and "error" in message):
+        raise JsonRpcError(INVALID_REQUEST, f"id: expected a text or a whole number, got {_json_type(message['id'])}")
+    if "method" in message:
+        if not isinstance(message["method"], str):
+            raise JsonRpcError(INVALID_REQUEST, f"method: expected a text, got {_json_type(message['method'])}")
+        if not isinstance(message.get("params", {}), dict):
+            raise JsonRpcError(INVALID_PARAMS, f"params: expected an object, got {_json_type(message['params'])}")
+    elif "id" not in message or not ("result" in message or "error" in message):
+        raise JsonRpcError(INVALID_REQUEST, "expected a request, a notification or a response: there is no method")
+    return message
+
+
+def is_id(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def id_of(message: Any) -> Id | None:
+    """The id to answer with, of a message that may be anything."""
+    found = message.get("id") if isinstance(message, dict) else None
+    return found if is_id(found) else None
+
+
+def result_response(id: Id, result: Any) -> Message:
+    return {"jsonrpc": "2.0", "id": id, "result": result}
+
+
+def error_response(id: Id | None, fault: JsonRpcError) -> Message:
+    return {"jsonrpc": "2.0", "id": id, "error": fault.error()}
+
+
+def notification(method: str, params: Any = None) -> Message:
+    message: Message = {"jsonrpc": "2.0", "method": method}
+    return message if params is None else {**message, "params": params}
+
+
+def _finite(number: str) -> float:
+    if not isfinite(value := float(number)):
+        raise ValueError(f"out of range: {number}")
+    return value
+
+
+def _json_type(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a text", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")

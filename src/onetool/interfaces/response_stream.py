@@ -1,0 +1,124 @@
+"""The response to one HTTP request: one JSON body, or a stream of server-sent events."""
+
+import asyncio
+from collections import deque
+from typing import Any
+
+from onetool.interfaces.asgi import Headers, Send, respond
+from onetool.interfaces.json_data import encode
+
+Message = dict[str, Any]
+
+KEEP_ALIVE_S = 15.0  # seconds without a word, after which those in between may think that nobody is there
+MOST_UNSENT = 1024 * 1024  # bytes for a client that does not read; what it is only told by the way goes first
+
+_EVENTS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+async def send_json(send: Send, status: int, message: Any, headers: Headers = ()) -> None:
+    """A whole answer; None is an empty one."""
+    if message is None:
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0"), *headers]})
+        await send({"type": "http.response.body", "body": b""})
+    else:
+        await respond(send, status, encode(message), headers=headers)
+
+
+class ResponseStream:
+    """One response. `push` turns it into a stream; `finish` sends the reply, as JSON or as the last event."""
+
+    def __init__(self, send: Send, opening: bytes = b"") -> None:
+        """`opening` is the first event of a stream, if it becomes one."""
+        self._send = send
+        self._opening = opening
+        self._unsent: deque[bytes] = deque()
+        self._size = 0
+        self._ended = False
+        self._more: asyncio.Event | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._quiet: asyncio.TimerHandle | None = None
+
+    @property
+    def is_stream(self) -> bool:
+        return self._pump is not None
+
+    def begin_when_quiet(self) -> None:
+        """Become a stream if there is no reply for KEEP_ALIVE_S seconds: a proxy in between may time out."""
+        if not self._ended:
+            self._quiet = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, self.begin)
+
+    def begin(self) -> None:
+        """Become a stream now."""
+        if self._pump is None and not self._ended:
+            self._hush()
+            self._more = asyncio.Event()
+            self._pump = asyncio.get_running_loop().create_task(self._pumped(self._more))
+
+    def push(self, message: Message) -> None:
+        self.push_event(b"data: " + encode(message) + b"\n\n", by_the_way="id" not in message)
+
+    def push_event(self, event: bytes, by_the_way: bool = False) -> None:
+        if self._ended or (by_the_way and self._size >= MOST_UNSENT):
+            return
+        self.begin()
+        self._unsent.append(event)
+        self._size += len(event)
+        self._wake()
+
+    async def finish(self, reply: Message, status: int = 200) -> None:
+        self._hush()
+        if self._pump is None:
+            self._ended = True
+            await send_json(self._send, status, reply)
+            return
+        self.push(reply)
+        await self.end()
+
+    async def end(self) -> None:
+        """No more events."""
+        self._hush()
+        self._ended = True
+        self._wake()
+        if self._pump is not None:
+            await self._pump
+
+    def drop(self) -> None:
+        """The client has gone."""
+        self._hush()
+        self._ended = True
+        if self._pump is not None:
+            self._pump.cancel()
+
+    def _hush(self) -> None:
+        if self._quiet is not None:
+            self._quiet.cancel()
+
+    def _wake(self) -> None:
+        if self._more is not None:
+            self._more.set()
+
+    async def _pumped(self, more: asyncio.Event) -> None:
+        await self._send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
+        if self._opening:
+            await self._write(self._opening)
+        while True:
+            while self._unsent:
+                event = self._unsent.popleft()
+                self._size -= len(event)
+                await self._write(event)
+            if self._ended:
+                break
+            more.clear()
+            try:
+                async with asyncio.timeout(KEEP_ALIVE_S):
+                    await more.wait()
+            except TimeoutError:
+                await self._write(b": still here\n\n")
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _write(self, event: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": event, "more_body": True})

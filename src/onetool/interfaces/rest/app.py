@@ -1,0 +1,110 @@
+"""The ASGI app below /tools: finds the route of a request, runs its handler, and sends the response or the problem."""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from onetool.interfaces.asgi import JSON, HttpError, Receive, Scope, Send, respond
+from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError, error_from_store, problem_body
+from onetool.interfaces.rest.request import ClientInput, RestRequest, RestResponse
+from onetool.interfaces.rest.routing import match_route, read_query
+from onetool.sources.bundles.errors import BundleError
+from onetool.sources.bundles.store import EVERYTHING, Visibility
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.sources.bundles.service import BundleService
+
+_RELEVANT_HEADERS = frozenset((b"content-type", b"accept", b"if-match", b"if-none-match"))
+_CHANGES = frozenset(("PUT", "PATCH", "DELETE"))
+_NO_SNIFFING = (b"x-content-type-options", b"nosniff")
+
+
+class RestApp:
+    """The route /tools and everything below. `told` is how the site has to tell what it refuses itself, as `kind`."""
+
+    told = staticmethod(problem_body)
+    kind = PROBLEM_TYPE
+
+    def __init__(self, app: "App", allowed: Collection[str] | None = None) -> None:
+        """`allowed` are the tools that may be called; None allows all."""
+        self._app = app
+        self.allowed = allowed
+
+    @property
+    def shelf(self) -> "BundleService":
+        """The bundle service of the current config."""
+        return self._app.bundles
+
+    @property
+    def may_change(self) -> bool:
+        """Whether clients may change bundles: if the config says nothing, only those who may call everything.
+
+        Who may call one tool could else store a script that its owner runs later, with all tools.
+        """
+        admin = self._app.config.http.admin
+        return self.allowed is None if admin is None else admin
+
+    async def sight(self) -> Visibility:
+        """What clients may see: everything if they may change bundles, else what they may call."""
+        return EVERYTHING if self.allowed is None or self.may_change else await self.shelf.sight(self.allowed)
+
+    def clean(self, text: Any, sent: Any) -> Any:
+        """Without secrets, except those that the client sent."""
+        return self._app.redact(text, sent)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sent = ClientInput(scope, receive)
+        try:
+            answer = await self._answer(scope, sent.receive, send)
+        except BundleError as error:
+            await self._refuse(scope, error_from_store(error), send, sent)
+        except HttpError as refused:
+            await self._refuse(scope, refused, send, sent)
+        else:
+            if answer is not None:
+                await _send_response(answer, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
+        found = match_route(scope["raw_path"], scope["method"])
+        if found.way is None:
+            takes = found.place.takes(() if self.may_change else _CHANGES)
+            return RestResponse(204, headers=((b"allow", takes.encode()),))
+        if scope["method"] in _CHANGES and not self.may_change:
+            raise RestError(403, "read_only", _read_only_message(self.allowed))
+        raw, parameters = scope["query_string"], found.way.parameters
+        query = read_query(raw, parameters) if raw or parameters else parameters
+        return await found.way.answer(RestRequest(self, found.path, query, _headers(scope), scope, receive, send))
+
+    async def _refuse(self, scope: Scope, refused: HttpError, send: Send, sent: ClientInput) -> None:
+        if (log := scope.get("log")) is not None:
+            log["error"] = refused.code
+        body = problem_body(refused, lambda text: self.clean(text, sent.texts()))
+        await respond(send, refused.status, body, PROBLEM_TYPE, refused.headers)
+
+
+def rest_app(app: "App", allowed: Collection[str] | None = None) -> RestApp:
+    return RestApp(app, allowed)
+
+
+def _read_only_message(allowed: Collection[str] | None) -> str:
+    why = "its config says so" if allowed is None else "it was started with --tool-allow"
+    how = "http.admin, set to true in its config, lets clients change bundles"
+    return f"Nothing can be changed over this server: {why}. {how}."
+
+
+def _headers(scope: Scope) -> dict[bytes, bytes]:
+    """The headers that are used here. Duplicates are joined with a comma."""
+    found: dict[bytes, bytes] = {}
+    for name, value in scope["headers"]:
+        if name in _RELEVANT_HEADERS:
+            found[name] = found[name] + b", " + value if name in found else value
+    return found
+
+
+async def _send_response(answer: RestResponse, send: Send) -> None:
+    if answer.body:
+        await respond(send, answer.status, answer.body, JSON, answer.headers)
+        return
+    headers = [_NO_SNIFFING, *answer.headers]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})

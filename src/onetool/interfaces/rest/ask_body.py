@@ -1,0 +1,202 @@
+"""What `POST /ask` takes, and the problems that it gives back.
+
+A client can't choose the model's address: our API key must not be sent elsewhere.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from math import ceil
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from onetool.ask.errors import AskError, SessionError
+from onetool.ask.events import Answer
+from onetool.ask.messages import File
+from onetool.ask.sessions.records import LAST, check_id
+from onetool.interfaces.asgi import HttpError
+from onetool.interfaces.json_data import encode
+from onetool.interfaces.rest.problem import Problem, RestError, error_from_store, problem_body
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.validation import converted
+
+MOST_STEPS = 1000
+MOST_NAMES = 1000  # in an allow-list
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+
+Given = TypeVar("Given", str, bool)
+Word = Annotated[str, Meta(min_length=1, max_length=200)]
+Name = Annotated[str, Meta(max_length=200)]  # of a tool, or of what is none: that is told in a hint
+
+
+class QuestionFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An attached file: a text, or an image as base64."""
+
+    name: Word
+    kind: Word | None = None
+    text: str | UnsetType = UNSET
+    data: str | UnsetType = UNSET
+
+
+class AskQuestion(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What is asked, and how it is to be answered. What is not said is as the server's config has it."""
+
+    prompt: Annotated[str, Meta(min_length=1)]
+    session: str | None = None
+    new_session: bool = False
+    with_tools: bool | UnsetType = UNSET
+    tool_allow: Annotated[tuple[Name, ...], Meta(max_length=MOST_NAMES)] | None = None
+    provider: Literal["openai", "ollama", "gemini", "anthropic"] | None = None
+    model: Word | None = None
+    system: str | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    max_steps: Annotated[int, Meta(ge=1, le=MOST_STEPS)] | None = None
+    menu: Literal["direct", "run"] | None = None
+    approve: Literal["always", "never"] = "never"  # nobody is there who could be asked
+    files: tuple[QuestionFile, ...] = ()
+
+    def options(self) -> dict[str, Any]:
+        """The options for `app.ask`, without prompt and allow-list."""
+        names = ("session", "new_session", "provider", "model", "system", "temperature", "max_steps", "menu", "approve")
+        given = {name: getattr(self, name) for name in names}
+        return given | {"with_tools": _or_none(self.with_tools), "files": tuple(map(_file, self.files))}
+
+
+def read_question(body: Any) -> AskQuestion:
+    """Check the body of POST /ask. Raises RestError."""
+    try:
+        question = converted(body, AskQuestion)
+        if not question.prompt.strip():
+            raise InvalidError("/prompt: there is nothing in it: send a question", "/prompt")
+        _check_session(question)
+        for place, one in enumerate(question.files):
+            _check_file(one, f"/files/{place}")
+    except InvalidError as error:
+        raise _body_error(error, body) from None
+    return question
+
+
+def _body_error(error: InvalidError, body: Any) -> RestError:
+    if error.pointer == "" and isinstance(body, Mapping) and "prompt" not in body:
+        return error_from_store(InvalidError("/prompt: is missing: send a question", "/prompt"))
+    return error_from_store(error)
+
+
+def _check_session(question: AskQuestion) -> None:
+    if question.session is not None and (question.session != LAST or question.new_session):
+        try:
+            check_id(question.session)
+        except SessionError as error:
+            raise InvalidError(f"/session: {error}", "/session") from None
+
+
+def _check_file(file: QuestionFile, place: str) -> None:
+    if (file.text is UNSET) == (file.data is UNSET):
+        both = "neither is there" if file.text is UNSET else "both are there"
+        raise InvalidError(f"{place}: needs `text`, or a picture as base64 in `data`, but {both}", place)
+    if file.data is UNSET:
+        return
+    if file.kind not in PICTURES:
+        said = "is missing" if file.kind is None else f"{file.kind!r} is none that can be sent as `data`"
+        raise InvalidError(f"{place}/kind: {said}; there are {', '.join(PICTURES)}", f"{place}/kind")
+    if len(file.data) % 4 or not _BASE64.fullmatch(file.data):
+        raise InvalidError(f"{place}/data: expected base64, in one line and with its padding", f"{place}/data")
+
+
+def _file(file: QuestionFile) -> File:
+    return File(name=file.name, kind=file.kind or "text/plain", text=_or_none(file.text), data=_or_none(file.data))
+
+
+def _or_none(given: Given | UnsetType) -> Given | None:
+    return None if given is UNSET else given
+
+
+# Command line options in messages become keys of the body
+
+
+_KEYS = {
+    one.replace("_", "-"): key
+    for one, key in zip(AskQuestion.__struct_fields__, AskQuestion.__struct_encode_fields__, strict=True)
+}
+_CLI_OPTION = re.compile(rf"--({'|'.join(sorted(_KEYS, key=len, reverse=True))})(?![\w-])")
+
+
+def in_client_words(text: str) -> str:
+    """`--tool-allow time.now` is `toolAllow time.now` here."""
+    return _CLI_OPTION.sub(lambda match: _KEYS[match[1]], text)
+
+
+# Problems
+
+
+STATUS_OF_REASON: dict[str, int] = {
+    "busy": 409,
+    "exists": 409,
+    "not_found": 404,
+    "session": 503,  # it can't be written, or was by a later OneTool. Ids are looked at before
+    "no_key": 503,  # the operator has to set something up
+    "no_provider": 503,
+    "no_model": 503,
+    "overloaded": 503,
+    "rate_limited": 429,
+    "timeout": 504,
+    "too_long": 413,
+    "refused": 422,
+}
+PROVIDER_STATUS = 502  # everything else: it did not do what it should, or could not be reached
+ABOUT_SESSIONS = ("busy", "exists", "not_found")
+
+
+class AskProblem(Problem, frozen=True, kw_only=True, omit_defaults=True):
+    """A problem with what to do about it, and the answer as far as it had come."""
+
+    hints: tuple[str, ...] = ()
+    answer: Answer | None = None
+
+
+class AskFailedError(RestError):
+    """The question could not be answered."""
+
+    def __init__(self, error: AskError, answer: Answer, question: AskQuestion) -> None:
+        wait: float | None = getattr(error, "wait", None)
+        status, pointer = _status_and_pointer(error.reason, question)
+        super().__init__(
+            status,
+            error.reason,
+            in_client_words(str(error)),
+            part="body" if pointer else None,
+            pointer=pointer,
+            headers=[(b"retry-after", b"%d" % max(1, ceil(wait)))] if wait is not None and status in (429, 503) else (),
+        )
+        self.hints = tuple(map(in_client_words, error.hints))
+        self.answer = answer if answer.provider else None  # else nothing has been done
+
+    def event(self, clean: Callable[[Any], Any]) -> bytes:
+        """The data of the `error` event."""
+        said = {"reason": self.code, "message": str(self), "hints": list(self.hints)}
+        return encode({"type": "error", **clean(said), "answer": _answer_data(self.answer, clean)})
+
+
+def _status_and_pointer(reason: str, question: AskQuestion) -> tuple[int, str | None]:
+    """The HTTP status, and the pointer to what is wrong in the body."""
+    status = STATUS_OF_REASON.get(reason, PROVIDER_STATUS)
+    if reason == "model_not_found" and question.model is not None:  # it is the client who has named it
+        return 400, "/model"
+    return status, "/session" if reason in ABOUT_SESSIONS and question.session is not None else None
+
+
+def ask_problem_body(refused: HttpError, clean: Callable[[Any], Any]) -> bytes:
+    """The problem's body."""
+    if not isinstance(refused, AskFailedError):
+        return problem_body(refused, clean)
+    further: dict[str, Any] = {"hints": clean(list(refused.hints))} if refused.hints else {}
+    if refused.answer is not None:
+        further["answer"] = _answer_data(refused.answer, clean)
+    return encode({**msgspec.json.decode(problem_body(refused, clean)), **further})
+
+
+def _answer_data(answer: Answer | None, clean: Callable[[Any], Any]) -> Any:
+    """The answer as data. Secrets are masked in its error: a provider's message may contain them."""
+    return None if answer is None else {**msgspec.to_builtins(answer), "error": clean(answer.error)}

@@ -1,0 +1,203 @@
+"""The handlers of bundles and tools, except invoke; and page tokens of their lists.
+
+The bundle store blocks, so all of them run in threads. A page token says where a list goes on: the position in JSON
+with an HMAC-SHA256 over the route, the query (without `pageToken` and the page size) and the position. So it can't be
+forged, and is valid for the same query only.
+"""
+
+import asyncio
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from onetool.interfaces.json_data import encode
+from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.request import (
+    ANY,
+    NO_CONTENT,
+    RestRequest,
+    RestResponse,
+    conditions,
+    created_at,
+    etag,
+    is_known,
+    json_body,
+    with_etag,
+)
+from onetool.sources.bundles.errors import ConflictError, OutdatedError
+
+LONGEST_TOKEN = 4096
+_MAC_BYTES = 16  # bytes
+_UNBOUND = ("pageToken", "pageSize", "recommendedPageSize")
+
+ReadMore = Callable[[Any, int], tuple[list[dict[str, Any]], Any]]
+"""Reads items from a position: (position, count) -> (items, next position)."""
+
+
+async def list_page(ask: RestRequest, name: str, size: int, more: ReadMore) -> RestResponse:
+    """Respond with one page of a list. The token is null on the last page."""
+
+    def made() -> RestResponse:
+        key, route, token = ask.rest.shelf.key(), ask.scope["path"], ask.query["pageToken"]
+        place = None if token is None else read_token(token, key, route, ask.query)
+        things, end = more(place, size)
+        following = None if end is None else sign_token(end, key, route, ask.query)
+        return RestResponse(200, encode({name: things, "nextPageToken": following}))
+
+    return await asyncio.to_thread(made)
+
+
+def sign_token(place: Any, key: bytes, route: str, query: Mapping[str, Any]) -> str:
+    data = msgspec.json.encode(place)
+    return urlsafe_b64encode(_mac(data, key, route, query) + data).decode().rstrip("=")
+
+
+def read_token(token: str, key: bytes, route: str, query: Mapping[str, Any]) -> Any:
+    """The position in a token. Raises RestError if the token is not ours, or for another query."""
+    try:
+        if len(token) > LONGEST_TOKEN:
+            raise ValueError("too long")
+        raw = urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4))
+        seal, data = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
+        if not hmac.compare_digest(seal, _mac(data, key, route, query)):
+            raise ValueError("not ours")
+        place = msgspec.json.decode(data)
+        if sign_token(place, key, route, query) != token:  # spelled in one way only
+            raise ValueError("another spelling")
+    except ValueError:  # also what is no Base64, no ASCII, no JSON
+        message = "pageToken is none of this list: send the nextPageToken of the page before, with the same query."
+        raise RestError(400, "bad_page_token", message, part="query", pointer="/pageToken") from None
+    return place
+
+
+def _mac(data: bytes, key: bytes, route: str, query: Mapping[str, Any]) -> bytes:
+    bound = {name: _unordered(value) for name, value in query.items() if name not in _UNBOUND}
+    said = msgspec.json.encode([route, bound], order="deterministic")
+    return hmac.digest(key, b"page:%d:" % len(said) + said + data, sha256)[:_MAC_BYTES]
+
+
+def _unordered(value: Any) -> Any:
+    """A list as sorted: the order of tags does not matter."""
+    return sorted(value) if isinstance(value, tuple) else value
+
+
+# Bundles
+
+
+async def list_bundles(ask: RestRequest) -> RestResponse:
+    query, shelf, sight = ask.query, ask.rest.shelf, await ask.rest.sight()
+    chosen = (query["bundleIDs"], query["includeDisabled"])
+    return await list_page(
+        ask, "bundles", query["pageSize"], lambda place, size: shelf.bundles(*chosen, place, size, sight)
+    )
+
+
+async def get_bundle(ask: RestRequest) -> RestResponse:
+    bundle, tag = await asyncio.to_thread(ask.rest.shelf.get_bundle, *ask.path, sight=await ask.rest.sight())
+    return RestResponse(304, headers=(etag(tag),)) if is_known(ask.headers, tag) else with_etag(bundle, tag)
+
+
+async def put_bundle(ask: RestRequest) -> RestResponse:
+    shelf, (id,), wanted = ask.rest.shelf, ask.path, conditions(ask.headers)
+    data = await json_body(ask.headers, ask.receive)
+    create_only = ANY in wanted.known
+
+    def put() -> RestResponse:
+        match = wanted.settle(lambda: shelf.get_bundle(id)[1], may_be_new=True)
+        try:
+            bundle, tag, is_new = shelf.put_bundle(id, data, match, create_only)
+        except ConflictError as error:
+            if create_only:  # somebody was faster
+                raise OutdatedError(str(error)) from None
+            raise
+        return created_at(bundle, tag, f"/tools/bundles/{id}") if is_new else with_etag(bundle, tag)
+
+    return await asyncio.to_thread(put)
+
+
+async def patch_bundle(ask: RestRequest) -> RestResponse:
+    shelf, (id,), wanted = ask.rest.shelf, ask.path, conditions(ask.headers)
+    data = await json_body(ask.headers, ask.receive)
+
+    def patch() -> RestResponse:
+        match = wanted.settle(lambda: shelf.get_bundle(id)[1])
+        return with_etag(*shelf.patch_bundle(id, data, match))
+
+    return await asyncio.to_thread(patch)
+
+
+async def delete_bundle(ask: RestRequest) -> RestResponse:
+    shelf, (id,), wanted = ask.rest.shelf, ask.path, conditions(ask.headers)
+
+    def delete() -> RestResponse:
+        shelf.delete_bundle(id, wanted.settle(lambda: shelf.get_bundle(id)[1]))
+        return NO_CONTENT
+
+    return await asyncio.to_thread(delete)
+
+
+# Tools
+
+
+async def list_tools(ask: RestRequest) -> RestResponse:
+    query, shelf, sight = ask.query, ask.rest.shelf, await ask.rest.sight()
+    chosen = (query["tags"], query["bundleIDs"], query["includeDisabled"])
+    size = query["recommendedPageSize"]
+    return await list_page(ask, "tools", size, lambda place, size: shelf.tools(*chosen, place, size, sight))
+
+
+async def search_tools(ask: RestRequest) -> RestResponse:
+    query, shelf, sight = ask.query, ask.rest.shelf, await ask.rest.sight()
+    chosen = (query["q"], query["includeDisabled"])
+    return await list_page(
+        ask, "tools", query["pageSize"], lambda place, size: shelf.search(*chosen, place, size, sight)
+    )
+
+
+async def get_tool(ask: RestRequest) -> RestResponse:
+    tool, tag = await asyncio.to_thread(ask.rest.shelf.get_tool, *ask.path, sight=await ask.rest.sight())
+    return RestResponse(304, headers=(etag(tag),)) if is_known(ask.headers, tag) else with_etag(tool, tag)
+
+
+async def put_tool(ask: RestRequest) -> RestResponse:
+    """Create a tool. An existing version is never replaced."""
+    shelf, wanted = ask.rest.shelf, conditions(ask.headers)
+    bundle_id, slug, version = ask.path
+    data = await json_body(ask.headers, ask.receive, whole=True)
+
+    def put() -> RestResponse:
+        wanted.settle(lambda: shelf.get_tool(bundle_id, slug, version)[1], may_be_new=True)
+        tool, tag = shelf.put_tool(bundle_id, slug, version, data)
+        place = f"/tools/bundles/{bundle_id}/tools/{quote(slug, safe='')}/version/{quote(version, safe='')}"
+        return created_at(tool, tag, place)
+
+    return await asyncio.to_thread(put)
+
+
+async def patch_tool(ask: RestRequest) -> RestResponse:
+    shelf, wanted = ask.rest.shelf, conditions(ask.headers)
+    bundle_id, slug, version = ask.path
+    data = await json_body(ask.headers, ask.receive)
+
+    def patch() -> RestResponse:
+        match = wanted.settle(lambda: shelf.get_tool(bundle_id, slug, version)[1])
+        return with_etag(*shelf.patch_tool(bundle_id, slug, version, data, match))
+
+    return await asyncio.to_thread(patch)
+
+
+async def delete_tool(ask: RestRequest) -> RestResponse:
+    shelf, wanted = ask.rest.shelf, conditions(ask.headers)
+    bundle_id, slug, version = ask.path
+
+    def delete() -> RestResponse:
+        match = wanted.settle(lambda: shelf.get_tool(bundle_id, slug, version)[1])
+        shelf.delete_tool(bundle_id, slug, version, match)
+        return NO_CONTENT
+
+    return await asyncio.to_thread(delete)

@@ -1,0 +1,261 @@
+"""One REST request and its response: JSON bodies, ETags with their conditions, and the caller.
+
+Bodies are strict JSON, which can be read in one way only: no duplicate keys, no NaN, no byte order mark and no lone
+surrogates.
+"""
+
+import asyncio
+import json
+import re
+from codecs import BOM_UTF8
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from onetool.core.caller import CannotAsk, Level, Question, current_caller
+from onetool.core.json_data import JsonTooCostlyError, check_json
+from onetool.interfaces.asgi import Message, Receive, Scope, Send
+from onetool.interfaces.json_data import (
+    check_content_type,
+    encode,  # also of data that JSON has no word for
+)
+from onetool.interfaces.rest.problem import RestError
+from onetool.sources.bundles.errors import NotFoundError, OutdatedError
+
+if TYPE_CHECKING:
+    from onetool.interfaces.rest.app import RestApp
+
+
+EXACT_FLOAT = 2**53  # from here on a float may stand for several integers
+LARGE_BODY = 64 * 1024  # bytes from which on reading it would hold up others
+
+
+class ClientInput:
+    """What the client sent in this request. Secrets among it are not masked in the response: the client has them."""
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._body: list[bytes] = []
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._body.append(message.get("body", b""))
+        return message
+
+    def texts(self) -> list[str]:
+        address = self._scope["raw_path"] + b"?" + self._scope["query_string"]
+        return [unquote_to_bytes(address).decode(errors="replace"), b"".join(self._body).decode(errors="replace")]
+
+
+async def json_body(headers: Mapping[bytes, bytes], receive: Receive, empty: Any = ..., whole: bool = False) -> Any:
+    """Read the body as JSON; `empty` is the value for no body, if that is allowed.
+
+    With `whole` a number such as 60.0 is the integer that it is to JSON Schema.
+    """
+    check_content_type(headers.get(b"content-type"))
+    data = await _read_all(receive)
+    if not data and empty is not ...:
+        return empty
+    return parse_json(data, whole) if len(data) < LARGE_BODY else await asyncio.to_thread(parse_json, data, whole)
+
+
+def parse_json(data: bytes, whole: bool = False) -> Any:
+    """Parse strict JSON. Raises RestError."""
+    if data.startswith(BOM_UTF8):
+        raise _not_json("it begins with a byte order mark")
+    try:
+        check_json(data)
+        value = (_whole_decoder if whole else _decoder).decode(data.decode("utf-8"))
+        if b"\\ud" in data or b"\\uD" in data:
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeDecodeError as error:
+        raise _not_json(f"byte {error.start} is not UTF-8") from None
+    except UnicodeEncodeError:
+        raise _not_json("half of a surrogate pair in a text") from None
+    except RecursionError:
+        raise _not_json("it is nested too deep") from None
+    except JsonTooCostlyError as error:
+        raise _not_json(f"it {error}") from None
+    except ValueError as error:
+        raise _not_json(str(error)) from None
+    return value
+
+
+async def _read_all(receive: Receive) -> bytes:
+    part = await receive()
+    parts = [part.get("body", b"")]
+    while part.get("more_body"):
+        part = await receive()
+        parts.append(part.get("body", b""))
+    if part["type"] == "http.disconnect":
+        raise RestError(400, "incomplete", "The client went away in the middle of its request.")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _not_json(what: str) -> RestError:
+    return RestError(400, "bad_json", f"The body is not JSON that can be read: {what}.", part="body", pointer="")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValueError(f"the key {twice[:100]!r} is there twice")
+    return found
+
+
+def _number(text: str) -> float:
+    if not isfinite(value := float(text)):
+        raise ValueError(f"the number {text[:40]} is out of range")
+    return value
+
+
+def _whole(text: str) -> float:
+    value = _number(text)
+    return int(value) if value.is_integer() and abs(value) < EXACT_FLOAT else value
+
+
+def _constant(text: str) -> Any:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number, parse_constant=_constant)
+_whole_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=_whole, parse_constant=_constant)
+
+
+# ETag, If-Match and If-None-Match (RFC 9110, 13.1)
+
+
+ANY = "*"
+
+_TAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
+_LIST = re.compile(rf"{_TAG}(?:[ \t]*,[ \t]*{_TAG})*")
+_BARE = re.compile(r"[!#-+\x2d-~]+")  # without the quotes that belong to it: common, and not to be mistaken
+_ONE = re.compile(r'(W/)?"([^"]*)"')
+
+
+class Conditions(NamedTuple):
+    """The conditions of a request: If-Match and If-None-Match."""
+
+    seen: tuple[str, ...]  # If-Match: one of these must be its tag. A weak one never is
+    known: tuple[str, ...]  # If-None-Match: none of these may be its tag
+
+    def settle(self, tag_now: Callable[[], str], may_be_new: bool = False) -> str | None:
+        """The ETag that the store has to check under its lock, if any. Raises Stale (412) if conditions fail now."""
+        if not self.seen and not self.known:
+            return None
+        try:
+            now = tag_now()
+        except NotFoundError:
+            if not may_be_new:
+                raise
+            now = None
+        if self.seen and (now is None or not _is_among(now, self.seen)):
+            raise OutdatedError("It is not what If-Match says any more: get it again, and repeat your change on that.")
+        if now is not None and _is_among(now, self.known):
+            raise OutdatedError("It is there, and is what If-None-Match says that it must not be.")
+        return (ANY if ANY in self.seen else now) if self.seen else None
+
+
+def etag(tag: str) -> tuple[bytes, bytes]:
+    return b"etag", f'"{tag}"'.encode("latin-1")
+
+
+def conditions(headers: Mapping[bytes, bytes]) -> Conditions:
+    seen, known = _read_tags(headers, b"if-match"), _read_tags(headers, b"if-none-match")
+    return Conditions(
+        seen=tuple("" if weak else tag for weak, tag in seen),  # no tag is empty
+        known=tuple(tag for _, tag in known),
+    )
+
+
+def is_known(headers: Mapping[bytes, bytes], tag: str) -> bool:
+    """Whether If-None-Match contains this ETag."""
+    return b"if-none-match" in headers and _is_among(tag, [one for _, one in _read_tags(headers, b"if-none-match")])
+
+
+def _is_among(tag: str, tags: tuple[str, ...] | list[str]) -> bool:
+    return tag in tags or ANY in tags
+
+
+def _read_tags(headers: Mapping[bytes, bytes], name: bytes) -> list[tuple[str, str]]:
+    if name not in headers:
+        return []
+    text = headers[name].decode("latin-1").strip(" \t")
+    if text == ANY:
+        return [("", ANY)]
+    if _BARE.fullmatch(text):
+        return [("", text)]
+    if not _LIST.fullmatch(text):
+        shown = name.decode().title()
+        message = f'{shown} must be * or ETags in their quotes, such as "abc", not {text[:60]!r}.'
+        raise RestError(400, "bad_header", message, part="header", pointer=f"/{shown}")
+    return [(weak, tag) for weak, tag in _ONE.findall(text) if tag != ANY]
+
+
+# Request and response
+
+
+class RestRequest(NamedTuple):
+    """One request. `path` has the values in the path in order; `query` has all parameters of the route."""
+
+    rest: "RestApp"
+    path: tuple[str, ...]
+    query: Mapping[str, Any]
+    headers: Mapping[bytes, bytes]
+    scope: Scope
+    receive: Receive
+    send: Send
+
+
+class RestResponse(NamedTuple):
+    """One response: JSON, or no body."""
+
+    status: int
+    body: bytes = b""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+NO_CONTENT = RestResponse(204)
+
+
+def with_etag(thing: Mapping[str, Any], tag: str) -> RestResponse:
+    """The response with one bundle or tool, and its ETag."""
+    return RestResponse(200, encode(thing), (etag(tag),))
+
+
+def created_at(thing: Mapping[str, Any], tag: str, at: str) -> RestResponse:
+    return RestResponse(201, encode(thing), (etag(tag), (b"location", at.encode())))
+
+
+# The caller
+
+
+class RestCaller:
+    """A client that can't be asked. `owner` is the principal: the same as with the same token over MCP."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+
+    def can(self, what: str) -> bool:
+        return False
+
+    def lacks(self, error: CannotAsk) -> None:
+        """The tool's own error says it."""
+
+    def log(self, level: Level, data: Any, logger: str | None) -> None:
+        """Nobody listens."""
+
+    async def ask(self, question: Question) -> Any:
+        raise CannotAsk("elicitation", "a client of the REST API can't be asked")
+
+
+def set_caller(principal: str) -> None:
+    """Set the caller for the rest of this request, which has a task of its own."""
+    if principal:
+        current_caller.set(RestCaller(principal))

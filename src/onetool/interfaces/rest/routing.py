@@ -1,0 +1,278 @@
+"""The routes of the REST API: addresses, methods, query parameters, and the handler of each."""
+
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from onetool.core.text import did_you_mean
+from onetool.http.definition import below
+from onetool.interfaces.asgi import Scope
+from onetool.interfaces.rest import handlers, invoke
+from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.request import RestRequest, RestResponse
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.names import check_id, check_slug, check_version
+
+ASK_PATH = "/ask"
+ASK_METHODS = ("POST", "OPTIONS")
+
+
+# Query parameters
+
+
+MOST_PER_PAGE = 1000
+PER_PAGE = 100
+LONGEST_SEARCH = 1000  # characters
+MOST_IN_LIST = 1000
+
+_BROKEN = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_SIZE = re.compile(r"[1-9][0-9]{0,3}")
+_NUMBER = re.compile(r"[1-9][0-9]*")
+_TRUTH = {"true": True, "1": True, "false": False, "0": False}
+
+
+class QueryParameter(NamedTuple):
+    """A query parameter. `read` parses its text; ValueError says what was expected."""
+
+    name: str
+    read: Callable[[str], Any]
+    default: Any = None
+    many: bool = False
+    required: bool = False
+
+
+def percent_decoded(raw: bytes) -> str:
+    """Decode percent-encoded UTF-8. Raises ValueError."""
+    if b"%" in raw:
+        if _BROKEN.search(raw):
+            raise ValueError("a % must be followed by two hexadecimal digits")
+        raw = unquote_to_bytes(raw)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
+
+
+def read_query(raw: bytes, known: Mapping[str, QueryParameter]) -> dict[str, Any]:
+    """Parse a query string into values of all known parameters. Raises RestError."""
+    given: dict[str, list[str]] = {}
+    for piece in raw.split(b"&") if raw else ():
+        if piece:
+            name, _, value = piece.replace(b"+", b" ").partition(b"=")
+            given.setdefault(_decoded(name, "?"), []).append(_decoded(value, name.decode("latin-1")))
+    for name in given:
+        if name not in known:
+            raise _unknown(name, known)
+    return {one.name: _value(one, given.get(one.name)) for one in known.values()}
+
+
+def _value(parameter: QueryParameter, texts: list[str] | None) -> Any:
+    if texts is None:
+        if parameter.required:
+            raise _bad_parameter(parameter.name, "is missing")
+        return parameter.default
+    if not parameter.many and len(texts) > 1:
+        raise _bad_parameter(parameter.name, "is given twice")
+    try:
+        if not parameter.many:
+            return parameter.read(texts[0])
+        found = tuple(dict.fromkeys(part for text in texts for part in parameter.read(text)))
+        if len(found) > MOST_IN_LIST:
+            raise ValueError(f"has more than {MOST_IN_LIST} entries")
+    except ValueError as error:
+        raise _bad_parameter(parameter.name, str(error)) from None
+    return found
+
+
+def _decoded(raw: bytes, name: str) -> str:
+    try:
+        return percent_decoded(raw)
+    except ValueError as error:
+        raise _bad_parameter(name[:100], f"can't be read: {error}") from None
+
+
+def _unknown(name: str, known: Mapping[str, QueryParameter]) -> RestError:
+    near = did_you_mean(name, known) or (f"there are {', '.join(known)}" if known else "there are none here")
+    return RestError(
+        400,
+        "unknown_parameter",
+        f"There is no query parameter {name[:100]!r}; {near}",
+        part="query",
+        pointer=below("", name[:100]),
+    )
+
+
+def _bad_parameter(name: str, what: str) -> RestError:
+    message = f"The query parameter {name} {what}."
+    return RestError(400, "bad_parameter", message, part="query", pointer=below("", name))
+
+
+# Types of query parameters
+
+
+def _boolean(text: str) -> bool:
+    if text not in _TRUTH:
+        raise ValueError("must be true or false")
+    return _TRUTH[text]
+
+
+def _size(text: str) -> int:
+    if not _SIZE.fullmatch(text) or int(text) > MOST_PER_PAGE:
+        raise ValueError(f"must be a whole number from 1 to {MOST_PER_PAGE}")
+    return int(text)
+
+
+def _recommended(text: str) -> int:
+    """A recommendation: more than the most is the most."""
+    if not _NUMBER.fullmatch(text):
+        raise ValueError("must be a whole number from 1 on")
+    return min(int(text[:9]), MOST_PER_PAGE)
+
+
+def _words(text: str) -> str:
+    if len(text) > LONGEST_SEARCH:
+        raise ValueError(f"must have at most {LONGEST_SEARCH} characters")
+    return text
+
+
+def _texts(text: str) -> list[str]:
+    return [part for part in text.split(",") if part]
+
+
+def _ids(text: str) -> list[str]:
+    try:
+        return [check_id(part) for part in text.split(",")]
+    except InvalidError as error:
+        raise ValueError(f"must be ids: {error}") from None
+
+
+TAGS = QueryParameter("tags", _texts, (), many=True)
+BUNDLE_IDS = QueryParameter("bundleIDs", _ids, (), many=True)
+INCLUDE_DISABLED = QueryParameter("includeDisabled", _boolean, False)
+PAGE_SIZE = QueryParameter("pageSize", _size, PER_PAGE)
+RECOMMENDED_PAGE_SIZE = QueryParameter("recommendedPageSize", _recommended, PER_PAGE)
+PAGE_TOKEN = QueryParameter("pageToken", str)
+Q = QueryParameter("q", _words, "")
+
+
+# Routes
+
+
+ROOT = "/tools"
+LONGEST_CACHED = 512  # bytes of an address that is worth remembering
+
+Handler = Callable[[RestRequest], Awaitable[RestResponse | None]]
+
+
+class RouteMethod(NamedTuple):
+    """One method at one address."""
+
+    answer: Handler
+    parameters: Mapping[str, QueryParameter] = {}
+
+
+class RestRoute(NamedTuple):
+    """A path template with {names}, and its methods."""
+
+    template: str
+    ways: Mapping[str, RouteMethod]
+
+    @property
+    def segments(self) -> list[str]:
+        return self.template.split("/")[1:]
+
+    def takes(self, without: Collection[str] = ()) -> str:
+        """The value of the header Allow."""
+        ways = [method for method in self.ways if method not in without]
+        return ", ".join([*ways, *(["HEAD"] if "GET" in self.ways else []), "OPTIONS"])
+
+
+class RouteMatch(NamedTuple):
+    place: RestRoute
+    path: tuple[str, ...]
+    way: RouteMethod | None  # none: OPTIONS
+
+
+def _with_query(answer: Handler, *parameters: QueryParameter) -> RouteMethod:
+    return RouteMethod(answer, {one.name: one for one in parameters})
+
+
+_LIST = (BUNDLE_IDS, INCLUDE_DISABLED)
+_TOOL = "/bundles/{bundleID}/tools/{toolSlug}/version/{version}"
+
+ROUTES = (
+    RestRoute("/bundles", {"GET": _with_query(handlers.list_bundles, *_LIST, PAGE_SIZE, PAGE_TOKEN)}),
+    RestRoute(
+        "/bundles/{bundleID}",
+        {
+            "GET": RouteMethod(handlers.get_bundle),
+            "PUT": RouteMethod(handlers.put_bundle),
+            "PATCH": RouteMethod(handlers.patch_bundle),
+            "DELETE": RouteMethod(handlers.delete_bundle),
+        },
+    ),
+    RestRoute(
+        _TOOL,
+        {
+            "GET": RouteMethod(handlers.get_tool),
+            "PUT": RouteMethod(handlers.put_tool),
+            "PATCH": RouteMethod(handlers.patch_tool),
+            "DELETE": RouteMethod(handlers.delete_tool),
+        },
+    ),
+    RestRoute(f"{_TOOL}/invoke", {"POST": RouteMethod(invoke.invoke)}),
+    RestRoute("/tools", {"GET": _with_query(handlers.list_tools, TAGS, *_LIST, RECOMMENDED_PAGE_SIZE, PAGE_TOKEN)}),
+    RestRoute("/tools/search", {"GET": _with_query(handlers.search_tools, Q, INCLUDE_DISABLED, PAGE_SIZE, PAGE_TOKEN)}),
+)
+
+_CHECKS = {"{bundleID}": check_id, "{toolSlug}": check_slug, "{version}": check_version}
+_BY_LENGTH: dict[int, list[RestRoute]] = {}
+for _place in ROUTES:
+    _BY_LENGTH.setdefault(len(_place.segments), []).append(_place)
+
+
+def match_route(raw: bytes, method: str) -> RouteMatch:
+    """Find the route of a raw path. Raises RestError (404, 405)."""
+    return _cached_match(raw, method) if len(raw) <= LONGEST_CACHED else _match(raw, method)
+
+
+def check_route(scope: Scope) -> RouteMatch:
+    """Raises RestError if there is no such route; called before a body is refused."""
+    return match_route(scope["raw_path"], scope["method"])
+
+
+def _match(raw: bytes, method: str) -> RouteMatch:
+    try:
+        segments = [percent_decoded(piece) for piece in raw.split(b"/")[2:]]  # of /tools/…
+    except ValueError as error:
+        raise RestError(400, "bad_path", f"The path can't be read: {error}.", part="path", pointer="") from None
+    place = next((one for one in _BY_LENGTH.get(len(segments), ()) if _fits(one, segments)), None)
+    if place is None:
+        there = ", ".join(ROOT + one.template for one in ROUTES)
+        shown = raw[:100].decode("latin-1")
+        raise RestError(404, "not_found", f"There is nothing at {shown!r}; there are {there}")
+    way = place.ways.get("GET" if method == "HEAD" else method)
+    if way is None and method != "OPTIONS":
+        message = f"{ROOT}{place.template} takes {place.takes()}, not {method[:20]}."
+        raise RestError(405, "method_not_allowed", message, headers=[(b"allow", place.takes().encode())])
+    return RouteMatch(place, _path_values(place, segments), way)
+
+
+_cached_match = lru_cache(1024)(_match)
+
+
+def _fits(place: RestRoute, segments: list[str]) -> bool:
+    return all(ours == theirs or ours in _CHECKS for ours, theirs in zip(place.segments, segments, strict=True))
+
+
+def _path_values(place: RestRoute, segments: list[str]) -> tuple[str, ...]:
+    values: list[str] = []
+    for name, value in zip(place.segments, segments, strict=True):
+        if (check := _CHECKS.get(name)) is not None:
+            try:
+                values.append(check(value))
+            except InvalidError as error:
+                raise RestError(400, "bad_path", str(error), part="path", pointer=f"/{name[1:-1]}") from None
+    return tuple(values)

@@ -1,0 +1,260 @@
+"""`ot.help`: explains what has exactly the given name, or else lists what the query may mean.
+
+Matches are scored, best first, whether they are tools, packs, aliases or snippets:
+
+3 + …   a name starts with the query
+2 + …   all words of the query are in the name, or, except for tools, in the text
+… 1     words of the query are in the text, or a name is spelled much like it
+"""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from onetool.core.registry import Snapshot
+from onetool.core.spec import ToolSpec
+from onetool.core.text import count_tokens, cut_to_tokens
+from onetool.packs.ot import help_pages
+from onetool.packs.ot.listings import Info, ListedTool, Listing, PackView, by_name, gist, packs_of
+from onetool.packs.ot.view import View
+
+PREFIX, WORDS = 3.0, 2.0
+WEAK = 0.2  # what scores less than this part of the best one, at most of a name's words, is not worth a line
+CLOSE = 75.0  # of 100: `frirecrawl` is 95 from `firecrawl`, `web fecth` 89 from `web fetch`
+SHORT, SHORT_ALIKE = 4, 0.7  # of a name so short one slip is a third of it: `gti` is meant for `git`
+LONGEST_COMPARED = 100  # characters of a query that are compared with names
+_SIGNS = re.compile(r"[^\w]|_")
+
+
+class ToolNames:
+    """The names of a catalogue's tools, ready to be compared. Made once for each catalogue."""
+
+    def __init__(self, tools: Sequence[ListedTool]) -> None:
+        self.tools = tools
+        self.known = {tool.spec.name for tool in tools}
+        self._whole = [comparable(tool.word) for tool in tools]
+        self._own = [comparable(tool.word.rpartition(".")[2]) for tool in tools]
+
+    def begun(self, query: str) -> dict[str, float]:
+        """Tools whose name, or own name, begins with it."""
+        said = comparable(query)
+        if not said:
+            return {}
+        return {
+            tool.spec.name: PREFIX + len(said) / len(whole)
+            for tool, whole, own in zip(self.tools, self._whole, self._own, strict=True)
+            if whole.startswith(said) or own.startswith(said)
+        }
+
+    def alike(self, query: str) -> dict[str, float]:
+        """Tools whose name, or own name, is spelled much like it."""
+        from rapidfuzz import fuzz, process
+
+        said, found = comparable(query)[:LONGEST_COMPARED], dict[str, float]()
+        for names in (self._whole, self._own):
+            for _, score, at in process.extract(said, names, scorer=fuzz.ratio, score_cutoff=CLOSE, limit=20):
+                name = self.tools[at].spec.name
+                found[name] = max(found.get(name, 0.0), score / 100)
+        return found
+
+
+def tools_for(query: str, names: ToolNames, found: Iterable[tuple[ToolSpec, float]]) -> list[tuple[str, float]]:
+    """Names of tools and their scores, best first. `found` is what the search says, which scores in its own way."""
+    scores = names.alike(query)
+    for spec, score in found:
+        naming, text = divmod(score, 1.0)
+        scores[spec.name] = max(scores.get(spec.name, 0.0), (WORDS if naming else 0.0) + text)
+    scores |= names.begun(query)
+    best = _sorted({name: score for name, score in scores.items() if name in names.known})
+    enough = min(best[0][1] if best else 0.0, WORDS) * WEAK
+    return [(name, score) for name, score in best if score >= enough]
+
+
+def others_for(query: str, texts: dict[str, str]) -> list[tuple[str, float]]:
+    """The same for what there are few of: names, and what is said of each."""
+    return _sorted({name: score for name, text in texts.items() if (score := _score(query, name, text))})
+
+
+def comparable(name: str) -> str:
+    """As names are compared: small letters, and spaces for signs."""
+    return " ".join(_SIGNS.sub(" ", name.casefold()).split())
+
+
+def _score(query: str, name: str, text: str) -> float:
+    from rapidfuzz import fuzz
+    from rapidfuzz.distance import OSA
+
+    said, called = comparable(query)[:LONGEST_COMPARED], comparable(name)
+    if not said or not called:
+        return 0.0
+    if called.startswith(said):
+        return PREFIX + len(said) / len(called)
+    words, there = said.split(), {*called.split(), *comparable(text).split()}
+    if there.issuperset(words):
+        return WORDS + len(set(words) & set(called.split())) / len(words)
+    near = (
+        SHORT_ALIKE
+        if any(len(called) <= SHORT < 2 * len(one) and OSA.distance(one, called) == 1 for one in words)
+        else 0.0
+    )
+    begun = max((len(word) / len(called) for word in words if len(word) > 2 and called.startswith(word)), default=0.0)
+    closest = max(fuzz.ratio(one, called, score_cutoff=CLOSE) for one in (said, *words))
+    return max(begun, near, closest / 100)
+
+
+def _sorted(scores: dict[str, float]) -> list[tuple[str, float]]:
+    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+
+
+# What `ot.help()` says to whoever knows nothing yet.
+
+
+OVERVIEW = """\
+# OneTool
+
+Call tools in code as pack.tool(key=value). Find out what there is with:
+
+- ot.search("what you want to do"): the tools that fit best
+- ot.tools(pattern="word"): tools by name; ot.packs(): what they belong to
+- ot.aliases(), ot.snippets(): shorter names, and templates of code that are called as $name key=value
+- ot.help("name"): all about one tool, pack, alias or $snippet; anything else is searched for, typos included
+- ot.signature("pack.tool"): how a tool is called, in a line
+
+Info levels of ot.tools, ot.packs, ot.aliases, ot.snippets and of matches in ot.help:
+- info="list": names only
+- info="min": names and what they are for (what you get if you say nothing)
+- info="full": everything
+
+Examples:
+- ot.tools(pattern="file", info="list")
+- ot.help("fs.read_file")
+- ot.call("any name", {"key": "value"}): also tools whose names Python can't say
+
+Tips:
+- A large result comes back as a handle: ot.result(handle="…", offset=101), or search="regex" for the lines that matter.
+- Do the whole job in one run: loop, filter, and return only what you need.
+- Something is missing? ot.health() and ot.servers() tell how things are, ot.stats() what was called.
+- ot.reload() reads the config again."""
+
+
+# `ot.help`: all about what is called so, or else what may have been meant.
+
+
+MOST_TOOLS, MOST_OTHERS = 5, 3  # of each kind that matches
+MOST_TOKENS = 350  # of the matches in short; names may count for more than we guess
+MOST_PAGES = 3  # of each kind, in full
+SEARCHED = 20  # tools that are asked of the search
+LONGEST_QUERY = 1_000  # characters of a query: no name is longer, and no question
+SHOWN = 80  # of them, in an answer
+
+
+class Help:
+    def __init__(self, view: View, listing: Listing) -> None:
+        self._view = view
+        self._listing = listing
+        self._last: _Catalogue | None = None
+
+    def help(self, query: str, info: Info, catalogue: Snapshot, allowed: Collection[str] | None) -> str | list[str]:
+        query = query.strip()[:LONGEST_QUERY]
+        if not query:
+            return OVERVIEW
+        there = self._there(catalogue, allowed)
+        if exact := there.called(query):
+            return "\n\n".join(exact)
+        found = self._matches(query, there, allowed)
+        if info == "list":
+            return [name for names in found.values() for name in names]
+        if not any(found.values()):
+            return _no_match(query)
+        return _in_full(there, found) if info == "full" else _in_short(query, there, found)
+
+    def _there(self, catalogue: Snapshot, allowed: Collection[str] | None) -> "_Catalogue":
+        """Made once for each catalogue: another config is another catalogue, too."""
+        tools, last = self._listing.of(catalogue, allowed), self._last
+        if last is None or last.tools is not tools:
+            last = self._last = _Catalogue(self._view, tools, allowed)
+        return last  # not what stands there now: another thread may be about another catalogue
+
+    def _matches(self, query: str, there: "_Catalogue", allowed: Collection[str] | None) -> dict[str, list[str]]:
+        """What may be meant, by its kind."""
+        said = query.removeprefix("$")
+        found = self._view.search(said, SEARCHED, allowed)
+        tools = [] if query.startswith("$") else tools_for(said, there.names, found)
+        return {
+            "Tools": [there.by_name[name].word for name, _ in tools[:MOST_TOOLS]],
+            "Packs": _best(said, {name: pack.instructions or "" for name, pack in there.packs.items()}),
+            "Snippets": [f"${name}" for name in _best(said, {n: s.description for n, s in there.snippets.items()})],
+            "Aliases": _best(said, dict(there.aliases)),
+        }
+
+
+class _Catalogue:
+    """All that has a name, for whoever asks."""
+
+    def __init__(self, view: View, tools: list[ListedTool], allowed: Collection[str] | None) -> None:
+        self.view = view
+        self.tools = tools
+        self.names = ToolNames(tools)
+        self.by_name = by_name(tools)
+        self.aliases = view.aliases
+        if allowed is not None:  # of what may be used
+            self.aliases = {name: to for name, to in view.aliases.items() if to in self.by_name}
+        self.snippets = view.snippets
+        self.packs: dict[str, PackView] = packs_of(tools, view.server_packs(allowed), dict(view.instructions))
+
+    def called(self, name: str) -> list[str]:
+        """The pages of what is called exactly so: mostly one, but an alias may have the name of a snippet."""
+        found: list[str] = []
+        if not name.startswith("$"):
+            has_documents = self.view.has_documents
+            found += [help_pages.of_tool(self.by_name[name], has_documents)] if name in self.by_name else []
+            found += [help_pages.of_pack(self.packs[name], has_documents)] if name in self.packs else []
+            if (target := self.aliases.get(name)) is not None:
+                found.append(help_pages.of_alias(name, target, self.by_name.get(target)))
+        snippet = name.removeprefix("$")
+        if snippet in self.snippets:
+            found.append(help_pages.of_snippet(snippet, self.view.snippet(snippet)))
+        return found
+
+    def line(self, kind: str, name: str) -> str:
+        """One match in short."""
+        if kind == "Packs":
+            count = len(self.packs[name].tools)
+            return f"- {name}: {count} tool{'' if count == 1 else 's'}, {self.packs[name].source}"
+        if kind == "Snippets":
+            return f"- {name}: {cut_to_tokens(gist(self.snippets[name[1:]].description), help_pages.LINE)}"
+        if kind == "Aliases":
+            return f"- {name} -> {self.aliases[name]}"
+        return help_pages.in_line(self.by_name[name])
+
+
+def _best(query: str, texts: dict[str, str]) -> list[str]:
+    return [name for name, _ in others_for(query, texts)[:MOST_OTHERS]]
+
+
+def _in_short(query: str, there: _Catalogue, found: dict[str, list[str]]) -> str:
+    groups, room = list[str](), MOST_TOKENS
+    for kind, names in found.items():
+        lines = list[str]()
+        for name in names:
+            lines.append(there.line(kind, name))
+            room -= count_tokens(lines[-1])
+            if room < 0:
+                break
+        groups += ["\n".join([f"## {kind}", *lines])] if lines else []
+    first = next(names[0] for names in found.values() if names)
+    shown = query[:SHOWN]
+    ways = {"ot.search": f"ot.search({shown!r}, limit=20)", "ot.tools": "ot.tools(pattern=…)"}
+    usable = ", or ".join(call for name, call in ways.items() if name in there.by_name)
+    more = f"All about one: ot.help({first!r}).{f' More matches: {usable}.' if usable else ''}"
+    return "\n\n".join([f"Nothing is called exactly {shown!r}. What comes closest:", *groups, more])
+
+
+def _in_full(there: _Catalogue, found: dict[str, list[str]]) -> str:
+    texts: list[Any] = [page for names in found.values() for name in names[:MOST_PAGES] for page in there.called(name)]
+    return "\n\n".join(dict.fromkeys(texts))
+
+
+def _no_match(query: str) -> str:
+    shown = query[:SHOWN]
+    return f"No matches found for {shown!r}. Browse what there is with ot.tools() or ot.packs()."

@@ -1,0 +1,251 @@
+"""Turns tools, packs, aliases and snippets into the plain data that the tools of `ot` return."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from onetool.core.errors import cut
+from onetool.core.registry import Snapshot
+from onetool.core.signature import as_identifier, resolve_definition, returned_type, signature, type_with_fields
+from onetool.core.spec import ToolSpec
+from onetool.packs.ot.view import View
+
+Info = Literal["list", "min", "full"]
+
+
+LONGEST_PATTERN = 1_000  # characters of a pattern: no name is longer
+
+
+def normalized(pattern: str) -> str:
+    """As it is compared."""
+    return pattern.strip()[:LONGEST_PATTERN].casefold()
+
+
+def contains(pattern: str, *texts: str) -> bool:
+    return not pattern or any(pattern in text.casefold() for text in texts)
+
+
+# What `ot.tools` gives: the tools of a catalogue as plain data, in short or in full.
+
+
+Words = Callable[[Snapshot], Mapping[str, str]]
+"""What code writes for each tool of a catalogue, by the tool's own name."""
+
+# What stands in an example for an argument that must be given.
+STAND_INS: Mapping[Any, Any] = {"integer": 1, "number": 0.5, "boolean": True, "array": [], "object": {}}
+SHORT = 200  # characters of a description, where many stand together
+
+
+class ListedTool(msgspec.Struct, frozen=True):
+    """A tool, what code calls it, and its names as a pattern is compared with them."""
+
+    word: str
+    spec: ToolSpec
+    gist: str
+    names: tuple[str, ...]
+    dotted: tuple[str, ...]  # the same with a pack before each: a tool without one is under `config`
+
+    @property
+    def pack(self) -> str:
+        """As code says it."""
+        return self.word.partition(".")[0] if "." in self.spec.name else self.spec.pack
+
+
+class Listing:
+    """Lists tools. What they are called is found out once for each catalogue."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+        self._last: tuple[Snapshot, list[ListedTool], dict[str, ListedTool]] | None = None
+
+    def tools(
+        self, catalogue: Snapshot, allowed: Collection[str] | None = None, pattern: str = "", info: Info = "min"
+    ) -> list[Any]:
+        """The tools whose name contains the pattern, in the order of the catalogue."""
+        said = normalized(pattern)
+        form: Callable[[ListedTool], Any] = {"list": _word, "min": in_short, "full": in_full}[info]
+        return [form(one) for one in self.of(catalogue, allowed) if _matches(one, said)]
+
+    def of(self, catalogue: Snapshot, allowed: Collection[str] | None = None) -> list[ListedTool]:
+        """All that may be seen, in the order of the catalogue."""
+        every, _ = self._all(catalogue)
+        if allowed is None:
+            return every
+        permitted = frozenset(allowed)
+        return [one for one in every if one.spec.name in permitted]
+
+    def find(self, name: str, catalogue: Snapshot, allowed: Collection[str] | None = None) -> ListedTool | None:
+        """The tool that code calls so, or that is called so."""
+        _, named = self._all(catalogue)
+        one = named.get(name)
+        return one if one is not None and (allowed is None or one.spec.name in allowed) else None
+
+    def _all(self, catalogue: Snapshot) -> tuple[list[ListedTool], dict[str, ListedTool]]:
+        last = self._last
+        if last is None or last[0] is not catalogue:
+            words = self._words(catalogue)
+            tools = [_listed_tool(words[spec.name], spec) for spec in catalogue if spec.enabled and not spec.hidden]
+            last = self._last = (catalogue, tools, by_name(tools))
+        return last[1:]
+
+
+def by_name(tools: Iterable[ListedTool]) -> dict[str, ListedTool]:
+    """Each tool by its own name and by what code calls it; one without a dot also under its pack, `config`."""
+    under_pack = {f"{one.pack}.{one.word}": one for one in tools if "." not in one.spec.name}
+    return under_pack | {name: one for one in tools for name in (one.spec.name, one.word)}
+
+
+def _listed_tool(word: str, spec: ToolSpec) -> ListedTool:
+    names = tuple({word.casefold(), spec.name.casefold()})
+    short = gist(spec.description)
+    return ListedTool(
+        word, spec, short, names, names if "." in spec.name else tuple(f"{spec.pack}.{name}" for name in names)
+    )
+
+
+def _matches(one: ListedTool, said: str) -> bool:
+    if not said:
+        return True
+    return any(said in name for name in (one.dotted if "." in said else one.names))
+
+
+def _word(one: ListedTool) -> str:
+    return one.word
+
+
+def in_short(one: ListedTool) -> dict[str, str]:
+    return {"name": one.word, "description": one.gist}
+
+
+def gist(description: str, most: int = SHORT) -> str:
+    """The first paragraph of a description tells what a tool is good for."""
+    first = description.strip().partition("\n\n")[0]
+    return cut(" ".join(first.split()), most)
+
+
+def in_full(one: ListedTool) -> dict[str, Any]:
+    spec = one.spec
+    known = {
+        "args": [*arguments(spec.input_schema, spec.order)],
+        "returns": returned_type(spec),
+        "example": example(one),
+        "requires": [need.told() for need in spec.requires],
+    }
+    return {
+        "name": one.word,
+        "signature": signature(spec, one.word),
+        "description": spec.description,
+        "source": spec.source,
+        **{key: value for key, value in known.items() if value},
+    }
+
+
+def arguments(schema: Mapping[str, Any], order: Iterable[str]) -> Iterator[str]:
+    """What is said of each argument, in the order of the signature, and the fields of those that are objects."""
+    for name in order:
+        part = schema["properties"][name]
+        words = part.get("description") if isinstance(part, Mapping) else None
+        told = " ".join(filter(None, (str(words or "").strip(), type_with_fields(part, schema))))
+        if told:
+            yield f"{as_identifier(name)}: {told}"
+
+
+def example(tool: ListedTool) -> str:
+    """The author's, or a call with what must be given."""
+    if tool.spec.examples:
+        return tool.spec.examples[0]
+    schema = tool.spec.input_schema
+    given = (
+        f"{as_identifier(name)}={_stand_in(schema['properties'][name], schema)!r}"
+        for name in schema.get("required") or ()
+    )
+    return f"{tool.word}({', '.join(given)})"
+
+
+def _stand_in(schema: Any, root: Mapping[str, Any]) -> Any:
+    part = resolve_definition(schema, root)
+    if not isinstance(part, Mapping):
+        return "..."
+    for key in ("default", "const"):
+        if key in part:
+            return part[key]
+    if choices := part.get("enum") or part.get("examples"):
+        return choices[0]
+    kind = part.get("type")
+    return STAND_INS.get(kind, "...") if isinstance(kind, str) else "..."
+
+
+# What `ot.packs` gives: the packs that tools make up, and those of servers that have yet to tell theirs.
+
+
+class PackView(msgspec.Struct, frozen=True, kw_only=True):
+    """A pack under the name that code has for it."""
+
+    name: str
+    source: str  # local or proxy
+    tools: tuple[ListedTool, ...] = ()
+    instructions: str | None = None
+
+    def in_short(self) -> dict[str, Any]:
+        return {"name": self.name, "source": self.source, "tool_count": len(self.tools)}
+
+    def in_full(self) -> dict[str, Any]:
+        told = {"instructions": self.instructions} if self.instructions else {}
+        return {**self.in_short(), **told, "tools": [in_short(tool) for tool in self.tools]}
+
+
+def packs_of(tools: Iterable[ListedTool], servers: Iterable[str], instructions: dict[str, str]) -> dict[str, PackView]:
+    """The packs by their names, in the order of the tools; then servers whose tools are not known yet."""
+    members: dict[str, list[ListedTool]] = {}
+    for tool in tools:
+        members.setdefault(tool.pack, []).append(tool)
+    for name in servers:
+        members.setdefault(name, [])
+    return {name: _pack_view(name, tools, instructions) for name, tools in members.items()}
+
+
+def listed_packs(packs: Iterable[PackView], pattern: str, info: Info) -> list[Any]:
+    found = [pack for pack in packs if contains(normalized(pattern), pack.name)]
+    if info == "list":
+        return [pack.name for pack in found]
+    return [pack.in_short() if info == "min" else pack.in_full() for pack in found]
+
+
+def _pack_view(name: str, tools: list[ListedTool], instructions: dict[str, str]) -> PackView:
+    remote = not tools or tools[0].spec.source.startswith("proxy:")
+    own = next((tool.spec.pack for tool in tools), name)
+    return PackView(
+        name=name,
+        source="proxy" if remote else "local",
+        tools=tuple(tools),
+        instructions=instructions.get(own) or instructions.get(name),
+    )
+
+
+# What `ot.aliases` and `ot.snippets` give: other names for tools, and templates of code.
+
+
+SHOWN_TARGET = 100  # characters of a pattern
+
+
+def aliases(every: Mapping[str, str], pattern: str, info: Info) -> list[Any]:
+    found = {name: target for name, target in every.items() if contains(normalized(pattern), name, target)}
+    if info == "list":
+        return list(found)
+    if info == "min":
+        return [f"{name} -> {target}" for name, target in found.items()]
+    return [{"name": name, "target": target} for name, target in found.items()]
+
+
+def snippets(view: View, pattern: str, info: Info) -> list[str] | str:
+    """In full they are text, made for reading: a definition is code, and shows what it becomes."""
+    said = normalized(pattern).removeprefix("$")
+    found = {name: one for name, one in view.snippets.items() if contains(said, name, one.description)}
+    if info == "list":
+        return list(found)
+    if info == "min":
+        return [f"{name}: {one.description}" for name, one in found.items()]
+    if not found:
+        return f"No snippet matches {cut(pattern, SHOWN_TARGET)!r}."
+    return "\n---\n".join(view.snippet(name).rstrip("\n") for name in found)

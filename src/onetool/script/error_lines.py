@@ -1,0 +1,222 @@
+"""Records the line that an error was first raised at, where the sandbox forgets it.
+
+An error that code catches loses its traceback in the sandbox, and code that raises it again (`finally`, `with`,
+`raise`, an `except` that does not match) gives it one of another line. Each statement that an error may leave on such a
+way is therefore put into a `try`,
+
+    try:
+     x = y / 0
+    except BaseException as __onetool_error: <note the error and this line, unless it is noted>; raise
+
+which costs nothing until something is raised. Added lines end with a carriage return: that ends a line for every parser
+of Python, and does not count as one where the sandbox numbers them.
+"""
+
+import ast
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from zlib import crc32
+
+import msgspec
+
+from onetool.sandbox.errors import CodeError
+from onetool.script.parse import CodeScan, Edit, Span, edited, string_lines
+
+ERROR = "__onetool_error"
+LONG_STRING = re.compile(r"'{3}|\"{3}|\\\n")  # only with these does a string go on in the next line
+LONGEST_NOTE = 1000  # characters of an error's text that are compared
+MOST_NOTED_LINES = 50_000  # characters of code
+MOST_ADDED = 500_000  # and those that watching it adds: to many short statements forty times as much
+DEEPEST_TRY = 20  # blocks within blocks: each is another level for the sandbox, which takes so many
+_LOSING = (ast.Try, ast.With)  # where an error loses its line
+_DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_HARMLESS = (ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal)
+
+
+class TracedCode(msgspec.Struct, frozen=True, kw_only=True):
+    """Code that notes where its errors come from, and how to ask for it."""
+
+    code: str
+    futures: frozenset[Span]
+    note: str  # the variable that it is noted in: the error, and its line
+    lines: tuple[Span, ...]  # the first and last ones of what is watched
+
+    @property
+    def question(self) -> str:
+        """Code whose value is the line, and the beginning of the error's text. No name in it can mean another thing."""
+        return f'[{self.note}[1], f"{{{self.note}[0]}}"[:{LONGEST_NOTE}]]'
+
+    def doubts(self, error: CodeError, feed: str) -> bool:
+        """Whether the line that the sandbox names may be another one than that which failed."""
+        own = [frame.line for frame in error.trace if frame.filename == feed]
+        return bool(own) and any(first <= own[-1] <= last for first, last in self.lines)
+
+    def line(self, answer: object, error: CodeError) -> int | None:
+        """The line, if what is noted is this error."""
+        said = error.message
+        match answer:
+            # The text of a KeyError is its key as it is written.
+            case [int(line), str(text)] if line and text in (said[:LONGEST_NOTE], repr(said)[:LONGEST_NOTE]):
+                return line
+            case _:
+                return None
+
+
+def traced_code(scan: CodeScan) -> TracedCode | None:
+    """The code of a scan, watched. None where nothing in it makes an error lose its line, or there is too much of it.
+
+    The sandbox may still refuse it, since functions can be too large for it; then the code goes as it is.
+    """
+    if scan.tree is None or not scan.loses_lines or len(scan.code) > MOST_NOTED_LINES or "__future__" in scan.code:
+        return None
+    note = f"__onetool_{crc32(scan.code.encode()):08x}"  # in a session, other code has its own
+    in_strings = string_lines(scan.tree) if LONG_STRING.search(scan.code) else set[int]()
+    watch = _Watch(scan.code, in_strings, note)
+    watch.block(scan.tree.body, 0, 1, watching=False)
+    if watch.too_deep:
+        return None
+    edits = watch.edits()
+    if sum(len(edit.text) for edit in edits) > MOST_ADDED:
+        return None
+    return TracedCode(
+        code=edited(scan.code, edits), futures=_moved(scan.futures, edits), note=note, lines=tuple(watch.lines)
+    )
+
+
+def line_of(code: str, row: int) -> int:
+    """The line that whoever counts carriage returns, too, calls this row."""
+    return "".join(re.split(r"(?<=[\r\n])", code)[: row - 1]).count("\n") + 1
+
+
+class _Watch:
+    """Finds what is to be added: before lines, after lines, and before a statement on the line of its head."""
+
+    def __init__(self, code: str, in_strings: set[int], note: str) -> None:
+        self._texts = code.encode().split(b"\n")
+        self._in_strings = in_strings
+        self._note = note
+        self._gathers = "gather" in code
+        self._before: dict[int, str] = {}
+        self._within: dict[int, tuple[int, str]] = {}
+        self._after: dict[int, str] = {}
+        self.lines: list[Span] = []
+        self.too_deep = False
+
+    def block(self, body: list[ast.stmt], depth: int, head: int, watching: bool) -> None:
+        """Watch the statements of a block, or what is in them. `depth` is how many of our `try` stand around it."""
+        for unit in _units(body):
+            first = unit[0]
+            wrap = not _is_harmless(unit) and (watching or isinstance(first, ast.With))
+            if wrap:
+                self._wrap(unit, depth, head)
+            if isinstance(first, _LOSING):
+                self.lines.append((first.lineno, first.end_lineno or first.lineno))
+            self._blocks_of(first, depth + wrap, watching)
+
+    def _blocks_of(self, node: ast.stmt, depth: int, watching: bool) -> None:
+        self.too_deep = self.too_deep or depth > DEEPEST_TRY
+        if isinstance(node, ast.ClassDef):
+            watching = False  # what is in its body is a name of the class
+        elif isinstance(node, (*_LOSING, *_DEFINING)):
+            watching = True
+        blocks = list(_blocks(node))
+        for body, head in blocks:  # which grows by those of each elif
+            if isinstance(node, ast.If) and self._is_elif(body[0]):
+                blocks += _blocks(body[0])
+            else:
+                self.block(body, depth, head, watching)
+
+    def _wrap(self, unit: list[ast.stmt], depth: int, head: int) -> None:
+        first, start, end = unit[0], unit[0].lineno, unit[-1].end_lineno or unit[-1].lineno
+        self.lines.append((start, end))
+        lead = self._texts[start - 1][: first.col_offset].decode()
+        for line in {*range(start + 1, end + 1)} - self._in_strings:
+            if self._texts[line - 1].strip():
+                self._before[line] = " " * (depth + 1)
+        if lead.strip():  # it stands on the line of its head
+            indent = self._lead(head) + " " * (depth + 1)
+            self._within[start] = first.col_offset, f"\r{indent}try:\r{indent} "
+        else:
+            indent = lead + " " * depth
+            self._before[start] = f"{' ' * depth}try:\r{indent} "
+        clause = f"\r{indent}except BaseException as {ERROR}: {self._noting(unit)}; raise"
+        self._after[end] = clause + self._after.get(end, "")  # what is inside comes later, and ends before this
+
+    def _noting(self, unit: list[ast.stmt]) -> str:
+        """No call is in it: it has to work in the deepest recursion, and whatever the code calls by other names."""
+        note = self._note
+        is_noted = f"{note}[0] is {ERROR}"
+        if self._gathers and _gathers(unit):  # an error that leaves a task is made anew
+            is_noted += f' or f"{{{note}[0]!r}}" == f"{{{ERROR}!r}}"'
+        return f"{note}[0], {note}[1] = {ERROR}, {note}[1] if {is_noted} else {unit[0].lineno}"
+
+    def _lead(self, line: int) -> str:
+        text = self._texts[line - 1]
+        return text[: len(text) - len(text.lstrip())].decode()
+
+    def _is_elif(self, node: ast.stmt) -> bool:
+        return isinstance(node, ast.If) and self._texts[node.lineno - 1][node.col_offset :].startswith(b"elif")
+
+    def edits(self) -> list[Edit]:
+        ends = list(accumulate(len(text) + 1 for text in self._texts))
+        found = {0: f"{self._note} = [None, 0]\r"}
+        for line, (text, end) in enumerate(zip(self._texts, ends, strict=True), start=1):
+            start = end - len(text) - 1
+            column, within = self._within.get(line, (0, ""))
+            for place, added in (
+                (start + len(self._lead(line)), self._before.get(line)),  # after its indentation, which may be of tabs
+                (start + column, within),
+                (end - 1, self._after.get(line)),
+            ):
+                if added:
+                    found[place] = found.get(place, "") + added
+        return [Edit(place, place, text) for place, text in found.items()]
+
+
+def _units(body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
+    """The statements of a block; those that share a line are one."""
+    unit: list[ast.stmt] = []
+    for statement in body:
+        if unit and statement.lineno > (unit[-1].end_lineno or 0):
+            yield unit
+            unit = []
+        unit.append(statement)
+    if unit:
+        yield unit
+
+
+def _blocks(node: ast.stmt) -> Iterator[tuple[list[ast.stmt], int]]:
+    """The blocks of a statement, each with the line that its head begins on."""
+    for name in ("body", "orelse", "finalbody"):
+        if body := getattr(node, name, None):
+            yield body, node.lineno
+    for handler in getattr(node, "handlers", ()):
+        yield handler.body, handler.lineno
+    for case in getattr(node, "cases", ()):
+        yield case.body, case.pattern.lineno
+
+
+def _is_harmless(unit: list[ast.stmt]) -> bool:
+    """Whether nothing is to be noted: it can't fail (a docstring has to stay one), or what is in it is watched."""
+    if isinstance(unit[0], ast.Expr) and isinstance(unit[0].value, ast.Constant):
+        return True
+    return all(isinstance(one, (*_HARMLESS, *_DEFINING, ast.Try)) for one in unit)
+
+
+def _gathers(unit: list[ast.stmt]) -> bool:
+    if hasattr(unit[0], "body"):
+        return False
+    nodes = [node for statement in unit for node in ast.walk(statement)]
+    return any("gather" in (getattr(node, "attr", None), getattr(node, "id", None)) for node in nodes)
+
+
+def _moved(spans: Iterable[Span], edits: list[Edit]) -> frozenset[Span]:
+    """Where these are after the edits, which only add."""
+    edits = sorted(edits)
+    places = [edit.start for edit in edits]
+    added = [0, *accumulate(len(edit.text.encode()) for edit in edits)]
+    return frozenset(
+        (start + added[bisect_right(places, start)], end + added[bisect_left(places, end)]) for start, end in spans
+    )

@@ -1,0 +1,294 @@
+"""Takes the code out of the text that was sent, parses it, and lists the names that it uses and defines.
+
+Code fences, line ends and indentation are removed; nothing inside of the code is changed. The syntax tree is walked
+once, and the later steps read what was found.
+"""
+
+import ast
+import re
+import warnings
+from collections import Counter
+from functools import cached_property
+from threading import Lock
+from typing import NamedTuple
+
+from onetool.core.errors import OneToolError
+from onetool.script.awaits import awaited_calls
+
+Span = tuple[int, int]
+
+
+class NodePositions:
+    """The places of nodes in some code. Lines are measured when the first of them is asked for."""
+
+    def __init__(self, code: str) -> None:
+        self._code = code
+        self._starts: list[int] = []
+
+    def of(self, node: ast.expr | ast.stmt) -> Span:
+        if not self._starts:
+            self._starts = [0]
+            for line in self._code.encode().split(b"\n"):
+                self._starts.append(self._starts[-1] + len(line) + 1)
+        end_line = node.end_lineno or node.lineno
+        return self._starts[node.lineno - 1] + node.col_offset, self._starts[end_line - 1] + (node.end_col_offset or 0)
+
+
+class Edit(NamedTuple):
+    """What stands from start to end becomes this text."""
+
+    start: int
+    end: int
+    text: str
+
+
+def edited(code: str, edits: list[Edit]) -> str:
+    data, parts, at = code.encode(), list[bytes](), 0
+    for edit in sorted(edits):
+        parts += (data[at : edit.start], edit.text.encode())
+        at = edit.end
+    return b"".join((*parts, data[at:])).decode()
+
+
+# From the text that was sent to the code that is meant: fences, line ends and indentation are taken off.
+
+
+MOST_BYTES = 1024 * 1024
+# What this Python may parse, in the middle of everything else that it does: a few tenths of a second. Code that has
+# more in it is data, or an attack; the sandbox takes it as it is.
+MOST_TOKENS = 50_000
+MOST_IN_F_STRINGS = 500_000_000  # braces times characters: before Python 3.12 each brace costs a walk over its string
+MOST_TRIED = 200_000  # characters that are parsed to find out which of many fences is the last one
+
+# No part of it can be matched in two ways: a line of a million tildes is read once.
+FENCE = re.compile(r"^[ \t]*+(?P<fence>`{3,}+|~{3,}+)[^\n`]*+\n", re.MULTILINE)
+TOKEN = re.compile(r"\w++|[^\w\s]")
+F_STRING = re.compile(r"""\b(?:[fF][rR]?|[rR][fF])["']""")
+_PARSING = Lock()  # switching warnings off and on again is for one thread at a time
+
+
+class ScriptError(OneToolError):
+    """The code can't be run as it is; nothing has run. The text is for whoever wrote it."""
+
+
+def read(text: str) -> str:
+    """The code in a text. ScriptError when it is too long or can't be code at all."""
+    if len(text) > MOST_BYTES or len(text.encode(errors="replace")) > MOST_BYTES:
+        raise ScriptError(f"the code is longer than {MOST_BYTES // 1024**2} MiB; pass data through tools or files")
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise ScriptError(f"line {line}: the code has a null character; write \\0 inside of a string")
+    code = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    code = _without_fence(code)
+    return _dedented(code) if code.lstrip("\n")[:1] in (" ", "\t") else code
+
+
+def parse(code: str) -> ast.Module | None:
+    """The tree of the code, or None where this Python's parser does not take it: the sandbox has its own."""
+    if _is_too_much(code):
+        return None
+    try:
+        try:
+            return _parsed(code)
+        except SystemError:  # what CPython 3.11 says when something else was parsed in between, such as by a finalizer
+            return _parsed(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, SystemError):
+        return None
+
+
+def why_not(code: str) -> str:
+    """What this Python's parser says of code that it does not take."""
+    try:
+        _parsed(code)
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}"
+    except (ValueError, RecursionError, MemoryError, SystemError) as error:
+        return str(error) or "it is nested too deep"
+    return "it is too long, or nested too deep"
+
+
+def _parsed(code: str) -> ast.Module:
+    if "\\" not in code:  # nothing to warn of
+        return ast.parse(code)
+    with _PARSING, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `"\d"` is odd, and it is the sandbox's business
+        return ast.parse(code)
+
+
+def _is_too_much(code: str) -> bool:
+    if len(code) > MOST_TOKENS and sum(1 for _ in TOKEN.finditer(code)) > MOST_TOKENS:
+        return True
+    return code.count("{") * len(code) > MOST_IN_F_STRINGS and F_STRING.search(code) is not None
+
+
+def _without_fence(text: str) -> str:
+    """What is between the fences, where the text is a fenced block, alone or with words around it."""
+    opening = FENCE.search(text)
+    if opening is None or (text[: opening.start()].strip() and parse(text) is not None):
+        return text  # in the second case it is code already, and the fence stands in one of its strings
+    return _inside(text, opening)
+
+
+def _inside(text: str, opening: re.Match[str]) -> str:
+    """Up to the last line that closes the fence and leaves something that parses, else up to the first one."""
+    fence = opening["fence"]
+    closing = re.compile(rf"^[ \t]*+{re.escape(fence[0])}{{{len(fence)},}}+[ \t]*+$", re.MULTILINE)
+    ends = [match.start() for match in closing.finditer(text, opening.end())] or [len(text)]
+    tries = max(2, MOST_TRIED // len(text))
+    for end in ends[: -tries - 1 : -1]:
+        body = text[opening.end() : end]
+        if parse(_dedented(body)) is not None:
+            return _only(body, text[end:])
+    return _only(text[opening.end() : ends[0]], text[ends[0] :])
+
+
+def _only(body: str, rest: str) -> str:
+    """One block is what is meant. Of two nobody knows: to run the first in silence would be a guess."""
+    if FENCE.search(rest.partition("\n")[2]):
+        raise ScriptError("there are several fenced blocks; send the code as one")
+    return body
+
+
+def _dedented(code: str) -> str:
+    """Code that is indented as a whole moves to the left; lines inside of strings stay."""
+    lines = code.split("\n")
+    first = next((line for line in lines if line.strip() and not line.lstrip().startswith("#")), "")
+    indent = first[: len(first) - len(first.lstrip())]
+    if not indent:
+        return code
+    tree = parse(f"if 1:\n{code}")
+    inside = string_lines(tree) if tree is not None else set()
+    return "\n".join(
+        line if number in inside else line.removeprefix(indent) for number, line in enumerate(lines, start=2)
+    )
+
+
+def string_lines(tree: ast.AST) -> set[int]:
+    """The lines that begin inside of a string."""
+    strings = {
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes))
+    }
+    return {line for first, last in strings for line in range(first + 1, last + 1)}
+
+
+# Which names code speaks of, so that what stands behind them can be there when it runs.
+
+
+def names_used_in(code: str) -> set[str] | None:
+    """The names that code uses but does not define, and names in its string literals; None if it can't be parsed."""
+    try:
+        tree = parse(read(code))
+    except ScriptError:
+        return None
+    if tree is None:
+        return None
+    nodes = list(ast.walk(tree))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    made = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    imported = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    said = {text.partition(".")[0] for text in (*texts, *imported, *modules)}
+    return said | {node.id for node in names if node.id not in made}
+
+
+# What code says of itself before it runs: which names it uses, which of them it defines, and what it awaits.
+
+
+# With these, code can make names that its tree does not show.
+MAKING_NAMES = frozenset({"exec", "eval", "globals", "setattr", "__import__"})
+_NAME_OF = {
+    ast.FunctionDef: "name",
+    ast.AsyncFunctionDef: "name",
+    ast.ClassDef: "name",
+    ast.arg: "arg",
+    ast.ExceptHandler: "name",
+    ast.MatchAs: "name",
+    ast.MatchStar: "name",
+    ast.MatchMapping: "rest",
+}
+
+
+class CodeScan:
+    """The tree of some code and what follows from it. `tree` is None where only the sandbox can parse it."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        self.places = NodePositions(code)
+        self.tree = parse(code)
+        self.calls: list[ast.Call] = []
+        self.assignments: list[ast.Assign] = []
+        self.attributes: list[ast.Attribute] = []
+        self.imports: list[ast.Import | ast.ImportFrom] = []
+        self.used: set[str] = set()
+        self.bound: Counter[str] = Counter()  # in whatever scope, and how often; imports apart
+        self.loses_lines = False  # it has a statement that an error leaves as if it came from there
+        self._waits = False
+        if self.tree is not None:
+            self._walk(self.tree)
+
+    def _walk(self, tree: ast.Module) -> None:
+        nodes: list[ast.AST] = [tree]
+        for node in nodes:  # which grows while it is walked
+            self._note(node)
+            for field in node._fields:
+                value = getattr(node, field, None)
+                if type(value) is list:
+                    nodes += [child for child in value if isinstance(child, ast.AST)]
+                elif isinstance(value, ast.arguments) or (isinstance(value, ast.AST) and value._attributes):
+                    nodes.append(value)  # what has no place in the text are words like Load and Add
+
+    def _note(self, node: ast.AST) -> None:
+        kind = type(node)
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Load):
+                self.used.add(node.id)
+            else:
+                self.bound[node.id] += 1
+        elif isinstance(node, ast.Call):
+            self.calls.append(node)
+        elif isinstance(node, ast.Attribute):
+            self.attributes.append(node)
+        elif isinstance(node, ast.Assign):
+            self.assignments.append(node)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            self.imports.append(node)
+        elif kind in _NAME_OF:
+            if name := getattr(node, _NAME_OF[kind]):
+                self.bound[name] += 1
+            self._waits = self._waits or kind is ast.AsyncFunctionDef
+        elif kind is ast.Await:
+            self._waits = True
+        elif kind is ast.Try or kind is ast.With:
+            self.loses_lines = True
+
+    @cached_property
+    def imported(self) -> dict[str, str]:
+        """The names that imports bind, and what they bind: `np` is `numpy`, `mean` is `statistics.mean`."""
+        found: dict[str, str] = {}
+        for node in self.imports:
+            for alias in node.names:
+                if isinstance(node, ast.ImportFrom):
+                    found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+                else:
+                    found[alias.asname or alias.name.partition(".")[0]] = alias.name
+        return found
+
+    def _modules(self) -> set[str]:
+        return {name.partition(".")[0] for name in self.imported.values()}
+
+    @cached_property
+    def makes_names(self) -> bool:
+        """Whether there may be names that the tree does not show."""
+        return "*" in self.imported or not MAKING_NAMES.isdisjoint(self.used)
+
+    @cached_property
+    def futures(self) -> set[Span]:
+        """Where the calls stand that are answered with a future."""
+        if self.tree is None or not (self._waits or "asyncio" in self._modules()):
+            return set()
+        awaited = awaited_calls(self.tree)
+        return {self.places.of(call) for call in self.calls if id(call) in awaited}

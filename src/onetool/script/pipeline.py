@@ -1,0 +1,251 @@
+"""Pipeline: takes one text through read, expand, check, rewrite and run, to a RunResult."""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from contextvars import copy_context
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onetool.core.call import ToolError
+from onetool.core.caller import client_name
+from onetool.core.context import CallContext, RunEvent, current_call
+from onetool.core.executor import Executor
+from onetool.core.running import within_deadline
+from onetool.core.threads import Threads
+from onetool.sandbox.errors import CodeError, CodeSyntaxError, WorkerError
+from onetool.sandbox.pool import WorkerSession
+from onetool.script.check import CodeFinding, check, findings_text
+from onetool.script.failures import RunScene, failure, is_limit
+from onetool.script.names import rename_advice
+from onetool.script.parse import CodeScan, ScriptError, read, why_not
+from onetool.script.rewrite import MODULES, PreparedCode, prepare
+from onetool.script.run_result import LimitError, OnPrinted, PrintedOutput, RunLimits, RunResult, cancelled, too_slow
+from onetool.script.sandbox_tools import SandboxTools
+from onetool.script.worker_loop import WorkerLoop, WrongTypesError
+
+if TYPE_CHECKING:
+    from onetool.script.snippets import SnippetLike
+
+GRACE = 0.25  # seconds that the sandbox gets to say itself where its time ran out
+INTERRUPT = 1.0  # seconds for the code of a session to end by itself
+LONG_CODE = 2_000  # characters of code that are read on the loop: about a millisecond
+
+OpenSession = Callable[[PreparedCode], AbstractContextManager[WorkerSession]]
+"""Where the session for some code comes from: a fresh one, or one that goes on."""
+
+
+class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What all pipelines of an engine share."""
+
+    limits: RunLimits
+    executor: Executor
+    threads: Threads
+    snippets: "Mapping[str, SnippetLike]"
+
+
+class Pipeline:
+    """Takes one text through all steps to a result. Never raises for what the code does."""
+
+    def __init__(
+        self,
+        setting: PipelineSettings,
+        tools: SandboxTools,
+        text: str,
+        allowed: Collection[str] | None,
+        known: Collection[str] | None = None,
+        run: str | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`known`, in a session, are the names that code before this one has defined; `run` is its id, for a run.
+
+        `variables` are names that are bound before it begins, and what they hold.
+        """
+        self._setting = setting
+        self._tools = tools
+        self._allowed = allowed
+        self._known = known
+        self._variables = variables or {}
+        self._sent = text
+        self._started = perf_counter()
+        self._calls = 0  # made by the code, once it has ended
+        self._warnings: list[str] = []  # of these calls
+        self.run = run
+        self.code = text
+        self.scan: CodeScan | None = None
+
+    async def prepared(self) -> PreparedCode | RunResult:
+        """The code to feed to the worker, or the error."""
+        text = self.code
+        key = "\0".join((text, *self._variables))  # no code has a NUL in it
+        if self._is_plain and (again := self._tools.prepared.get(key)) is not None:
+            self.code, prepared = again
+            return prepared
+        try:
+            if len(text) <= LONG_CODE:
+                prepared = self._prepared()
+            else:
+                prepared = await self._setting.threads.run(self._prepared, {})  # the loop has others to serve
+        except _Refused as refused:
+            return self._result(error=refused.error)
+        if self._is_plain:
+            self._tools.prepared.put(key, (self.code, prepared))
+        return prepared
+
+    def checked(self) -> ToolError | None:
+        """What is wrong with it, if anything is. Nothing runs."""
+        try:
+            self._prepared()
+        except _Refused as refused:
+            return refused.error
+        if self.scan is not None and self.scan.tree is None:
+            return ToolError(code="invalid_args", message=why_not(self.code), reason="syntax")
+        return None
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether what is prepared depends on the text, the names of its variables and the catalogue alone."""
+        return self._allowed is None and self._known is None and len(self.code) <= LONG_CODE
+
+    async def driven(
+        self, prepared: PreparedCode, sessions: OpenSession, context: CallContext, live: OnPrinted | None = None
+    ) -> RunResult:
+        """Drive the code in a thread, until it ends, or its time does."""
+        setting = self._setting
+        is_session = self._known is not None
+        drive = WorkerLoop(
+            self._tools, setting.executor, context, setting.limits, self._variables, may_interrupt=is_session
+        )
+        printed = PrintedOutput(setting.limits, live, drive.stop)
+        job = {"sessions": sessions, "drive": drive, "prepared": prepared, "printed": printed, "context": context}
+        work = asyncio.ensure_future(setting.threads.run(_feed, job)) if is_session else None
+        try:
+            async with within_deadline(context, GRACE):
+                try:
+                    value = await (asyncio.shield(work) if work else setting.threads.run(_feed, job))
+                finally:
+                    self._calls, self._warnings = drive.calls, [*dict.fromkeys(drive.warnings)]
+        except TimeoutError:
+            drive.stop(too_slow(setting.limits))
+            error: BaseException = too_slow(setting.limits)
+        except asyncio.CancelledError:
+            if work is None or not await _interrupted(drive, work):
+                drive.stop(cancelled())
+            raise
+        except Exception as raised:  # noqa: BLE001 - whatever ended the run is told as its error
+            error = raised
+        else:
+            return self._result(printed, value=value)
+        if printed.broken is not None:
+            raise printed.broken
+        told = self._told(drive.stopped_by or error, drive)
+        error.__traceback__ = None  # it and this frame would hold each other, and with them all that the code made
+        return self._result(printed, error=told)
+
+    def event(self, run: str, door: str, error: ToolError | None) -> RunEvent:
+        """What is told of it when it has ended."""
+        return RunEvent(
+            id=run,
+            door=door,
+            client=client_name(),
+            duration_ms=self._elapsed_ms(),
+            code_bytes=len(self._sent.encode("utf-8", "replace")),
+            calls=self._calls,
+            error=error,
+        )
+
+    def refused(self, why: LimitError) -> RunResult:
+        """The result of code that was refused before it ran."""
+        return self._result(
+            error=ToolError(code="execution_error", message=str(why), reason=why.reason, hints=(why.hint,))
+        )
+
+    def _prepared(self) -> PreparedCode:
+        try:
+            self.code = self._read(self.code)
+        except ScriptError as error:
+            raise _Refused(ToolError(code="invalid_args", message=str(error), reason="syntax")) from None
+        self.scan = scan = CodeScan(self.code)
+        scan.bound.update((*(self._known or ()), *self._variables))
+        if found := check(scan, self._tools.names, MODULES, self._allowed):
+            raise _Refused(self._refusal(found))
+        return prepare(scan, self._tools.names)
+
+    def _read(self, text: str) -> str:
+        code = read(text)
+        if not code.lstrip().startswith("$"):  # no Python does
+            return code
+        from onetool.script.snippets import SnippetError, expand
+
+        try:
+            return read(expand(code, self._setting.snippets))
+        except SnippetError as error:
+            raise ScriptError(str(error)) from None
+
+    def _refusal(self, found: list[CodeFinding]) -> ToolError:
+        message, hints = findings_text(found, self._tools.names)
+        if not hints:  # what is not there may have been written as Python can't say it
+            hints = rename_advice(self.code.split("\n")[found[0].line - 1], self._tools.names)
+        return ToolError(code="invalid_args", message=message, reason="check", hints=hints)
+
+    def _told(self, error: BaseException, drive: WorkerLoop) -> ToolError:
+        names = self._tools.names
+        if isinstance(error, WrongTypesError):
+            return self._refusal(error.findings)
+        return failure(
+            error, RunScene(self.code, drive.feed, names, self._setting.limits, drive.failures, drive.origin)
+        )
+
+    def _result(
+        self,
+        printed: PrintedOutput | None = None,
+        *,
+        value: Any = None,
+        error: ToolError | None = None,
+    ) -> RunResult:
+        """What the caller gets. No secret is masked here: one that a tool gave to the code was masked on its way in.
+
+        All the rest is made of what the caller itself sent, and a mask would tell it that a guess is right.
+        """
+        meta: dict[str, Any] = {"run": self.run, "calls": self._calls, "duration_ms": self._elapsed_ms()}
+        if self._warnings:
+            meta["warnings"] = self._warnings
+        return RunResult(ok=error is None, data=value, error=error, meta=meta, printed=printed.text if printed else "")
+
+    def _elapsed_ms(self) -> float:
+        return round((perf_counter() - self._started) * 1000, 3)
+
+
+class _Refused(Exception):  # noqa: N818 - carries an error, is never seen outside
+    def __init__(self, error: ToolError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def _feed(
+    sessions: OpenSession, drive: WorkerLoop, prepared: PreparedCode, printed: PrintedOutput, context: CallContext
+) -> Any:
+    """Open a session and run the code in it. Runs in a thread."""
+    inside = copy_context()
+    inside.run(current_call.set, context)
+    with sessions(prepared) as session:
+        try:
+            return inside.run(drive.run, session, prepared, printed)
+        except BaseException as error:
+            if isinstance(error, WorkerError) or not (drive.ended or _ends_code(error)):
+                session.kill()
+            raise
+
+
+async def _interrupted(drive: WorkerLoop, work: "asyncio.Future[Any]") -> bool:
+    """Whether the code of a session could be ended so that its names stay: it can where it waits for an answer."""
+    drive.interrupt()
+    await asyncio.wait([work], timeout=INTERRUPT)
+    return work.done()
+
+
+def _ends_code(error: BaseException) -> bool:
+    """Whether the code ended by an error of its own; else its worker has hit a limit, or still waits for an answer."""
+    return isinstance(error, CodeSyntaxError) or (isinstance(error, CodeError) and not is_limit(error))

@@ -1,0 +1,339 @@
+"""Rewrites code into the Python that the sandbox takes: imports, modules that the sandbox lacks, and a few idioms.
+
+`import statistics` binds a module of `monty_stdlib`, `import brave` binds the pack. A pack that is named like a module
+is merged with it: `time.now()` is the pack's and `time.sleep(1)` the module's. All edits are made at positions that the
+syntax tree gives, and lines keep their numbers. The modules of `monty_stdlib` run inside the sandbox, like the code
+that imports them, and need no trust.
+"""
+
+import ast
+import builtins
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from textwrap import indent
+from types import MethodDescriptorType
+from typing import NamedTuple
+
+import msgspec
+
+from onetool.script.error_lines import TracedCode, traced_code
+from onetool.script.names import ScriptNames, ScriptPack
+from onetool.script.parse import CodeScan, Edit, Span, edited
+
+BUILTIN_TYPES = {kind.__name__: kind for kind in (str, bytes, int, float, list, tuple, dict, set, frozenset)}
+BUILTIN_EXCEPTIONS = frozenset(
+    name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)
+)
+
+
+def idiom_edits(scan: CodeScan) -> Iterator[Edit]:
+    """What is to be said otherwise, where a name has not been given another meaning."""
+    for node in scan.attributes:
+        if _is_unbound_method(node, scan):
+            yield Edit(*scan.places.of(node), f"(lambda _, *a, **k: _.{node.attr}(*a, **k))")
+    for call in scan.calls:
+        yield from _methods_as_functions(call, scan)
+        name = call.func.id if isinstance(call.func, ast.Name) else ""
+        if name in scan.bound or name in scan.imported or call.keywords or not call.args:
+            continue
+        if name == "next" and isinstance(call.args[0], ast.GeneratorExp):
+            yield from _within(scan, call, call.args[:1], "iter")
+        elif name in BUILTIN_EXCEPTIONS and not _is_one_text(call.args):
+            yield from _within(scan, call, call.args, "str")
+
+
+def _is_unbound_method(node: ast.Attribute, scan: CodeScan) -> bool:
+    word = getattr(node.value, "id", None)
+    if word not in BUILTIN_TYPES or word in scan.bound or word in scan.imported or node.lineno != node.end_lineno:
+        return False
+    return isinstance(getattr(BUILTIN_TYPES[word], node.attr, None), MethodDescriptorType)
+
+
+def _methods_as_functions(call: ast.Call, scan: CodeScan) -> Iterator[Edit]:
+    """`key=counts.get`, `map(counts.get, words)`: of a value that the code made, and called with what comes."""
+    given = [keyword.value for keyword in call.keywords if keyword.arg == "key"]
+    if isinstance(call.func, ast.Name) and call.func.id in ("map", "filter"):
+        given += call.args[:1]
+    for node in given:
+        match node:
+            case ast.Attribute(value=ast.Name(id=word), attr=attr) if word in scan.bound and word not in scan.imported:
+                if node.lineno == node.end_lineno:
+                    yield Edit(*scan.places.of(node), f"(lambda *a: {word}.{attr}(*a))")
+            case _:
+                pass
+
+
+def _is_one_text(args: list[ast.expr]) -> bool:
+    if any(isinstance(arg, ast.Starred) for arg in args):
+        return True  # nobody knows how many: left as it is
+    return len(args) == 1 and (
+        isinstance(args[0], ast.JoinedStr) or (isinstance(args[0], ast.Constant) and isinstance(args[0].value, str))
+    )
+
+
+def _within(scan: CodeScan, call: ast.Call, nodes: list[ast.expr], function: str) -> Iterator[Edit]:
+    """Put a function around arguments that stand beside each other; around several of them as one tuple."""
+    (start, _), (_, end) = scan.places.of(nodes[0]), scan.places.of(nodes[-1])
+    if len(nodes) > 1 and not _is_bare(scan, call, start, end):
+        return  # `ValueError((a), b)`: where the arguments begin and end is hard to say
+    before, after = (f"{function}((", "))") if len(nodes) > 1 else (f"{function}(", ")")
+    if end == scan.places.of(call)[1]:  # `next(x for x in xs)`: the brackets of the call are those of the expression
+        before = f"({function}"
+    yield Edit(start, start, before)
+    yield Edit(end, end, after)
+
+
+def _is_bare(scan: CodeScan, call: ast.Call, start: int, end: int) -> bool:
+    """Whether nothing but the call's own brackets stands around its arguments."""
+    data = scan.code.encode()
+    opens = data[scan.places.of(call.func)[1] : start]
+    return opens.count(b"(") == 1 and data[end : scan.places.of(call)[1]].count(b")") == 1
+
+
+# The standard modules that the sandbox lacks and we bring: `import statistics` means a file of the library folder.
+
+
+_FOLDER = Path(__file__).parent / "monty_stdlib"
+_FILES = {  # a test holds this against the folder
+    "contextlib": "contextlib.py",
+    "fnmatch": "fnmatch.py",
+    "heapq": "heapq.py",
+    "html": "html.py",
+    "io": "io.py",
+    "operator": "operator.py",
+    "shlex": "shlex.py",
+    "statistics": "statistics.py",
+    "string": "string.py",
+    "textwrap": "textwrap.py",
+    "urllib.parse": "urllib_parse.py",
+    "uuid": "uuid.py",
+}
+_PACKAGES = {"urllib": "urllib.parse"}
+
+AVAILABLE = frozenset([*_FILES, *_PACKAGES])
+
+
+def prelude(names: Iterable[str]) -> str:
+    """What to feed first for these modules: each is made once, and nothing of it gets in the way of other names."""
+    wanted = {_PACKAGES.get(name, name) for name in names}
+    packages = [package for package, module in _PACKAGES.items() if module in wanted]
+    return "".join(map(_module_function, [*sorted(wanted), *packages]))
+
+
+def module_variable(module: str) -> str:
+    """The name of ours under which the sandbox keeps a module."""
+    return f"__onetool_{module.replace('.', '_')}"
+
+
+@cache
+def _module_source(module: str) -> str:
+    return (_FOLDER / _FILES[module]).read_text(encoding="utf-8")
+
+
+@cache
+def public_names(module: str) -> tuple[str, ...]:
+    """What a module offers: the names that its file defines and that do not begin with an underscore."""
+    if module in _PACKAGES:
+        return (_PACKAGES[module].rpartition(".")[2],)
+    found: list[str] = []
+    for node in ast.parse(_module_source(module)).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.append(node.name)
+        elif isinstance(node, ast.Assign):
+            found += [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return tuple(sorted({name for name in found if not name.startswith("_")}, key=str.lower))
+
+
+@cache
+def _module_function(module: str) -> str:
+    """A module's source in a function, so that nothing leaks; it returns an object with the public names.
+
+    The object's class has the module's name, which is what the sandbox says when an attribute is missing. It comes
+    first, because the source may define the same name.
+    """
+    home = module_variable(module)
+    if module in _PACKAGES:
+        body = ""
+        values = {_PACKAGES[module].rpartition(".")[2]: module_variable(_PACKAGES[module])}
+    else:
+        body = _module_source(module)
+        values = {name: name for name in public_names(module)}
+    name = module.replace(".", "_")
+    lines = [
+        f"class {name}:",
+        "    def __repr__(self):",
+        f"        return {f'<module {module!r}>'!r}",
+        f"__onetool_module = {name}()",
+        body,
+        *(f"__onetool_module.{name} = {value}" for name, value in values.items()),
+        "return __onetool_module",
+    ]
+    return f"def {home}():\n{indent(chr(10).join(lines), '    ')}\n{home} = {home}()\n"
+
+
+# What imports mean here: the sandbox's own modules, those that our library adds, and packs.
+
+
+NATIVE = frozenset(
+    {"asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal",
+     "functools", "hashlib", "itertools", "json", "math", "os", "os.path", "pathlib", "posixpath", "random", "re",
+     "sys", "time", "tomllib", "typing", "unicodedata"}
+)  # fmt: skip
+"""The modules that the sandbox has itself."""
+MODULES = NATIVE | AVAILABLE
+
+
+class ImportRewriter:
+    """What is to be changed in some code, and what it needs before it."""
+
+    def __init__(self, scan: CodeScan, names: ScriptNames) -> None:
+        self._scan = scan
+        self._names = names
+        self.edits: list[Edit] = []
+        self.library: set[str] = set()  # our modules that it needs
+        self.native: list[str] = []  # the sandbox's modules that it uses without importing them
+        self.words: dict[str, str] = {}  # names to bind, and the packs or functions that they are bound to
+        for word in scan.used:
+            if word in names and word not in scan.bound and word not in scan.imported:
+                self._use(word)
+        for node in scan.imports:
+            self._import(node)
+        for word, module in scan.imported.items():
+            if module in MODULES and word not in scan.bound and (pack := names.pack(module)):
+                self._merge(word, pack)
+
+    def _use(self, word: str) -> None:
+        """A pack or function that is used without an import."""
+        pack = self._names.pack(word)
+        theirs = {attribute.attr for attribute in self._attributes(word)}
+        if pack is None or word not in MODULES or theirs.issubset(pack.tools):
+            self.words[word] = word
+            return
+        self._merge(word, pack)
+        if word in NATIVE:
+            self.native.append(f"import {word}\n")
+        else:
+            self.library.add(word)
+            self.native.append(f"{word} = {module_variable(word)}\n")
+
+    def _merge(self, word: str, pack: ScriptPack) -> None:
+        """The word means the module; where an attribute is a tool, the pack stands in its place."""
+        for attribute in self._attributes(word):
+            if attribute.attr in pack.tools:
+                self.words[module_variable(f"pack_{pack.word}")] = pack.word
+                self._edit(attribute.value, module_variable(f"pack_{pack.word}"))
+
+    def _attributes(self, word: str) -> Iterator[ast.Attribute]:
+        for node in self._scan.attributes:
+            if isinstance(node.value, ast.Name) and node.value.id == word:
+                yield node
+
+    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
+        parts = list(self._import_parts(node) if isinstance(node, ast.Import) else self._from_parts(node))
+        if any(part.changed for part in parts):
+            lines = (node.end_lineno or node.lineno) - node.lineno
+            self._edit(node, _joined([part.text for part in parts], lines))
+
+    def _import_parts(self, node: ast.Import) -> "Iterator[_Part]":
+        for alias in node.names:
+            bound = alias.asname or alias.name.partition(".")[0]
+            # `import urllib.parse` binds urllib; one part of it that is not there, and the statement fails.
+            home = self._home(alias.name) and self._home(alias.name if alias.asname else bound)
+            if home is None:
+                yield _Part(f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else ""), False)
+            else:
+                if alias.name in AVAILABLE:
+                    self.library.add(alias.name)
+                yield _Part(f"{bound} = ({home})", True)
+
+    def _from_parts(self, node: ast.ImportFrom) -> "Iterator[_Part]":
+        module = node.module or ""
+        pack = None if node.level else self._names.pack(module)
+        for alias in node.names:
+            if pack is not None and (alias.name in pack.tools or (alias.name == "*" and module not in MODULES)):
+                self.words[module_variable(f"pack_{module}")] = module
+                for name in pack.tools if alias.name == "*" else (alias.name,):
+                    target = alias.asname or name
+                    yield _Part(f"{target} = ({module_variable(f'pack_{module}')}.{name})", True)
+            elif not node.level and module in AVAILABLE:
+                self.library.add(module)
+                yield from (_Part(text, True) for text in _from_library(module, alias))
+            elif pack is not None and module not in NATIVE:
+                known = ", ".join(list(pack.tools)[:8])
+                yield _Part(_import_error(f"cannot import name {alias.name!r} from {module!r}: it has {known}"), True)
+            else:
+                name = f"{alias.name} as {alias.asname}" if alias.asname else alias.name
+                yield _Part(f"from {'.' * node.level}{module} import {name}", False)
+
+    def _home(self, module: str) -> str | None:
+        """Where we keep what is imported; None for the sandbox's own modules."""
+        if module in AVAILABLE:
+            return module_variable(module)
+        if module in NATIVE or self._names.pack(module) is None:
+            return None
+        self.words[module_variable(f"pack_{module}")] = module
+        return module_variable(f"pack_{module}")
+
+    def _edit(self, node: ast.expr | ast.stmt, text: str) -> None:
+        self.edits.append(Edit(*self._scan.places.of(node), text))
+
+
+class _Part(NamedTuple):
+    """One of the things that an import statement binds, and whether it is to be bound in another way."""
+
+    text: str
+    changed: bool
+
+
+def _from_library(module: str, alias: ast.alias) -> list[str]:
+    known = public_names(module)
+    if alias.name == "*":
+        return [f"{name} = ({module_variable(module)}.{name})" for name in known]
+    if alias.name in known:
+        return [f"{alias.asname or alias.name} = ({module_variable(module)}.{alias.name})"]
+    return [_import_error(f"cannot import name {alias.name!r} from {module!r}: it has {', '.join(known)}")]
+
+
+def _import_error(message: str) -> str:
+    """Raised when the statement is reached, as anywhere else, so that code may catch it."""
+    return f"raise ImportError({message!r})"
+
+
+def _joined(parts: list[str], more_lines: int) -> str:
+    """The statements in one line; inside of the last bracket, where nothing minds them, the lines that are missing."""
+    text = "; ".join(parts)
+    if not more_lines:
+        return text
+    before, bracket, after = text.rpartition(")")
+    return before + "\n" * more_lines + bracket + after
+
+
+# From code as it was written to what is fed to the sandbox.
+
+
+class PreparedCode(msgspec.Struct, frozen=True, kw_only=True):
+    """What to feed: first the prelude, if there is one, then the code, with these names bound."""
+
+    code: str
+    prelude: str = ""
+    words: Mapping[str, str] = {}  # each name to bind, and the pack or function that it is bound to
+    futures: Collection[Span] = ()  # where the calls stand that are answered with a future
+    watched: TracedCode | None = None  # the code in a form that is fed instead, if the sandbox takes it
+
+
+def prepare(scan: CodeScan, names: ScriptNames) -> PreparedCode:
+    """The code, ready to be fed. Code that only the sandbox can parse goes as it is: it asks for each name it meets."""
+    if scan.tree is None:
+        return PreparedCode(code=scan.code)
+    imports = ImportRewriter(scan, names)
+    edits = [*imports.edits, *idiom_edits(scan)]
+    final = CodeScan(edited(scan.code, edits)) if edits else scan
+    first = prelude(imports.library) if imports.library else ""
+    return PreparedCode(
+        code=final.code,
+        prelude=first + "".join(imports.native),
+        words=imports.words,
+        futures=final.futures,
+        watched=traced_code(final),
+    )

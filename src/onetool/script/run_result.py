@@ -1,0 +1,127 @@
+"""RunResult, the outcome of a run; RunLimits, what a run may use; and the output that code prints.
+
+Every limit is on by default, and the error of each names the config key that sets it.
+"""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import msgspec
+
+from onetool.core.call import ToolResult
+
+MEGABYTE = 1024 * 1024
+ARGUMENT_BYTES = 16 * MEGABYTE  # that one tool call may be given
+
+
+class RunLimits(msgspec.Struct, frozen=True, kw_only=True):
+    seconds: float = 30.0  # of wall time, tool calls included
+    memory_mb: int = 256
+    calls: int = 1000
+    output_bytes: int = MEGABYTE  # of what is printed, and of the result, each
+    depth: int = 1000  # of functions that call each other
+    workers: int = 8  # runs at the same time; the others wait in order
+
+
+class LimitError(Exception):
+    """A run that is over because it used too much. Code in the sandbox can't catch it."""
+
+    def __init__(self, reason: str, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.hint = hint
+
+    def again(self) -> "LimitError":
+        """The same, to be raised once more."""
+        return LimitError(self.reason, str(self), self.hint)
+
+
+def too_slow(limits: RunLimits) -> LimitError:
+    message = f"the run took longer than {limits.seconds:g} s"
+    return LimitError("timeout", message, "do less at once, gather slow calls, or raise run.timeout_s in the config")
+
+
+def too_much_memory(limits: RunLimits) -> LimitError:
+    message = f"the code used more than {limits.memory_mb} MB"
+    return LimitError("memory", message, "handle the data in parts, or raise run.memory_mb in the config")
+
+
+def too_many_calls(limits: RunLimits) -> LimitError:
+    message = f"more than {limits.calls} tool calls in one run"
+    return LimitError("calls", message, "do the work in several runs, or raise run.max_calls in the config")
+
+
+def too_much_printed(limits: RunLimits) -> LimitError:
+    message = f"the code printed more than {limits.output_bytes} bytes"
+    return LimitError("output", message, "print less, or raise run.max_output_bytes in the config")
+
+
+def too_large(most_bytes: int, what: str) -> LimitError:
+    message = f"{what} is larger than {most_bytes} bytes, has more than a million parts, or is nested too deep"
+    return LimitError(
+        "output", message, "keep to the part that matters; run.max_output_bytes sets the limit of a result"
+    )
+
+
+def busy(limits: RunLimits, waited: float) -> LimitError:
+    message = f"no worker was free for {waited:g} s: {limits.workers} runs are under way, and others wait"
+    return LimitError("busy", message, "try again later, or raise run.workers in the config")
+
+
+def cancelled() -> LimitError:
+    return LimitError("cancelled", "the run was cancelled", "")
+
+
+# What came of a run: a result like any tool's, and what the code printed on its way.
+
+
+class RunResult(ToolResult, frozen=True, kw_only=True):
+    """`data` is the value of the last expression; `meta` has run (its id), calls (made by the code) and duration_ms."""
+
+    printed: str = ""
+
+    def cleaned(self, clean: Callable[[Any], Any]) -> Self:
+        return msgspec.structs.replace(super().cleaned(clean), printed=clean(self.printed))
+
+
+# What code prints: kept up to a limit, and shown to whoever listens.
+
+
+OnPrinted = Callable[[str], None]
+"""Told what code prints, as it prints it: in the run's thread, and perhaps for a moment after the run was stopped."""
+
+
+class PrintedOutput:
+    """Collects what code prints, up to the limit."""
+
+    def __init__(self, limits: RunLimits, live: OnPrinted | None, stop: Callable[[LimitError], None]) -> None:
+        self._limits = limits
+        self._live = live
+        self._stop = stop
+        self._parts: list[str] = []
+        self._left = limits.output_bytes
+        self.broken: Exception | None = None  # what the listener raised
+
+    def __call__(self, _stream: str, text: str) -> None:
+        data = text.encode(errors="replace")
+        over = len(data) > self._left
+        kept = data[: self._left].decode(errors="ignore") if over else text
+        self._left = max(0, self._left - len(data))
+        if kept:
+            self._parts.append(kept)
+            self._show(kept)
+        if over:
+            self._stop(too_much_printed(self._limits))
+
+    @property
+    def text(self) -> str:
+        return "".join(self._parts)
+
+    def _show(self, text: str) -> None:
+        if self._live is None:
+            return
+        try:
+            self._live(text)
+        except Exception as error:  # noqa: BLE001 - not the code's fault: it is told to whoever listens, not to the code
+            self._live, self.broken = None, error
+            self._stop(LimitError("cancelled", "nobody listens any more", ""))

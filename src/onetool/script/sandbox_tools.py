@@ -1,0 +1,151 @@
+"""The tools of a catalogue as the sandbox gets them: objects to call, and stubs for its type checker.
+
+A pack is an object without attributes: each attribute is asked for by the object's id, so that the size of a pack does
+not matter. Monty's type checker is off unless `run.typecheck` is on: it costs tens of milliseconds a run and is
+stricter than Python, so that only its findings on calls of our tools count.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
+from threading import Lock
+from typing import Any
+
+import msgspec
+
+from onetool.core.signature import as_identifier, inferred_type
+from onetool.core.spec import ToolSpec
+from onetool.sandbox.encode import Function, HostObject
+from onetool.script.check import CodeFinding
+from onetool.script.names import ScriptNames, ScriptPack
+
+
+class RecentCache:
+    """A small cache by text: the same few scripts run again and again."""
+
+    def __init__(self, most: int = 64) -> None:
+        self._most = most
+        self._held: dict[str, Any] = {}
+
+    def get(self, text: str) -> Any:
+        return self._held.get(text)
+
+    def put(self, text: str, value: Any) -> None:
+        if len(self._held) >= self._most:
+            self._held.pop(next(iter(self._held)), None)  # the oldest; another thread may have been faster
+        self._held[text] = value
+
+
+class SandboxTools:
+    """Made once per catalogue, and shared by its runs."""
+
+    def __init__(self, names: ScriptNames) -> None:
+        self.names = names
+        self._lock = Lock()
+        self.prepared: RecentCache = RecentCache()  # code that was read and checked against this catalogue
+        self._objects: dict[str, HostObject] = {}
+        self._packs: dict[bytes, str] = {}
+
+    def value(self, word: str) -> Any:
+        """What a name stands for in the sandbox: a pack, or a function. None when it is neither."""
+        if word in self.names.functions:
+            return Function(word)
+        pack = self.names.pack(word)
+        return None if pack is None else self._object(pack)
+
+    def member(self, receiver: bytes, name: str) -> Any:
+        """What `pack.name` stands for where it is not called at once."""
+        dotted = self.dotted(receiver, name)
+        return None if self.names.tool(dotted) is None else Function(dotted)
+
+    def dotted(self, receiver: bytes, name: str) -> str:
+        """The name of what was called or asked for, with its pack before it."""
+        return f"{self._packs[receiver]}.{name}" if receiver in self._packs else name
+
+    def _object(self, pack: ScriptPack) -> HostObject:
+        with self._lock:
+            if pack.word not in self._objects:
+                # A class of its own, named like the pack: it is what the sandbox says when an attribute is missing.
+                made = HostObject(pack.word)
+                self._packs[made.id] = pack.word
+                self._objects[pack.word] = made
+            return self._objects[pack.word]
+
+
+# Monty's own type checker, asked about the calls of our tools and nothing else.
+
+
+PREFIX = "OneTool_"
+SELF, MORE = f"{PREFIX}self", f"**{PREFIX}more: Any"  # a tool may well have a parameter called `self`
+# The types that reach a tool as these: what crosses the boundary is made plain on its way.
+TYPES = {"string": "Text", "integer": "int | float", "number": "int | float", "boolean": "bool", "array": "Items"}
+HEADER = """
+from datetime import date, time, timedelta
+from decimal import Decimal
+from pathlib import PurePath
+from typing import Any
+Text = str | bytes | date | time | Decimal | PurePath | BaseException
+Items = list[Any] | tuple[Any, ...] | set[Any] | frozenset[Any]
+"""
+MEANT = re.compile(rf"(?:bound method `{PREFIX}(?P<pack>\w+)\.(?P<tool>\w+)`|function `(?P<function>\w+)`)")
+MOST_FINDINGS = 20  # nobody reads more
+RULES = {"invalid-argument-type", "missing-argument", "unknown-argument", "too-many-positional-arguments"}
+
+
+def type_stubs(names: ScriptNames, words: Collection[str]) -> str:
+    """What these packs and functions look like, as declarations."""
+    parts = [HEADER]
+    for word in sorted(words):
+        if pack := names.pack(word):
+            methods = [f"    {_function_stub(tool, spec, SELF)}" for tool, spec in pack.tools.items()]
+            parts.append("\n".join((f"class {PREFIX}{word}:", *methods, f"{word}: {PREFIX}{word}")))
+        else:
+            parts.append(_function_stub(word, names.functions[word]))
+    return "\n".join(parts)
+
+
+def _function_stub(name: str, spec: ToolSpec, *first: str) -> str:
+    """Its value may be anything: what was inferred is told, and not insisted on, since the next one may have more."""
+    told = inferred_type(spec)
+    comment = f"  # returns {told}" if told else ""
+    return f"def {name}({', '.join((*first, *_parameter_stubs(spec)))}) -> Any: ...{comment}"
+
+
+def _parameter_stubs(spec: ToolSpec) -> Iterator[str]:
+    properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
+    required = spec.input_schema.get("required") or ()
+    for name in spec.order:
+        hint = f"{_type_stub(properties[name])}{' | str' if spec.lenient else ''}"  # a text may say what is wanted
+        yield f"{as_identifier(name)}: {hint}" + ("" if name in required else " = ...")
+    yield MORE
+
+
+def _type_stub(schema: Any) -> str:
+    if not isinstance(schema, Mapping) or any(word in schema for word in ("anyOf", "oneOf", "allOf", "$ref")):
+        return "Any"
+    kind = schema.get("type")
+    kinds: list[Any] = list(kind) if isinstance(kind, list | tuple) else [kind]
+    return " | ".join("None" if one == "null" else TYPES.get(str(one), "Any") for one in kinds)
+
+
+def type_findings(report: str, names: ScriptNames) -> list[CodeFinding]:
+    """What the checker says of our tools. `report` is its own, as JSON."""
+    return list(islice(_ours(msgspec.json.decode(report), names), MOST_FINDINGS))
+
+
+def _ours(diagnostics: Iterable[Mapping[str, Any]], names: ScriptNames) -> Iterable[CodeFinding]:
+    for one in diagnostics:
+        message = str(one["message"])
+        found = MEANT.search(message)
+        if one["code"] not in RULES or not found or _unsure(message):
+            continue
+        word = found["function"] or f"{found['pack']}.{found['tool']}"
+        if (spec := names.tool(word)) is not None:
+            text = message.replace(f" {found[0]}", "").replace("Argument to is", "an argument is", 1)
+            yield CodeFinding(int(one["location"]["row"]), text, spec)
+
+
+def _unsure(message: str) -> bool:
+    """`found str | None` may well be a str when it runs."""
+    found = message.partition("found `")[2]
+    return " | " in found or "Unknown" in found or "Any" in found

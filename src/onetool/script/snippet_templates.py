@@ -1,0 +1,358 @@
+"""Fills the template of a snippet so that no value can become code.
+
+The template engine puts a mark where each value goes. A scanner then finds out what is around each mark, and the value
+is written as that needs it: escaped inside a string literal, on one line in a comment, as a literal of its own in code.
+Python's own tokenizer would not do: it reads f-strings differently in 3.11 and 3.12, and what runs is the sandbox's
+language. The template engine knows one kind of number: 2.0 comes back as 2.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+STRING = r"(?P<prefix>(?i:br|rb|[ft]r|r[ft]|[burft])?)(?P<quote>'''|\"\"\"|'|\")"
+HEX = "[0-9a-fA-F]"
+LENGTHS = {"x": 4, "u": 6, "U": 10} | dict.fromkeys("01234567", 4)  # of an escape that nothing can be added to
+
+
+class MarkPosition(msgspec.Struct, frozen=True, kw_only=True):
+    """The place of one mark. `outer` are the quotes of f-strings around it."""
+
+    number: int
+    start: int
+    end: int
+    kind: Literal["code", "comment", "literal", "format"]
+    quote: str = ""
+    prefix: str = ""
+    outer: str = ""
+    escape: str = ""  # the escape right before the mark, where what follows could become a part of it
+
+    @property
+    def raw(self) -> bool:
+        return "r" in self.prefix
+
+    @property
+    def fields(self) -> bool:
+        """Whether braces mean something here."""
+        return "f" in self.prefix or "t" in self.prefix
+
+
+class UnclosedError(ValueError):
+    """A quote or a brace without its other half: nobody can say what stands where."""
+
+
+def mark_positions(code: str, mark: str) -> list[MarkPosition]:
+    return list(_Reader(code, mark).code(0))
+
+
+class _Reader:
+    """Walks through the code once. Each method reads one kind of place, and leaves `at` behind it."""
+
+    def __init__(self, code: str, mark: str) -> None:
+        self.text = code
+        self.at = 0
+        m = re.escape(mark)
+        self.mark = re.compile(rf"{m}(\d+){m}")
+        self.token = re.compile(rf"(?P<mark>{m}\d+{m})|(?P<comment>#[^\r\n]*)|{STRING}|\w+|(?P<sign>.)", re.DOTALL)
+        self.escape = re.compile(rf"\\(?:[0-7]{{1,3}}|x{HEX}{{0,2}}|u{HEX}{{0,4}}|U{HEX}{{0,8}}|N\{{[^}}\n{m}]*\}})")
+        self.plain = re.compile(rf"[^\\'\"{{}}\r\n{m}]+")
+
+    def code(self, at: int, outer: str = "", field: bool = False) -> Iterator[MarkPosition]:
+        """Code up to its end: of the text, or of the braces in an f-string that it stands in."""
+        self.at, depth = at, 0
+        while found := self.token.match(self.text, self.at):
+            sign = found["sign"]
+            if field and not depth and sign and (sign in "}:" or (sign == "!" and not self._ahead("!="))):
+                return
+            self.at = found.end()
+            if found["mark"]:
+                yield self._spot(found.start(), "code", outer=outer)
+            elif found["comment"]:
+                for mark in self.mark.finditer(self.text, *found.span()):
+                    yield self._spot(mark.start(), "comment")
+            elif found["quote"]:
+                yield from self._literal(found["prefix"].lower(), found["quote"], outer)
+            elif sign:
+                depth += (sign in "([{") - (sign in ")]}")
+        if field:
+            raise UnclosedError("a brace of an f-string is not closed")
+
+    def _literal(self, prefix: str, quote: str, outer: str) -> Iterator[MarkPosition]:
+        fields, escape = "f" in prefix or "t" in prefix, ""
+        while self.at < len(self.text):
+            before, escape = escape, ""
+            if self._ahead(quote):
+                self.at += len(quote)
+                return
+            if self.mark.match(self.text, self.at):
+                yield self._spot(self.at, "literal", quote=quote, prefix=prefix, outer=outer, escape=before)
+            elif self._ahead("\\"):
+                escape = self._escape(raw="r" in prefix, fields=fields)
+            elif fields and self._ahead("{") and not self._ahead("{{"):
+                yield from self._field(quote, outer + quote[0])
+            elif len(quote) == 1 and self.text[self.at] in "\r\n":
+                break
+            elif fields and (self._ahead("{{") or self._ahead("}}")):
+                self.at += 2
+            else:
+                self._skip()
+        raise UnclosedError(f"the quote {quote} is not closed")
+
+    def _field(self, quote: str, outer: str) -> Iterator[MarkPosition]:
+        """`{expression!r:format}`."""
+        yield from self.code(self.at + 1, outer, field=True)
+        if self._ahead("!"):
+            yield from self.code(self.at + 1, outer, field=True)
+        if not self._ahead("}"):
+            yield from self._format(quote, outer)
+        self.at += 1
+
+    def _format(self, quote: str, outer: str) -> Iterator[MarkPosition]:
+        self.at += 1
+        while self.at < len(self.text) and not self._ahead(quote):
+            if self._ahead("}"):
+                return
+            if len(quote) == 1 and self.text[self.at] in "\r\n":
+                break
+            if self.mark.match(self.text, self.at):
+                yield self._spot(self.at, "format", outer=outer)
+            elif self._ahead("{"):
+                yield from self._field(quote, outer)
+            else:
+                self._skip()
+        raise UnclosedError("a brace of an f-string is not closed")
+
+    def _escape(self, raw: bool, fields: bool) -> str:
+        """A backslash with what belongs to it. Where that could go on in a value, it is given back."""
+        start = self.at
+        after = self.text[start + 1 : start + 2]
+        if self.mark.match(self.text, start + 1) or (fields and after in ("{", "}")):
+            self.at += 1
+            return "\\"
+        found = None if raw else self.escape.match(self.text, start)
+        self.at = found.end() if found else start + 2
+        return "" if raw or self.at - start >= LENGTHS.get(after, 0) else self.text[start : self.at]
+
+    def _spot(self, at: int, kind: Literal["code", "comment", "literal", "format"], **more: str) -> MarkPosition:
+        found = self.mark.match(self.text, at)
+        assert found  # noqa: S101 - whoever asks has just seen it
+        self.at = max(self.at, found.end())
+        return MarkPosition(number=int(found[1]), start=at, end=found.end(), kind=kind, **more)
+
+    def _skip(self) -> None:
+        found = self.plain.match(self.text, self.at)
+        self.at = found.end() if found else self.at + 1
+
+    def _ahead(self, text: str) -> bool:
+        return self.text.startswith(text, self.at)
+
+
+# Values put into code, each said as its place needs it, so that no value can become code.
+
+
+BINDS_TIGHTER = re.compile(r"[ \t]*(?:\*\*|[.\[(])")  # … than a sign does: -2 ** 2, and 5.real is no number
+FORMAT = re.compile(r"[\w .,%+#<>=^:/-]*\Z")
+
+
+class UnsayableError(ValueError):
+    """The value can't be said where it stands. `value` is that value."""
+
+    def __init__(self, value: Any, why: str) -> None:
+        super().__init__(why)
+        self.value = value
+
+
+def put_values(code: str, values: Sequence[Any], mark: str) -> str:
+    """The code with its marks, `mark number mark`, replaced by the values of those numbers."""
+    places = mark_positions(code, mark)
+    if code.count(mark) != 2 * len(places):
+        raise UnclosedError("an escape is not closed")
+    parts: list[str] = []
+    at = 0
+    for place in places:
+        parts.append(code[at : place.start])
+        before = next((part[-1] for part in reversed(parts) if part), "")
+        parts.append(_value_at(values[place.number], place, before, code))
+        at = place.end
+    return "".join([*parts, code[at:]])
+
+
+def _value_at(value: Any, place: MarkPosition, before: str, code: str) -> str:
+    if place.kind == "code":
+        return _alone(value, place, before, code)
+    text = value_text(value)
+    if place.kind == "comment":
+        return "".join(char if char.isprintable() else " " for char in text)
+    if place.kind == "format":
+        if not FORMAT.match(text):
+            raise UnsayableError(value, "it is no format")
+        return text
+    if place.raw:
+        return _raw(value, text, place)
+    return _escaped(value, text, place)
+
+
+def value_text(value: Any) -> str:
+    """What a value is inside of a text: nothing for None, where Python would write the word."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else python_literal(value)
+
+
+def python_literal(value: Any, quote: str = "", outer: str = "") -> str:
+    """Plain data in Python. Texts get this quote where one is given, and none of the outer ones inside."""
+    if isinstance(value, str):
+        if not quote:
+            return repr(value)
+        return quote + "".join(_escaped_char(char, quote, outer) for char in value) + quote
+    if value is None or isinstance(value, bool | int):
+        return repr(value)
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else f"float({python_literal(str(value), quote)})"
+    if isinstance(value, Mapping):
+        pairs = (
+            f"{python_literal(key, quote, outer)}: {python_literal(one, quote, outer)}" for key, one in value.items()
+        )
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, list | tuple | range):
+        return f"[{', '.join(python_literal(one, quote, outer) for one in value)}]"
+    raise UnsayableError(value, "it is not data")
+
+
+def _alone(value: Any, place: MarkPosition, before: str, code: str) -> str:
+    if not place.outer:
+        said = python_literal(value)
+    else:  # in the braces of an f-string, where a brace right behind the first one would not begin a dict
+        said = python_literal(value, "'" if place.outer[-1] == '"' else '"', place.outer)
+        said = f"({said})" if isinstance(value, Mapping) else said
+    beside = before + code[place.end : place.end + 1]
+    if isinstance(value, str) and any(char.isalnum() or char in "_'\"" for char in beside):
+        # f'…' would be another literal than '…', and ''' the start of a longer one
+        raise UnsayableError(value, "it touches a word or a quote: leave a space, or put it into quotes")
+    if isinstance(value, int | float) and BINDS_TIGHTER.match(code, place.end):
+        return f"({said})"
+    return said
+
+
+def _escaped(value: Any, text: str, place: MarkPosition) -> str:
+    if place.escape and not place.escape[1:].isdigit():
+        raise UnsayableError(value, f"{place.escape} stands right before it: a backslash is written as two")
+    if "b" in place.prefix:
+        text = text.encode().decode("latin-1")
+    said = [_escaped_char(char, place.quote[0], place.outer, bytes="b" in place.prefix) for char in text]
+    if place.fields:
+        said = [char * 2 if char in ("{", "}") else char for char in said]
+    if place.escape and text and text[0] in "01234567":  # \0 and 1 would make \01
+        said[0] = f"\\x{ord(text[0]):02x}"
+    return "".join(said)
+
+
+def _escaped_char(char: str, quote: str, outer: str = "", bytes: bool = False) -> str:
+    if char == "\\" or char == quote:
+        return f"\\{char}"
+    if char in outer or (bytes and char > "\x7f"):
+        return f"\\x{ord(char):02x}"
+    return char if char.isprintable() else char.encode("unicode_escape").decode()
+
+
+def _raw(value: Any, text: str, place: MarkPosition) -> str:
+    """As it is, or not at all: there are no escapes. A line break is one where the quotes are triple."""
+    refused = {"\r", "\0", place.quote[0], *place.outer} | ({"\n"} if len(place.quote) == 1 else set())
+    last = text[-1:] or place.escape  # a backslash would take away the meaning of the quote behind it
+    if refused.intersection(text) or last == "\\" or ("b" in place.prefix and not text.isascii()):
+        raise UnsayableError(value, f"{place.prefix}{place.quote}…{place.quote} knows no escapes and can't say it")
+    return text.replace("{", "{{").replace("}", "}}") if place.fields else text
+
+
+# Templates filled in a small world of their own: the values, and filters that can't make much out of little.
+
+
+FUEL = 100_000  # steps: a loop over some thousand items
+LONGEST = 1_000_000  # characters of what comes out
+PRIVATE = range(0xF0000, 0xFFFFE)  # characters that mean nothing to anybody; no text has them all
+# What could tell of more than the values, fill the memory out of a number, or pass text on as if it were code.
+NO_GLOBALS = ("cycler", "debug", "joiner", "namespace")
+NO_FILTERS = ("batch", "e", "escape", "format", "indent", "pprint", "safe", "slice", "wordwrap")
+
+
+class BodyError(ValueError):
+    """The template can't be filled."""
+
+
+def fill_template(body: str, values: Mapping[str, Any]) -> tuple[str, list[Any], str]:
+    """The text with a mark in the place of each value that it puts out, those values, and the mark's character."""
+    from minijinja import Environment, TemplateError  # 25 ms, for those who use snippets
+
+    taken = body + json.dumps(values, ensure_ascii=False, default=str, skipkeys=True)
+    mark = next(chr(code) for code in PRIVATE if chr(code) not in taken)
+    out: list[Any] = []
+    size = 0
+
+    def emit(value: Any) -> str:
+        nonlocal size
+        text = value_text(value)
+        if mark in text or hasattr(value, "__html__"):  # what a macro, a set block or a filter block has put together
+            raise BodyError("what a block or a macro puts together can't be put out; write it where it belongs")
+        size += len(text)
+        if size > LONGEST:
+            raise BodyError(f"it grows longer than {LONGEST:,} characters")
+        out.append(value)
+        return f"{mark}{len(out) - 1}{mark}"
+
+    env = Environment(
+        globals=values,
+        filters={"join": _join, "replace": _replace, "tojson": _tojson},
+        fuel=FUEL,
+        undefined_behavior="strict",
+        finalizer=emit,
+        auto_escape_callback=lambda _: "html",  # so that the text of a macro is told from a value; marks have no HTML
+        keep_trailing_newline=True,
+        debug=False,
+        pycompat=False,
+    )
+    for name in NO_GLOBALS:
+        if name not in values:
+            env.remove_global(name)
+    for name in NO_FILTERS:
+        env.remove_filter(name)
+    try:
+        text = env.render_str(body)
+    except TemplateError as error:
+        raise BodyError(_template_error(error, body, env, values)) from None
+    if len(text) > LONGEST:
+        raise BodyError(f"it grows longer than {LONGEST:,} characters")
+    return text, out, mark
+
+
+def _template_error(error: Any, body: str, env: Any, values: Mapping[str, Any]) -> str:
+    if error.kind == "UndefinedError":
+        strange = sorted(env.undeclared_variables_in_str(body) - set(values) - {"range", "dict"})
+        return f"it uses {', '.join(strange) or 'something'}, which is not there"
+    if error.kind == "OutOfFuel":
+        return f"it takes more than {FUEL:,} steps"
+    return str(error.message).replace("(in <string>:", "(line ").replace("\n", " ")
+
+
+def _bounded(size: int) -> None:
+    if size > LONGEST:
+        raise BodyError(f"it grows longer than {LONGEST:,} characters")
+
+
+def _join(value: Any, by: str = "") -> str:
+    parts = [value_text(part) for part in value]
+    _bounded(sum(map(len, parts)) + len(by) * len(parts))
+    return by.join(parts)
+
+
+def _replace(value: Any, old: str, new: str) -> str:
+    text = value_text(value)
+    _bounded(len(text) + (len(new) - len(old)) * text.count(old))
+    return text.replace(old, new)
+
+
+def _tojson(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

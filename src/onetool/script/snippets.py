@@ -1,0 +1,389 @@
+"""Snippets: code templates from the config that are called as `$name key=value`.
+
+    $research topic=tea count=3
+    $research topic="green \\"tea\\"" tags=["a", "b"]
+    $research
+    topic: green tea, and what people say about it: everything
+    count=3
+
+Pairs are separated by white space, on one line or on many. A bare value ends where its line ends or where the next
+`key=` begins; `key: value` takes the rest of its line as it is. In quotes, one or three, the escapes of Python hold.
+Arrays and objects are JSON.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn, Protocol
+
+from msgspec import UNSET
+
+from onetool.core.errors import OneToolError
+from onetool.core.text import did_you_mean, nearest
+from onetool.script.render import literal_block_mark, yaml_quoted, yaml_text
+from onetool.script.render import render as render_value
+from onetool.script.snippet_templates import BodyError, UnclosedError, UnsayableError, fill_template, put_values
+
+NAME = r"[^\W\d][\w-]*"
+PAIR = re.compile(rf"({NAME})[ \t]*(?:(=)(?!=)[ \t]*|:(?:[ \t]+|(?=\s|\Z)))")
+NEXT = re.compile(rf"(?<=[ \t]){NAME}[ \t]*=(?!=)")
+QUOTED = re.compile(r"(?P<quote>\"\"\"|'''|\"|')(?P<text>(?:[^\\]|\\.)*?)(?P=quote)", re.DOTALL)
+SPACE = re.compile(r"\s*")
+ALONE = re.compile(r"(?!\S)")
+LAST = re.compile(r"[ \t\r]*(?:\n|\Z)")
+ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
+ESCAPES = dict(zip("ntr0abfv", "\n\t\r\0\a\b\f\v", strict=True)) | {"\n": "", "\\": "\\", "'": "'", '"': '"'}
+EXPECTED = {
+    "string": "text",
+    "integer": "a whole number such as 3",
+    "number": "a number such as 0.5",
+    "boolean": "true or false",
+    "array": 'JSON such as ["a", "b"]',
+    "object": 'JSON such as {"a": 1}',
+}
+WHOLE = 2**127  # the largest number that the templates know as a whole one
+DEEPEST = 32
+SHOWN = 40
+
+
+class WrongValueError(ValueError):
+    """Something that is wrong with a value, in words that follow its name."""
+
+
+def parse_arguments(text: str, types: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The values behind the name by their keys, and what could not be read, also by key, or by "" without one."""
+    values: dict[str, Any] = {}
+    wrong: dict[str, str] = {}
+    at = 0
+    while (at := _past_space(text, at)) < len(text):
+        pair = PAIR.match(text, at)
+        if not pair:
+            hint = " (text of several lines goes in three quotes)" if "\n" in text.strip() else ""
+            wrong[""] = f"{value_shown(text[at : _line_end(text, at)])} is not key=value{hint}"
+            break
+        key, at = pair[1], pair.end()
+        if key in values:
+            wrong[key] = "is given twice"
+        try:
+            values[key], at = _value(text, at, types.get(key, "string"), bool(pair[2]))
+        except WrongValueError as error:
+            values[key], at, wrong[key] = None, _line_end(text, at), str(error)
+    return values, wrong
+
+
+def unknown_key(key: str, known: Mapping[str, Any]) -> str:
+    meant = did_you_mean(key, known)
+    return f"there is no parameter {value_shown(key)}" + (f", {meant}" if meant else "")
+
+
+def as_parameter_type(value: Any, type: str) -> Any:
+    """The value as its parameter's type. A text is read; what has a type already is looked at."""
+    if isinstance(value, str) and type != "string":
+        value = _read(value, type)
+    if isinstance(value, float) and value.is_integer() and type == "integer":
+        value = int(value)
+    if not _is(value, type):
+        raise WrongValueError(f"is to be {EXPECTED[type]}, not {value_shown(value)}")
+    _check_value(value)
+    return value
+
+
+def value_shown(value: Any) -> str:
+    """A value in a message: on one line, and not all of a long one."""
+    text = repr(value[: SHOWN + 1] if isinstance(value, str) else value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+def _value(text: str, at: int, type: str, several: bool) -> tuple[Any, int]:
+    """The value that begins here, and where it ends. `several`: more pairs may follow on the line."""
+    end = _line_end(text, at)
+    quoted = QUOTED.match(text, at)
+    if quoted and len(quoted["quote"]) == 1 and quoted.end() > end:
+        quoted = None
+    if quoted and (ALONE if several else LAST).match(text, quoted.end()):
+        return _unescaped(quoted["text"]), quoted.end()
+    if type in ("array", "object") and text.startswith(("[", "{"), at):
+        return _json_value(text, at, type)
+    if several and text.startswith(("'", '"'), at):
+        raise WrongValueError("has text right behind its closing quote" if quoted else "has a quote that is not closed")
+    if several and (following := NEXT.search(text, at, end)):
+        end = following.start()
+    return text[at:end].strip(), end
+
+
+def _json_value(text: str, at: int, type: str) -> tuple[Any, int]:
+    try:
+        value, end = json.JSONDecoder(parse_constant=_no_number).raw_decode(text, at)
+    except (ValueError, RecursionError):
+        end = -1
+        value = None
+    if end < 0 or not ALONE.match(text, end):
+        raise WrongValueError(f"is to be {EXPECTED[type]}, not {value_shown(text[at : _line_end(text, at)])}")
+    return value, end
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(word)
+
+
+def _unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+    plain = ESCAPE.sub(lambda found: _char(found[1], found[0]), text)
+    # JSON's way to write 🦊 is as two halves
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+def _char(escape: str, whole: str) -> str:
+    if len(escape) == 1:
+        return ESCAPES.get(escape, whole)  # one that Python does not know stays as it is
+    number = int(escape[1:], 16)
+    return chr(number) if number <= 0x10FFFF else whole
+
+
+def _read(text: str, type: str) -> Any:
+    """A text as this type, or the text again when it can't be."""
+    try:
+        if type == "boolean":
+            return {"true": True, "false": False}[text.lower()]
+        if type == "number" or type == "integer":
+            return float(text) if any(char in text for char in ".eE") else int(text)
+        return json.loads(text, parse_constant=_no_number)
+    except (ValueError, KeyError, RecursionError):
+        return text
+
+
+def _is(value: Any, type: str) -> bool:
+    if isinstance(value, bool) or type == "boolean":
+        return isinstance(value, bool) and type == "boolean"
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
+    kinds = {"string": str, "integer": int, "number": int | float, "array": list | tuple, "object": Mapping}
+    return isinstance(value, kinds[type])
+
+
+def _check_value(value: Any, depth: int = 0) -> None:
+    """Refuses what the templates would not give back as it is."""
+    if depth > DEEPEST:
+        raise WrongValueError(f"is nested deeper than {DEEPEST} levels")
+    if isinstance(value, str):
+        if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+            raise WrongValueError("has half of a surrogate pair in it, which is no character")
+    elif isinstance(value, int):
+        if abs(value) >= WHOLE:
+            raise WrongValueError("is too large a number; give it as a text")
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            _check_value(key, depth + 1)
+            _check_value(one, depth + 1)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            _check_value(one, depth + 1)
+    elif value is not None and not isinstance(value, float):
+        raise WrongValueError("is to be plain data")
+
+
+def _past_space(text: str, at: int) -> int:
+    found = SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _line_end(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end
+
+
+# Snippets: templates of code from the config, used as `$name key=value`.
+
+
+HEAD = re.compile(rf"\s*\$({NAME})")
+LISTED = 10
+LONGEST_DEFAULT = 40
+BARE = re.compile(r"[^\s'\"=:\[{][^\s'\"=]*")
+
+
+class ParamLike(Protocol):
+    """A parameter; without a default (UNSET) it must be given."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def default(self) -> Any: ...
+    @property
+    def description(self) -> str: ...
+
+
+class SnippetLike(Protocol):
+    """What the config calls a snippet."""
+
+    @property
+    def description(self) -> str: ...
+    @property
+    def params(self) -> Mapping[str, ParamLike]: ...
+    @property
+    def body(self) -> str: ...
+
+
+class SnippetError(OneToolError):
+    """A snippet that can't be used as it was called, or as it was written. The message says how to repair that."""
+
+
+def expand(text: str, snippets: Mapping[str, SnippetLike]) -> str:
+    """The code that the call of a snippet stands for."""
+    head = HEAD.match(text)
+    if not head:
+        raise SnippetError("a snippet is called as $name key=value")
+    name = head[1]
+    snippet = snippets.get(name)
+    if snippet is None:
+        raise SnippetError(_no_such(name, snippets))
+    rest = text[head.end() :]
+    if rest and not rest[0].isspace():
+        _refuse(name, snippet, [f"{value_shown(rest.splitlines()[0])} can't stand right behind the name"])
+    values, wrong = parse_arguments(rest, {key: param.kind for key, param in snippet.params.items()})
+    return _rendered(name, snippet, values, wrong)
+
+
+def render_snippet(snippet: SnippetLike, values: Mapping[str, Any], name: str = "snippet") -> str:
+    """The code of a snippet with these values. A text is read where another type is wanted: prompts send only texts."""
+    return _rendered(name, snippet, values, {})
+
+
+def _rendered(name: str, snippet: SnippetLike, values: Mapping[str, Any], wrong: Mapping[str, str]) -> str:
+    known = snippet.params
+    given = {key: param.default for key, param in known.items() if param.default is not UNSET}
+    problems = [f"{key} {words}".lstrip() for key, words in wrong.items()]
+    for key in values:
+        if key in wrong:
+            continue
+        if key not in known:
+            problems.append(unknown_key(key, known))
+            continue
+        try:
+            given[key] = as_parameter_type(values[key], known[key].kind)
+        except WrongValueError as error:
+            problems.append(f"{key} {error}")
+    missing = [key for key in known if key not in values and key not in given]
+    if missing:
+        problems.append(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+    if problems:
+        _refuse(name, snippet, problems)
+    return _filled(name, snippet.body, given)
+
+
+def parameters(snippet: SnippetLike) -> list[dict[str, Any]]:
+    """The parameters as data: name, type, description, required, and the default where there is one."""
+    return [
+        {"name": name, "type": param.kind, "description": param.description, "required": param.default is UNSET}
+        | ({} if param.default is UNSET else {"default": param.default})
+        for name, param in snippet.params.items()
+    ]
+
+
+def usage(name: str, snippet: SnippetLike) -> str:
+    """How it is called: `$research topic=… [count=5]`."""
+    needed = [f"{key}=…" for key, param in snippet.params.items() if param.default is UNSET]
+    others = [f"[{key}={_written(param)}]" for key, param in snippet.params.items() if param.default is not UNSET]
+    return " ".join([f"${name}", *needed, *others])
+
+
+def _written(param: ParamLike) -> str:
+    """A default as somebody would type it."""
+    if isinstance(param.default, str) and BARE.fullmatch(param.default):
+        text = param.default
+    else:
+        text = json.dumps(param.default, ensure_ascii=False, default=str)
+    return text if len(text) <= LONGEST_DEFAULT else "…"
+
+
+def _filled(name: str, body: str, values: Mapping[str, Any]) -> str:
+    try:
+        return put_values(*fill_template(body, values))
+    except (BodyError, UnclosedError) as error:
+        raise SnippetError(f"the body of ${name} can't be used: {error}") from None
+    except UnsayableError as error:
+        same = [key for key, value in values.items() if type(value) is type(error.value) and value == error.value]
+        what = same[0] if same else value_shown(error.value)
+        raise SnippetError(f"the body of ${name} has no place for {what}: {error}") from None
+
+
+def _refuse(name: str, snippet: SnippetLike, problems: list[str]) -> NoReturn:
+    raise SnippetError(f"${name}: {'; '.join(problems)} (usage: {usage(name, snippet)})")
+
+
+def _no_such(name: str, snippets: Mapping[str, SnippetLike]) -> str:
+    if not snippets:
+        return f"there is no snippet ${name}: the config has none"
+    near = nearest(name, snippets)
+    if near:
+        return f"there is no snippet ${name}, did you mean {' or '.join(f'${one}' for one in near)}?"
+    listed = ", ".join(f"${one}" for one in list(snippets)[:LISTED])
+    return f"there is no snippet ${name}; there are {listed}{' …' if len(snippets) > LISTED else ''}"
+
+
+# A snippet for its readers: its definition as YAML, and below it what a call of it becomes.
+
+
+# What stands in an example for a value that must be given.
+STAND_INS = {"string": "Python", "integer": 1, "number": 0.5, "boolean": True, "array": ["a"], "object": {"a": 1}}
+
+
+def snippet_definition(name: str, snippet: SnippetLike) -> str:
+    return "\n".join([*_defined(name, snippet), "", *_example(name, snippet)]) + "\n"
+
+
+def _defined(name: str, snippet: SnippetLike) -> Iterator[str]:
+    yield f"name: {yaml_text(name)}"
+    yield f"description: {yaml_text(snippet.description)}"
+    yield "params:" if snippet.params else "params: {}"
+    for key, param in snippet.params.items():
+        yield from _parameter(yaml_text(key), _facts(param))
+    body = snippet.body.rstrip("\n") + "\n"
+    mark = literal_block_mark(body)
+    if mark is None:
+        yield f"body: {yaml_quoted(snippet.body)}"
+        return
+    yield f"body: {mark}"
+    yield from (f"  {line}" if line else "" for line in body.splitlines())
+
+
+def _facts(param: ParamLike) -> dict[str, Any]:
+    facts: dict[str, Any] = {"type": param.kind}
+    if param.default is not UNSET:
+        facts["default"] = param.default
+    return {**facts, "description": param.description} if param.description else facts
+
+
+def _parameter(name: str, facts: dict[str, Any]) -> Iterator[str]:
+    """On one line, texts in quotes; below it where that would be too deep, or too long."""
+    default = facts.get("default")
+    parts = default.values() if isinstance(default, dict) else default if isinstance(default, list) else ()
+    values = {key: yaml_quoted(value) if _is_text(key, value) else render_value(value) for key, value in facts.items()}
+    if any(isinstance(part, list | dict) for part in parts) or "\n" in "".join(values.values()):
+        yield f"  {name}:"
+        yield from (f"    {line}" for line in render_value(facts).splitlines())
+    else:
+        yield f"  {name}: {{{', '.join(f'{key}: {text}' for key, text in values.items())}}}"
+
+
+def _is_text(key: str, value: Any) -> bool:
+    return isinstance(value, str) and key != "type"
+
+
+def _example(name: str, snippet: SnippetLike) -> Iterator[str]:
+    given = {key: STAND_INS[param.kind] for key, param in snippet.params.items() if param.default is UNSET}
+    pairs = (f"{key}={value if isinstance(value, str) else _json_text(value)}" for key, value in given.items())
+    yield "# Example with defaults:"
+    yield f"# {' '.join([f'${name}', *pairs])}"
+    try:
+        code = render_snippet(snippet, given, name)
+    except SnippetError as error:
+        yield f"# It can't be used so: {error}"
+        return
+    yield "# Expands to:"
+    yield code.rstrip("\n")
+
+
+def _json_text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,445 @@
+"""WorkerLoop: feeds one piece of code to a worker and answers its questions until it ends.
+
+It runs in a thread. A question is a tool to call, a name to look up, or a sleep; everything else that code asks of the
+machine is refused. Calls that are awaited are answered with a future and run concurrently on the event loop; all others
+are answered with their value. One queue takes the answers of all futures, and stopping the run wakes its thread
+through the same queue.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from queue import SimpleQueue
+from threading import TIMEOUT_MAX, Event, Lock
+from typing import Any
+
+from onetool.core.call import ToolCall, ToolError, ToolResult
+from onetool.core.context import CallContext, Gate
+from onetool.core.errors import describe_error
+from onetool.core.executor import Executor
+from onetool.core.signature import arguments_by_name
+from onetool.core.spec import ToolSpec
+from onetool.sandbox.errors import (
+    CodeError,
+    CodeSyntaxError,
+    MessageTooLargeError,
+    NeverAwaitedError,
+    SandboxError,
+    TooLargeError,
+    TypeCheckError,
+    ValueTransferError,
+    WorkerError,
+)
+from onetool.sandbox.messages import (
+    Answer,
+    Complete,
+    FunctionCall,
+    NameLookup,
+    NotHandled,
+    OsCall,
+    Pending,
+    Raised,
+    ResolveFutures,
+    Returned,
+    WorkerQuestion,
+)
+from onetool.sandbox.pool import WorkerSession
+from onetool.script.check import CodeFinding
+from onetool.script.error_lines import TracedCode, line_of
+from onetool.script.failures import is_limit
+from onetool.script.names import CALL
+from onetool.script.parse import Span
+from onetool.script.rewrite import PreparedCode
+from onetool.script.run_result import (
+    ARGUMENT_BYTES,
+    LimitError,
+    PrintedOutput,
+    RunLimits,
+    too_large,
+    too_many_calls,
+    too_slow,
+)
+from onetool.script.sandbox_tools import SandboxTools, type_findings
+
+CancelWork = Callable[[], Any]
+Work = Callable[[Callable[[Answer], None]], CancelWork]
+"""Begins something on the loop, and calls with the answer when there is one; gives back how to cancel it."""
+
+STOPPED = -1  # no call has this number
+
+
+class PendingFutures:
+    """The pending calls by id: `begin` starts one, `answers` waits for some, `stop` cancels all."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._cancels: dict[int, CancelWork | None] = {}  # touched on the loop only
+        self._arriving: SimpleQueue[tuple[int, Answer | None]] = SimpleQueue()
+        self._arrived: dict[int, Answer] = {}
+        self._stopped = self._begun = False
+
+    def begin(self, number: int, work: Work) -> None:
+        self._begun = True
+        self._loop.call_soon_threadsafe(self._start, number, work)
+
+    def answers(self, wanted: Collection[int]) -> dict[int, Answer]:
+        """The answers that have arrived, at least one; none when the run was stopped."""
+        while not self._stopped:
+            while not self._arriving.empty():
+                self._take(self._arriving.get())
+            if found := {number: self._arrived.pop(number) for number in wanted if number in self._arrived}:
+                return found
+            self._take(self._arriving.get())
+        return {}
+
+    def stop(self) -> None:
+        """From any thread, any number of times."""
+        self._stopped = True
+        if not self._begun:
+            return
+        self._arriving.put((STOPPED, None))
+        try:
+            self._loop.call_soon_threadsafe(self._cancel)
+        except RuntimeError:
+            return  # the loop has closed, and everything on it has ended
+
+    def _take(self, arrival: tuple[int, Answer | None]) -> None:
+        number, answer = arrival
+        if answer is not None:
+            self._arrived[number] = answer
+
+    def _start(self, number: int, work: Work) -> None:
+        if self._stopped:
+            return
+
+        def arrived(answer: Answer) -> None:
+            self._cancels.pop(number, None)
+            self._arriving.put((number, answer))
+
+        self._cancels[number] = None
+        try:
+            cancel = work(arrived)
+        except Exception as error:  # noqa: BLE001 - none is expected; but whoever waits must get an answer
+            arrived(Raised("RuntimeError", describe_error(error)))
+            return
+        if number in self._cancels:  # it may have been over at once
+            self._cancels[number] = cancel
+
+    def _cancel(self) -> None:
+        for cancel in list(self._cancels.values()):
+            if cancel is not None:
+                cancel()
+
+
+# One feed of code through a worker: the code asks, we answer, until it ends.
+
+
+# What code sees when a tool fails: exceptions that it can catch by what went wrong.
+EXCEPTION_BY_REASON = {"timeout": "TimeoutError", "denied": "PermissionError", "not_found": "FileNotFoundError"}
+PER_CALL = 4  # questions that one tool call may cost: a name, an attribute, the call, its future
+SPARE = 1000  # questions beside those
+MOST_WARNINGS = 20  # that are told
+MOST_REFUSED = 100  # questions that code may ask while it tells where its error comes from
+OVER = Raised("RuntimeError", "the run is over")
+INTERRUPTED = Raised("KeyboardInterrupt", "stopped")
+
+
+class WrongTypesError(Exception):
+    """The type checker is sure that calls of our tools are wrong; nothing has run."""
+
+    def __init__(self, found: list[CodeFinding]) -> None:
+        super().__init__()
+        self.findings = found
+
+
+class WorkerLoop:
+    """Runs one piece of code in a worker and answers its questions. `stop` ends it from any thread.
+
+    `may_interrupt`: `interrupt` is to reach it also while a tool runs that blocks.
+    """
+
+    def __init__(
+        self,
+        tools: SandboxTools,
+        executor: Executor,
+        context: CallContext,
+        limits: RunLimits,
+        variables: Mapping[str, Any] | None = None,
+        may_interrupt: bool = False,
+    ) -> None:
+        self._may_interrupt = may_interrupt
+        self._interrupted = False
+        self._tools = tools
+        self._variables = variables or {}
+        self._executor = executor
+        self._context = context
+        self._limits = limits
+        self._session: WorkerSession | None = None
+        self._lock = Lock()
+        self._stopped = Event()
+        self._under_way = PendingFutures(context.loop)
+        self._futures: Mapping[str, Collection[Span]] = {}
+        self._questions = 0
+        self._watched: TracedCode | None = None  # what was fed, if it notes where its errors come from
+        self.stopped_by: LimitError | None = None
+        self.failures: dict[str, ToolError] = {}
+        self.calls = 0
+        self.warnings: list[str] = []  # of its calls, for whoever reads the result
+        self.origin: int | None = None  # the line that failed, where the code itself has noted it
+        self.ended = False  # the code is through, whatever becomes of its value
+        self.feed = ""  # what the sandbox calls the code of this run, in its tracebacks
+
+    def run(self, session: WorkerSession, prepared: PreparedCode, printed: PrintedOutput) -> Any:
+        """The value of the code's last expression, as plain data. Raises LimitError, or what the sandbox raises."""
+        with self._lock:
+            self._session = session
+        self._go_on()
+        self._futures, self._watched = session.futures, prepared.watched
+        try:
+            question = self._start(session, prepared, printed)
+            while not isinstance(question, Complete):
+                self._go_on()
+                question = self._answered(session, question)
+            self.ended = True
+            return self._result(question)
+        except MessageTooLargeError as error:
+            raise too_large(error.limit, error.what) from None
+        except (LimitError, SandboxError) as error:
+            self.origin = self._origin(error, session)
+            question = None  # errors are kept for a while, and with them all that their frames hold
+            error.__context__ = None
+            raise error.with_traceback(None) from None
+        finally:
+            self._under_way.stop()  # what nobody awaited
+
+    def stop(self, why: LimitError) -> None:
+        """End it now: the worker is killed, the calls under way are cancelled. The first reason is the one told."""
+        with self._lock:
+            if self.stopped_by is None:
+                self.stopped_by = why
+            session = self._session
+        self._stopped.set()
+        if session is not None:
+            session.kill()
+        self._under_way.stop()
+
+    def interrupt(self) -> None:
+        """Have the code end by itself, where it waits for an answer: that is an exception, and its names stay."""
+        self._interrupted = True
+        self._stopped.set()
+        self._under_way.stop()
+
+    def _start(self, session: WorkerSession, prepared: PreparedCode, printed: PrintedOutput) -> WorkerQuestion:
+        if prepared.prelude:
+            session.feed(prepared.prelude, {}, printed, check_types=False)
+        inputs = {name: self._tools.value(word) for name, word in prepared.words.items()} | dict(self._variables)
+        if self._watched is not None:
+            try:
+                return self._fed(session, self._watched.code, inputs, printed, self._watched.futures)
+            except CodeSyntaxError:  # what is wrong is told of the code as it was written, if anything is
+                self._watched = None
+        return self._fed(session, prepared.code, inputs, printed, prepared.futures)
+
+    def _fed(
+        self,
+        session: WorkerSession,
+        code: str,
+        inputs: Mapping[str, Any],
+        printed: PrintedOutput,
+        futures: Collection[Span],
+    ) -> WorkerQuestion:
+        self.feed = session.next_feed
+        try:
+            return session.feed(code, inputs, printed, futures)
+        except TooLargeError:
+            raise too_large(ARGUMENT_BYTES, "what the code is given") from None
+        except TypeCheckError as error:
+            if found := type_findings(error.diagnostics, self._tools.names):
+                self.ended = True
+                raise WrongTypesError([one._replace(line=line_of(code, one.line)) for one in found]) from None
+        # It complained of other things than our tools: that is the code's own business.
+        return session.feed(code, inputs, printed, futures, check_types=False)
+
+    def _origin(self, error: Exception, session: WorkerSession) -> int | None:
+        """The line that an error comes from, asked of the code that noted it."""
+        watched = self._watched
+        if watched is None or not isinstance(error, CodeError) or is_limit(error):
+            return None
+        if not watched.doubts(error, self.feed):
+            return None
+        try:
+            question = session.feed(watched.question, {}, _unheard, check_types=False)
+            for _ in range(MOST_REFUSED):
+                if isinstance(question, Complete):
+                    return watched.line(question.value(self._limits.output_bytes, self._go_on), error)
+                question = _refused(session, question)
+        except (CodeError, ValueTransferError):  # there is none
+            return None
+        except (LimitError, WorkerError):  # it was stopped meanwhile, or makes no sense
+            pass
+        session.kill()
+        return None
+
+    def _go_on(self) -> None:
+        """Raise if the run was stopped. Always a new exception: a kept one would keep its frames alive."""
+        if self.stopped_by is not None:
+            raise self.stopped_by.again()
+
+    def _answered(self, session: WorkerSession, question: WorkerQuestion) -> WorkerQuestion:
+        self._questions += 1
+        if self._questions > self._limits.calls * PER_CALL + SPARE:
+            self.stop(too_many_calls(self._limits))
+            self._go_on()
+        if self._interrupted:
+            return _refused(session, question, INTERRUPTED)
+        match question:
+            case FunctionCall():
+                return self._resumed(session, question, self._call(question))
+            case NameLookup():
+                return session.resume_name(self._value_of(question))
+            case ResolveFutures():
+                found = self._finished(question.call_ids)
+                return session.resume_futures(found or dict.fromkeys(question.call_ids, INTERRUPTED))
+            case OsCall():
+                return self._resumed(session, question, self._machine(question))
+            case Complete():
+                raise AssertionError("it has ended, and asks nothing")
+
+    def _resumed(self, session: WorkerSession, question: FunctionCall | OsCall, answer: Answer) -> WorkerQuestion:
+        """Send the answer to the worker, unless the run was stopped while the tool ran."""
+        self._go_on()
+        return session.resume(question, INTERRUPTED if self._interrupted else answer)
+
+    def _value_of(self, question: NameLookup) -> Any:
+        """What a name stands for; None where it is nothing."""
+        if not question.object_id:
+            return self._tools.value(question.name)
+        return self._tools.member(question.object_id, question.name)
+
+    def _machine(self, question: OsCall) -> Answer:
+        """What code wants of the machine: it may sleep, and that is all."""
+        if not question.is_sleep:
+            return NotHandled()
+        if question.is_async:
+            return self._later(question, self._slept(question.seconds))
+        # Whoever sleeps beyond the deadline is stopped at it.
+        self._stopped.wait(min(max(0.0, question.seconds), TIMEOUT_MAX))
+        self._go_on()
+        return Returned(None)
+
+    # Tools
+
+    def _call(self, question: FunctionCall) -> Answer:
+        name = self._tools.dotted(question.object_id, question.name)
+        spec = self._tools.names.tool(name)
+        if spec is None:
+            return Raised("NameError", f"name {name!r} is not defined")
+        self.calls += 1
+        if self.calls > self._limits.calls:
+            self.stop(too_many_calls(self._limits))
+            self._go_on()
+        try:
+            call = self._tool_call(spec, question)
+        except (TypeError, ValueError) as error:
+            is_type = isinstance(error, TypeError | NeverAwaitedError)
+            return Raised("TypeError" if is_type else "ValueError", str(error))
+        position, gate = question.position, self._context.gate
+        work = self._executed(call) if gate is None else self._let_pass(gate, call)
+        if (position.start, position.end) in self._futures.get(position.filename, ()):
+            return self._later(question, work)
+        return self._at_once(question, call) if gate is None else self._waited_for(question, work)
+
+    def _tool_call(self, spec: ToolSpec, question: FunctionCall) -> ToolCall:
+        """TypeError and ValueError, for the code to catch, where what it gave can't be a tool's arguments."""
+        try:
+            given, named = question.arguments(ARGUMENT_BYTES, self._go_on)
+        except TooLargeError:
+            raise too_large(ARGUMENT_BYTES, f"what {spec.name} was given") from None
+        args = arguments_by_name(spec, given, named)
+        name = spec.name
+        if spec is CALL:  # how code says a name that it can't say: the call is that of the tool which it names
+            name, inner = args.pop("name", None), args.pop("args", None) or {}
+            if not isinstance(name, str) or not isinstance(inner, dict):
+                raise TypeError('ot.call takes the name of a tool and its arguments: ot.call("pack.tool", {"key": 1})')
+            args = {**inner, **args}
+            meant = None if name in self._tools.names.catalogue else self._tools.names.tool(name)
+            name = name if meant is None else meant.name
+        return ToolCall(f"{self._context.call.id}/{self.calls}", name, args, self._context.call.source)
+
+    def _result(self, end: Complete) -> Any:
+        most_bytes = self._limits.output_bytes
+        try:
+            return end.value(most_bytes, self._go_on)
+        except TooLargeError:
+            raise too_large(most_bytes, "the result") from None
+
+    def _at_once(self, question: FunctionCall, call: ToolCall) -> Answer:
+        catalogue = self._tools.names.catalogue
+        spec = catalogue.get(call.name)
+        if (spec is None or not spec.is_async) and not self._may_interrupt:  # nothing that has to run on the loop
+            return self._answer(self._executor.execute_blocking(call, tools=catalogue))
+        return self._waited_for(question, self._executed(call))
+
+    def _waited_for(self, question: FunctionCall, work: Work) -> Answer:
+        self._under_way.begin(question.call_id, work)
+        return self._finished([question.call_id]).get(question.call_id, INTERRUPTED)
+
+    def _let_pass(self, gate: Gate, call: ToolCall) -> Work:
+        """The call, once the gate has let it pass."""
+        catalogue = self._tools.names.catalogue
+
+        async def execute(answered: Callable[[Answer], None]) -> None:
+            answered(self._answer(await self._executor.execute(call, tools=catalogue, gate=gate)))
+
+        return lambda answered: self._context.loop.create_task(execute(answered)).cancel
+
+    def _executed(self, call: ToolCall) -> Work:
+        catalogue = self._tools.names.catalogue
+        return lambda answered: self._executor.begin(call, lambda result: answered(self._answer(result)), catalogue)
+
+    def _slept(self, seconds: float) -> Work:
+        loop = self._context.loop
+        return lambda answered: loop.call_later(max(0.0, seconds), answered, Returned(None)).cancel
+
+    def _later(self, question: FunctionCall | OsCall, work: Work) -> Answer:
+        self._under_way.begin(question.call_id, work)
+        return Pending()
+
+    def _finished(self, wanted: list[int]) -> dict[int, Answer]:
+        """The answers that are there, once there is one; none if it was interrupted."""
+        found = self._under_way.answers(wanted)
+        self._go_on()
+        return found
+
+    def _answer(self, result: ToolResult) -> Answer:
+        self.warnings += [one for one in result.meta.get("warnings", ()) if len(self.warnings) < MOST_WARNINGS]
+        if result.error is None:
+            return Returned(result.data)
+        if result.error.reason == "timeout" and self._context.left() <= 0:
+            self.stop(too_slow(self._limits))  # not the tool's time is up, but the run's
+        self.failures[result.raised] = result.error
+        return Raised(_exception_for(result.error), result.raised)
+
+
+def _unheard(_stream: str, _text: str) -> None:
+    """Ignores output that comes after the run has ended."""
+
+
+def _refused(session: WorkerSession, question: WorkerQuestion, why: Raised = OVER) -> WorkerQuestion:
+    """Refuse the question: the run is over, but an error's `__str__` may still ask."""
+    match question:
+        case NameLookup():
+            return session.resume_name(None)
+        case ResolveFutures():
+            return session.resume_futures(dict.fromkeys(question.call_ids, why))
+        case FunctionCall() | OsCall():
+            return session.resume(question, why)
+        case Complete():
+            return question
+
+
+def _exception_for(error: ToolError) -> str:
+    if error.code == "invalid_args":
+        return "ValueError"
+    if error.code == "tool_not_found" and error.reason is None:
+        return "LookupError"
+    return EXCEPTION_BY_REASON.get(error.reason or "", "RuntimeError")

@@ -1,0 +1,409 @@
+"""Forms of single values, enums, unions and containers."""
+
+import collections
+from binascii import a2b_base64
+from collections import abc
+from collections.abc import Callable, Iterable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum, Flag
+from os import PathLike
+from pathlib import Path, PurePath
+from types import NoneType
+from typing import Any, get_args, get_origin
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from onetool.sdk.hints.form import (
+    Convert,
+    HintForms,
+    HintMismatchError,
+    JsonForm,
+    Schema,
+    UnsupportedHintError,
+    constructor_form,
+)
+
+BuildContainer = Callable[[Any], Any]
+
+FEW = 1_000  # items that may have what hashes they like
+MOST_ALIKE = 100  # different ones with the same hash
+
+ARRAYS: dict[Any, BuildContainer] = {
+    list: list,
+    abc.Sequence: list,
+    abc.MutableSequence: list,
+    abc.Collection: list,
+    abc.Iterable: list,
+    set: set,
+    abc.Set: set,
+    abc.MutableSet: set,
+    frozenset: frozenset,
+}
+MAPPINGS: dict[Any, BuildContainer] = {
+    dict: dict,
+    abc.Mapping: dict,
+    abc.MutableMapping: dict,
+    collections.OrderedDict: collections.OrderedDict,
+    collections.defaultdict: lambda items: collections.defaultdict(None, items),
+    collections.Counter: collections.Counter,
+}
+
+
+def array_form(hints: HintForms, hint: Any) -> JsonForm:
+    """Any number of items of one kind."""
+    origin, args = get_origin(hint) or hint, get_args(hint)
+    return _array_of(hints.form(args[0] if args else Any), ARRAYS[origin])
+
+
+def tuple_form(hints: HintForms, hint: Any) -> JsonForm:
+    """`tuple[int, ...]` is an array of one kind, `tuple[int, str]` has a fixed length and a kind for each place."""
+    args = get_args(hint)
+    if not args and hint != tuple[()]:
+        return _array_of(hints.form(Any), tuple)
+    if len(args) == 2 and args[1] is Ellipsis:
+        return _array_of(hints.form(args[0]), tuple)
+    forms = [hints.form(arg) for arg in args]
+    size = len(forms)
+    schema: Schema = {"type": "array", "prefixItems": [form.schema for form in forms], "items": False}
+    if not forms:
+        del schema["prefixItems"]  # it may not be empty
+    converts = [form.convert for form in forms]
+
+    def convert(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple) or len(value) != size:
+            raise HintMismatchError(f"array of {size}", value)
+        return tuple(_each(zip(converts, value, strict=True)))
+
+    return JsonForm({**schema, "minItems": size, "maxItems": size}, convert)
+
+
+def mapping_form(hints: HintForms, hint: Any) -> JsonForm:
+    """An object with any keys. What is not text in Python is text here: JSON has no other keys."""
+    origin, args = get_origin(hint) or hint, get_args(hint)
+    key_hint, item_hint = (*args, int) if len(args) == 1 else args or (str, Any)  # a Counter counts with int
+    keys, items = hints.form(key_hint), hints.form(item_hint)
+    if keys.schema.get("type") in ("array", "object", "null", "boolean") or "$ref" in keys.schema:
+        raise UnsupportedHintError(hint, "an object's keys are text: use str, int, an Enum, a date … as keys")
+    schema: Schema = {"type": "object"}
+    if names := _property_names(keys.schema):
+        schema["propertyNames"] = names
+    if items.schema:
+        schema["additionalProperties"] = items.schema
+    build = MAPPINGS[origin]
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise HintMismatchError("object", value)
+        names = [_mapping_key(keys, key) for key in value]
+        if not keys.as_is:
+            _check_hashes(names)
+        return build(dict(zip(names, (_item(items, key, item) for key, item in value.items()), strict=True)))
+
+    return JsonForm(schema, convert, as_is=build is dict and keys.as_is and items.as_is)
+
+
+def _array_of(item: JsonForm, build: BuildContainer) -> JsonForm:
+    schema: Schema = {"type": "array"}
+    if item.schema:
+        schema["items"] = item.schema
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            raise HintMismatchError("array", value)
+        items = _each((item.convert, one) for one in value)
+        try:
+            if build in (set, frozenset):
+                _check_hashes(items)
+            return items if build is list else build(items)
+        except TypeError:
+            raise HintMismatchError("items that a set can hold", value) from None
+
+    return JsonForm(schema, convert, as_is=build is list and item.as_is)
+
+
+def _each(pairs: abc.Iterable[tuple[Callable[[Any], Any], Any]]) -> list[Any]:
+    converted: list[Any] = []
+    try:
+        for convert, value in pairs:
+            converted.append(convert(value))
+    except HintMismatchError as wrong:
+        raise wrong.under(len(converted)) from None
+    return converted
+
+
+def _check_hashes(items: list[Any]) -> None:
+    """Hashes of numbers are no secret: a hundred thousand that were made to collide keep a set busy for minutes, and
+    nothing else of the process runs meanwhile."""
+    if len(items) <= FEW:
+        return
+    by_hash: dict[int, list[Any]] = {}
+    for item in items:
+        alike = by_hash.setdefault(hash(item), [])
+        if item not in alike:
+            alike.append(item)
+            if len(alike) > MOST_ALIKE:
+                raise HintMismatchError(f"at most {MOST_ALIKE} numbers with the same hash", items)
+
+
+def _item(form: JsonForm, key: str, value: Any) -> Any:
+    try:
+        return form.convert(value)
+    except HintMismatchError as wrong:
+        raise wrong.under(key) from None
+
+
+def _mapping_key(form: JsonForm, key: str) -> Any:
+    """A key as text, or as the number that the text is."""
+    try:
+        return form.convert(key)
+    except HintMismatchError as wrong:
+        try:
+            return form.convert(msgspec.json.decode(key))
+        except (HintMismatchError, msgspec.DecodeError, AttributeError):
+            raise HintMismatchError(f"keys that are {wrong.expected}", key) from None
+
+
+def _property_names(schema: Schema) -> Schema | None:
+    kind = schema.get("type")
+    if kind == "integer" and "enum" not in schema:
+        return {"pattern": r"^-?\d+$"}
+    return schema if kind == "string" and len(schema) > 1 else None
+
+
+# Single values: what JSON has, and what it writes as text.
+
+
+def _only(expected: str, *types: type) -> Convert:
+    def convert(value: Any) -> Any:
+        if isinstance(value, types) and (type(value) is not bool or bool in types):  # True is an int in Python only
+            return value
+        raise HintMismatchError(expected, value)
+
+    return convert
+
+
+def _integer(value: Any) -> int:
+    """JSON Schema calls 5.0 an integer too, and some callers write it so."""
+    if isinstance(value, int) and type(value) is not bool:
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    raise HintMismatchError("integer", value)
+
+
+def _decimal(value: Any) -> Decimal:
+    """From text or a number. 0.1 means the decimal 0.1, not the binary fraction next to it."""
+    if type(value) is bool or not isinstance(value, str | int | float):
+        raise ValueError
+    number = Decimal(str(value))
+    if not number.is_finite():
+        raise ValueError
+    return number
+
+
+def _bytes_from_base64(value: str) -> bytes:
+    return a2b_base64(value, strict_mode=True)
+
+
+def _duration(value: str) -> timedelta:
+    return msgspec.convert(value, timedelta)
+
+
+def _text_form(build: Callable[[str], Any], expected: str, **keywords: str) -> JsonForm:
+    convert = constructor_form(build, expected)
+
+    def from_text(value: Any) -> Any:
+        if isinstance(value, str):
+            return convert(value)
+        raise HintMismatchError(expected, value)
+
+    return JsonForm({"type": "string", **keywords}, from_text)
+
+
+ANYTHING = JsonForm({}, lambda value: value, as_is=True)
+TEXT = JsonForm({"type": "string"}, _only("string", str), as_is=True)
+INTEGER = JsonForm({"type": "integer"}, _integer)
+# An int may stand where a float is asked for, in Python's type system as in JSON.
+NUMBER = JsonForm({"type": "number"}, _only("number", float, int), as_is=True)
+NULL = JsonForm({"type": "null"}, _only("null", NoneType), as_is=True)
+_DECIMAL_TEXT = {"type": "string", "format": "decimal"}
+
+SCALARS: dict[Any, JsonForm] = {
+    Any: ANYTHING,
+    object: ANYTHING,
+    str: TEXT,
+    int: INTEGER,
+    float: NUMBER,
+    bool: JsonForm({"type": "boolean"}, _only("boolean", bool), as_is=True),
+    None: NULL,
+    NoneType: NULL,
+    datetime: _text_form(datetime.fromisoformat, "a date and time like 2026-01-31T12:00:00Z", format="date-time"),
+    date: _text_form(date.fromisoformat, "a date like 2026-01-31", format="date"),
+    time: _text_form(time.fromisoformat, "a time like 12:30:00", format="time"),
+    timedelta: _text_form(
+        _duration, "a duration in days, hours, minutes and seconds like P1DT2H30M", format="duration"
+    ),
+    UUID: _text_form(UUID, "a UUID", format="uuid"),
+    bytes: _text_form(_bytes_from_base64, "bytes in base64", contentEncoding="base64"),
+    bytearray: _text_form(
+        lambda value: bytearray(_bytes_from_base64(value)), "bytes in base64", contentEncoding="base64"
+    ),
+    Decimal: JsonForm(
+        {"anyOf": [{"type": "number"}, _DECIMAL_TEXT]}, constructor_form(_decimal, "a decimal number like 12.50")
+    ),
+    PathLike: _text_form(Path, "a path"),
+}
+
+# What `core.plain` writes otherwise than a caller may: a decimal always leaves as text, so that no digit is lost.
+OUTGOING: dict[Any, JsonForm] = {**SCALARS, Decimal: JsonForm(_DECIMAL_TEXT, SCALARS[Decimal].convert)}
+
+
+def scalar_class(cls: type) -> JsonForm | None:
+    """A class of the author's that is a path, text or number: made of one."""
+    if issubclass(cls, PurePath):
+        return _text_form(cls, "a path")
+    base = next((base for base in (str, int, float) if issubclass(cls, base)), None)
+    if base is None:
+        return None
+    inner = SCALARS[base]
+
+    def convert(value: Any) -> Any:
+        value = inner.convert(value)
+        try:
+            return cls(value)
+        except (TypeError, ValueError) as error:
+            raise HintMismatchError(cls.__name__, value, said=str(error)) from None
+
+    return JsonForm(inner.schema, convert)
+
+
+# Literal and Enum: one of a few values, in the author's order.
+
+
+_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
+_MOST_LISTED = 12  # members that a message names
+
+
+def literal_form(hints: HintForms, hint: Any) -> JsonForm:
+    return _choice(hint, [(_member_value(one), one) for one in get_args(hint)])
+
+
+def enum_form(cls: type[Enum]) -> JsonForm:
+    """By value, as members look when they leave a tool."""
+    if issubclass(cls, Flag):
+        build = constructor_form(cls, "a sum of its flags")
+        return JsonForm(INTEGER.schema, lambda value: build(INTEGER.convert(value)))
+    return _choice(cls, [(member.value, member) for member in cls])
+
+
+def _member_value(member: Any) -> Any:
+    return member.value if isinstance(member, Enum) else member
+
+
+def _choice(hint: Any, pairs: Iterable[tuple[Any, Any]]) -> JsonForm:
+    members = {_choice_key(value): member for value, member in pairs}
+    values = [value for _, value in members]
+    types = {type(value): _TYPES.get(type(value)) for value in values}
+    if not values or None in types.values():
+        raise UnsupportedHintError(hint, "its values must be text, numbers, true, false or null")
+    schema: dict[str, Any] = {"enum": values}
+    if len(types) == 1:
+        schema = {"type": next(iter(types.values())), **schema}
+
+    def convert(value: Any) -> Any:
+        try:
+            return members[_choice_key(value)]
+        except (KeyError, TypeError):
+            raise HintMismatchError(_one_of(values), value) from None
+
+    # 1.0 passes for 1, so that numbers are looked up; other values are themselves.
+    as_is = types.keys() <= {str, bool, NoneType} and all(
+        _member_value(member) is member for member in members.values()
+    )
+    return JsonForm(schema, convert, as_is=as_is)
+
+
+def _choice_key(value: Any) -> tuple[bool, Any]:
+    """True and 1 are equal in Python, and two values in JSON."""
+    return type(value) is bool, value
+
+
+def _choice_json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _one_of(values: list[Any]) -> str:
+    more = len(values) - _MOST_LISTED
+    return f"one of {', '.join(map(_choice_json, values[:_MOST_LISTED]))}" + (f" and {more} more" if more > 0 else "")
+
+
+# Unions.
+
+
+_ABSENT = (UnsetType, UNSET)  # msgspec's word for a field that is not there: no value stands for it
+
+_DESCRIBING = ("title", "description", "examples")
+
+
+def union_form(hints: HintForms, hint: Any) -> JsonForm:
+    alternatives = [arg for arg in get_args(hint) if arg not in _ABSENT]
+    forms = [NULL if arg is NoneType else hints.form(arg) for arg in alternatives]
+    if len(forms) == 1:
+        return forms[0]
+    return JsonForm(_any_of(forms), _first_of(forms), as_is=all(form.as_is for form in forms))
+
+
+def or_null(form: JsonForm) -> JsonForm:
+    """The same, and null: what a default of None says of a hint that does not."""
+    if not form.schema or form.schema == NULL.schema or NULL.schema in form.schema.get("anyOf", ()):
+        return form
+    return JsonForm(_any_of([form, NULL]), _first_of([form, NULL]), as_is=form.as_is)
+
+
+def _any_of(forms: list[JsonForm]) -> Schema:
+    """Alternatives that look the same to a caller, like text and a path, are one. Those of an alternative are ours."""
+    schemas: list[Schema] = []
+    for form in forms:
+        inner = form.schema["anyOf"] if form.schema.keys() == {"anyOf"} else [form.schema]
+        schemas += [schema for schema in inner if schema not in schemas]
+    if {} in schemas:
+        return {}
+    if len(schemas) == 2 and NULL.schema in schemas:
+        return _nullable(*schemas)
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+
+def _nullable(*schemas: Schema) -> Schema:
+    """What is said of a value that may be null stands above both, where readers look for it."""
+    words = {word: schema[word] for schema in schemas for word in _DESCRIBING if word in schema}
+    return {"anyOf": [{key: schema[key] for key in schema if key not in _DESCRIBING} for schema in schemas], **words}
+
+
+def _first_of(forms: list[JsonForm]) -> Convert:
+    nullable = any(form is NULL for form in forms)
+    converts = [form.convert for form in forms if form is not NULL]
+
+    def convert(value: Any) -> Any:
+        if value is None and nullable:
+            return None
+        refusals: list[HintMismatchError] = []
+        for one in converts:
+            try:
+                return one(value)
+            except HintMismatchError as wrong:
+                refusals.append(wrong)
+        raise _nearest_mismatch(refusals, value)
+
+    return convert
+
+
+def _nearest_mismatch(refusals: list[HintMismatchError], value: Any) -> HintMismatchError:
+    """What was wrong inside of the alternative that fitted best; if none fitted at all, everything that would have."""
+    deepest = max(refusals, key=lambda wrong: len(wrong.path))
+    expected = dict.fromkeys(wrong.expected for wrong in refusals if wrong.expected)
+    if deepest.path or len(refusals) == 1 or not expected:
+        return deepest
+    return HintMismatchError(" or ".join(expected), value)

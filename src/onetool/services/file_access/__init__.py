@@ -1,0 +1,333 @@
+"""Roots: reads, writes and lists files, but only below allowed folders.
+
+Whether a path stays below its root is never decided by comparing text and then opening the text: between the two
+somebody could swap a folder for a link. Text is compared first only to refuse early; what counts is how the path is
+opened. Linux resolves it in one step (openat2 with RESOLVE_BENEATH). Where that is missing, or refuses a link that may
+be harmless, the path is walked name by name, each relative to the open folder before it and without following links.
+
+The rules for a path:
+- relative: taken from the first root in which it exists;
+- absolute: must begin with a root, as it is configured or with its links resolved, and is then opened from that root;
+- `..` may go back inside the root, never above it, neither as written nor after following links;
+- a link may lead anywhere inside its own root, by a relative or an absolute text;
+- nothing is expanded or decoded (`~`, `$HOME`, `%2e`, `file:`), but for the escapes of names that are not UTF-8.
+
+To write, only the folder is opened that way; from there on a name in that open folder counts, never a path. The target
+must be a regular file: a link is neither written through nor replaced. A new file goes to the first root in which its
+folder exists.
+
+Bytes of names that are not UTF-8 are shown as `\\xff`; a name that holds that text literally is shown with its
+backslash as `\\x5c`. Only backslashes and bytes from 0x80 are escaped, so that no escape stands for a separator, a
+dot or a NUL.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from onetool.services.file_access.open_folder import (
+    FolderEntry,
+    append,
+    is_there,
+    list_into,
+    make_folder,
+    replace,
+    sorted_entries,
+)
+from onetool.services.file_access.opening import (
+    ENTER,
+    LIST,
+    READ,
+    Parts,
+    PathRefusedError,
+    encoded,
+    names_of,
+    open_beneath,
+    path_errors,
+    path_meant,
+    path_shown,
+    split,
+    stays_inside,
+)
+from onetool.services.file_access.private import Private, is_below, place_of, resolved
+
+CHUNK = 1 << 20
+
+
+class Content(NamedTuple):
+    """The beginning of a file, and the size it claimed when it was opened."""
+
+    data: bytes
+    size: int
+
+
+class MissingPath(NamedTuple):
+    """Where a path stops existing: the last existing folder, the missing name, and the names that are there."""
+
+    folder: str
+    missing: str
+    names: list[str]
+
+
+class Root:
+    """One allowed folder. What is private in it is refused whenever something is opened."""
+
+    def __init__(self, folder: str, private: Private, within: Sequence[str] | None) -> None:
+        with path_errors("root_missing", about=folder):
+            self.path = os.path.abspath(folder)
+            real = os.path.realpath(self.path)
+        self._private, self._within = private, within
+        self._spellings = [names_of(os.fsencode(self.path)), names_of(os.fsencode(real))]
+
+    def rest(self, absolute: bytes) -> Parts | None:
+        """What is left of an absolute path below this root; None when it does not begin with it."""
+        parts = split(absolute)
+        for spelling in self._spellings:
+            if parts[: len(spelling)] == spelling:
+                return parts[len(spelling) :] or [b"."]
+        return None
+
+    def open(self, parts: Parts, flags: int) -> int:
+        path = self.text(parts)
+        self._private.refuse_text(path)
+        with path_errors("root_missing", about=self.path):
+            top = os.open(self.path, ENTER)
+        try:
+            with path_errors():
+                self._refuse_outside(top)
+                file = open_beneath(self.rest, top, parts, flags)
+        finally:
+            os.close(top)
+        try:
+            with path_errors():
+                self._private.refuse_open(file, path)
+        except BaseException:
+            os.close(file)
+            raise
+        return file
+
+    def reach(self, parts: Parts) -> int:
+        """How many of the names, short of the last, may be folders that are there: of thousands not each is tried."""
+        if b".." in parts:  # which leads back to where something is
+            return len(parts) - 1
+        for end in range(1, len(parts)):
+            try:
+                os.close(self.open(parts[:end], ENTER))
+            except PathRefusedError:
+                return end - 1
+        return len(parts) - 1
+
+    def text(self, parts: Parts) -> str:
+        return os.path.join(self.path, os.fsdecode(b"/".join(parts)))
+
+    def _refuse_outside(self, top: int) -> None:
+        """A folder that is a link may lead elsewhere tomorrow, so it is looked at whenever it is opened."""
+        if self._within is None:
+            return
+        here = place_of(top) or os.path.realpath(self.path)
+        if not any(is_below(here, os.path.realpath(folder)) for folder in self._within):
+            raise PathRefusedError("root_outside", self.path)
+
+    @contextmanager
+    def folder(self, parts: Parts) -> Iterator[int]:
+        folder = self.open(parts or [b"."], ENTER)
+        try:
+            yield folder
+        finally:
+            os.close(folder)
+
+    def names(self, parts: Parts, most: int) -> list[str]:
+        """The first names in a folder."""
+        folder = self.open(parts, LIST)
+        try:
+            with path_errors():
+                return [path_shown(os.fsencode(entry.name)) for entry in sorted_entries(folder, most)]
+        finally:
+            os.close(folder)
+
+
+class Roots:
+    """The allowed folders, and all that can be done below them."""
+
+    def __init__(
+        self,
+        folders: Iterable[str],
+        private: Iterable[str] = (),
+        *,
+        within: Sequence[str] | None = None,
+        own: str | None = None,
+    ) -> None:
+        """`within` is where the folders may lie, if not anywhere; `own` a folder of ours that may be written to."""
+        self._private = Private(private, own)
+        self._roots = [Root(folder, self._private, within) for folder in folders]
+
+    @property
+    def paths(self) -> list[str]:
+        return [path_shown(os.fsencode(root.path)) for root in self._roots]
+
+    def read_file(self, path: str, most: int) -> Content:
+        """The first `most` bytes of a regular file."""
+        file = self._open(path, READ)
+        try:
+            with path_errors():
+                status = os.fstat(file)
+                if not stat.S_ISREG(status.st_mode):
+                    raise PathRefusedError("is_a_directory" if stat.S_ISDIR(status.st_mode) else "not_a_file")
+                return Content(_read_at_most(file, most), status.st_size)
+        finally:
+            os.close(file)
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """Make a file of these bytes, or put them in the place of what a file held: all at once, or not at all."""
+        with self._folder_of(path) as (folder, name):
+            replace(folder, name, data, self._private)
+
+    def append(self, path: str, data: bytes, on_new_line: bool = False) -> None:
+        """Add to the end of a file, all or nothing, and in one piece whoever else is adding. Makes the file if need be.
+
+        With `on_new_line` a line break goes before it, where the file ends in the middle of a line.
+        """
+        with self._folder_of(path) as (folder, name):
+            append(folder, name, data, self._private, on_new_line)
+
+    def make_folders(self, path: str) -> None:
+        """Make what is missing of the folders on the way to a file, in the first root that it could be in."""
+        root, parts = next(self._candidates(path), (None, []))
+        if root is None:
+            raise PathRefusedError("denied")
+        for end in range(1, len(parts)):
+            try:
+                os.close(root.open(parts[:end], ENTER))
+            except PathRefusedError as refused:
+                if refused.reason != "not_found":
+                    raise
+                with root.folder(parts[: end - 1]) as folder:
+                    make_folder(folder, parts[end - 1], self._private)
+
+    def list_folder(self, path: str, depth: int, most: int) -> list[FolderEntry]:
+        """At most `most` of what is in a folder, `depth` levels deep, each folder's names sorted."""
+        entries: list[FolderEntry] = []
+        folder = self._open(path, LIST)
+        try:
+            with path_errors():
+                list_into(entries, folder, "", depth, most, self._private)
+        finally:
+            os.close(folder)
+        return entries
+
+    def place(self, path: str, most: int) -> MissingPath | None:
+        """Where a path that was not found ends to exist, as seen from the first root it could be in."""
+        root, parts = next(self._candidates(path))
+        start = [os.fsencode(root.path)] if path.startswith("/") else []
+        for end in range(root.reach(parts), -1, -1):
+            try:
+                names = root.names(parts[:end] or [b"."], most)
+            except PathRefusedError:
+                continue
+            return MissingPath(path_shown(b"/".join(start + parts[:end])) or ".", path_shown(parts[end]), names)
+        return None
+
+    def _open(self, path: str, flags: int) -> int:
+        missing: PathRefusedError | None = None
+        for root, parts in self._candidates(path):
+            try:
+                return root.open(parts, flags)
+            except PathRefusedError as refused:
+                _raise_unless_missing(refused)
+                missing = missing or refused
+        if missing:
+            self._refuse_on_the_way(path)
+        raise missing or PathRefusedError("denied")
+
+    def _refuse_on_the_way(self, path: str) -> None:
+        """Of what is closed nobody learns whether it is there: also not by a link that leads into it."""
+        for root, parts in self._candidates(path):
+            self._private.refuse_text(resolved(root.text(parts)))
+
+    @contextmanager
+    def _folder_of(self, path: str) -> Iterator[tuple[int, bytes]]:
+        """The folder of a file to write, open, and its name there. Where the file exists goes before where it could."""
+        root, parts = self._place_to_write(path)
+        with root.folder(parts[:-1]) as folder:
+            yield folder, parts[-1]
+
+    def _place_to_write(self, path: str) -> tuple[Root, Parts]:
+        missing: PathRefusedError | None = None
+        places: list[tuple[Root, Parts]] = []
+        for root, parts in self._candidates(path):
+            if parts[-1] in (b".", b".."):
+                raise PathRefusedError("is_a_directory")
+            try:
+                with root.folder(parts[:-1]) as folder:
+                    if is_there(folder, parts[-1]):
+                        return root, parts
+                places.append((root, parts))
+            except PathRefusedError as refused:
+                _raise_unless_missing(refused)
+                missing = missing or refused
+        if places:
+            return places[0]
+        raise missing or PathRefusedError("denied")
+
+    def _candidates(self, path: str) -> Iterator[tuple[Root, Parts]]:
+        """Each root that the path could be in, with what is to open from there. The escapes' meaning goes first."""
+        raw = encoded(path)
+        for spelling in dict.fromkeys((path_meant(raw), raw)):
+            for root in self._roots:
+                parts = root.rest(spelling) if spelling.startswith(b"/") else split(spelling)
+                if parts is not None and stays_inside(parts):
+                    yield root, parts
+
+
+def _raise_unless_missing(refused: PathRefusedError) -> None:
+    """Another root may have what this one has not. Whatever else was refused stays refused."""
+    if refused.reason not in ("not_found", "root_missing", "root_outside"):
+        raise refused
+
+
+def _read_at_most(file: int, most: int) -> bytes:
+    chunks: list[bytes] = []
+    while most > 0 and (chunk := os.read(file, min(most, CHUNK))):
+        chunks.append(chunk)
+        most -= len(chunk)
+    return b"".join(chunks)
+
+
+# Why a file was not written, in words for whoever wanted it.
+
+
+MESSAGE_BY_REASON = {
+    "bad_path": "{path} can't be a path: {detail}.",
+    "busy": "{path} is being written by others, who did not let go of it in time. Try again.",
+    "closed": "{path} is closed to tools, whatever the allowed folders are: keys and the system's own are kept there.",
+    "denied": "{path} is outside of the folders that may be written to ({allowed}).",
+    "is_a_directory": "{path} is a directory, not a file.",
+    "is_a_link": "{path} is a symbolic link, and those are not written through. Use the path of the file itself.",
+    "link_loop": "{path} leads through too many symbolic links, or round in a circle (ELOOP).",
+    "name_too_long": "{path} is too long for a path, or has a name that is (ENAMETOOLONG).",
+    "no_permission": "{path} can't be written: the permissions don't let this process do it.",
+    "not_a_directory": "{path} goes on below a file.",
+    "not_a_file": "{path} is not a regular file: devices, pipes and sockets can't be written.",
+    "not_found": "{path} can't be made, as its folder does not exist.",
+    "private": "{path} is OneTool's own and can't be written by tools.",
+    "root_missing": "The allowed folder {detail!r} can't be opened.",
+    "root_outside": "The folder {detail!r} lies outside of the project whose config allows it.",
+}
+OTHER_MESSAGE = "{path} could not be written: {detail}."
+
+
+def why_not_written(refused: PathRefusedError, path: str, allowed: Sequence[str] = ()) -> str:
+    """`allowed` are the folders to name when the path is outside of them, as Roots.paths tells."""
+    return MESSAGE_BY_REASON.get(refused.reason, OTHER_MESSAGE).format(
+        path=repr(path if len(path) <= 300 else f"{path[:300]}…"),
+        detail=refused.detail or "the system gives an error",
+        allowed=", ".join(map(repr, allowed)) or "none",
+    )
+
+
+# Reads and writes files and lists folders, but only below allowed roots.
+
+
+__all__ = ["Content", "FolderEntry", "MissingPath", "PathRefusedError", "Roots", "why_not_written"]

@@ -1,0 +1,225 @@
+"""Lists an open folder, and replaces or appends to the files in it.
+
+The folder was opened below a root. From there on only a name in it counts, so nothing that is swapped on the way leads
+out. A link of that name is refused: its target may be anywhere, and the link would be lost if it were replaced.
+"""
+
+import fcntl
+import heapq
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import Literal, NamedTuple
+
+from onetool.services.file_access.opening import LIST, PathRefusedError, path_errors, path_shown, reason_for
+from onetool.services.file_access.private import Private
+
+MOST_SCANNED = 1_000_000  # names looked at in one folder
+
+Kind = Literal["directory", "file", "symlink", "other"]
+
+
+class FolderEntry(NamedTuple):
+    """One thing in a folder. `path` is relative to the folder that was listed; `error` a reason, as in Refused."""
+
+    path: str
+    kind: Kind
+    size: int | None = None
+    error: str | None = None
+
+
+def list_into(entries: list[FolderEntry], folder: int, prefix: str, depth: int, most: int, private: Private) -> None:
+    for found in sorted_entries(folder, most - len(entries)):
+        if len(entries) >= most:
+            return
+        entry = _described(found, prefix, private)
+        if entry is not None and entry.kind == "directory" and entry.error is None:
+            _list_folder_into(entries, entry, found.name, folder, depth - 1, most, private)
+        elif entry is not None:
+            entries.append(entry)
+
+
+def _list_folder_into(
+    entries: list[FolderEntry], entry: FolderEntry, name: str, parent: int, depth: int, most: int, private: Private
+) -> None:
+    """Add a folder, and what is in it if there is depth left. Opened in any case, to tell whether it can be."""
+    at = len(entries)
+    try:
+        folder = os.open(name, LIST | os.O_NOFOLLOW, dir_fd=parent)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        entries.append(entry._replace(error=reason_for(error)))
+        return
+    try:
+        entries.append(entry)
+        private.refuse_entry(name, os.fstat(folder))  # it may be another one than that which was described
+        if depth > 0:
+            list_into(entries, folder, f"{entry.path}/", depth, most, private)
+    except PathRefusedError as refused:
+        entries[at] = entry._replace(error=refused.reason)
+    except OSError as error:
+        entries[at] = entry._replace(error=reason_for(error))
+    finally:
+        os.close(folder)
+
+
+def sorted_entries(folder: int, most: int) -> "list[os.DirEntry[str]]":
+    """The first `most` by name, without holding more than those."""
+    with os.scandir(folder) as scan:
+        return heapq.nsmallest(most, islice(scan, MOST_SCANNED), key=lambda entry: entry.name)
+
+
+def _described(found: "os.DirEntry[str]", prefix: str, private: Private) -> FolderEntry | None:
+    """What a folder's entry is; None when it has gone meanwhile. Of what is private only the name and the kind."""
+    path = prefix + path_shown(os.fsencode(found.name))
+    kind: Kind = "other"
+    try:
+        kind = _kind(found)
+        status = found.stat(follow_symlinks=False)
+        private.refuse_entry(found.name, status)
+        size = status.st_size if kind == "file" else None
+    except PathRefusedError as refused:
+        return FolderEntry(path, kind, error=refused.reason)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return FolderEntry(path, "other", error=reason_for(error))
+    return FolderEntry(path, kind, size)
+
+
+def _kind(found: "os.DirEntry[str]") -> Kind:
+    if found.is_symlink():
+        return "symlink"
+    if found.is_dir(follow_symlinks=False):
+        return "directory"
+    return "file" if found.is_file(follow_symlinks=False) else "other"
+
+
+# Writing in an open folder: a file replaced as a whole, or added to at its end.
+
+
+PATIENCE = 5.0  # seconds for other writers of a file; each holds it for well under a millisecond
+PAUSE = 0.002
+MOST_TRIES = 20  # for a file that is replaced again and again before we have it
+
+# Not to wait for a pipe's reader, not to become a terminal's session. Never truncates.
+WRITE = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def replace(folder: int, name: bytes, data: bytes, private: Private) -> None:
+    """Readers see what was there, or what is there now. What a failure leaves is what was there."""
+    with path_errors(otherwise="not_writable"):
+        mode = _mode_of(folder, name, private)
+        draft = f".onetool-{os.urandom(8).hex()}".encode()  # not made of the name, which may be as long as names can be
+        file = os.open(draft, DRAFT, 0o666, dir_fd=folder)
+        try:
+            with os.fdopen(file, "wb") as stream:
+                if mode is not None:
+                    os.fchmod(file, mode)
+                stream.write(data)
+                stream.flush()
+                os.fsync(file)
+            os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(draft, dir_fd=folder)
+            raise
+
+
+def append(folder: int, name: bytes, data: bytes, private: Private, on_new_line: bool) -> None:
+    """In one piece, or not at all. It is not forced to the disk: that costs more than a line in a file is worth."""
+    with path_errors(otherwise="not_writable"):
+        for _ in range(MOST_TRIES):
+            with _opened(folder, name, private, os.O_CREAT) as file, _locked(file):
+                status = os.fstat(file)
+                if status.st_nlink == 0:
+                    continue  # deleted or replaced before we had it: nobody would see what we add
+                _add(file, status.st_size, data, on_new_line)
+                return
+    raise PathRefusedError("busy")
+
+
+def make_folder(folder: int, name: bytes, private: Private) -> None:
+    private.refuse_name(folder, name)
+    with path_errors(otherwise="not_writable"), suppress(FileExistsError):
+        os.mkdir(name, 0o777, dir_fd=folder)
+
+
+def is_there(folder: int, name: bytes) -> bool:
+    with path_errors():
+        return _status(folder, name) is not None
+
+
+def _mode_of(folder: int, name: bytes, private: Private) -> int | None:
+    """The permissions that a file keeps when it is replaced. One that we may not write is not replaced either."""
+    try:
+        with _opened(folder, name, private) as file:
+            return stat.S_IMODE(os.fstat(file).st_mode) & 0o777
+    except FileNotFoundError:
+        return None
+
+
+@contextmanager
+def _opened(folder: int, name: bytes, private: Private, flags: int = 0) -> Iterator[int]:
+    """A regular file, open to add to. Looked at before, as opening alone may do something to a device; and after."""
+    private.refuse_name(folder, name)
+    status = _status(folder, name)
+    if status is not None:
+        _refuse_all_but_files(status, private)
+    file = os.open(name, WRITE | flags, 0o666, dir_fd=folder)
+    try:
+        _refuse_all_but_files(os.fstat(file), private)
+        yield file
+    finally:
+        os.close(file)
+
+
+def _status(folder: int, name: bytes) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _refuse_all_but_files(status: os.stat_result, private: Private) -> None:
+    private.refuse(status)
+    if stat.S_ISLNK(status.st_mode):
+        raise PathRefusedError("is_a_link")
+    if not stat.S_ISREG(status.st_mode):
+        raise PathRefusedError("is_a_directory" if stat.S_ISDIR(status.st_mode) else "not_a_file")
+
+
+@contextmanager
+def _locked(file: int) -> Iterator[None]:
+    """One writer at a time, also among processes. One that holds on to it is not waited for without end."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise PathRefusedError("busy") from None
+            time.sleep(PAUSE)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)  # closing is not enough where the process has been forked meanwhile
+
+
+def _add(file: int, size: int, data: bytes, on_new_line: bool) -> None:
+    if on_new_line and size and os.pread(file, 1, size - 1) != b"\n":
+        data = b"\n" + data
+    written = 0
+    try:
+        while written < len(data):  # once, if the system takes it all: it does, unless the disk is nearly full
+            written += os.write(file, data[written:])
+    except BaseException:
+        if os.fstat(file).st_size == size + written:  # else somebody has added to it who does not know our lock
+            os.ftruncate(file, size)
+        raise

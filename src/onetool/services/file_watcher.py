@@ -1,0 +1,184 @@
+"""FileWatcher: polls files every second or so, and reports those that have changed and then stayed the same.
+
+It compares each file's time, size and inode. Notifications of the system would be quicker, but differ between systems
+and do not work on network drives. Editors write in several steps, so a change is reported only when two polls in a row
+have seen the same.
+"""
+
+import errno
+import logging
+import os
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from threading import Event, Thread, current_thread
+
+log = logging.getLogger("onetool.watch")
+
+SUFFIXES = (".py", ".yaml", ".yml", ".json")
+MOST_FILES = 10_000  # in all; more are not looked at
+MOST_LEVELS = 16  # of folders below one
+MOST_UNREST = 10  # looks at a file that changes all the time, until what else has changed is told all the same
+LAST_WAIT = 2.0  # seconds that closing gives to whoever is being told
+
+# These say nothing of the files: a look that met one is not taken for "they are gone".
+_NO_LOOK = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
+
+FileStamp = tuple[int, int, int]
+FolderSnapshot = dict[
+    Path, dict[str, FileStamp]
+]  # of each path that is looked at: the files there, and what they were like
+
+
+class FileWatcher:
+    """Polls files. The first poll happens in the constructor: every later change is reported.
+
+    `paths` gives files (of any name) and folders; it is asked at each look. A path that it did not give before is no
+    change: it gives others because they have been read. `tell` runs in the lookout's own thread.
+    """
+
+    def __init__(
+        self,
+        paths: Callable[[], Iterable[Path]],
+        tell: Callable[[], None],
+        every: float = 1.0,
+        since: float | None = None,
+    ) -> None:
+        """`since` is when they were read, where that was before: what has changed after it is told, too."""
+        self._paths = paths
+        self._tell = tell
+        self._every = every
+        self._closed = Event()
+        self._trouble = ""
+        self._told: FolderSnapshot = {}
+        self._told = _older(self._look() or {}, since)
+        self._thread = Thread(target=self._watch, name="onetool-lookout", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop polling. May be called from the callback."""
+        self._closed.set()
+        if current_thread() is not self._thread:
+            self._thread.join(LAST_WAIT)
+
+    def _watch(self) -> None:
+        before, unrest = self._told, 0
+        while not self._closed.wait(self._every):
+            seen = self._look()
+            if seen is None:
+                continue
+            quiet, before = seen == before, seen
+            if not self._is_news(seen):
+                unrest = 0
+            elif quiet or unrest >= MOST_UNREST:
+                unrest = 0
+                self._tell_of(seen)
+            else:
+                unrest += 1
+
+    def _is_news(self, seen: FolderSnapshot) -> bool:
+        """Whether a path that was known is not as it was when we last told. Others are known from now on."""
+        self._told = {path: self._told.get(path, files) for path, files in seen.items()}
+        return self._told != seen
+
+    def _tell_of(self, seen: FolderSnapshot) -> None:
+        if self._closed.is_set():
+            return
+        self._told = seen  # what changes while we tell is told the next time
+        try:
+            self._tell()
+        except Exception as error:  # whatever it is, the next change must be told as well
+            more = log.isEnabledFor(logging.DEBUG)
+            log.error("files have changed, but nothing came of it: %s: %s", type(error).__name__, error, exc_info=more)
+        after = self._look()
+        if after is not None:
+            self._is_news(after)
+
+    def _look(self) -> FolderSnapshot | None:
+        """What there is now; None when it can't be said."""
+        look = _Poll()
+        try:
+            picture = {path: look.at(path) for path in self._paths()}
+        except Exception as error:  # noqa: BLE001  `paths` is somebody else's
+            self._complain(f"changed files are not noticed for now: {type(error).__name__}: {error}")
+            return None
+        self._complain(f"more than {MOST_FILES:,} files to watch; the others are not noticed" if look.is_full else "")
+        return picture
+
+    def _complain(self, trouble: str) -> None:
+        """Log the problem once, not at every poll."""
+        if trouble and trouble != self._trouble:
+            log.warning(trouble)
+        self._trouble = trouble
+
+
+class _Poll:
+    """One poll of all files."""
+
+    def __init__(self) -> None:
+        self._left = MOST_FILES
+        self._folders: set[tuple[int, int]] = set()  # of the path at hand; links may lead back to one
+
+    @property
+    def is_full(self) -> bool:
+        return self._left < 0
+
+    def at(self, path: Path) -> dict[str, FileStamp]:
+        files: dict[str, FileStamp] = {}
+        self._folders.clear()
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            _raise_unless_fact(error)
+            return files
+        if stat.S_ISDIR(status.st_mode):
+            self._into(files, str(path), status, MOST_LEVELS)
+        else:
+            files[str(path)] = _stamp(status)
+        return files
+
+    def _into(self, files: dict[str, FileStamp], folder: str, status: os.stat_result, levels: int) -> None:
+        number = (status.st_dev, status.st_ino)
+        if levels == 0 or number in self._folders:
+            return
+        self._folders.add(number)
+        self._left -= 1
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if not self.is_full:
+                        self._see(files, entry, levels)
+        except OSError as error:
+            _raise_unless_fact(error)
+
+    def _see(self, files: dict[str, FileStamp], entry: "os.DirEntry[str]", levels: int) -> None:
+        if entry.name.startswith(".") or entry.name == "__pycache__":
+            return
+        try:
+            if entry.is_dir():
+                self._into(files, entry.path, entry.stat(), levels - 1)
+            elif entry.name.endswith(SUFFIXES):
+                self._left -= 1
+                files[entry.path] = _stamp(entry.stat())
+        except OSError as error:
+            _raise_unless_fact(error)
+
+
+def _older(picture: FolderSnapshot, since: float | None) -> FolderSnapshot:
+    """Without what has changed since: it is news."""
+    if since is None:
+        return picture
+    return {
+        path: {name: stamp for name, stamp in files.items() if stamp[0] < since * 1e9}
+        for path, files in picture.items()
+    }
+
+
+def _stamp(status: os.stat_result) -> FileStamp:
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _raise_unless_fact(error: OSError) -> None:
+    """That something is not there, or closed to us, is what there is to see of it."""
+    if error.errno in _NO_LOOK:
+        raise error

@@ -1,0 +1,118 @@
+"""Formats numbers, durations and times of the stats for people, and escapes text for HTML."""
+
+import html
+from datetime import UTC, datetime
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+PERIOD_TITLES = {
+    "day": "The last 24 hours",
+    "week": "The last 7 days",
+    "month": "The last 30 days",
+    "all": "All that is kept",
+}
+
+
+def safe(text: object) -> str:
+    """Text of anybody's, for a page: it can't become markup, turn the writing around, or break the encoding."""
+    return html.escape("".join(char if char.isprintable() else "�" for char in str(text)))
+
+
+def clipped(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def whole(number: float) -> str:
+    """1,234,567; with a true minus sign."""
+    return f"{number:,.0f}".replace("-", "\N{MINUS SIGN}")
+
+
+def counted(number: int, thing: str) -> str:
+    return f"{whole(number)} {thing}{'' if number == 1 else 's'}"
+
+
+def short(number: float) -> str:
+    """At most a handful of characters: 950, 1.2k, 35k, 1.2M."""
+    for size, unit in _UNITS:
+        if round(abs(number)) >= size:
+            share = number / size
+            text = f"{share:.1f}" if abs(share) < 9.95 else f"{share:.0f}"
+            return f"{text.removesuffix('.0')}{unit}".replace("-", "\N{MINUS SIGN}")
+    return whole(number)
+
+
+def percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1f}%".replace(".0%", "%")
+
+
+def duration(ms: float | None) -> str:
+    """0.21 ms, 340 ms, 1.2 s, 4 min 10 s, 3 h 20 min, 2 d 4 h."""
+    if ms is None:
+        return "–"
+    if ms < 0:
+        return f"\N{MINUS SIGN}{duration(-ms)}"
+    if ms < 999.5:
+        return f"{_three_digits(ms)} ms"
+    if ms < 59_950:
+        return f"{_three_digits(ms / 1000)} s"
+    seconds = round(ms / 1000)
+    for size, unit, part, smaller in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= size:
+            rest = seconds % size // part
+            return f"{seconds // size:,} {unit}{f' {rest} {smaller}' if rest else ''}"
+    return f"{seconds} s"
+
+
+def saved(amount: float, text: str) -> str:
+    """What was saved, in words. Less than nothing says that it has not paid off: the data have the number."""
+    return text if amount >= 0 else "none yet"
+
+
+def decade(ms: float) -> str:
+    """A power of ten, for an axis: one unit, and no more."""
+    return f"{ms:g} ms" if ms < 1000 else f"{ms / 1000:,.0f} s"
+
+
+def _three_digits(number: float) -> str:
+    text = f"{number:.2f}" if number < 1 else f"{number:.1f}" if number < 99.95 else f"{number:.0f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def moment(iso: str | None) -> str:
+    """15 Nov 2026, 10:02; what is no time is shown as it is, for a bit."""
+    at = _read_time(iso)
+    return f"{_day(at)} {at.year}, {at:%H:%M}" if at else _unread(iso or "–")
+
+
+def tick(iso: str, period: str) -> str:
+    """A label below an axis: the hour of a day, the day of longer times."""
+    at = _read_time(iso)
+    if at is None:
+        return _unread(iso)
+    return f"{at:%H:%M}" if period == "day" else _day(at)
+
+
+def span(iso: str, period: str) -> str:
+    """What a bucket is about: `Sun 15 Nov, 06:00`, or the day alone where a bucket is a day."""
+    at = _read_time(iso)
+    if at is None:
+        return _unread(iso)
+    named = f"{_DAYS[at.weekday()]} {_day(at)}"
+    return f"{named}, {at:%H:%M}" if period in ("day", "week") else named
+
+
+def _unread(text: str) -> str:
+    return safe(clipped(text, 8))
+
+
+def _day(at: datetime) -> str:
+    return f"{at.day} {_MONTHS[at.month - 1]}"
+
+
+def _read_time(iso: str | None) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(iso or "")
+    except ValueError:
+        return None
+    return at.astimezone(UTC) if at.tzinfo else at

@@ -1,0 +1,372 @@
+"""Sums up a period of the stats: totals, tools, errors, series, percentiles, and what was saved.
+
+    context_saved = Σ over menus sent (tokens of a list of every tool − tokens sent)
+                  + Σ over runs with a reply (tokens in and out of its calls − tokens of its code − tokens of the reply)
+    time_saved_ms = Σ over runs with n ≥ 2 calls ((n − 1) × g + max(0, durations of its calls − duration of the run))
+
+Of a call no more counts than would have been sent: what is larger goes behind a handle. The calls of a failed run do
+not count: they would have to be made again. g is the median of how long that client took from an answer to its next
+call, in the same period; 0 where that was never measured. Terms may be negative. A run belongs to the period in which
+it ended. For one tool: the runs in which it took part, and no menus.
+"""
+
+import sqlite3
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import accumulate, repeat
+from math import floor
+from typing import Any, TypedDict
+
+import msgspec
+
+HOUR = 3600
+DAY = 24 * HOUR
+MOST_BUCKETS = 90  # of all that there is, the latest
+
+
+class Period(msgspec.Struct, frozen=True):
+    """`seconds` until now, None for all; `bucket`: seconds of one bucket. Buckets begin at whole hours and days."""
+
+    name: str
+    seconds: int | None
+    bucket: int
+
+    def since(self, now: float) -> float | None:
+        return None if self.seconds is None else now - self.seconds
+
+    def buckets(self, first: float, now: float) -> range:
+        """The starts of all buckets, for calls of which the first was then."""
+        earliest = max(first, now - (MOST_BUCKETS - 1) * self.bucket) if self.seconds is None else now - self.seconds
+        return range(floor(earliest / self.bucket) * self.bucket, floor(now) + 1, self.bucket)
+
+
+PERIODS: Mapping[str, Period] = {
+    "day": Period("day", DAY, HOUR),
+    "week": Period("week", 7 * DAY, 6 * HOUR),
+    "month": Period("month", 30 * DAY, DAY),
+    "all": Period("all", None, DAY),
+}
+
+
+def iso(at: float) -> str:
+    """ISO 8601, with seconds."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
+# What a summary of the stats looks like.
+
+
+class ToolRow(TypedDict):
+    """One tool. `success_rate` is in percent, with one decimal; `last_called` is ISO 8601, in UTC, with seconds."""
+
+    tool: str
+    source: str  # "local", "proxy:NAME", or empty for a tool that there is not
+    calls: int
+    errors: int
+    success_rate: float
+    median_ms: float
+    p95_ms: float
+    tokens_in: int
+    tokens_out: int
+    last_called: str
+
+
+class ErrorRow(TypedDict):
+    """How often a tool has failed in one way."""
+
+    tool: str
+    code: str
+    reason: str | None  # the finer cause, where there is one
+    count: int
+    last: str
+
+
+class Count(TypedDict):
+    """How many calls came through a door, or from a client."""
+
+    name: str
+    calls: int
+
+
+class Bucket(TypedDict):
+    """A stretch of time: an hour, six, or a day. Without calls there are no percentiles."""
+
+    start: str
+    calls: int
+    errors: int
+    tokens_in: int
+    tokens_out: int
+    p50_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+
+
+class Summary(TypedDict):
+    """A period, or all that is kept; of one tool, or of all. Tools and errors: the most frequent first."""
+
+    period: str
+    since: str | None
+    until: str
+    tool: str | None
+    total_calls: int
+    success_rate: float | None
+    context_saved: int
+    time_saved_ms: int
+    tokens_in: int
+    tokens_out: int
+    bytes_in: int
+    bytes_out: int
+    runs: int
+    calls_in_runs: int
+    tools: list[ToolRow]
+    errors: list[ErrorRow]
+    doors: list[Count]
+    clients: list[Count]
+    series: list[Bucket]
+    latency: dict[str, float | None]
+
+
+# How durations are spread: an aggregate that SQLite calls for each row of a group.
+
+
+MOST_EXACT_VALUES = 500_000  # values that are sorted as they are; sorting takes forty bytes for each
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """In milliseconds; all None where there is nothing."""
+
+    p50: float | None = None
+    p90: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    max: float | None = None
+
+
+def register_spread(database: sqlite3.Connection) -> None:
+    """`spread(column)` in SQL; what comes back is for `read`."""
+    database.create_aggregate("spread", 1, _Values)  # pyright: ignore[reportArgumentType] - its stub wants a class of its own
+
+
+def read_spread(text: str | None) -> Spread:
+    return Spread() if text is None else msgspec.json.decode(text, type=Spread)
+
+
+class _Values:
+    def __init__(self) -> None:
+        self._values = array("d")
+        self.step = self._values.append  # called for every row: nothing of ours in between
+
+    def finalize(self) -> str | None:
+        number = len(self._values)
+        if not number:
+            return None
+        ranks = {"p50": (number + 1) // 2, **{f"p{p}": -(-number * p // 100) for p in (90, 95, 99)}, "max": number}
+        wanted = {*ranks.values(), number // 2 + 1}
+        found: dict[int, float] = {}
+        for value, upto in self._ordered():
+            reached = {rank for rank in wanted if rank <= upto}
+            found |= dict.fromkeys(reached, value)
+            wanted -= reached
+            if not wanted:
+                break
+        named = {name: round(found[rank], 3) for name, rank in ranks.items()}
+        median = round((found[ranks["p50"]] + found[number // 2 + 1]) / 2, 3)
+        return msgspec.json.encode({**named, "p50": median}).decode()
+
+    def _ordered(self) -> Iterator[tuple[float, int]]:
+        """Values, smallest first, each with how many there are up to it."""
+        if len(self._values) <= MOST_EXACT_VALUES:
+            return ((value, rank) for rank, value in enumerate(sorted(self._values), 1))
+        counts = Counter(map(float, map(format, self._values, repeat(".3g"))))
+        return zip(sorted(counts), accumulate(counts[value] for value in sorted(counts)), strict=True)
+
+
+# What was saved, by what was measured, and nothing else.
+
+
+_RUNS = """
+WITH those AS (
+    SELECT id, client, ok, duration_ms, tokens_in FROM runs
+    WHERE at >= :since AND (:tool IS NULL OR id IN (SELECT run FROM calls WHERE tool = :tool AND run IS NOT NULL))
+), made AS (
+    SELECT run, count(*) AS calls, sum(duration_ms) AS duration_ms,
+        sum((min(bytes_in, :inline) + 3) / 4 + (min(bytes_out, :inline) + 3) / 4) AS tokens
+    FROM calls WHERE run IN (SELECT id FROM those) GROUP BY run
+), sent AS (
+    SELECT run, sum(tokens_out) AS tokens FROM replies WHERE run IN (SELECT id FROM those) GROUP BY run
+)
+SELECT
+    those.client,
+    coalesce(sum(CASE WHEN sent.tokens NOT NULL THEN ok * coalesce(made.tokens, 0) - tokens_in - sent.tokens END), 0),
+    coalesce(sum(CASE WHEN made.calls >= 2 THEN made.calls - 1 END), 0),
+    coalesce(sum(CASE WHEN made.calls >= 2 THEN max(0, made.duration_ms - those.duration_ms) END), 0),
+    count(*)
+FROM those LEFT JOIN made ON made.run = id LEFT JOIN sent ON sent.run = id
+GROUP BY those.client
+"""
+_MENUS = "SELECT coalesce(sum(full_tokens - sent_tokens), 0) FROM menus WHERE at >= :since AND :tool IS NULL"
+_GAPS = "SELECT client, spread(duration_ms) FROM gaps WHERE at >= :since GROUP BY client"
+
+
+def savings(database: sqlite3.Connection, since: float | None, tool: str | None, inline_bytes: int) -> dict[str, Any]:
+    """context_saved, time_saved_ms, and of how many runs. `inline_bytes` are sent of a value at the most."""
+    asked = {"since": float("-inf") if since is None else since, "tool": tool, "inline": inline_bytes}
+    gaps = {client: read_spread(spread).p50 or 0.0 for client, spread in database.execute(_GAPS, asked)}
+    tokens, milliseconds, runs = database.execute(_MENUS, asked).fetchone()[0], 0.0, 0
+    for client, in_runs, turns, side_by_side, count in database.execute(_RUNS, asked):
+        tokens += in_runs
+        milliseconds += turns * gaps.get(client, 0.0) + side_by_side
+        runs += count
+    return {"context_saved": tokens, "time_saved_ms": round(milliseconds), "runs": runs}
+
+
+# What is in the file, summed up.
+
+
+MOST_ROWS = 1000  # tools, errors and clients that are listed: names of tools come from outside, too
+
+_NUMBERS = "count(*), sum(1 - ok), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), spread(duration_ms)"
+
+_NOTHING: Sequence[Any] = (0, 0, 0, 0, None)
+
+
+class CallFilter(msgspec.Struct, frozen=True):
+    """Which calls: since when, of which tool, and whether only those that failed, or of tools that there were."""
+
+    since: float | None = None
+    tool: str | None = None
+    failed: bool = False
+    there: bool = False
+
+    def ask(self, database: sqlite3.Connection, wanted: str, further: str = "", **more: Any) -> sqlite3.Cursor:
+        """`wanted` and `further` (grouping, order) are our own words; whatever comes from outside is a parameter."""
+        limits = {
+            "at >= :since": self.since is not None,
+            "tool = :tool": self.tool is not None,
+            "NOT ok": self.failed,
+            "(source != '' OR code IS NOT 'tool_not_found')": self.there,
+        }
+        those = " AND ".join(limit for limit, holds in limits.items() if holds)
+        where = f"WHERE {those}" if those else "NOT INDEXED"  # row after row is quicker than in the order of an index
+        return database.execute(
+            f"SELECT {wanted} FROM calls {where} {further}",  # noqa: S608
+            {"since": self.since, "tool": self.tool, "most": MOST_ROWS, **more},
+        )
+
+
+def tool_facts(database: sqlite3.Connection, those: CallFilter) -> dict[str, Any]:
+    """In short: calls, success_rate (percent), median_ms, last_called."""
+    register_spread(database)
+    calls, errors, last, spread = those.ask(
+        database, "count(*), coalesce(sum(1 - ok), 0), max(at), spread(duration_ms)"
+    ).fetchone()
+    return {
+        "calls": calls,
+        "success_rate": _rate(calls, errors) if calls else None,
+        "median_ms": read_spread(spread).p50,
+        "last_called": iso(last) if calls else None,
+    }
+
+
+def summarize(database: sqlite3.Connection, period: Period, tool: str | None, now: float, inline_bytes: int) -> Summary:
+    """All of a summary, of one moment: nothing is written between its parts."""
+    register_spread(database)
+    those = CallFilter(period.since(now), tool)
+    database.execute("BEGIN")
+    calls, errors, tokens_in, tokens_out, spread, bytes_in, bytes_out, in_runs, first = those.ask(
+        database, f"{_NUMBERS}, coalesce(sum(bytes_in), 0), coalesce(sum(bytes_out), 0), count(run), min(at)"
+    ).fetchone()
+    saved = savings(database, those.since, tool, inline_bytes)
+    return {
+        "period": period.name,
+        "since": iso(first if those.since is None else those.since) if calls or those.since else None,
+        "until": iso(now),
+        "tool": tool,
+        "total_calls": calls,
+        "success_rate": _rate(calls, errors) if calls else None,
+        "context_saved": saved["context_saved"],
+        "time_saved_ms": saved["time_saved_ms"],
+        "tokens_in": tokens_in,
+        "tokens_out": tokens_out,
+        "bytes_in": bytes_in,
+        "bytes_out": bytes_out,
+        "runs": saved["runs"],
+        "calls_in_runs": in_runs,
+        "tools": _tools(database, those),
+        "errors": _errors(database, those),
+        "doors": _counts(database, those, "door"),
+        "clients": [one for one in _counts(database, those, "client") if one["name"]],
+        "series": _series(database, those, period.buckets(first, now)) if calls else [],
+        "latency": msgspec.structs.asdict(read_spread(spread)),
+    }
+
+
+def _tools(database: sqlite3.Connection, those: CallFilter) -> list[ToolRow]:
+    rows = CallFilter(those.since, those.tool, there=True).ask(
+        database,
+        f"tool, source, max(at), {_NUMBERS}",  # the source is that of the latest call: SQLite goes with max
+        "GROUP BY tool ORDER BY count(*) DESC, tool LIMIT :most",
+    )
+    return [_tool(*row) for row in rows]
+
+
+def _tool(
+    tool: str, source: str, last: float, calls: int, errors: int, tokens_in: int, tokens_out: int, spread: str
+) -> ToolRow:
+    durations = read_spread(spread)
+    return {
+        "tool": tool,
+        "source": source,
+        "calls": calls,
+        "errors": errors,
+        "success_rate": _rate(calls, errors),
+        "median_ms": durations.p50 or 0.0,
+        "p95_ms": durations.p95 or 0.0,
+        "tokens_in": tokens_in,
+        "tokens_out": tokens_out,
+        "last_called": iso(last),
+    }
+
+
+def _errors(database: sqlite3.Connection, those: CallFilter) -> list[ErrorRow]:
+    rows = CallFilter(those.since, those.tool, failed=True).ask(
+        database,
+        "tool, code, reason, count(*), max(at)",
+        "GROUP BY +tool, code, reason ORDER BY 4 DESC, 1, 2, 3 LIMIT :most",
+    )
+    return [
+        {"tool": tool, "code": code or "", "reason": reason, "count": count, "last": iso(last)}
+        for tool, code, reason, count, last in rows
+    ]
+
+
+def _counts(database: sqlite3.Connection, those: CallFilter, column: str) -> list[Count]:
+    rows = those.ask(database, f"{column}, count(*)", "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :most")
+    return [{"name": name, "calls": calls} for name, calls in rows]
+
+
+def _series(database: sqlite3.Connection, those: CallFilter, starts: range) -> list[Bucket]:
+    """Every bucket, also those without a call. The first one begins before the period does, and has only its calls."""
+    rows = those.ask(database, f"CAST(at / :bucket AS INTEGER), {_NUMBERS}", "GROUP BY 1", bucket=starts.step)
+    found: dict[int, Sequence[Any]] = {number * starts.step: rest for number, *rest in rows}
+    return [_bucket(start, *found.get(start, _NOTHING)) for start in starts]
+
+
+def _bucket(start: float, calls: int, errors: int, tokens_in: int, tokens_out: int, spread: str | None) -> Bucket:
+    durations = read_spread(spread)
+    return {
+        "start": iso(start),
+        "calls": calls,
+        "errors": errors,
+        "tokens_in": tokens_in,
+        "tokens_out": tokens_out,
+        "p50_ms": durations.p50,
+        "p95_ms": durations.p95,
+        "p99_ms": durations.p99,
+    }
+
+
+def _rate(calls: int, errors: int) -> float:
+    return round(100 * (calls - errors) / calls, 1)

@@ -1,0 +1,324 @@
+"""Bundles as ZIP archives: `pack` and `unpack` one, and `plan` what importing it would change.
+
+An archive has `bundle.json` and `tools/<name>.json`, as the folder of files has them; the same bundle makes the same
+bytes. An archive comes from anywhere: no header of it is trusted, its entries are read in pieces and counted, and
+nothing is written to disk here. A malformed archive is refused as a whole; mistakes inside of its files are all
+reported, and an archive with any should not be imported.
+"""
+
+import re
+import stat
+import time
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable
+from io import BytesIO
+from pathlib import Path
+from time import monotonic
+from typing import IO, Any, Literal, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from onetool.core.errors import Mistake
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.files.disk import tool_file
+from onetool.sources.bundles.files.form import bundle_text, parsed, read_bundle_file, read_tool_file, tool_text
+from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
+from onetool.sources.bundles.names import check_id, new_id
+
+MAX_BYTES = 32 * 1024**2  # of an archive
+MAX_TOTAL = 64 * 1024**2  # of what is in it
+MAX_ENTRY = 8 * 1024**2
+MAX_ENTRIES = 10_000
+MAX_RATIO = 200  # JSON that repeats itself is packed to a fiftieth
+SMALL = 64 * 1024  # what little is packed by any ratio
+PIECE = 256 * 1024
+MOST_SECONDS = 60.0
+
+BUNDLE = "bundle.json"
+TOOLS = "tools/"
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first time that a ZIP file can say
+_ENTRY = re.compile(r"tools/[^/\\]{1,250}\.json")
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OverflowError, RuntimeError)
+_HEADER = b"PK\x01\x02"  # of an entry, in the list at the end
+_MADE = "make it with `onetool bundles export`, or pack bundle.json and the folder tools/ alone"
+
+
+class Unpacked(NamedTuple):
+    bundle: Bundle | None  # None where its file is among the mistakes
+    tools: list[Tool]
+    mistakes: list[Mistake]  # `file` is the entry
+
+
+def pack(bundle: Bundle, tools: Iterable[Tool]) -> bytes:
+    """The archive of a bundle. Raises Invalid for one that is built in, or a tool that could not be read again."""
+    if bundle.is_built_in:
+        raise InvalidError(f"the bundle {bundle.slug} is built in: every OneTool has it, and it can't be exported")
+    texts = {BUNDLE: bundle_text(bundle)}
+    for tool in tools:
+        texts[tool_file("", tool.slug, tool.version).removeprefix("/")] = tool_text(tool, is_kept=True)
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+        for name in sorted(texts):
+            entry = zipfile.ZipInfo(name, _LONG_AGO)
+            entry.create_system = 3  # Unix, wherever it is made
+            entry.external_attr = (stat.S_IFREG | 0o644) << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            file.writestr(entry, texts[name])
+    return buffer.getvalue()
+
+
+def unpack(data: bytes | Path) -> Unpacked:
+    """What an archive has in it. Raises Invalid where its form is wrong or hostile: nothing of it should be used."""
+    raw = data if isinstance(data, bytes) else _read(data)
+    if raw.count(_HEADER) > MAX_ENTRIES:
+        raise InvalidError(f"the archive has more than {MAX_ENTRIES:,} entries")
+    try:
+        with zipfile.ZipFile(BytesIO(raw)) as file:
+            return _things(_texts(file))
+    except _DAMAGED as error:
+        raise InvalidError(f"the file is no ZIP archive, or a damaged one ({error}); {_MADE}") from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InvalidError(f"{path} can't be read: {error.strerror}") from None
+    if len(data) > MAX_BYTES:
+        raise InvalidError(f"{path} is larger than {MAX_BYTES // 1024**2} MiB, which no bundle's archive is")
+    return data
+
+
+# Its form
+
+
+def _texts(file: zipfile.ZipFile) -> dict[str, bytes]:
+    """The bytes of every entry, if all of them may be there."""
+    entries = [entry for entry in file.infolist() if not _is_the_folder(entry)]
+    if len(entries) > MAX_ENTRIES:
+        raise InvalidError(f"the archive has more than {MAX_ENTRIES:,} entries")
+    seen: dict[str, str] = {}
+    for entry in entries:
+        _check_entry(entry)
+        alike = unicodedata.normalize("NFC", entry.filename).casefold()
+        if alike in seen:
+            raise InvalidError(
+                f"{entry.filename!r}: there is {seen[alike]!r} as well, which is the same to some systems"
+            )
+        seen[alike] = entry.filename
+    if BUNDLE not in seen:
+        raise InvalidError(f"the archive has no {BUNDLE} at its top; {_MADE}")
+    texts: dict[str, bytes] = {}
+    left = MAX_TOTAL
+    for entry in entries:
+        with file.open(entry) as stream:
+            texts[entry.filename] = _bounded(stream, entry, min(left, MAX_ENTRY))
+        left -= len(texts[entry.filename])
+    return texts
+
+
+def _is_the_folder(entry: zipfile.ZipInfo) -> bool:
+    return entry.filename == TOOLS and entry.file_size == 0
+
+
+def _check_entry(entry: zipfile.ZipInfo) -> None:
+    name = entry.orig_filename  # with everything that the reader would cut off
+    kind = stat.S_IFMT(entry.external_attr >> 16)
+    if name != entry.filename or not name.isprintable() or "\\" in name:
+        raise InvalidError(f"{name!r:.200}: an entry can't have such a name; {_MADE}")
+    if kind == stat.S_IFLNK:
+        raise InvalidError(f"{name!r}: it is a link, and links are not followed; {_MADE}")
+    if kind not in (0, stat.S_IFREG):
+        raise InvalidError(f"{name!r}: it is no regular file; {_MADE}")
+    if name.startswith("/") or ".." in name.split("/") or re.match(r"[A-Za-z]:", name):
+        raise InvalidError(f"{name!r:.200}: it leads out of the archive; {_MADE}")
+    if name != BUNDLE and not _ENTRY.fullmatch(name):
+        raise InvalidError(f"{name!r:.200}: only {BUNDLE} and {TOOLS}<name>.json belong there; {_MADE}")
+    if entry.flag_bits & 0x41:
+        raise InvalidError(f"{name!r}: it is encrypted; pack it without a password")
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise InvalidError(f"{name!r}: it is packed in a way that is not read here; use the usual one (deflate)")
+
+
+def _bounded(stream: IO[bytes], entry: zipfile.ZipInfo, most: int) -> bytes:
+    """All of its bytes, whatever its header says of them."""
+    parts: list[bytes] = []
+    size = 0
+    while part := stream.read(PIECE):
+        size += len(part)
+        if size > most:
+            raise InvalidError(f"{entry.filename!r}: it, or all of them together, is larger than a bundle can be")
+        if size > SMALL and size > MAX_RATIO * max(entry.compress_size, 1):
+            raise InvalidError(f"{entry.filename!r}: so little makes that much of it that it must be a bomb")
+        parts.append(part)
+    return b"".join(parts)
+
+
+# What it says
+
+
+def _things(texts: dict[str, bytes]) -> Unpacked:
+    mistakes: list[Mistake] = []
+    bundle: Bundle | None = None
+    try:
+        bundle = _bundle(texts.pop(BUNDLE))
+    except InvalidError as error:
+        mistakes.append(_mistake(BUNDLE, error))
+    known: dict[tuple[str, str], str] = {}
+    ids: dict[str, str] = {}
+    tools: list[Tool] = []
+    end = monotonic() + MOST_SECONDS
+    for name, text in sorted(texts.items()):
+        if monotonic() > end:
+            raise InvalidError(f"{name!r}: the archive takes more than {MOST_SECONDS:.0f} s to read; split the bundle")
+        try:
+            tool = _tool(text, bundle)
+            _once(known, (tool.slug, tool.version), name, f"{tool.slug}@{tool.version} is")
+            _once(ids, tool.id, name, "its id is that")
+        except InvalidError as error:
+            mistakes.append(_mistake(name, error))
+        else:
+            tools.append(tool)
+    return Unpacked(bundle, tools, mistakes)
+
+
+def _bundle(text: bytes) -> Bundle:
+    data = parsed(text)
+    if data.get("isBuiltIn") is True:
+        raise InvalidError("/isBuiltIn: a bundle that is built in can't come out of an archive")
+    if data.get("id") is None:
+        raise InvalidError("/id is missing: without it nobody can tell whether the bundle is here already")
+    bundle = read_bundle_file(text, "", 0)
+    if bundle.soft_deleted_at is not None:
+        raise InvalidError("/softDeletedAt: the bundle was deleted; bring it back before you export it")
+    return bundle
+
+
+def _tool(text: bytes, bundle: Bundle | None) -> Tool:
+    data = parsed(text)
+    if data.get("isBuiltIn") is True:
+        raise InvalidError("/isBuiltIn: a tool that is built in can't come out of an archive")
+    home = data.get("bundleID")
+    if isinstance(home, str) and bundle is not None and check_id(home, "/bundleID") != bundle.id:
+        raise InvalidError("/bundleID: it belongs to another bundle than that of the archive")
+    return read_tool_file(text, bundle.id if bundle else "", bundle.id if bundle else "", 0)
+
+
+def _once(known: dict[Any, str], key: Any, name: str, what: str) -> None:
+    if key in known:
+        raise InvalidError(f"{what} in {known[key]} already: one of the two has to go")
+    known[key] = name
+
+
+def _mistake(name: str, error: InvalidError) -> Mistake:
+    return Mistake(message=str(error), file=name, key=error.pointer or None)
+
+
+# What taking in an archive would change, before anything is: a table of it, and whether it can be done at all.
+
+
+What = Literal["new", "same", "changed", "clash", "kept"]
+
+
+class ImportRow(NamedTuple):
+    """One line: a tool, or the bundle itself (without a version)."""
+
+    slug: str
+    version: str
+    what: What  # "kept": it is here and not in the archive, and stays
+    detail: str = ""
+
+
+class ImportPlan(NamedTuple):
+    bundle: Bundle  # as it would be; with another id where a new one was asked for
+    rows: list[ImportRow]
+    refused: list[str]  # why it can't be done; empty where it can
+    new_tools: list[Tool]  # those that would be put
+    is_new: bool  # whether the bundle is
+
+    @property
+    def changes(self) -> bool:
+        return any(row.what in ("new", "changed") for row in self.rows)
+
+
+def plan(
+    unpacked: Unpacked,
+    existing_bundle: Bundle | None,
+    existing_tools: Iterable[Tool],
+    as_new: bool = False,
+    now: Callable[[], float] = time.time,
+) -> ImportPlan:
+    """Hold an archive against what is here of the same bundle id. `as_new`: make another bundle of it, beside that."""
+    if unpacked.bundle is None:
+        raise InvalidError("the archive's bundle can't be used: " + "; ".join(map(str, unpacked.mistakes[:3])))
+    refused = [str(mistake) for mistake in unpacked.mistakes]
+    if as_new or existing_bundle is None:
+        bundle, tools = _renamed(unpacked, now()) if as_new else (unpacked.bundle, unpacked.tools)
+        rows = [ImportRow(bundle.slug, "", "new"), *(ImportRow(tool.slug, tool.version, "new") for tool in tools)]
+        return ImportPlan(bundle, rows, refused, tools, is_new=True)
+    return _beside(unpacked.bundle, unpacked.tools, existing_bundle, list(existing_tools), refused)
+
+
+def _renamed(unpacked: Unpacked, now: float) -> tuple[Bundle, list[Tool]]:
+    assert unpacked.bundle is not None  # noqa: S101 - for the type checker: its caller has looked
+    bundle = replace(unpacked.bundle, id=new_id(now))
+    return bundle, [replace(tool, id=new_id(now), bundle_id=bundle.id) for tool in unpacked.tools]
+
+
+def _beside(bundle: Bundle, tools: list[Tool], here: Bundle, tools_here: list[Tool], refused: list[str]) -> ImportPlan:
+    known = {(tool.slug, tool.version): tool for tool in tools_here}
+    rows = [_bundle_row(bundle, here)]
+    new: list[Tool] = []
+    for tool in tools:
+        found = known.pop((tool.slug, tool.version), None)
+        rows.append(_tool_row(tool, found))
+        if found is None:
+            new.append(tool)
+    rows += [ImportRow(slug, version, "kept", "it is here, and not in the archive") for slug, version in known]
+    refused = [*refused, *_in_the_way(here, rows, bool(new))]
+    taken = replace(here, **{name: getattr(bundle, name) for name in BundleContent.__struct_fields__})
+    return ImportPlan(replace(taken, is_enabled=here.is_enabled), rows, refused, new, is_new=False)
+
+
+def _bundle_row(bundle: Bundle, here: Bundle) -> ImportRow:
+    names = ("slug", "display_name", "description")
+    other = [name for name in names if getattr(bundle, name) != getattr(here, name)]
+    if here.soft_deleted_at is not None:
+        return ImportRow(bundle.slug, "", "changed", "it was deleted here, and comes back")
+    if not other:
+        return ImportRow(bundle.slug, "", "same")
+    keys = {field.name: field.encode_name for field in msgspec.structs.fields(Bundle)}
+    return ImportRow(bundle.slug, "", "changed", f"other: {', '.join(keys[name] for name in other)}")
+
+
+def _tool_row(tool: Tool, here: Tool | None) -> ImportRow:
+    if here is None:
+        return ImportRow(tool.slug, tool.version, "new")
+    fields = {field.name: field.encode_name for field in msgspec.structs.fields(ToolContent)}
+    other = [key for name, key in fields.items() if getattr(tool, name) != getattr(here, name)]
+    if other == ["isEnabled"] or not other:
+        stays = f"it stays {'enabled' if here.is_enabled else 'disabled'}, as it is here" if other else ""
+        return ImportRow(tool.slug, tool.version, "same", stays)
+    return ImportRow(tool.slug, tool.version, "clash", f"other: {', '.join(other)}")
+
+
+def _in_the_way(here: Bundle, rows: list[ImportRow], adds: bool) -> list[str]:
+    if here.is_built_in:
+        return [f"the bundle {here.slug} is built in and can't be changed; import it as a new bundle"]
+    clashes = [f"{row.slug}@{row.version}" for row in rows if row.what == "clash"]
+    if clashes:
+        few = ", ".join(clashes[:5]) + (f" and {len(clashes) - 5} more" if len(clashes) > 5 else "")
+        return [f"{few}: the same version is here with other content; import it as a new bundle, or remove it here"]
+    if adds and not here.is_enabled:
+        return [f"the bundle {here.slug} is disabled here, and takes no tools; enable it first"]
+    return []
+
+
+# Bundles as files that people share: `pack` and `unpack` a ZIP archive, and `plan` what taking one in would change.
+
+
+__all__ = ["ImportPlan", "ImportRow", "Unpacked", "pack", "plan", "unpack"]

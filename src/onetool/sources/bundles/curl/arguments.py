@@ -1,0 +1,325 @@
+"""Finds the arguments and the secrets of a curl command, and makes templates of its query, its form and its body.
+
+When in doubt a value is a secret: one that is none can be given any value, but a key in a file of tools is soon on
+somebody else's disk.
+"""
+
+import re
+from itertools import count
+from typing import Any
+from urllib.parse import unquote_plus
+
+import msgspec
+
+from onetool.core.redaction import sounds_secret
+from onetool.sources.bundles.curl.command import BEGIN, END, pieces, variables
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.import_names import argument_name, literal, placeholder, secret_prefix
+
+_NAME = re.compile(
+    r"(^|[-_.])(key|sig|signature|appid|apikey|appkey|authkey|session|sessionid|sid|jwt|csrf|xsrf|pin|otp|pat"
+    r"|accesskey|secretkey|privatekey|clientsecret|accesstoken|authtoken|apitoken|pass|pw|code_verifier)$",
+    re.IGNORECASE,
+)
+_NO_SECRET = frozenset(("sort-key", "sort_key", "idempotency-key", "primary_key", "partition_key"))
+_LOOKS = re.compile(
+    r"(sk|pk|rk)[-_](live|test|proj|ant|or)[-_A-Za-z0-9]{8,}|sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{20,}"
+    r"|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abeoprs]-[\w-]{10,}|(AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{30,}"
+    r"|hf_[A-Za-z0-9]{20,}|ya29\.[\w-]{20,}|eyJ[\w-]{10,}\.[\w-]{5,}\.[\w-]*|SG\.[\w-]{16,}\.[\w-]{16,}"
+    r"|shp[a-z]{2}_[0-9a-fA-F]{20,}|npm_[A-Za-z0-9]{30,}|key-[0-9a-f]{32}|[0-9]{6,12}:AA[\w-]{30,}"
+    r"|secret_[A-Za-z0-9]{20,}"
+)
+_RANDOM = re.compile(r"(?=[^-]*[0-9])(?=[^-]*[A-Za-z])[A-Za-z0-9_]{32,}")
+_STAND_IN = re.compile(
+    r"<[^<>]*>|\{[^{}]*\}|\[[A-Z][A-Z_ ]*\]|[xX*.…]{3,}|(your|my|insert|replace|put|enter)[-_ ].*"
+    r"|.*(_here|-here| here)|[A-Z]+(_[A-Z]+)*_(KEY|TOKEN|SECRET|PASSWORD)",
+    re.IGNORECASE,
+)
+
+
+def is_credential(name: str, value: str) -> bool:
+    """Whether what stands under this name is one."""
+    return names_credential(name) or looks_secret(value)
+
+
+def names_credential(name: str) -> bool:
+    plain = name.rstrip("]").replace("[", "_")
+    return plain.lower() not in _NO_SECRET and (sounds_secret(plain) or bool(_NAME.search(plain)))
+
+
+def looks_secret(value: str) -> bool:
+    return bool(_LOOKS.search(value))
+
+
+def looks_random(segment: str) -> bool:
+    """Of a part of a path: a long word of letters and digits. (With dashes it is mostly an id.)"""
+    return bool(_LOOKS.search(segment) or _RANDOM.fullmatch(segment))
+
+
+def is_stand_in(value: str) -> bool:
+    """`YOUR_API_KEY`, `<token>`, `xxx`: what documentation writes for the reader's own."""
+    return bool(_STAND_IN.fullmatch(value.strip()))
+
+
+class CommandSecrets:
+    """Those that have been found, by name. A value of None is one that the command does not say."""
+
+    def __init__(self, host: str, given: dict[str, str]) -> None:
+        self._prefix = secret_prefix(_word_of(host))
+        self._given = given  # variables that were set in the command itself
+        self.found: dict[str, str | None] = {}
+
+    def take(self, value: str, word: str, taken: set[str] | frozenset[str] = frozenset()) -> str:
+        """The placeholder for a value: a variable keeps its name, anything else is named after the host."""
+        names = variables(value)
+        if len(names) == 1 and len(pieces(value)) == 1:
+            return self.variable(names[0])
+        text = None if names or is_stand_in(value) else value
+        base = name = f"{self._prefix}_{word}"
+        number = 1
+        while name in taken or self.found.get(name, text) != text:
+            number += 1
+            name = f"{base}_{number}"
+        self.found[name] = text
+        return f"${{{name}}}"
+
+    def variable(self, name: str) -> str:
+        self.found[name] = self._given.get(name)
+        return f"${{{name}}}"
+
+
+def word_for(name: str) -> str:
+    """What comes behind the host in a secret's name: `x-api-key` -> `API_KEY`."""
+    word = re.sub(r"[^A-Z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).upper()).strip("_")
+    word = word.removeprefix("X_")
+    return {"KEY": "API_KEY", "APIKEY": "API_KEY", "APPID": "API_KEY"}.get(word, word[:40]) or "SECRET"
+
+
+def _word_of(host: str) -> str:
+    """`api.openai.com` -> `openai`, `localhost:9000` -> `localhost`."""
+    labels = host.rpartition("@")[2].split(":")[0].split(".")
+    if labels[-1].isdigit() or "[" in host:
+        return "api"
+    names = [label for label in labels[:-1] if label not in ("api", "www", "app", "co", "com", "rest", "gateway")]
+    return (names or labels)[-1]
+
+
+# The arguments of a tool that is made of a command, and texts with their placeholders in them.
+
+
+UNQUOTED = ["string", "number", "boolean"]
+
+
+class ArgumentCollector:
+    def __init__(self, secrets: CommandSecrets) -> None:
+        self._secrets = secrets
+        self._properties: dict[str, dict[str, Any]] = {}
+        self._required: list[str] = []
+        self._placeholders: dict[str, str] = {}
+        self._unquoted: set[str] = set()
+
+    def unquoted(self, name: str) -> None:
+        """A variable that stands in JSON without quotes: a number, most likely, but nobody says it."""
+        self._unquoted.add(name)
+
+    def template(self, text: str, required: bool) -> str:
+        """A text as a template: variables of the shell are secrets where they are called so, else arguments."""
+        parts = (self.placeholder(part, required) if is_name else literal(part) for part, is_name in pieces(text))
+        return "".join(parts)
+
+    def placeholder(self, name: str, required: bool) -> str:
+        """The same name is the same argument, wherever it stands."""
+        if names_credential(name):
+            return self._secrets.variable(argument_name(name).upper())
+        if name not in self._placeholders:
+            plain = argument_name(name)
+            chosen = self._free(plain.lower() if plain.isupper() else plain)
+            self._properties[chosen] = {"type": UNQUOTED if name in self._unquoted else "string"}
+            self._placeholders[name] = chosen
+        chosen = self._placeholders[name]
+        if required and chosen not in self._required:
+            self._required.append(chosen)
+        return placeholder(chosen)
+
+    def sample(self, name: str, value: Any) -> str:
+        """An argument that may be left out: then it is what the command had."""
+        chosen = self._free(argument_name(name))
+        self._properties[chosen] = {**_typed(value), "default": value}
+        return placeholder(chosen)
+
+    def defaults(self) -> dict[str, Any]:
+        return {name: one["default"] for name, one in self._properties.items() if "default" in one}
+
+    def schema(self) -> dict[str, Any]:
+        schema: dict[str, Any] = {"type": "object", "properties": self._properties}
+        return {**schema, "required": self._required} if self._required else schema
+
+    def _free(self, name: str) -> str:
+        words = (name if number == 1 else f"{name}_{number}" for number in count(1))
+        return next(word for word in words if word not in self._properties and word not in self._secrets.found)
+
+
+def shell_text(text: str) -> str:
+    """For people: a variable as they wrote it."""
+    return "".join(f"${part}" if is_name else part for part, is_name in pieces(text))
+
+
+def number_in(text: str) -> Any:
+    """A value of a query as what it looks like; `007` is a text."""
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            value = kind(text)
+        except ValueError:
+            continue
+        if str(value) == text and abs(value) < 2**53:
+            return value
+    return text
+
+
+def _typed(value: Any) -> dict[str, Any]:
+    if isinstance(value, bool):
+        return {"type": "boolean"}
+    if isinstance(value, list):
+        return {"type": "array"}
+    names = {str: "string", int: "integer", float: "number", dict: "object"}
+    return {"type": names[type(value)]} if type(value) in names else {}
+
+
+# Pairs of a query or a form, and bodies of a command, as templates with arguments.
+
+
+FORM = "application/x-www-form-urlencoded"
+JSON = "application/json"
+DEEPEST = 50
+
+_PLACE = re.compile(r"\{([A-Za-z_][^{}/]{0,59})\}|<([A-Za-z_][^<>/]{0,59})>|:([A-Za-z_][A-Za-z0-9_]{0,59})")
+_BARE = re.compile(f"(?<=[:,\\[])\\s*({BEGIN}[^{END}]*{END})\\s*(?=[,}}\\]])")
+
+
+class CommandPairs:
+    """`a=1&b=2`, as it is written or by name, collected into a template."""
+
+    def __init__(self, filling: ArgumentCollector, secrets: CommandSecrets) -> None:
+        self._filling = filling
+        self._secrets = secrets
+        self._pairs: dict[str, list[str]] = {}
+
+    def written(self, text: str) -> None:
+        """With its escapes."""
+        for part in text.split("&"):
+            name, _, value = part.partition("=")
+            if part:
+                self._pairs.setdefault(_unescaped(name), []).append(_unescaped(value))
+
+    def named(self, text: str) -> None:
+        name, _, value = text.partition("=")
+        self._pairs.setdefault(name, []).append(value)
+
+    def taken(self) -> dict[str, Any]:
+        return {literal(_plain(name)): self._value(_plain(name), values) for name, values in self._pairs.items()}
+
+    def _value(self, name: str, values: list[str]) -> Any:
+        if len(values) > 1:
+            if any(BEGIN in value or is_credential(name, value) for value in values):
+                return [self._one(name, value) for value in values]
+            return self._filling.sample(name, values)
+        return self._one(name, values[0])
+
+    def _one(self, name: str, value: str) -> str:
+        if is_credential(name, value):
+            return self._secrets.take(value, word_for(name))
+        if found := _PLACE.fullmatch(value):
+            return self._filling.placeholder(next(part for part in found.groups() if part), required=False)
+        if BEGIN in value:
+            return self._filling.template(value, required=False)
+        return self._filling.sample(name, number_in(value))
+
+
+def body_of(
+    data: list[tuple[str, str]], said: str | None, filling: ArgumentCollector, secrets: CommandSecrets, notes: list[str]
+) -> tuple[Any, str | None]:
+    """The body as a template, and its Content-Type where the command leaves that to curl."""
+    kinds = {kind for kind, _ in data}
+    joined = "".join(text for _, text in data) if "json" in kinds else "&".join(text for _, text in data)
+    media = (said or "").partition(";")[0].strip().lower()
+    is_json = "json" in kinds or media == JSON or media.endswith("+json")
+    looks_like_it = joined.lstrip()[:1] in ("{", "[") and "pair" not in kinds
+    if is_json or (looks_like_it and media in ("", FORM)):
+        found = _json(joined)
+        if found is not None:
+            for bare in _BARE.findall(joined):
+                filling.unquoted(bare.removeprefix(BEGIN).removesuffix(END))
+            if not is_json:
+                notes.append("the body is JSON, and is sent as JSON")
+            return _json_body(found[0], filling, secrets, media)
+        if is_json:
+            raise InvalidError("the body is no JSON, and the command says it is; check its quotes")
+    if media in ("", FORM):
+        pairs = CommandPairs(filling, secrets)
+        for kind, text in data:
+            (pairs.named if kind == "pair" else pairs.written)(text)
+        return pairs.taken(), FORM
+    if media.startswith("multipart/"):
+        raise InvalidError("multipart bodies can't be made by a tool; if the API takes JSON or a plain form, use that")
+    if looks_secret(joined):
+        raise InvalidError("the body has a secret in it, and is neither JSON nor a form; put $NAME in its place")
+    return filling.template(joined, required=True), None
+
+
+def _json(text: str) -> tuple[Any] | None:
+    """The value; a variable that stands bare is a text for now."""
+    try:
+        return (msgspec.json.decode(_BARE.sub(r'"\1"', text)),)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+
+
+def _json_body(value: Any, filling: ArgumentCollector, secrets: CommandSecrets, media: str) -> tuple[Any, str | None]:
+    if isinstance(value, dict):
+        body = {literal(_plain(name)): _member(_plain(name), one, filling, secrets) for name, one in value.items()}
+        return body, None if media else JSON
+    if _is_fixed("", value, 0):
+        return _inside("", value, filling, secrets, 0), None if media else JSON
+    return filling.sample("body", value), None if media else JSON
+
+
+def _member(name: str, value: Any, filling: ArgumentCollector, secrets: CommandSecrets) -> Any:
+    """An argument; or as it is, where there is a secret or a placeholder inside of it."""
+    if _is_fixed(name, value, 0):
+        return _inside(name, value, filling, secrets, 0)
+    return filling.sample(name, value)
+
+
+def _is_fixed(name: str, value: Any, depth: int) -> bool:
+    if depth > DEEPEST:
+        raise InvalidError("the body is nested too deep")
+    if isinstance(value, dict):
+        return any(_is_fixed(key, one, depth + 1) for key, one in value.items())
+    if isinstance(value, list):
+        return any(_is_fixed(name, one, depth + 1) for one in value)
+    return isinstance(value, str) and (BEGIN in value or (bool(value) and is_credential(name, value)))
+
+
+def _inside(name: str, value: Any, filling: ArgumentCollector, secrets: CommandSecrets, depth: int) -> Any:
+    if isinstance(value, dict):
+        return {literal(_plain(key)): _inside(key, one, filling, secrets, depth + 1) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_inside(name, one, filling, secrets, depth + 1) for one in value]
+    if not isinstance(value, str):
+        return value
+    if value and is_credential(name, value):
+        return secrets.take(value, word_for(name or "secret"))
+    return filling.template(value, required=True)
+
+
+def _unescaped(text: str) -> str:
+    """Without its escapes; marks of variables stay."""
+    return "".join(f"{BEGIN}{part}{END}" if is_name else unquote_plus(part) for part, is_name in pieces(text))
+
+
+def _plain(name: str) -> str:
+    if BEGIN in name:
+        raise InvalidError("a name in the query or the body is a variable; write the name itself")
+    return name

@@ -1,0 +1,254 @@
+"""The folder of bundles on disk: how files are named, which ones are there, and how a file is read.
+
+Paths are texts relative to the folder, with slashes. Names begin with the slug. One that is long, or that some file
+system could take for another (case, Unicode normalization), is cut and gets a hash behind a `~`, which no slug and no
+version can have. A file is read if it is regular, no link, and not too large; other files in the folder are left alone.
+"""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+from onetool.core.errors import Mistake
+from onetool.sources.bundles.errors import InvalidError, UnavailableError
+from onetool.sources.bundles.index import Stamp
+
+BUNDLE = "bundle.json"
+TOOLS = "tools"
+OVERLAY = "builtin.json"
+STATE = ".state"
+INDEX = f"{STATE}/index.db"
+USAGE = f"{STATE}/usage.db"
+KEY = f"{STATE}/page.key"
+DRAFT = ".onetool-"  # how names of what is not finished begin
+
+LONGEST_FILE_NAME = 120  # bytes of a name, without its hash and its end; file systems take 255 in all
+_PLAIN = re.compile(r"[a-z0-9.@-]+")
+
+
+def bundle_folders(slug: str, id: str) -> tuple[str, str]:
+    """Names for a new bundle: the usual one, and one for when that is taken."""
+    readable = cut(slug, LONGEST_FILE_NAME)
+    return f"{readable}-{id[-12:]}", f"{readable}-{id}"
+
+
+def bundle_file(folder: str) -> str:
+    return f"{folder}/{BUNDLE}"
+
+
+def tools_of(folder: str) -> str:
+    return f"{folder}/{TOOLS}"
+
+
+def tool_file(folder: str, slug: str, version: str) -> str:
+    return f"{folder}/{TOOLS}/{tool_name(slug, version)}"
+
+
+def tool_name(slug: str, version: str) -> str:
+    name = f"{slug}@{version}"
+    if len(name) > LONGEST_FILE_NAME or not _PLAIN.fullmatch(name):
+        name = f"{cut(name, LONGEST_FILE_NAME)}~{sha256(name.encode()).hexdigest()[:16]}"
+    return f"{name}.json"
+
+
+def new_draft() -> str:
+    return f"{DRAFT}{os.urandom(8).hex()}"
+
+
+def is_tool(path: str) -> bool:
+    return path.count("/") == 2
+
+
+def folder_of(path: str) -> str:
+    """The bundle's folder that a file is in."""
+    return path.partition("/")[0]
+
+
+def parent(path: str) -> str:
+    return path.rpartition("/")[0] or "."
+
+
+def cut(text: str, most: int) -> str:
+    """So many bytes of it at the most, between two characters."""
+    return text.encode()[:most].decode(errors="ignore")
+
+
+# A file's bytes, if it is one that we read: regular, not a link, and not larger than any of ours.
+
+
+LARGEST = 8 * 1024 * 1024
+MOST_TRIES = 5  # for a file that is written to while we read
+
+# Not to wait for a pipe's writer, not to become a terminal's session: whatever it is, it is refused only once open.
+READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def read_bytes(path: str | os.PathLike[str], root: int | None = None) -> tuple[bytes, Stamp]:
+    """Its bytes and its stamp, of one moment. Raises Invalid for what can't be one of ours, and OSError."""
+    file = os.open(path, READ, dir_fd=root)
+    try:
+        for _ in range(MOST_TRIES):
+            before = os.fstat(file)
+            check_regular(before)
+            data = _bytes(file)
+            if (stamp := stamp_of(before)) == stamp_of(os.fstat(file)):
+                return data, stamp
+            os.lseek(file, 0, os.SEEK_SET)
+    finally:
+        os.close(file)
+    raise InvalidError("it is being written to")
+
+
+def check_regular(status: os.stat_result) -> None:
+    if stat.S_ISLNK(status.st_mode):
+        raise InvalidError("it is a link, and links are not followed: put the file itself here")
+    if not stat.S_ISREG(status.st_mode):
+        raise InvalidError("it is no regular file")
+    if status.st_size > LARGEST:
+        raise InvalidError(f"it has {status.st_size:,} bytes; {LARGEST:,} is the most")
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    return Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+def _bytes(file: int) -> bytes:
+    """Whatever its size is said to be."""
+    parts: list[bytes] = []
+    size = 0
+    while part := os.read(file, 256 * 1024):
+        size += len(part)
+        if size > LARGEST:
+            raise InvalidError(f"it has more than {LARGEST:,} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+# What lies in the folder, without reading any of it: the stamp of every file that should be one of ours.
+
+
+NO_STAMP = Stamp(0, 0, 0)  # of what should be there, or can't be looked at
+# These say nothing of the files: a look that met one is not taken for "they are gone".
+TEMPORARY_ERRORS = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EINTR)
+)
+
+WRITABLE = 0o022  # by others than its owner
+_EUID = os.geteuid() if hasattr(os, "geteuid") else 0
+
+Entry = os.DirEntry[str]
+Foreign = Callable[[Path], Mistake | None]
+"""What is wrong with the owner of something, or with who can write it; None if it counts."""
+
+
+def anybody(_: Path) -> None:
+    """Whoever owns it, it counts."""
+
+
+class FolderScan:
+    """`is_whole` is false when something could not be looked at for a while; then nothing is said to be gone.
+
+    Raises Unavailable for what is `foreign`: whoever can write a tool is whoever calls it.
+    """
+
+    def __init__(self, folder: Path, foreign: Foreign = anybody) -> None:
+        self.files: dict[str, Stamp] = {}
+        self.drafts: list[str] = []
+        self.is_whole = True
+        self._root = str(folder)
+        self._foreign = foreign
+        self._fine: set[tuple[str, int, int, int]] = set()
+        self._check_state()
+        for entry in self._entries(""):
+            if entry.name == OVERLAY:
+                self._add(OVERLAY, entry)
+            elif entry.is_dir(follow_symlinks=False):
+                self._check_folder("", entry)
+                self._bundle(entry.name)
+            elif entry.is_symlink() and os.path.isdir(entry.path):
+                self._add(entry.name, entry)  # refused when it is read
+
+    def _bundle(self, folder: str) -> None:
+        file = f"{folder}/{BUNDLE}"
+        for entry in self._entries(folder):
+            if entry.name == BUNDLE:
+                self._add(file, entry)
+            elif entry.name == TOOLS and entry.is_symlink():
+                self._add(f"{folder}/{TOOLS}", entry)  # refused when it is read
+            elif entry.name == TOOLS:
+                self._check_folder(folder, entry)
+                if self._tools(f"{folder}/{TOOLS}"):
+                    self.files.setdefault(file, NO_STAMP)  # tools without a bundle: that it is missing is told
+
+    def _tools(self, folder: str) -> bool:
+        """Whether there are any."""
+        before, files, new = len(self.files), self.files, tuple.__new__  # there may be very many: each step counts
+        for entry in self._entries(folder):
+            name = entry.name
+            if name.endswith(".json"):
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except OSError as error:
+                    self._skip(f"{folder}/{name}", error)
+                else:
+                    if status.st_uid != _EUID or status.st_mode & WRITABLE:
+                        self._check(folder, name, status)
+                    files[f"{folder}/{name}"] = new(Stamp, (status.st_mtime_ns, status.st_size, status.st_ino))
+        return len(files) > before
+
+    def _add(self, path: str, entry: Entry) -> None:
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except OSError as error:
+            self._skip(path, error)
+        else:
+            self._check("", path, status)
+            self.files[path] = Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
+
+    def _check_state(self) -> None:
+        try:
+            with os.scandir(f"{self._root}/{STATE}") as entries:
+                found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+            self._check("", STATE, os.stat(f"{self._root}/{STATE}"))
+        except OSError:
+            return
+        for name, status in found:
+            self._check(STATE, name, status)
+
+    def _check_folder(self, above: str, entry: Entry) -> None:
+        with suppress(OSError):  # it has gone meanwhile
+            self._check(above, entry.name, entry.stat(follow_symlinks=False))
+
+    def _check(self, folder: str, name: str, status: os.stat_result) -> None:
+        """Most are ours, and like others in their folder: only what is not is asked about."""
+        like = (folder, status.st_uid, status.st_gid, status.st_mode & WRITABLE)
+        if (status.st_uid != _EUID or status.st_mode & WRITABLE) and like not in self._fine:
+            mistake = self._foreign(Path(self._root, folder, name))
+            if mistake is not None:
+                raise UnavailableError(str(mistake))
+            self._fine.add(like)
+
+    def _entries(self, folder: str) -> list[Entry]:
+        try:
+            with os.scandir(f"{self._root}/{folder}" if folder else self._root) as entries:
+                found = list(entries)
+        except OSError as error:
+            self._skip(folder, error)
+            return []
+        ours = [entry for entry in found if not entry.name.startswith(".")]
+        if len(ours) != len(found):
+            above = f"{folder}/" if folder else ""
+            self.drafts += [f"{above}{entry.name}" for entry in found if entry.name.startswith(DRAFT)]
+        return ours
+
+    def _skip(self, path: str, error: OSError) -> None:
+        """What has gone meanwhile is gone. What we may not look at is told when it is read."""
+        if error.errno in TEMPORARY_ERRORS or not path:
+            self.is_whole = False
+        elif not isinstance(error, FileNotFoundError):
+            self.files[path] = NO_STAMP

@@ -1,0 +1,354 @@
+"""`FolderSync` brings the index up to date with the folder: what people, git and other processes have changed there.
+
+Files are compared by their stamps (mtime, size, inode), and only changed ones are read. The lock is held only while the
+index is written. A file that was written in the last moments may be written again without its stamp changing: it is
+indexed with a stamp that no file has, and so read again at the next sync. A tool needs the bundle in whose folder it
+lies: where that can't be used, its tools are set aside with it, unread.
+"""
+
+import errno
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from onetool.sources.bundles.errors import InvalidError, UnavailableError
+from onetool.sources.bundles.files import disk, writing
+from onetool.sources.bundles.files.disk import (
+    BUNDLE,
+    NO_STAMP,
+    OVERLAY,
+    TEMPORARY_ERRORS,
+    FolderScan,
+    Foreign,
+    anybody,
+    bundle_file,
+    folder_of,
+    is_tool,
+    stamp_of,
+    tool_file,
+    tools_of,
+)
+from onetool.sources.bundles.files.form import BuiltIn, Overlay, read_bundle_file, read_overlay, read_tool_file
+from onetool.sources.bundles.files.writing import FolderLock
+from onetool.sources.bundles.index import Index, IndexTransaction, PathTakenError, Stamp
+from onetool.sources.bundles.model import Bundle, Tool
+
+NO_BUNDLE = "its bundle can't be used"
+
+ParsedContent = Bundle | Tool | Overlay
+
+
+class ReadFile(NamedTuple):
+    """What a file says, or the reason why that can't be used; and of the bytes a digest, None where none were read."""
+
+    path: str
+    stamp: Stamp
+    thing: ParsedContent | None = None
+    reason: str | None = None
+    digest: bytes | None = None
+
+
+def read_files(folder: Path, stamps: dict[str, Stamp], paths: Iterable[str]) -> Iterator[ReadFile]:
+    """Bundles before their tools. `stamps` are those that the look has seen.
+
+    Left out is what is not there any more, or can't be read for a while; and tools whose bundle is left out.
+    """
+    bundles: dict[str, ReadFile | None] = {}  # by folder
+    for path in sorted(paths, key=lambda path: (path.count("/"), path)):
+        if not is_tool(path):
+            read = _read_one(folder, path, stamps[path], None)
+            if path.endswith(f"/{BUNDLE}"):
+                bundles[folder_of(path)] = read
+        else:
+            name = folder_of(path)
+            if name not in bundles:
+                bundles[name] = _read_one(folder, bundle_file(name), stamps.get(bundle_file(name), NO_STAMP), None)
+            read = _read_tool(folder, path, stamps[path], bundles[name])
+        if read is not None:
+            yield read
+
+
+def _read_tool(folder: Path, path: str, stamp: Stamp, bundle: ReadFile | None) -> ReadFile | None:
+    if bundle is None:
+        return None
+    if not isinstance(bundle.thing, Bundle):
+        return ReadFile(path, stamp, reason=NO_BUNDLE)
+    return _read_one(folder, path, stamp, bundle.thing)
+
+
+def _read_one(folder: Path, path: str, seen: Stamp, bundle: Bundle | None) -> ReadFile | None:
+    try:
+        data, stamp = disk.read_bytes(folder / path)
+    except InvalidError as error:
+        return ReadFile(path, seen, reason=str(error))
+    except OSError as error:
+        return _unreadable(path, seen, error)
+    digest = sha256(data).digest()
+    try:
+        return ReadFile(path, stamp, _content_of(path, data, stamp, bundle), digest=digest)
+    except InvalidError as error:
+        return ReadFile(path, stamp, reason=str(error), digest=digest)
+
+
+def _content_of(path: str, data: bytes, stamp: Stamp, bundle: Bundle | None) -> ParsedContent:
+    if bundle is not None:
+        return read_tool_file(data, bundle.id, folder_of(path), stamp.mtime_ns)
+    if path == OVERLAY:
+        return read_overlay(data)
+    return read_bundle_file(data, folder_of(path), stamp.mtime_ns)
+
+
+def _unreadable(path: str, seen: Stamp, error: OSError) -> ReadFile | None:
+    if error.errno in TEMPORARY_ERRORS:
+        return None  # it says nothing of the file: the next look will
+    if error.errno == errno.ELOOP:
+        return ReadFile(path, seen, reason="it is a link, and links are not followed: put the file itself here")
+    if isinstance(error, FileNotFoundError):
+        if seen != NO_STAMP:
+            return None  # it has gone meanwhile: the next look sees that
+        return ReadFile(path, seen, reason="it is missing, and there are tools in its folder")
+    return ReadFile(path, seen, reason=f"it can't be read: {os.strerror(error.errno or 0)}")
+
+
+# A look at the folder: what people, git and other processes have done there is taken into the index.
+
+
+RACY_SECONDS = 2.0
+LOCK_SECONDS = (
+    2.0  # for writers; then the index is written without the lock: the next look puts right what that may miss
+)
+FIRST_SECONDS = 60.0  # that others wait for a look that has to read everything
+UNSETTLED = -1  # as a size: what no file has
+
+
+class FolderChanges(NamedTuple):
+    files: dict[str, Stamp]  # all that lie there
+    read: list[ReadFile]
+    gone: list[str]
+    drafts: list[str]
+    broken: dict[str, str]  # those that could not be used before, and why
+    switches: "BuiltInSwitches | None"  # None: as they were
+
+    def is_nothing(self) -> bool:
+        return not (self.read or self.gone or self.drafts or self.switches)
+
+
+class BuiltInSwitches(NamedTuple):
+    """Of what is built in: what their file says. None: there is no file."""
+
+    stamp: Stamp | None
+    read: ReadFile | None
+
+
+class FolderSync:
+    """Remembers between looks what need not be asked again. One look at a time: the caller sees to that."""
+
+    def __init__(self, folder: Path, lock: FolderLock, built_in: BuiltIn, foreign: Foreign = anybody) -> None:
+        self._folder = folder
+        self._foreign = foreign
+        self._lock = lock
+        self._built_in = built_in
+        self._known: tuple[int, dict[str, Stamp]] = (-1, {})
+        self._looked_at = -1  # the index's state after the last look
+        self._overlay: Stamp | None = NO_STAMP
+        self._racy: dict[str, bytes] = {}  # paths and digests of what was read and may change unseen
+
+    def look(self, index: Index, is_new: bool = False) -> None:
+        """`is_new`: nothing is in the index yet."""
+        with self._lock.alone(FIRST_SECONDS):
+            if is_new:
+                self._overlay = NO_STAMP
+            found = self._find(index)
+            if not found.is_nothing():
+                self._take_in(index, found)
+            if found.switches is not None:
+                stamp = found.switches.stamp
+                self._overlay = stamp if stamp is None or not _is_racy(stamp) else NO_STAMP
+            self._looked_at = index.state()
+
+    # Seeing
+
+    def _find(self, index: Index) -> FolderChanges:
+        scan, known = FolderScan(self._folder, self._foreign), self._stamps(index)
+        switches = self._switches(scan.files.pop(OVERLAY, None))
+        changed = {path for path, stamp in scan.files.items() if known.get(path) != stamp}
+        gone = [path for path in known if path not in scan.files and path != OVERLAY] if scan.is_whole else []
+        broken: dict[str, str] = {}
+        if changed or gone or index.state() != self._looked_at:
+            broken = broken_files(index)
+            changed |= {path for path, reason in broken.items() if path in scan.files and reason != NO_BUNDLE}
+        read = list(self._read(index, scan.files, changed, broken))
+        news = [one for one in read if self._is_news(one, broken)]
+        return FolderChanges(scan.files, news, gone, scan.drafts, broken, switches)
+
+    def _switches(self, stamp: Stamp | None) -> BuiltInSwitches | None:
+        if stamp == self._overlay:
+            return None
+        if stamp is None:
+            return BuiltInSwitches(None, None)
+        read = next(read_files(self._folder, {OVERLAY: stamp}, [OVERLAY]), None)
+        return None if read is None else BuiltInSwitches(stamp, read)
+
+    def _read(
+        self, index: Index, files: dict[str, Stamp], changed: set[str], broken: dict[str, str]
+    ) -> Iterable[ReadFile]:
+        """What has changed. With a bundle that is another one now, or of use again or no more, its tools as well."""
+        heads = list(read_files(self._folder, files, (one for one in changed if not is_tool(one))))
+        yield from heads
+        bundles = (head for head in heads if head.path.endswith(f"/{BUNDLE}"))
+        others = {folder_of(head.path) for head in bundles if self._is_another(index, head, broken)}
+        below = (path for path in (files if others else changed) if is_tool(path))
+        tools = (path for path in below if path in changed or folder_of(path) in others)
+        yield from read_files(self._folder, files, tools)
+
+    def _is_another(self, index: Index, head: ReadFile, broken: dict[str, str]) -> bool:
+        if not isinstance(head.thing, Bundle):
+            return head.path not in broken
+        return head.path in broken or head.path not in self._known[1] or index.bundle(head.thing.id) is None
+
+    def _is_news(self, read: ReadFile, broken: dict[str, str]) -> bool:
+        is_as_before = read.reason == broken.get(read.path)
+        if _is_racy(read.stamp) and read.path in self._racy:
+            return not is_as_before or self._racy[read.path] != read.digest
+        return read.reason is None or not is_as_before or self._known[1].get(read.path) != read.stamp
+
+    def _stamps(self, index: Index) -> dict[str, Stamp]:
+        state = index.state()
+        if self._known[0] != state:
+            self._known = (state, index.stamps())
+        return self._known[1]
+
+    # Taking in
+
+    def _take_in(self, index: Index, found: FolderChanges) -> None:
+        with ExitStack() as stack:
+            try:
+                root = stack.enter_context(self._lock.held(LOCK_SECONDS))
+            except (UnavailableError, OSError):
+                root = None
+            if root is not None:
+                for draft in found.drafts:
+                    writing.remove_quietly(root, draft)  # nobody writes now: it is nobody's
+            before = dict(self._racy)
+            try:
+                self._change(index, found)
+            except BaseException:
+                self._racy = before  # nothing of it was taken in: all of it is news again
+                raise
+
+    def _change(self, index: Index, found: FolderChanges) -> None:
+        now = [read for read in found.read if self._is_still(read)]
+        unread = found.switches is not None and found.switches.read is not None and found.switches.read.reason
+        # Where the switches can't be read, they stay as they were: nothing goes on that somebody has switched off.
+        before = self._as_before(index) if unread else self._built_in
+        with index.changing() as changes:
+            for path in found.gone:
+                if not os.path.lexists(self._folder / path):
+                    changes.drop(path)
+                    self._racy.pop(path, None)
+            self._put_all(changes, found, now)
+            if found.switches is not None:
+                self._switch(changes, found.switches.read, before)
+
+    def _switch(self, changes: IndexTransaction, read: ReadFile | None, before: BuiltIn) -> None:
+        if read is not None and read.reason is not None:
+            changes.put_broken(OVERLAY, read.stamp, read.reason)
+            changes.built_in(before)
+            return
+        changes.drop(OVERLAY)
+        overlay = read.thing if read is not None and isinstance(read.thing, Overlay) else Overlay()
+        changes.built_in(overlay.over(self._built_in))
+
+    def _as_before(self, index: Index) -> BuiltIn:
+        known = Overlay()
+        for bundle, tools in self._built_in:
+            if (before := index.bundle(bundle.id)) is not None:
+                known = known.with_bundle(bundle, before.is_enabled)
+            for tool in tools:
+                if (seen := index.tool(bundle.id, tool.slug, tool.version)) is not None:
+                    known = known.with_tool(bundle, tool, seen.is_enabled)
+        return known.over(self._built_in)
+
+    def _put_all(self, changes: IndexTransaction, found: FolderChanges, reads: list[ReadFile]) -> None:
+        """Twice: two files may have exchanged what they are, and then each stands in the other's way."""
+        reads = sorted(reads, key=lambda read: (read.path.count("/"), not _is_usual(read), read.path))
+        refused = [(read, taken) for read in reads if (taken := self._put(changes, read)) is not None]
+        if all(self._is_known(found, read, taken) for read, taken in refused):
+            return
+        for read, _ in refused:
+            changes.drop(read.path)
+        for read, _ in refused:
+            taken = self._put(changes, read)
+            if taken is not None:
+                self._put(changes, read._replace(thing=None, reason=_clash_reason(read, taken)))
+                if isinstance(read.thing, Bundle):
+                    self._set_aside(changes, found, folder_of(read.path))
+
+    def _put(self, changes: IndexTransaction, read: ReadFile) -> PathTakenError | None:
+        stamp = read.stamp
+        if _is_racy(stamp) and read.digest is not None:
+            self._racy[read.path] = read.digest
+            stamp = stamp._replace(size=UNSETTLED)
+        else:
+            self._racy.pop(read.path, None)
+        try:
+            if isinstance(read.thing, Bundle):
+                changes.put_bundle(read.thing, read.path, stamp)
+            elif isinstance(read.thing, Tool) and self._is_in_its_bundle(changes, read.thing, read.path):
+                changes.put_tool(read.thing, read.path, stamp)
+            elif read.thing is not None:
+                changes.put_broken(read.path, stamp, NO_BUNDLE)
+            else:
+                changes.put_broken(read.path, stamp, read.reason or "")
+        except PathTakenError as taken:
+            return taken
+        return None
+
+    def _is_known(self, found: FolderChanges, read: ReadFile, taken: PathTakenError) -> bool:
+        known = self._known[1].get(read.path, NO_STAMP)
+        is_same = known == read.stamp or (known.size == UNSETTLED and _is_racy(read.stamp))
+        return is_same and found.broken.get(read.path) == _clash_reason(read, taken)
+
+    def _is_in_its_bundle(self, changes: IndexTransaction, tool: Tool, path: str) -> bool:
+        """The folder may be a copy of that bundle's, and then that bundle is another one."""
+        return changes.path_of_bundle(tool.bundle_id) == bundle_file(folder_of(path))
+
+    def _set_aside(self, changes: IndexTransaction, found: FolderChanges, folder: str) -> None:
+        for path, stamp in found.files.items():
+            if path.startswith(f"{tools_of(folder)}/"):
+                changes.put_broken(path, stamp, NO_BUNDLE)
+
+    def _is_still(self, read: ReadFile) -> bool:
+        """Whether it is as it was read: somebody may have come before us to the lock."""
+        try:
+            stamp = stamp_of(os.stat(self._folder / read.path, follow_symlinks=False))
+        except OSError:
+            return read.stamp == NO_STAMP
+        return stamp == read.stamp or read.stamp == NO_STAMP
+
+
+def broken_files(index: Index) -> dict[str, str]:
+    """Paths and reasons."""
+    return {mistake.file: mistake.message for mistake in index.mistakes() if mistake.file}
+
+
+def _is_racy(stamp: Stamp) -> bool:
+    return abs(time.time() - stamp.mtime_ns / 1e9) < RACY_SECONDS
+
+
+def _is_usual(read: ReadFile) -> bool:
+    """Whether it is called as we would call it. Of two that are the same, that one is the first."""
+    thing = read.thing
+    return not isinstance(thing, Tool) or read.path == tool_file(folder_of(read.path), thing.slug, thing.version)
+
+
+def _clash_reason(read: ReadFile, taken: PathTakenError) -> str:
+    """Said of the later one. Whoever copies a file copies its id."""
+    text = str(taken)
+    if read.thing is not None and not isinstance(read.thing, Overlay) and read.thing.id in text:
+        return f'{text}; take the line "id" out of this file, and it gets one of its own'
+    return f"{text}; give this one another name, or remove it"

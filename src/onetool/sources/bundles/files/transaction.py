@@ -1,0 +1,240 @@
+"""`StoreTransaction` is one change of the store: files and index together, under the lock.
+
+What counts is what the files say, not what the index knows of them. The index only knows where they are; where it is
+wrong about that, `IndexOutOfDate` asks for a sync and another try.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from onetool.sources.bundles.files import disk, writing
+from onetool.sources.bundles.files.disk import (
+    BUNDLE,
+    OVERLAY,
+    TOOLS,
+    bundle_file,
+    bundle_folders,
+    folder_of,
+    tool_file,
+    tool_name,
+    tools_of,
+)
+from onetool.sources.bundles.files.form import (
+    Overlay,
+    bundle_text,
+    overlay_text,
+    read_bundle_file,
+    read_overlay,
+    read_tool_file,
+    tool_text,
+)
+from onetool.sources.bundles.index import IndexTransaction, Stamp
+from onetool.sources.bundles.model import Bundle, Tool
+
+T = TypeVar("T")
+
+
+class IndexOutOfDate(Exception):  # noqa: N818 - nothing is wrong: a look puts it right
+    """The index knows of a file that is not there, or is another one."""
+
+
+class BrokenFileError(ConflictError):
+    """What is there can't be used."""
+
+    def __init__(self, path: str, why: object) -> None:
+        super().__init__(f"bundles/{path} can't be used: {why}; mend it, or move it away", "broken")
+        self.path = path
+
+
+class StoreTransaction:
+    """`is_done`: the files are as they should be, durably; `result` is what its maker gets, whatever the index does."""
+
+    def __init__(self, root: int, changes: IndexTransaction) -> None:
+        self._root = root
+        self._changes = changes
+        self.is_done = False
+        self.result: Any = None
+
+    # What is there
+
+    def bundle(self, id: str) -> tuple[Bundle, str] | None:
+        """And the name of its folder."""
+        path = self._changes.path_of_bundle(id)
+        if path is None:
+            return None
+        bundle = self._bundle(folder_of(path))
+        if bundle.id != id:
+            raise IndexOutOfDate
+        return bundle, folder_of(path)
+
+    def existing_bundle(self, id: str) -> tuple[Bundle, str]:
+        found = self.bundle(id)
+        if found is None:
+            raise NotFoundError(f"there is no bundle {id}")
+        return found
+
+    def open_bundle(self, id: str) -> tuple[Bundle, str]:
+        """One that takes changes inside of it."""
+        bundle, folder = self.existing_bundle(id)
+        if bundle.soft_deleted_at is not None:
+            raise ForbiddenError(
+                f"the bundle {bundle.slug} is deleted; PUT on the bundle itself brings it back", "deleted"
+            )
+        if not bundle.is_enabled:
+            raise ForbiddenError(f"the bundle {bundle.slug} is disabled; enable it first", "disabled")
+        return bundle, folder
+
+    def tool(self, bundle: Bundle, folder: str, slug: str, version: str) -> tuple[Tool, str]:
+        """And its path."""
+        known = self._changes.path_of_tool(bundle.id, slug, version)
+        path = known or tool_file(folder, slug, version)
+        if known is None and not writing.exists(self._root, path):
+            raise NotFoundError(f"there is no tool {slug}@{version} in the bundle {bundle.slug}")
+        tool = self._tool(bundle.id, path)
+        if (tool.slug, tool.version) == (slug, version):
+            return tool, path
+        if known is not None:
+            raise IndexOutOfDate
+        raise NotFoundError(f"there is no tool {slug}@{version} in the bundle {bundle.slug}")
+
+    def refuse_tool(self, bundle: Bundle, folder: str, slug: str, version: str) -> None:
+        """Conflict, where it is there already."""
+        known = self._changes.path_of_tool(bundle.id, slug, version)
+        if known is not None and not writing.exists(self._root, known):
+            raise IndexOutOfDate
+        if known is not None:
+            raise ConflictError(f"there is a tool {slug}@{version} in the bundle {bundle.slug} already", "exists")
+
+    def count(self) -> int:
+        return self._changes.count_tools()
+
+    def refuse_ids(self, tools: Iterable[Tool]) -> None:
+        for tool in tools:
+            if self._changes.has_tool_id(tool.id):
+                raise ConflictError(f"there is another tool with the id {tool.id} already", "exists")
+
+    def files_in(self, folder: str) -> list[str]:
+        """What could be tools: also those that can't be read."""
+        return [name for name in writing.names_in(self._root, tools_of(folder)) if name.endswith(".json")]
+
+    def is_empty(self, folder: str) -> bool:
+        """Whether nobody has put anything into it."""
+        names = set(writing.names_in(self._root, folder))
+        return names <= {BUNDLE, TOOLS} and not writing.names_in(self._root, tools_of(folder))
+
+    # What becomes of it
+
+    def add_bundle(self, bundle: Bundle, tools: Sequence[Tool], texts: Sequence[bytes], result: Any) -> None:
+        files = [(BUNDLE, bundle_text(bundle))]
+        files += [(f"{TOOLS}/{tool_name(one.slug, one.version)}", text) for one, text in zip(tools, texts, strict=True)]
+        folder = self._add_folder(bundle, files)
+        self._done(result)
+        self._changes.put_bundle(bundle, bundle_file(folder), self._stamp(bundle_file(folder)))
+        for tool in tools:
+            path = tool_file(folder, tool.slug, tool.version)
+            self._changes.put_tool(tool, path, self._stamp(path))
+
+    def replace_bundle(self, bundle: Bundle, folder: str, result: Any) -> None:
+        path = bundle_file(folder)
+        writing.replace(self._root, path, bundle_text(bundle))
+        self._done(result)
+        self._changes.put_bundle(bundle, path, self._stamp(path))
+
+    def remove_bundle(self, folder: str, result: Any) -> None:
+        writing.remove(self._root, folder)
+        self._done(result)
+        self._changes.drop(bundle_file(folder))
+
+    def add_tool(self, tool: Tool, text: bytes, folder: str) -> None:
+        path = tool_file(folder, tool.slug, tool.version)
+        is_new = writing.ensure_folder(self._root, tools_of(folder))
+        try:
+            writing.create(self._root, path, text)
+        except BaseException as error:
+            if is_new:
+                writing.remove_quietly(self._root, tools_of(folder))
+            if isinstance(error, FileExistsError):
+                self._refuse_file(tool, path)
+            raise
+        self._done(tool)
+        self._changes.put_tool(tool, path, self._stamp(path))
+
+    def replace_tool(self, tool: Tool, path: str) -> None:
+        writing.replace(self._root, path, tool_text(tool))
+        self._done(tool)
+        self._changes.put_tool(tool, path, self._stamp(path))
+
+    def remove_tool(self, path: str) -> None:
+        try:
+            writing.remove(self._root, path)
+        except FileNotFoundError:
+            raise IndexOutOfDate from None
+        self._done(None)
+        self._changes.drop(path)
+
+    # What is built in
+
+    def overlay(self) -> Overlay:
+        if not writing.exists(self._root, OVERLAY):
+            return Overlay()
+        return self._read(OVERLAY, lambda data, stamp: read_overlay(data))
+
+    def replace_overlay(self, overlay: Overlay, switched: Iterable[tuple[Bundle, Sequence[Tool]]], result: Any) -> None:
+        (writing.replace if writing.exists(self._root, OVERLAY) else writing.create)(
+            self._root, OVERLAY, overlay_text(overlay)
+        )
+        self._done(result)
+        self._changes.built_in(switched)
+
+    # How it is done
+
+    def _done(self, result: Any) -> None:
+        self.is_done, self.result = True, result
+
+    def _add_folder(self, bundle: Bundle, files: list[tuple[str, bytes]]) -> str:
+        for folder in bundle_folders(bundle.slug, bundle.id):
+            try:
+                writing.create_folder(self._root, folder, files)
+            except FileExistsError:
+                if self._is_in_the_way(folder, bundle):
+                    advice = "its bundle.json can't be used: mend it, or move it away"
+                    raise ConflictError(f"bundles/{folder} is in the way: {advice}", "broken") from None
+            else:
+                return folder
+        raise ConflictError(f"there are folders for a bundle {bundle.id} already: move them away", "exists")
+
+    def _is_in_the_way(self, folder: str, bundle: Bundle) -> bool:
+        """Whether that folder may be this bundle's own, and not that of another one with a similar id."""
+        try:
+            return self._bundle(folder).id == bundle.id
+        except (IndexOutOfDate, BrokenFileError):
+            return True
+
+    def _refuse_file(self, tool: Tool, path: str) -> None:
+        """A file is there that the index does not know: another process was killed, or somebody has put it there."""
+        found = self._tool(tool.bundle_id, path)
+        if (found.slug, found.version) == (tool.slug, tool.version):
+            raise ConflictError(f"there is a tool {tool.slug}@{tool.version} already", "exists")
+        raise ConflictError(
+            f"bundles/{path} is in the way: it says of itself that it is {found.slug}@{found.version}", "exists"
+        )
+
+    def _bundle(self, folder: str) -> Bundle:
+        return self._read(bundle_file(folder), lambda data, stamp: read_bundle_file(data, folder, stamp.mtime_ns))
+
+    def _tool(self, bundle_id: str, path: str) -> Tool:
+        folder = folder_of(path)
+        return self._read(path, lambda data, stamp: read_tool_file(data, bundle_id, folder, stamp.mtime_ns))
+
+    def _read(self, path: str, understand: Callable[[bytes, Stamp], T]) -> T:
+        try:
+            return understand(*disk.read_bytes(path, self._root))
+        except FileNotFoundError:
+            raise IndexOutOfDate from None
+        except InvalidError as error:
+            raise BrokenFileError(path, error) from None
+
+    def _stamp(self, path: str) -> Stamp:
+        return disk.stamp_of(os.stat(path, dir_fd=self._root, follow_symlinks=False))

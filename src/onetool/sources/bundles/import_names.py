@@ -1,0 +1,243 @@
+"""Names for imported tools, bundles, versions, arguments and secrets, and texts of a document as template literals.
+
+What a document calls things is untrusted: a slug has nothing but letters, digits and dashes, a text only printable
+characters, and nothing of a document is ever taken for a placeholder.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+from onetool.sources.bundles.names import fits
+
+LONGEST_SLUG = 64
+LONGEST_TITLE = 120
+LONGEST_DESCRIPTION = 600
+MOST_WORDS = 6  # of a summary, in a slug
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
+_ASIDE = re.compile(r"\s[-–—+|]\s|[:(\[]")
+# fmt: off
+_NOISE = frozenset((
+    "a", "an", "and", "api", "apis", "definition", "description", "document", "documentation", "for", "latest", "of",
+    "official", "open", "openapi", "public", "reference", "rest", "restful", "schema", "service", "services", "spec",
+    "specification", "swagger", "the", "v1", "v2", "v3", "v4", "version", "web",
+))
+_SMALL = frozenset(("a", "all", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"))
+# fmt: on
+_ARTICLES = frozenset(("a", "an", "the"))
+_SHORTER = {
+    "application": "app",
+    "applications": "apps",
+    "configuration": "config",
+    "configurations": "configs",
+    "environment": "env",
+    "organization": "org",
+    "organizations": "orgs",
+    "repositories": "repos",
+    "repository": "repo",
+}
+_PARAMETER = re.compile(r"\{[^{}]*\}")
+_VERSION_PART = re.compile(r"v[0-9]+([._-]?[0-9a-z]+)?|[0-9]+(\.[0-9]+)*|api", re.IGNORECASE)
+_VERBS = {"get": "get", "put": "update", "patch": "update", "post": "create", "delete": "delete"}
+
+
+def slug_of(text: str) -> str:
+    """`getPetById`, `repos/get`, `Pets_List` -> `get-pet-by-id`, `repos-get`, `pets-list`; or nothing."""
+    words = _slug_words(text)
+    return _shortened(words) if words else ""
+
+
+def operation_slug(operation_id: Any, method: str, path: str, verb: str | None = None, summary: Any = None) -> str:
+    """Of an operation: by its id, else by what it does (a method, or another verb) to what.
+
+    A path that names nothing (`/`, `/v1/{city}`) says less than the summary.
+    """
+    if isinstance(operation_id, str) and (slug := slug_of(_without_path(operation_id[:500], method, path))):
+        return slug
+    if isinstance(summary, str) and not _things(path):
+        words = [word for word in _slug_words(summary) if word not in _ARTICLES]
+        if words:
+            return _shortened(words[:MOST_WORDS])
+    return path_slug(verb or method, path)
+
+
+def path_slug(method: str, path: str, by: bool = False) -> str:
+    """`GET /pets/{petId}` -> `get-pet` (or `get-pet-by-pet-id`), `POST /users/{id}/keys` -> `create-user-key`.
+
+    Where a path names nothing, its parameters do: `GET /v1/{city}` -> `get-city`.
+    """
+    words = _things(path)
+    plural = bool(words) and _singular(words[-1]) != words[-1] and not path.split("?")[0].rstrip("/").endswith("}")
+    verb = _VERBS.get(method, method)
+    named = _slug_words(" ".join(_PARAMETER.findall(path)))
+    if method == "get" and plural:
+        verb = "list"
+    elif method == "post" and not plural:
+        verb = "post"
+    elif method == "post":
+        words[-1] = _singular(words[-1])
+    if not words:
+        return _shortened([verb, *(named or _slug_words(path) or ["root"])])
+    return _shortened([verb, *words, *(["by", *named] if by and named else [])])
+
+
+def _things(path: str) -> list[str]:
+    """What a path is about, in words: without versions and parameters, and of what a parameter picks one, that one."""
+    parts = [part for part in path.split("?")[0].split("/") if part and not _VERSION_PART.fullmatch(part)]
+    words: list[str] = []
+    for index, part in enumerate(parts):
+        if "{" in part and not _PARAMETER.sub("", part):
+            continue
+        followed = index + 1 < len(parts) and parts[index + 1].startswith("{")
+        here = _slug_words(_PARAMETER.sub(" ", part))
+        words += [*here[:-1], _singular(here[-1])] if here and followed else here
+    return words
+
+
+def bundle_slug(title: str, host: str = "") -> str:
+    """`Swagger Petstore - OpenAPI 3.0` -> `petstore`; where a title says nothing, the host does."""
+    for text in (_ASIDE.split(title)[0], title):
+        # A brand is one word, with all of its humps.
+        words = [word for word in _slug_words(_POSSESSIVE.sub("", text).lower()) if word not in _NOISE]
+        if words := [word for word in words if not word.isdigit()]:
+            return _shortened(words[:4])
+    labels = [label for label in host.split(":")[0].split(".")[:-1] if label not in ("api", "www")]
+    return slug_of(labels[-1] if labels else host) or "api"
+
+
+def version_label(text: Any) -> str:
+    """`1.0.27-SNAPSHOT` stays; `v1 (beta)` -> `v1-beta`."""
+    text = unicodedata.normalize("NFC", str(text or "")[:500])
+    kept = "".join(sign if sign == "." or fits(sign) else "-" for sign in text)
+    return re.sub(r"-{2,}", "-", kept)[:LONGEST_SLUG].strip("-.") or "1"
+
+
+class UniqueSlugs:
+    """Gives each slug once: a second one gets what tells it apart, or a number."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, int] = {}
+
+    def take(self, slug: str, *others: str) -> str:
+        free = next((one for one in (slug, *others) if one and one not in self._taken), None)
+        number = self._taken.get(slug, 1)
+        while free is None:
+            number += 1
+            self._taken[slug] = number
+            numbered = f"{slug[: LONGEST_SLUG - 8].rstrip('-')}-{number}"
+            free = None if numbered in self._taken else numbered
+        self._taken.setdefault(free, 1)
+        return free
+
+
+def argument_name(name: str) -> str:
+    """What code can say: `filter[name]`, `X-Request-ID`, `$top` -> `filter_name`, `X_Request_ID`, `top`."""
+    word = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") if not name.isidentifier() or not name.isascii() else name
+    if not word:
+        word = "_".join(part for part in _slug_words(name) if part.isascii()) or "arg"
+    return (f"arg_{word}" if word[0].isdigit() else word)[:LONGEST_SLUG]
+
+
+def secret_prefix(slug: str) -> str:
+    """`pet-store` -> `PET_STORE`, `süd` -> `SUD`."""
+    letters = "".join(sign for sign in unicodedata.normalize("NFKD", slug) if not unicodedata.combining(sign))
+    word = re.sub(r"[^A-Z0-9]+", "_", letters.upper()).strip("_")
+    return f"API_{word}" if not word or word[0].isdigit() else word
+
+
+def printable(text: Any, most: int) -> str:
+    """One line of text that can be printed, cut between words."""
+    if not isinstance(text, str):
+        return ""
+    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text[: 4 * most]).split())
+    if len(line) <= most:
+        return line
+    return line[: most - 1].rsplit(" ", 1)[0].rstrip(",;:.") + "…"
+
+
+def title(text: Any) -> str:
+    return printable(text, LONGEST_TITLE).rstrip(".")
+
+
+def described(summary: Any, description: Any) -> str:
+    """The summary and the first paragraph of what is said beyond it."""
+    head = printable(summary, LONGEST_TITLE)
+    body = printable(_first_paragraph(description), LONGEST_DESCRIPTION)
+    if not body or not head:
+        return body or head
+    if body.lower().rstrip(".").startswith(head.lower().rstrip(".")):
+        return body
+    return printable(f"{head.rstrip('.')}. {body}", LONGEST_DESCRIPTION)
+
+
+def tags_of(tags: Any, *more: str) -> list[str]:
+    found = [printable(tag, LONGEST_SLUG) for tag in tags] if isinstance(tags, list) else []
+    return list(dict.fromkeys(tag for tag in [*found[:16], *more] if tag))
+
+
+def _first_paragraph(text: Any) -> str:
+    if not isinstance(text, str):
+        return ""
+    paragraphs = re.split(r"\n\s*\n|<br\s*/?>|</p>", text[:4000].strip())
+    plain = (re.sub(r"<[^<>]{1,200}>", " ", part) for part in paragraphs)
+    return next((part for part in plain if part.strip() and not part.lstrip().startswith("#")), "")
+
+
+def _slug_words(text: str) -> list[str]:
+    """Lower-case words of letters and digits, split at every other sign and between the humps of camelCase."""
+    text = _CAMEL.sub("-", unicodedata.normalize("NFC", text[:500]))
+    kept = "".join(sign if fits(sign) else "-" for sign in text.lower())
+    kept = unicodedata.normalize("NFC", "".join(sign if fits(sign) else "-" for sign in kept))
+    return [word for word in kept.split("-") if word]
+
+
+def _shortened(words: Iterable[str]) -> str:
+    """At most 64 signs: without words that come again, with shorter ones, without small ones, without the last ones."""
+    words = list(words)
+    if len("-".join(words)) > LONGEST_SLUG:
+        words = list(dict.fromkeys(words))
+    if len("-".join(words)) > LONGEST_SLUG:
+        words = [_SHORTER.get(word, word) for word in words]
+    if len("-".join(words)) > LONGEST_SLUG:
+        words = [word for word in words if word not in _SMALL]
+    while len(words) > 1 and len("-".join(words)) > LONGEST_SLUG:
+        words.pop()
+    return "-".join(words)[:LONGEST_SLUG].strip("-")
+
+
+def _singular(word: str) -> str:
+    if word.endswith("ies") and len(word) > 4:
+        return f"{word[:-3]}y"
+    if word.endswith(("sses", "shes", "ches", "xes")):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 3 else word
+
+
+def _without_path(operation_id: str, method: str, path: str) -> str:
+    """Some frameworks add path and method to the function's name: `read_item_items__item_id__get`."""
+    tail = re.sub(r"\W", "_", path) + f"_{method}"
+    name = operation_id.removesuffix(tail)
+    return name if name else operation_id
+
+
+# Texts of a document in templates: nothing of them is ever taken for a placeholder.
+
+
+_DOLLARS = re.compile(r"\$+(?=\{)")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+
+
+def literal(text: str) -> str:
+    """The template that stands for this text."""
+    return _DOLLARS.sub(lambda found: found[0] * 2, text)
+
+
+def placeholder(name: str) -> str:
+    return f"${{{name}}}"
+
+
+def is_header_name(text: str) -> bool:
+    return bool(_HEADER.fullmatch(text))

@@ -1,0 +1,324 @@
+"""The SQLite file of the index, its tables, and its connections, one per thread.
+
+The file is made anew where it is missing, damaged, somebody else's or of another layout. A new one replaces the old one
+under a lock that whoever opens it holds, too. Connections to the old one are used until their next check of the file's
+identity. An index in memory has a single connection, which its threads share. After a fork the child opens its own.
+"""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Generator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from threading import RLock, local
+from time import monotonic, sleep, time_ns
+from weakref import WeakSet
+
+from onetool.sources.bundles.errors import UnavailableError
+from onetool.sources.bundles.index.waiting import LONG_SECONDS, IndexBusyError, WaitLimit, is_damage, is_gone
+
+APPLICATION = 0x0B0D1E5  # says that a file is ours
+LAYOUT = 2
+
+# `no` is a tool's number in here, and nowhere else. Its JSON lies apart, so that what is scanned stays slim.
+# `since`: the revision that a body was written at; another one for every other body.
+# `live`: a bundle that is neither disabled nor soft-deleted. Built-in rows have no file.
+# Texts in `finding` are words already: "ascii" parts them at the blanks, and takes everything else as it is.
+# `heads`: the words of the names, to look inside of them. `letters`: every word that may be mistyped; it only grows.
+_TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE bundles (
+    id TEXT PRIMARY KEY, live INTEGER NOT NULL, built_in INTEGER NOT NULL, words TEXT NOT NULL, body BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE tools (
+    no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, bundle TEXT NOT NULL, slug TEXT NOT NULL, version TEXT NOT NULL,
+    enabled INTEGER NOT NULL, built_in INTEGER NOT NULL, age INTEGER NOT NULL, slug_key TEXT NOT NULL,
+    name_key TEXT NOT NULL, heads TEXT NOT NULL, UNIQUE (bundle, slug, version)
+);
+CREATE INDEX tools_of_bundle ON tools (bundle, id);
+CREATE INDEX tools_by_slug ON tools (slug_key);
+CREATE INDEX tools_by_name ON tools (name_key);
+CREATE INDEX tools_by_age ON tools (age, id);
+CREATE INDEX tools_built_in ON tools (no) WHERE built_in;
+CREATE TABLE bodies (no INTEGER PRIMARY KEY, body BLOB NOT NULL, since INTEGER NOT NULL);
+CREATE TABLE tags (tag TEXT, id TEXT, no INTEGER NOT NULL, PRIMARY KEY (tag, id)) WITHOUT ROWID;
+CREATE INDEX tags_of_tool ON tags (no);
+CREATE TABLE files (
+    path BLOB PRIMARY KEY, mtime_ns INTEGER NOT NULL, size INTEGER NOT NULL, inode INTEGER NOT NULL,
+    bundle TEXT, tool INTEGER, reason TEXT
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX files_of_bundles ON files (bundle) WHERE bundle IS NOT NULL;
+CREATE UNIQUE INDEX files_of_tools ON files (tool) WHERE tool IS NOT NULL;
+CREATE INDEX broken_files ON files (path) WHERE reason IS NOT NULL;
+CREATE VIRTUAL TABLE finding USING fts5 (
+    heading, tags, description, of_bundle, tokenize = 'ascii', detail = column, columnsize = 0
+);
+CREATE VIRTUAL TABLE found_words USING fts5vocab (finding, instance);
+CREATE TABLE letters (no INTEGER PRIMARY KEY, word TEXT NOT NULL UNIQUE);
+"""
+
+
+def create(database: sqlite3.Connection) -> None:
+    """All tables, empty. The revision begins at the time: a file made anew never has a number of the one before."""
+    database.executescript(f"BEGIN; {_TABLES} COMMIT;")
+    database.executemany(
+        "INSERT INTO meta VALUES (?, ?)", [("revision", time_ns() // 1000), ("filled", 0), ("built_in", "")]
+    )
+    database.execute(f"PRAGMA application_id = {APPLICATION}")
+    database.execute(f"PRAGMA user_version = {LAYOUT}")
+
+
+def is_ours(database: sqlite3.Connection) -> bool:
+    """Whether its tables are those of today."""
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    (layout,) = database.execute("PRAGMA user_version").fetchone()
+    return (application, layout) == (APPLICATION, LAYOUT)
+
+
+# The index's file: opened, or made anew where it is missing, damaged, somebody else's or of another layout.
+
+
+_POLL_SECONDS = 0.005
+
+Identity = tuple[int, int]
+
+# No commit waits for the disk. A power failure may take the last ones, and their stamps: those files are read again.
+# The order is kept, so nothing is ever half there.
+_SETTINGS = """
+PRAGMA synchronous = NORMAL; PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY;
+PRAGMA journal_size_limit = 16777216;
+"""
+
+
+def opened(file: Path, patience: float = LONG_SECONDS) -> tuple[sqlite3.Connection, Identity]:
+    """A connection to it, and which file it is; it waits for others so long, and so does every question to it.
+
+    Raises OSError, sqlite3.Error, Unavailable.
+    """
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _locked(file, fcntl.LOCK_SH, patience):
+        found = _usable(file, patience)
+    if found is None:
+        with _locked(file, fcntl.LOCK_EX, patience):
+            found = _usable(file, patience)  # somebody else may have been first
+            if found is None:
+                _make(file)
+                found = _usable(file, patience)
+    if found is None:
+        raise UnavailableError(
+            f"{file}: the index can't be made: it is gone, or not what was written, right after that"
+        )
+    return found
+
+
+def in_memory() -> sqlite3.Connection:
+    """One that is nowhere, for a folder that can't be written."""
+    database = _connect(":memory:")
+    create(database)
+    return database
+
+
+def identity(file: Path) -> Identity | None:
+    """Another one for every other file; None where there is none. Stays taken as long as somebody has it open."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def throw_away(file: Path, which: Identity, patience: float = LONG_SECONDS) -> None:
+    """Remove it, unless another one lies there by now."""
+    with _locked(file, fcntl.LOCK_EX, patience):
+        if identity(file) == which:
+            _remove(file)
+
+
+def _usable(file: Path, patience: float) -> tuple[sqlite3.Connection, Identity] | None:
+    """None for what is not ours. It has read its first page, so that its log is open, too."""
+    which = identity(file)
+    if which is None or not S_ISREG(os.lstat(file).st_mode):
+        return None
+    database = None
+    try:
+        database = _connect(f"{file.absolute().as_uri()}?mode=rw", patience)
+        if is_ours(database):
+            database.execute("SELECT value FROM meta WHERE key = 'revision'").fetchone()
+            if identity(file) == which:
+                return database, which
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error) and not is_gone(error):
+            _close(database)
+            raise
+    _close(database)
+    return None
+
+
+def _close(database: sqlite3.Connection | None) -> None:
+    if database is not None:
+        database.close()
+
+
+def _make(file: Path) -> None:
+    """Made beside it, and put in its place when it is whole. An old log must be gone by then: it would count."""
+    new = file.with_name(f"{file.name}.new")
+    _remove(new)
+    os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    with closing(_connect(f"{new.absolute().as_uri()}?mode=rw")) as database:
+        database.execute("PRAGMA synchronous = OFF")  # nobody else has it; it goes to the disk once, when it is whole
+        create(database)
+        database.execute("PRAGMA journal_mode = WAL")
+    handle = os.open(new, os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    _remove(file)
+    os.rename(new, file)
+
+
+def _remove(file: Path) -> None:
+    with suppress(FileNotFoundError):
+        if S_ISDIR(os.lstat(file).st_mode):
+            raise UnavailableError(f"{file} is a folder, and the index should lie there: move it away")
+    for end in ("", "-wal", "-shm", "-journal"):
+        file.with_name(file.name + end).unlink(missing_ok=True)
+
+
+def _connect(where: str, patience: float = LONG_SECONDS) -> sqlite3.Connection:
+    """Any thread may close it; connections sees to it that one at a time uses it."""
+    database = sqlite3.connect(
+        where, timeout=patience, isolation_level=None, check_same_thread=False, cached_statements=200, uri=True
+    )
+    try:
+        database.executescript(_SETTINGS)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+@contextmanager
+def _locked(file: Path, how: int, patience: float) -> Generator[None]:
+    """Many who open, or one who makes. The lock's file can be deleted like the index: then there is a new lock."""
+    lock = file.with_name(f"{file.name}.lock")
+    deadline = monotonic() + patience
+    while True:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            _wait(handle, how, deadline, lock)
+            held = os.fstat(handle)
+            if (held.st_dev, held.st_ino) == identity(lock):
+                yield
+                return
+        finally:
+            os.close(handle)
+
+
+def _wait(handle: int, how: int, deadline: float, lock: Path) -> None:
+    while True:
+        try:
+            return fcntl.flock(handle, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if monotonic() > deadline:
+                raise IndexBusyError(f"{lock}: another process has held it for too long; try again") from None
+            sleep(_POLL_SECONDS)
+
+
+# Connections: one for each thread, opened when it first asks and again when the file is another one.
+
+
+_of_the_parent: list[object] = []  # kept, so that nothing in a forked child closes them
+
+
+class IndexConnection:
+    """A connection, for whoever has its lock; and the file that it is to."""
+
+    def __init__(self, database: sqlite3.Connection, file: Identity | None, patience: float | None = None) -> None:
+        self.database = database
+        self.file = file
+        self._patience = patience  # that SQLite has; None: nobody knows
+        self.lock = RLock()
+        self.process = os.getpid()
+        self.is_filled = False  # whether somebody has looked if the index is, and seen to it
+        self.revision: int | None = None  # of one in memory, which nobody else changes: after its last change
+
+    def is_still_of(self, file: Path) -> bool:
+        try:
+            return self.database.in_transaction or self.file == identity(file)
+        except sqlite3.ProgrammingError:  # it is closed
+            return False
+
+    def wait(self, seconds: float) -> None:
+        """From now on so long for others."""
+        if seconds != self._patience:
+            self.database.execute(f"PRAGMA busy_timeout = {seconds * 1000:.0f}")
+            self._patience = seconds
+
+    def close(self) -> None:
+        with self.lock, suppress(sqlite3.Error):
+            self.database.close()
+
+    def __del__(self) -> None:  # its thread has ended
+        if self.process == os.getpid():
+            self.database.close()
+        else:
+            _of_the_parent.append(self.database)
+
+
+class IndexConnections:
+    """Raises OSError, sqlite3.Error and Unavailable, also when it is made."""
+
+    def __init__(self, file: Path | None, patience: WaitLimit) -> None:
+        self._file = file
+        self._patience = patience
+        self._mine = local()
+        self._all: WeakSet[IndexConnection] = WeakSet()
+        self._lock = RLock()
+        self._is_closed = False
+        self._shared = None if file is not None else self._kept(IndexConnection(in_memory(), None))
+        self.current()
+
+    def current(self) -> IndexConnection:
+        """This thread's. One that is in the middle of a transaction stays, whatever became of its file."""
+        if self._is_closed:
+            raise UnavailableError("the index of the bundles has been closed")
+        if self._file is None:
+            return self._in_memory()
+        held: IndexConnection | None = getattr(self._mine, "held", None)
+        if held is not None and held.process == os.getpid():
+            if held.is_still_of(self._file):
+                return held
+            self._mine.held = None  # whatever comes of opening another one: this one is never asked again
+            held.close()
+        patience = self._patience.seconds
+        self._mine.held = held = self._kept(IndexConnection(*opened(self._file, patience), patience))
+        return held
+
+    def give_up(self, held: IndexConnection, is_damaged: bool) -> None:
+        """Never use this one again; and nobody its file, where that is damaged."""
+        with self._lock:
+            if held is self._shared:
+                self._shared = self._kept(IndexConnection(in_memory(), None))
+        self._mine.held = None
+        held.close()
+        if is_damaged and self._file is not None and held.file is not None:
+            throw_away(self._file, held.file, self._patience.seconds)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            everyone = [held for held in self._all if held.process == os.getpid()]
+        for held in everyone:
+            held.close()
+
+    def _in_memory(self) -> IndexConnection:
+        assert self._shared is not None  # noqa: S101 - made at the beginning
+        return self._shared
+
+    def _kept(self, held: IndexConnection) -> IndexConnection:
+        with self._lock:
+            self._all.add(held)
+        return held

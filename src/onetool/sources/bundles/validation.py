@@ -1,0 +1,149 @@
+"""Validates what a person gives of a bundle or a tool. What is wrong is reported with a JSON pointer."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from onetool.core.errors import cut
+from onetool.core.text import did_you_mean
+from onetool.http.definition import ToolLimits
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.model import IMPLS, BundleContent, ToolContent
+
+LONGEST = 60  # of a wrong value in a message
+
+
+def unknown_key(shape: type, data: Any, path: Sequence[str], key: str) -> str:
+    """`path` leads to the object that has the key."""
+    known = [name for kind in _structs(_at(shape, data, path)[0]) for name in _keys(kind)]
+    near = did_you_mean(key, known) or (f"there are {', '.join(known)}" if known else None)
+    return f"there is no such key; {near}" if near else "there is no such key"
+
+
+def wrong_value(shape: type, data: Any, path: Sequence[str]) -> str | None:
+    """Of a value that is none of those that are possible; None where there is no list of them."""
+    kinds, value = _at(shape, data, path)
+    values = [str(one) for kind in kinds if isinstance(kind, inspect.LiteralType) for one in kind.values]
+    if path and not values:  # or it says which of several shapes the object around it has
+        around = _structs(_at(shape, data, path[:-1])[0])
+        values = [str(kind.tag) for kind in around if kind.tag_field == path[-1]]
+    if not values:
+        return None
+    near = did_you_mean(value, values) if isinstance(value, str) else None
+    told = f"{cut(repr(value), LONGEST)} is none of {', '.join(values)}"
+    return f"{told}; {near}" if near else told
+
+
+def _keys(kind: inspect.StructType) -> Iterator[str]:
+    if kind.tag_field is not None:
+        yield kind.tag_field
+    yield from (field.encode_name for field in kind.fields)
+
+
+def _at(shape: type, data: Any, path: Sequence[str]) -> tuple[list[inspect.Type], Any]:
+    """The kinds that are possible at a place, and what stands there."""
+    kinds = _kinds(inspect.type_info(shape), data)
+    for step in path:
+        data = _below(data, step)
+        kinds = [one for kind in kinds for inner in _inner(kind, step) for one in _kinds(inner, data)]
+    return kinds, data
+
+
+def _kinds(kind: inspect.Type, data: Any) -> list[inspect.Type]:
+    """Those that it stands for; where a tag says which one it is, that one alone."""
+    if isinstance(kind, inspect.Metadata):
+        return _kinds(kind.type, data)
+    if not isinstance(kind, inspect.UnionType):
+        return [kind]
+    found = [one for each in kind.types for one in _kinds(each, data)]
+    said: list[inspect.Type] = [one for one in _structs(found) if _says(data, one)]
+    return said or found
+
+
+def _structs(kinds: list[inspect.Type]) -> list[inspect.StructType]:
+    return [kind for kind in kinds if isinstance(kind, inspect.StructType)]
+
+
+def _says(data: Any, kind: inspect.StructType) -> bool:
+    return isinstance(data, Mapping) and kind.tag is not None and data.get(kind.tag_field) == kind.tag
+
+
+def _inner(kind: inspect.Type, step: str) -> Iterator[inspect.Type]:
+    if isinstance(kind, inspect.StructType):
+        yield from (field.type for field in kind.fields if field.encode_name == step)
+    elif isinstance(kind, inspect.DictType):
+        yield kind.value_type
+    elif isinstance(kind, inspect.ListType | inspect.VarTupleType):
+        yield kind.item_type
+
+
+def _below(data: Any, step: str) -> Any:
+    if isinstance(data, Mapping):
+        return data.get(step)
+    if isinstance(data, Sequence) and not isinstance(data, str) and step.isdigit() and int(step) < len(data):
+        return data[int(step)]
+    return None
+
+
+# Data from outside -> what a person may give of a bundle or a tool.
+
+
+T = TypeVar("T")
+
+# What the store knows itself. It may come back with what was got from it, and is not looked at.
+KEPT = frozenset(("id", "isBuiltIn", "createdAt", "modifiedAt", "softDeletedAt", "schemaVersion", "bundleID", "digest"))
+SHOWN = frozenset(("disabledReason", "callCount", "lastCalledAt", "warnings"))
+
+_PATH = re.compile(r"\.([A-Za-z0-9_]+)|\[(\d+)\]|\[\.\.\.\]")
+_UNKNOWN = re.compile(r"unknown field `([^`]*)`")
+
+
+def read_bundle(data: Any) -> BundleContent:
+    return converted(_without(data, KEPT), BundleContent)
+
+
+def read_tool(data: Any, slug: str, version: str) -> ToolContent:
+    """`slug` and `version` are those of the place that it is put to; where it names others, that is a mistake."""
+    data = _without(data, KEPT | SHOWN)
+    for key, meant in (("slug", slug), ("version", version)):
+        if (named := data.pop(key, meant)) != meant:
+            raise InvalidError(f"{key}: it is put to {meant!r}, but says {named!r} of itself", f"/{key}")
+    content = converted(data, ToolContent)
+    key, shape = IMPLS[content.type]
+    if data.get(key) is None:
+        raise InvalidError(f"{key} is missing: a tool of type {content.type!r} needs it", f"/{key}")
+    for other, _ in IMPLS.values():
+        if other != key and data.get(other) is not None:
+            raise InvalidError(f"{other} belongs to another type of tool; this one's is {content.type!r}", f"/{other}")
+    converted(data[key], shape, f"/{key}")
+    converted(data.get("limits") or {}, ToolLimits, "/limits")
+    return content
+
+
+def converted(data: Any, shape: type[T], below: str = "") -> T:
+    """The shape; Invalid with a pointer to what does not fit it."""
+    try:
+        return msgspec.convert(data, shape)
+    except (msgspec.ValidationError, RecursionError) as error:
+        message, _, place = str(error).partition(" - at `")
+        path = [name or number or "-" for name, number in _PATH.findall(place)]
+        raise _misfit(message, path, below, data, shape) from None
+
+
+def _misfit(message: str, path: list[str], below: str, data: Any, shape: type) -> InvalidError:
+    """In our own words where the reader has to choose among some. To a key that nobody knows the pointer leads."""
+    pointer = below + "".join(f"/{step}" for step in path)
+    if match := _UNKNOWN.search(message):
+        pointer = f"{pointer}/{match[1]}"
+        return InvalidError(f"{pointer}: {unknown_key(shape, data, path, match[1])}", pointer)
+    told = wrong_value(shape, data, path) if message.startswith("Invalid ") else None
+    return InvalidError(f"{pointer or 'the body'}: {told or message[:1].lower() + message[1:]}", pointer)
+
+
+def _without(data: Any, keys: frozenset[str]) -> dict[str, Any]:
+    if not isinstance(data, Mapping):
+        raise InvalidError("the body: expected a JSON object", "")
+    return {key: value for key, value in data.items() if key not in keys}

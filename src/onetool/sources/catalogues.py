@@ -1,0 +1,91 @@
+"""Tools that are declared in the config, and the union of what several sources offer, with each name once.
+
+A definition that is wrong is reported with its place in the file; the others work.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from onetool.core.definition import Handlers, accept
+from onetool.core.errors import DefinitionError, Mistake
+from onetool.core.registry import duplicate
+from onetool.core.source import Catalogue, Prompt, Resource, Source
+from onetool.core.spec import ToolSpec
+
+
+class ToolDeclaration(msgspec.Struct, frozen=True):
+    """A definition as somebody wrote it, with its place, so that a complaint can point there."""
+
+    definition: Any
+    file: str
+    line: int
+    index: int  # its place in the list of its own file
+    mistakes: tuple[Mistake, ...] = ()
+
+
+class DeclaredTools(Source):
+    """Definitions from the config -> tools."""
+
+    name = "config"
+
+    def __init__(self, entries: Iterable[ToolDeclaration], builtins: Handlers, internals: Handlers) -> None:
+        self._entries = tuple(entries)
+        self._builtins = builtins
+        self._internals = internals
+
+    def load(self) -> Catalogue:
+        tools: list[ToolSpec] = []
+        mistakes: list[Mistake] = []
+        for entry in self._entries:
+            if entry.mistakes:
+                mistakes += entry.mistakes
+                continue
+            try:
+                spec = accept(entry.definition, self._builtins, self._internals)
+                tools.append(replace(spec, defined_in=f"{entry.file}:{entry.line}"))
+            except DefinitionError as error:
+                mistakes.append(_mistake(entry, error))
+        return Catalogue(tools=tuple(tools), mistakes=tuple(mistakes))
+
+
+def _mistake(entry: ToolDeclaration, error: DefinitionError) -> Mistake:
+    key = f"tools[{entry.index}]" + (f" ({error.tool})" if error.tool else "")
+    return Mistake(message=str(error), file=entry.file, line=entry.line, key=key, hint=error.hint)
+
+
+# What several sources offer, put together: each name once.
+
+
+def united(catalogues: Iterable[Catalogue]) -> tuple[list[ToolSpec], list[Mistake]]:
+    """All tools under their names."""
+    tools: dict[str, ToolSpec] = {}
+    mistakes: list[Mistake] = []
+    for catalogue in catalogues:
+        mistakes += catalogue.mistakes
+        add_first(tools, ((spec.name, spec) for spec in catalogue.tools), mistakes)
+    return list(tools.values()), mistakes
+
+
+def add_first(known: dict[str, Any], offered: Iterable[tuple[str, Any]], mistakes: list[Mistake]) -> dict[str, Any]:
+    """Each under its name. Where two have one name the first stays, and both are named."""
+    for name, one in offered:
+        there = known.setdefault(name, one)
+        if there is not one:
+            mistakes.append(_duplicate_mistake(name, there, one))
+    return known
+
+
+def _duplicate_mistake(name: str, there: Any, one: ToolSpec | Prompt | Resource) -> Mistake:
+    if isinstance(one, ToolSpec):
+        spec, message = one, duplicate(there, one)
+    else:
+        kind = "prompt" if isinstance(one, Prompt) else "resource"
+        spec, message = one.spec, duplicate(there.spec, one.spec, f"{kind} {name!r}")
+    file, _, line = (spec.defined_in or "").rpartition(":")
+    place = {"file": file, "line": int(line)} if file else {}
+    kind, _, server = spec.source.partition(":")
+    hint = f"servers.{server}.prefix gives its tools another name" if kind == "proxy" else None
+    return Mistake(message=message, key=name, hint=hint, **place)

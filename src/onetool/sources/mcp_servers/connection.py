@@ -1,0 +1,354 @@
+"""`UpstreamConnection` is an open connection to an MCP server: its requests, its lists, and what its errors mean.
+
+One tool that MCP does not allow must not cost all the others: lists are read page by page, tool by tool.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import anyio
+from mcp import MCPError
+from mcp.client import Client
+from mcp_types import (
+    CONNECTION_CLOSED,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    PromptListChangedNotification,
+    ResourceListChangedNotification,
+    Tool,
+    ToolListChangedNotification,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from onetool.core.errors import OneToolError, ToolFailure, cut, describe_error, message_of
+from onetool.sources.mcp_servers.process import ServerProcess
+from onetool.sources.mcp_servers.server_cache import Definition, Offers
+from onetool.sources.mcp_servers.upstream_calls import (
+    TransportFailure,
+    UpstreamCall,
+    auth_error_in,
+    current_upstream_call,
+    watching_auth,
+)
+
+if TYPE_CHECKING:
+    from onetool.sources.mcp_servers.upstream import Upstream
+    from onetool.sources.mcp_servers.upstream_calls import TransportFailure
+
+
+LONGEST_MESSAGE = 600
+# Words of a refusal that is about who we are.
+_OF_LOGINS = re.compile(r"log.?in|sign.?in|auth|token|credential|api.?key", re.IGNORECASE)
+# Servers use this code for all sorts of things; with these words it is the SDK's own.
+CLOSED = "Connection closed"
+CUT_SHORT = ("SSE stream ended", "SSE stream failed", "server answered a request with 202")
+
+
+class ProcessEndedError(ToolFailure):
+    """The process ended before it was connected."""
+
+
+class HttpStatusError(ToolFailure):
+    """The web server said no."""
+
+    status: int | None = None
+
+
+def is_closed(error: BaseException) -> bool:
+    """Whether it says that the connection is closed."""
+    if isinstance(error, anyio.ClosedResourceError | anyio.BrokenResourceError):
+        return True
+    return _says_closed(error) and error.message == CLOSED
+
+
+def is_cut_short(error: BaseException) -> bool:
+    """Whether it says that there will be no answer to this request, though the connection may serve others."""
+    return _says_closed(error) and error.message.startswith(CUT_SHORT)
+
+
+def _says_closed(error: BaseException) -> TypeGuard[MCPError]:
+    return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
+
+
+def why(error: BaseException) -> str:
+    """Why a connection could not be opened, or was lost. Of a group, its first cause."""
+    found = auth_error_in(error) or root_cause(error)
+    if isinstance(found, OneToolError):
+        return message_of(found)
+    if isinstance(found, MCPError):
+        return f"it refuses: {found.message}"
+    if isinstance(found, ValidationError):
+        return f"it answers with something that is not MCP: {_first_fault(found)}"
+    return describe_error(found)
+
+
+def call_failure(error: BaseException, on_the_way: str | None) -> ToolFailure:
+    """Of a call that was answered with an error, or with something else than an answer."""
+    if isinstance(error, ToolFailure):
+        return error
+    if isinstance(error, MCPError):
+        words = error.message or f"error {error.code}"
+        return ToolFailure(cut(f"{words} ({on_the_way})" if on_the_way else words, LONGEST_MESSAGE))
+    if isinstance(error, ValidationError):
+        return ToolFailure(f"its answer is not what MCP allows: {_first_fault(error)}", reason="output_invalid")
+    return ToolFailure(cut(why(error), LONGEST_MESSAGE))
+
+
+def root_cause(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    return error
+
+
+def advice(trouble: TransportFailure) -> str:
+    """What to do about the answer of a web server."""
+    match trouble.status:
+        case 403 if trouble.said and not _OF_LOGINS.search(trouble.said):
+            return ""
+        case 401 | 403:
+            return "; it wants a login: see auth and headers in its block of the config"
+        case 404:
+            return "; there is no MCP server at this url"
+        case _:
+            return ""
+
+
+def _first_fault(error: ValidationError) -> str:
+    fault = error.errors(include_url=False, include_input=False)[0]
+    return cut(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}", 200)
+
+
+# The lists of a server, page by page.
+
+
+MOST_PAGES, MOST_LISTED = 200, 5_000
+
+Note = Callable[[str], None]
+
+
+async def tools_of(client: Client, note: Note) -> list[Definition]:
+    if client.server_capabilities.tools is None:
+        return []
+    try:
+        return await _pages(client.session.list_tools, "tools")
+    except ValidationError:
+        return await _pages(_Tolerant(client, note), "tools")
+
+
+async def offers_of(client: Client, note: Note) -> Offers:
+    """Its prompts and resources: no reason to do without its tools."""
+    has, session = client.server_capabilities, client.session
+    try:
+        prompts = await _pages(session.list_prompts, "prompts") if has.prompts else []
+        resources = await _pages(session.list_resources, "resources") if has.resources else []
+        templates = await _pages(session.list_resource_templates, "resource_templates") if has.resources else []
+    except (MCPError, ValidationError) as error:
+        note(f"its prompts and resources can't be listed: {type(error).__name__}")
+        return Offers()
+    return Offers(prompts=tuple(prompts), resources=tuple(resources), templates=tuple(templates))
+
+
+def as_data(model: Any) -> dict[str, Any]:
+    return model.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+async def _pages(list_page: Any, kind: str) -> list[Definition]:
+    """All pages of a list. One that turns in circles ends."""
+    listed: list[Definition] = []
+    cursors: set[str] = set()
+    cursor: str | None = None
+    while len(cursors) < MOST_PAGES and len(listed) < MOST_LISTED:
+        page = await list_page(params=PaginatedRequestParams(cursor=cursor))
+        listed += [as_data(one) for one in getattr(page, kind)]
+        cursor = page.next_cursor
+        if not cursor or cursor in cursors:
+            break
+        cursors.add(cursor)
+    return listed[:MOST_LISTED]
+
+
+class _Tolerant:
+    """A page of tools without those that are none.
+
+    The SDK takes a page as a whole or not at all, and has no door for this: parts of it are used that are not promised.
+    """
+
+    def __init__(self, client: Client, note: Note) -> None:
+        self._session: Any = client.session
+        self._note = note
+
+    async def __call__(self, params: PaginatedRequestParams) -> ListToolsResult:
+        data: dict[str, Any] = {"method": "tools/list", "params": as_data(params)}
+        options: dict[str, Any] = {}
+        self._session._stamp(data, options)
+        raw = await self._session._dispatcher.send_raw_request(data["method"], data["params"], options)
+        if not isinstance(raw.get("tools"), list):
+            return ListToolsResult.model_validate(raw, by_name=False)  # which says what is wrong with it
+        cursor = raw.get("nextCursor")
+        page = ListToolsResult(
+            tools=[tool for one in raw["tools"] if (tool := self._tool(one)) is not None],
+            next_cursor=cursor if isinstance(cursor, str) else None,
+        )
+        return self._session._absorb_tool_listing(page, complete=not params.cursor and not cursor)
+
+    def _tool(self, listed: Any) -> Tool | None:
+        try:
+            return Tool.model_validate(listed, by_name=False)
+        except ValidationError as error:
+            name = listed.get("name") if isinstance(listed, dict) else listed
+            fault = error.errors(include_url=False, include_input=False)[0]
+            self._note(f"this is no tool: {name!r:.100}: {'.'.join(map(str, fault['loc']))}: {fault['msg']:.100}")
+            return None
+
+
+# A connection that is open: what is asked of the server, and what its end looks like.
+
+
+CHANGED = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
+LAST_WORDS = 0.5  # seconds: the end of a process comes a moment after the end of what it says
+
+
+class UpstreamConnection:
+    """One connection. `way` is how it was opened."""
+
+    client: Client
+
+    def __init__(self, upstream: "Upstream", way: str) -> None:
+        self.way = way
+        self.tools: list[Definition] = []
+        self.offers = Offers()
+        self.changed = asyncio.Event()  # it has others than it told
+        self.trouble: TransportFailure | None = None  # of a web server
+        self._upstream = upstream
+        self._child: ServerProcess | None = None
+        self._over = asyncio.Event()
+
+    def attend(self, child: ServerProcess) -> None:
+        """The process is there; when it says no more, this is over."""
+        self._child = child
+        child.lines.at_end = self._over.set
+
+    @property
+    def version(self) -> str | None:
+        info = self.client.server_info
+        return None if info is None else cut(f"{info.name} {info.version or ''}".strip(), 100)
+
+    # What is asked of it
+
+    async def list_all(self) -> None:
+        note = self._upstream.journal.note
+        self.tools = await tools_of(self.client, note)
+        self.offers = await offers_of(self.client, note)
+
+    async def call(self, tool: str, args: Mapping[str, Any], flight: UpstreamCall) -> CallToolResult:
+        current_upstream_call.set(flight)
+
+        async def told(progress: float, total: float | None, message: str | None) -> None:
+            if flight.progress is not None:  # nothing is told then, but a type checker can't know
+                flight.progress(progress, total, message)
+
+        with watching_auth() as login:
+            try:
+                return await self.client.call_tool(tool, dict(args), progress_callback=flight.progress and told)
+            except Exception:
+                if login.trouble is not None:
+                    raise ToolFailure(str(login.trouble), reason="denied") from None
+                raise
+
+    async def prompt(self, name: str, args: Mapping[str, str], flight: UpstreamCall) -> list[Any]:
+        """Its messages, as plain data."""
+        current_upstream_call.set(flight)
+        return [as_data(message) for message in (await self.client.get_prompt(name, dict(args))).messages]
+
+    async def resource(self, uri: str, flight: UpstreamCall) -> dict[str, Any]:
+        """What it holds, as {"text": …}, {"blob": …}, or where it has several parts as {"data": […]}."""
+        current_upstream_call.set(flight)
+        parts = [as_data(part) for part in (await self.client.read_resource(uri)).contents]
+        if len(parts) != 1:
+            return {"data": parts}
+        return {"blob": parts[0]["blob"]} if "blob" in parts[0] else {"text": parts[0].get("text", "")}
+
+    async def heard(self, message: Any) -> None:
+        if isinstance(message, CHANGED):
+            self.changed.set()
+
+    async def listen(self) -> None:
+        """Servers of today tell of changes only to those who listen."""
+        has = self.client.server_capabilities
+        tells = [part is not None and bool(part.list_changed) for part in (has.tools, has.prompts, has.resources)]
+        if not self.is_modern or not any(tells):
+            return
+        tools, prompts, resources = tells
+        while not self.has_ended:
+            try:
+                async with self.client.listen(
+                    tools_list_changed=tools, prompts_list_changed=prompts, resources_list_changed=resources
+                ) as events:
+                    async for _ in events:
+                        self.changed.set()
+            except Exception as error:  # noqa: BLE001 - whatever goes wrong: calls go on, and later it may work
+                self._upstream.journal.note(f"it does not tell of changes: {describe_error(error)}")
+            await asyncio.sleep(self._upstream.settings.connect_timeout)
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether it has agreed on a revision of today. Not before it is open."""
+        return hasattr(self, "client") and self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    # Its end
+
+    @property
+    def has_ended(self) -> bool:
+        return self._over.is_set()
+
+    async def ended(self) -> None:
+        """Until it is over, and a process that ends has told how."""
+        await self._over.wait()
+        if self._child is not None:
+            await self._child.exited(LAST_WORDS)
+
+    def give_up(self) -> None:
+        """It is of no use any more: the next call gets another one."""
+        self._over.set()
+
+    def is_over(self, error: BaseException, flight: UpstreamCall) -> bool:
+        """Whether this is the end of the connection, and not an answer of the server."""
+        return self.has_ended or is_closed(error) or self._is_forgotten(error, flight)
+
+    def was_cut(self, error: BaseException, flight: UpstreamCall) -> bool:
+        """Whether there will be no answer to this call; others may get theirs."""
+        return self.is_over(error, flight) or is_cut_short(error) or flight.trouble.was_unheard
+
+    def was_unheard(self, error: BaseException, flight: UpstreamCall) -> bool:
+        """Whether the server can't have done anything: it was not reached, or has forgotten who we are."""
+        return flight.trouble.was_unheard or self._is_forgotten(error, flight)
+
+    def _is_forgotten(self, error: BaseException, flight: UpstreamCall) -> bool:
+        # Servers of today have no sessions: theirs is a 404 for something else.
+        return isinstance(error, MCPError) and flight.trouble.status == 404 and not self.is_modern
+
+    def why_ended(self, flight: UpstreamCall | None = None) -> str:
+        if self._child is not None:
+            return self._child.why_ended()
+        of_call = None if flight is None else flight.trouble.words
+        return of_call or (self.trouble and self.trouble.words) or "the connection was closed"
+
+    def told(self, error: BaseException) -> BaseException:
+        """Why it could not be opened, or was lost, in words that tell what to do about it."""
+        if isinstance(error, ToolFailure) or auth_error_in(error) is not None:
+            return error
+        if self.trouble is not None and self.trouble.words:
+            refused = HttpStatusError(self.trouble.words + advice(self.trouble))
+            refused.status = self.trouble.status
+            return refused
+        if self._child is not None and self._child.lines.broke_off:
+            return ProcessEndedError(self._child.why_ended())
+        return error
+
+    def failure(self, error: BaseException, flight: UpstreamCall) -> ToolFailure:
+        """Of a call that got an answer, though not the one that was wanted."""
+        return call_failure(error, flight.trouble.words)

@@ -1,0 +1,264 @@
+"""Converts the tools, prompts, resources and results of an MCP server into ToolSpecs, offers and plain data.
+
+A definition that can't be used is reported, and affects only itself. Pictures, sounds, blobs and links are stored, and
+a handle with their type stands for them: code that passes one on need not carry it, and a model does not read it by
+accident.
+"""
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from functools import cached_property
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from onetool.core.definition import accept
+from onetool.core.errors import DefinitionError, ToolFailure
+from onetool.core.json_data import AnsweredValue, Block, ServerAnswer, StoreBlob, blob_record, data_in
+from onetool.core.schema_guard import check_size
+from onetool.core.schema_keywords import upgrade
+from onetool.core.source import Prompt, Resource
+from onetool.core.spec import Handler, ToolSpec
+from onetool.core.structured_content import RESULT, inner_schema, is_wrapper
+from onetool.sources.mcp_servers.server_cache import Definition, Offers
+from onetool.sources.mcp_servers.settings import ServerSettings, pack_name
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+
+
+LONGEST_NAME = 200
+LONGEST_CHECK = 10.0  # seconds for all definitions of one server
+
+
+def unusable(name: str, settings: ServerSettings, definitions: Iterable[Definition]) -> dict[str, str]:
+    """Those that can't be tools of ours, and why. Schemas are compiled for that: done once, when they are new."""
+    found: dict[str, str] = {}
+    until = monotonic() + LONGEST_CHECK
+    for definition in definitions:
+        try:
+            if monotonic() > until:
+                raise DefinitionError("not looked at: to check the definitions of this server takes too long")
+            for schema in (definition.get("inputSchema"), definition.get("outputSchema")):
+                check_size(schema)  # before anything walks over all of it
+            accept(spec_of(name, settings, definition, _nothing), {}, {})
+        except DefinitionError as error:
+            found[str(definition.get("name"))] = str(error)
+    return found
+
+
+def spec_of(name: str, settings: ServerSettings, definition: Definition, handler: Handler, **more: Any) -> ToolSpec:
+    """The tool. Raises DefinitionError for one that is no tool at all; its schemas are not checked here."""
+    own = definition.get("name")
+    if not isinstance(own, str) or not own.strip() or len(own) > LONGEST_NAME:
+        raise DefinitionError(f"its name is not usable: {own!r:.100}")
+    hints: Mapping[str, Any] = definition.get("annotations") or {}
+    declared: Any = upgrade(definition.get("outputSchema"))
+    wraps = is_wrapper(declared)
+    return ToolSpec(
+        name=f"{pack_name(name, settings)}.{own}",
+        description=_description(definition, own),
+        input_schema=_input(definition.get("inputSchema")),
+        output_schema=inner_schema(declared) if wraps else declared,
+        structured_schema=declared if wraps else None,
+        handler=handler,
+        source=f"proxy:{name}",
+        timeout=settings.timeout + settings.connect_timeout,  # a call may have to wait for its server first
+        read_only=hints.get("readOnlyHint") is True,
+        idempotent=hints.get("idempotentHint") is True,
+        lenient=True,
+        docs_url=settings.docs_url,
+        parallel=settings.parallel,
+        **more,
+    )
+
+
+def is_allowed(settings: ServerSettings, tool: str) -> bool:
+    return settings.tools is None or any(fnmatchcase(tool, pattern) for pattern in settings.tools)
+
+
+def _description(definition: Definition, own: str) -> str:
+    for text in (definition.get("description"), definition.get("title"), own):
+        if isinstance(text, str) and text.strip():
+            return text
+    raise AssertionError("a name is never empty")
+
+
+def defaults_of(schema: Any) -> dict[str, Any]:
+    """Of arguments that a schema calls required though it has a default for them: what they are if nobody says."""
+    properties: Any = schema.get("properties") if isinstance(schema, Mapping) else None
+    required: Any = schema.get("required") if isinstance(schema, Mapping) else None
+    if not isinstance(properties, Mapping) or not isinstance(required, list | tuple):
+        return {}
+    known = {name: part for name, part in properties.items() if name in required and isinstance(part, Mapping)}
+    return {name: part["default"] for name, part in known.items() if part.get("default") is not None}
+
+
+def _input(schema: Any) -> Mapping[str, Any]:
+    """Some servers leave out what goes without saying: arguments are an object. What has a default is not required."""
+    upgraded: Mapping[str, Any] = upgrade(schema) or {}
+    if defaults := defaults_of(upgraded):
+        upgraded = {**upgraded, "required": [name for name in upgraded["required"] if name not in defaults]}
+    return upgraded if "type" in upgraded else {"type": "object", **upgraded}
+
+
+def _nothing() -> None:
+    """Stands for the handler while a definition is checked."""
+
+
+# What a server offers beside tools: its prompts and resources, for clients that ask us for such.
+
+
+OURS = "ot://"
+EVERYBODYS = ("file", "http", "https")  # schemes that are no server's own
+
+
+class OfferFetcher(Protocol):
+    """The way to the server."""
+
+    async def prompt(self, name: str, args: Mapping[str, str]) -> list[Any]: ...
+
+    async def resource(self, uri: str) -> Any: ...
+
+
+class TemplateResource(Resource, frozen=True, kw_only=True, dict=True):
+    """Addresses of a form that only its server understands: whatever begins like it is for the server to judge."""
+
+    @cached_property
+    def places(self) -> tuple[str, ...]:
+        return ("uri",)
+
+    def match(self, uri: str) -> Mapping[str, Any] | None:
+        begin = self.uri.partition("{")[0]
+        return {"uri": uri} if len(uri) > len(begin) and uri.startswith(begin) else None
+
+
+def prompts_of(
+    server: str, pack: str, settings: ServerSettings, listed: Iterable[Definition], fetch: OfferFetcher
+) -> list[Prompt]:
+    return [_prompt(server, pack, settings, one, fetch) for one in listed]
+
+
+def resources_of(
+    server: str, pack: str, settings: ServerSettings, offers: Offers, fetch: OfferFetcher
+) -> list[Resource]:
+    """Those with an address, then those of a form."""
+
+    def made(kind: type[Resource], one: Definition, uri: str) -> Resource:
+        name = str(one.get("name") or uri)
+
+        async def handler(**args: Any) -> Any:
+            return await fetch.resource(args.get("uri", uri))
+
+        schema = {"type": "object", "properties": {"uri": {"type": "string"}}}
+        spec = _offer_spec(server, f"{pack}.resource {name}", one.get("description") or name, schema, handler, settings)
+        return kind(uri=uri, name=name, spec=spec, mime_type=one.get("mimeType"))
+
+    fixed = [made(Resource, one, uri) for one in offers.resources if not (uri := str(one["uri"])).startswith(OURS)]
+    forms = [
+        made(TemplateResource, one, uri) for one in offers.templates if _has_a_place(uri := str(one["uriTemplate"]))
+    ]
+    return [*fixed, *forms]
+
+
+def _has_a_place(template: str) -> bool:
+    """Whether it begins with something of its own: else it would take every address."""
+    scheme, found, rest = template.partition("{")[0].partition("://")
+    return bool(scheme and found) and not template.startswith(OURS) and (bool(rest) or scheme not in EVERYBODYS)
+
+
+def _prompt(server: str, pack: str, settings: ServerSettings, one: Definition, fetch: OfferFetcher) -> Prompt:
+    name = str(one["name"])
+    arguments: list[Mapping[str, Any]] = one.get("arguments") or []
+    schema = {
+        "type": "object",
+        "properties": {
+            str(argument["name"]): {"type": "string", "description": argument.get("description") or ""}
+            for argument in arguments
+        },
+        "required": [str(argument["name"]) for argument in arguments if argument.get("required")],
+    }
+
+    async def handler(**args: Any) -> Any:
+        return await fetch.prompt(name, args)
+
+    about = one.get("description") or one.get("title") or name
+    spec = _offer_spec(server, f"{pack}.prompt {name}", about, schema, handler, settings)
+    return Prompt(name=f"{pack}.{name}", spec=spec, title=one.get("title"))
+
+
+def _offer_spec(
+    server: str, name: str, description: str, schema: Mapping[str, Any], handler: Handler, settings: ServerSettings
+) -> ToolSpec:
+    return ToolSpec(
+        name=name,
+        description=description,
+        input_schema=schema,
+        handler=handler,
+        source=f"proxy:{server}",
+        timeout=settings.timeout + settings.connect_timeout,
+        hidden=True,
+    )
+
+
+# What a server answered -> plain data: structuredContent, else JSON in text, else text.
+
+
+LONGEST_ERROR = 2_000
+MOST_STORED = 200
+
+
+def answer_of(result: "CallToolResult", keep: StoreBlob, wraps: bool = False) -> AnsweredValue:
+    """Both of it. A result that says of itself that it is an error is one.
+
+    `wraps`: its structured content is a wrapper, by the tool's own schema.
+    """
+    if result.is_error:
+        raise ToolFailure(_error_text(result))
+    if sum(block.type != "text" for block in result.content) > MOST_STORED:
+        raise ToolFailure(f"it gave more than {MOST_STORED} pictures, sounds, blobs or links at once")
+    content = [block.model_dump(by_alias=True, mode="json", exclude_none=True) for block in result.content]
+    structured = result.structured_content
+    value = _in_blocks(content, keep) if structured is None else unwrapped(structured) if wraps else structured
+    return AnsweredValue(value, ServerAnswer(content, structured))
+
+
+def unwrapped(structured: Any) -> Any:
+    """What is in a wrapper; anything else as it is, which does not fit the schema then."""
+    if not isinstance(structured, dict) or structured.keys() != {RESULT}:
+        return structured
+    inner = structured[RESULT]
+    return data_in(inner) if isinstance(inner, str) else inner
+
+
+def _in_blocks(content: list[Block], keep: StoreBlob) -> Any:
+    values = [_block(block, keep) for block in content]
+    return None if not values else values[0] if len(values) == 1 else values
+
+
+def is_light(result: "CallToolResult") -> bool:
+    """Whether nothing of it has to be stored."""
+    return result.structured_content is not None or all(block.type == "text" for block in result.content)
+
+
+def _error_text(result: "CallToolResult") -> str:
+    words = "\n".join(block.text for block in result.content if block.type == "text").strip()
+    return words[:LONGEST_ERROR] or "the server says that it failed, and nothing else"
+
+
+def _block(block: Mapping[str, Any], keep: StoreBlob) -> Any:
+    match block:
+        case {"type": "text", "text": text}:
+            return data_in(text)
+        case {"type": "image" | "audio" as kind, "data": data, "mimeType": mime}:
+            return blob_record(kind, data, mime, keep)
+        case {"type": "resource", "resource": {"blob": data, **about}}:
+            return blob_record("blob", data, about.get("mimeType"), keep) | {"uri": about["uri"]}
+        case {"type": "resource", "resource": inside}:
+            return {"type": "resource", **inside}
+        case {"type": "resource_link"}:
+            kept = keep(msgspec.json.encode(block).decode())
+            return {**block, "handle": kept.handle}
+        case _:
+            return block

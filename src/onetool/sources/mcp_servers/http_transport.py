@@ -1,0 +1,163 @@
+"""The transport of a server behind a url: Streamable HTTP, or the SSE of older ones, with its headers and its login.
+
+    async with reached(settings, way, auth, failure) as (incoming, outgoing): …
+
+Headers go to that server alone: redirects are followed only within its origin (the SDK sees to that). What went wrong
+is noted in `failure`: the SDK only says that something did.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, cast
+
+import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+
+from onetool.core.errors import cut
+from onetool.core.json_data import JsonTooCostlyError, check_json
+from onetool.sources.mcp_servers.settings import ServerSettings
+from onetool.sources.mcp_servers.upstream_calls import TransportFailure, current_upstream_call
+
+LARGEST = 32 * 1024 * 1024  # bytes of one answer, or of one event
+LONGEST_REFUSAL, LONGEST_LINE = 64 * 1024, 200  # bytes of a refusal that are read, characters of it that are told
+PATIENCE = 5.0  # seconds until it has said why
+_BLANK_LINE = re.compile(rb"(?>\r\n|\r|\n){2}")
+LONGEST_END = 3  # bytes of it that may have come before
+UNHEARD = (httpx2.ConnectError, httpx2.ConnectTimeout)  # before a byte of the request has left
+STREAM_PATIENCE = 24 * 3600.0  # seconds: a stream may be silent; calls have their own limit
+
+
+@asynccontextmanager
+async def reached(
+    settings: ServerSettings, way: str, auth: httpx2.Auth | None, trouble: TransportFailure
+) -> AsyncGenerator[tuple[Any, Any]]:
+    url = str(settings.url)
+
+    own = {name: str(value) for name, value in settings.headers.items()}
+
+    def client(
+        headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
+    ) -> httpx2.AsyncClient:
+        plain = {**(headers or {}), "Accept-Encoding": "identity"}
+        return httpx2.AsyncClient(transport=_NotingTransport(trouble), headers=plain, timeout=timeout, auth=auth)
+
+    if way == "sse":
+        async with sse_client(
+            url,
+            headers=own,
+            timeout=settings.connect_timeout,
+            sse_read_timeout=STREAM_PATIENCE,
+            httpx_client_factory=client,
+            auth=auth,
+        ) as streams:
+            yield streams
+    else:
+        async with (
+            client(own, httpx2.Timeout(settings.connect_timeout, read=STREAM_PATIENCE), auth) as http,
+            streamable_http_client(url, http_client=http, max_sse_event_size=LARGEST) as streams,
+        ):
+            yield streams
+
+
+class _NotingTransport(httpx2.AsyncHTTPTransport):
+    """Notes what goes wrong, and reads no answer without end."""
+
+    def __init__(self, trouble: TransportFailure) -> None:
+        super().__init__()
+        self._trouble = trouble
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            response = await super().handle_async_request(request)
+        except UNHEARD as error:
+            self._of_call().failed(error, unheard=True)
+            # The SDK would end the connection, with every other call on it.
+            return httpx2.Response(503, request=request)
+        except Exception as error:
+            self._of_call().failed(error, unheard=False)
+            raise
+        if response.headers.get("content-encoding", "identity") != "identity":
+            # A little that becomes a lot: it was asked for plain, and what it holds can't be bounded.
+            await response.aclose()
+            self._of_call().answered(502, "with something compressed, though it was asked not to")
+            return httpx2.Response(502, request=request)
+        self._of_call().answered(response.status_code, response.reason_phrase, await _said(response))
+        is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+        response.stream = (_BoundedEvents if is_stream else _BoundedStream)(response.stream, self._of_call())
+        return response
+
+    def _of_call(self) -> TransportFailure:
+        """Of the call that this is sent for, else of the connection itself."""
+        flight = current_upstream_call.get()
+        return self._trouble if flight is None else flight.trouble
+
+
+async def _said(response: httpx2.Response) -> str:
+    """Why it refuses, in the first line of its own words: the SDK does not look at them."""
+    if response.status_code != httpx2.codes.FORBIDDEN:
+        return ""
+    body = bytearray()
+    with suppress(TimeoutError, httpx2.HTTPError):
+        async with asyncio.timeout(PATIENCE):
+            async for part in cast(httpx2.AsyncByteStream, response.stream):
+                body += part
+                if len(body) > LONGEST_REFUSAL:
+                    break
+    await response.stream.aclose()  # pyright: ignore[reportAttributeAccessIssue] - one of an async client
+    response.stream = httpx2.ByteStream(bytes(body[:LONGEST_REFUSAL]))
+    lines = (line.strip() for line in body.decode(errors="replace").splitlines())
+    first = next((line for line in lines if line), "")
+    is_news = first and first.lower() != response.reason_phrase.lower() and not first.startswith("<")
+    return cut("".join(char if char.isprintable() else " " for char in first), LONGEST_LINE) if is_news else ""
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    """An answer, as a whole: the SDK reads it in one step, so what that costs is found out before."""
+
+    def __init__(self, stream: Any, trouble: TransportFailure) -> None:
+        self._stream = stream
+        self._trouble = trouble
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        body = bytearray()
+        async for part in self._stream:
+            body += part
+            if len(body) > LARGEST:
+                raise self._refused(f"is larger than {LARGEST // 1024**2} MB")
+        self._check(body)
+        yield bytes(body)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def _check(self, data: bytearray) -> None:
+        try:
+            check_json(bytes(data))
+        except JsonTooCostlyError as error:
+            raise self._refused(str(error)) from None
+
+    def _refused(self, what: str) -> "_RefusedResponseError":
+        self._trouble.refused(what)
+        return _RefusedResponseError(f"its answer {what}")
+
+
+class _BoundedEvents(_BoundedStream):
+    """The same for events: each is looked at before its end is handed on. The SDK sees to their size."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        event = bytearray()
+        async for part in self._stream:
+            before = max(0, len(event) - LONGEST_END)
+            event += part
+            while end := _BLANK_LINE.search(event, before):
+                self._check(event[: end.start()])
+                del event[: end.end()]
+                before = 0
+            yield part
+
+
+class _RefusedResponseError(httpx2.SSEError, httpx2.StreamError):
+    """The SDK knows both, and tells it to the one call that it belongs to."""

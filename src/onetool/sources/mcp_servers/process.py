@@ -1,0 +1,266 @@
+"""`ServerProcess` is a server that runs as a child process: started without a shell, read by lines, ended as a group.
+
+    process = await spawned(settings, log, reaper)
+    await process.write(b"…"); line = await process.lines.next()
+    await process.end()
+
+The MCP SDK takes a second to import, and most servers take as long to start. This module does not import it, so that
+both happen at once.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, cast
+
+from onetool.core.errors import ToolFailure
+from onetool.services.child_reaper import ChildReaper
+from onetool.sources.mcp_servers.server_log import ServerLog
+from onetool.sources.mcp_servers.settings import ServerSettings
+
+LONGEST_LINE = 32 * 1024 * 1024  # bytes of one message
+MOST_WAITING = 256  # lines that were read and not yet taken; then the server has to wait
+GRACE_SECONDS = 1.0  # seconds to end by itself, and again when it is told to
+LAST_OUTPUT = 0.5  # seconds for the rest of what it wrote, when it has ended
+
+KEPT = ("PATH", "HOME", "LANG", "LANGUAGE")
+if os.name == "nt":  # without these no program starts there
+    KEPT += ("SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA")
+
+
+def environment(settings: ServerSettings) -> dict[str, str]:
+    """What the process gets to see of ours: where programs and the home folder are, the language; and its own."""
+    own = {name: str(value) for name, value in settings.env.items()}
+    ours = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith("LC_")}
+    return {**ours, **own}
+
+
+async def spawned(settings: ServerSettings, journal: ServerLog, watch: ChildReaper) -> "ServerProcess":
+    env = environment(settings)
+    command = _found(str(settings.command), env)
+    if settings.cwd is not None and not settings.cwd.is_dir():
+        raise ToolFailure(f"its folder does not exist: {settings.cwd} (cwd in its block of the config)")
+    loop = asyncio.get_running_loop()
+    try:
+        _, child = await loop.subprocess_exec(
+            lambda: ServerProcess(loop, journal, watch),
+            command,
+            *map(str, settings.args),
+            env=env,
+            cwd=settings.cwd,
+            start_new_session=True,  # Ctrl-C is not meant for it, and it can be ended with all that it started
+        )
+    except (OSError, ValueError) as error:
+        raise ToolFailure(f"it can't be started: {command}: {getattr(error, 'strerror', None) or error}") from None
+    watch.over(child.pid)
+    journal.note(f"started as process {child.pid}: {settings.target}")
+    return child
+
+
+def _found(command: str, env: dict[str, str]) -> str:
+    """The program: by its path, or on the PATH, or beside our own Python, where the same environment has both."""
+    if os.path.dirname(command):
+        return os.path.expanduser(command)
+    beside = os.path.dirname(sys.executable)
+    found = shutil.which(command, path=env.get("PATH", os.defpath)) or shutil.which(command, path=beside)
+    if found is None and " " in command.strip():
+        raise ToolFailure(
+            f"command not found: {command} (the command is the program alone: what follows goes into args)"
+        )
+    if found is None:
+        raise ToolFailure(f"command not found: {command} (install it, or write its whole path)")
+    return found
+
+
+class ServerProcess(asyncio.SubprocessProtocol):
+    """The process, as the loop tells us about it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, journal: ServerLog, watch: ChildReaper) -> None:
+        self._loop = loop
+        self._journal = journal
+        self._watch = watch
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+        self._gone = asyncio.Event()
+        self._is_deaf = False  # it has closed its standard input, or is about to be gone
+        self.lines = ProcessLines(self._pause)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+        self.pid = self._transport.get_pid()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 1:
+            self.lines.feed(data)
+        else:
+            self._journal.hear(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 0:
+            self._is_deaf = True
+        elif fd == 1:
+            self.lines.end()
+        else:
+            self._journal.heard_all()
+
+    def process_exited(self) -> None:
+        self._gone.set()
+        self._may_write.set()
+        # One that it started may hold the other end of the pipe open: the conversation is over nevertheless.
+        self._loop.call_later(LAST_OUTPUT, self.lines.end)
+
+    def pause_writing(self) -> None:
+        self._may_write.clear()
+
+    def resume_writing(self) -> None:
+        self._may_write.set()
+
+    @property
+    def code(self) -> int | None:
+        return None if self._transport is None else self._transport.get_returncode()
+
+    async def exited(self, seconds: float) -> None:
+        """Until it has ended, or so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._gone.wait()
+
+    def why_ended(self) -> str:
+        if self.lines.too_long:
+            return f"it sent a line of more than {LONGEST_LINE // 1024**2} MB"
+        code = self.code
+        if code is None:
+            return "it closed its standard output"
+        return f"it was ended by {_named(-code)}" if code < 0 else f"it ended with exit code {code}"
+
+    async def write(self, data: bytes) -> None:
+        pipe = self._pipe(0)
+        if pipe is None or pipe.is_closing() or self._gone.is_set():
+            from anyio import BrokenResourceError
+
+            raise BrokenResourceError
+        pipe.write(data)
+        if not self._may_write.is_set():
+            await self._may_write.wait()
+
+    async def end(self) -> None:
+        """Close its standard input, and wait; then tell it to end; then end it, and whatever it has started."""
+        from anyio import CancelScope
+
+        if self._is_deaf and not self._gone.is_set():
+            await self.exited(LAST_OUTPUT)
+        if self._gone.is_set():
+            self.lines.broke_off = True  # by itself, though nobody may have noticed yet
+        try:
+            if (pipe := self._pipe(0)) is not None:
+                pipe.close()
+            with CancelScope(shield=True):  # whoever is in a hurry: it must not stay behind
+                for signal_ in (None, signal.SIGTERM):
+                    if signal_ is not None and not self._gone.is_set():
+                        self._kill(signal_)
+                    await self.exited(GRACE_SECONDS)
+                self._kill(signal.SIGKILL)
+                await self.exited(GRACE_SECONDS)  # else it would be told as one that was left running
+        finally:
+            self._kill(signal.SIGKILL)
+            self._journal.heard_all()
+            if self._transport is not None:
+                with suppress(PermissionError):
+                    self._transport.close()
+            self._watch.forget(self.pid)
+
+    def _kill(self, signal_: signal.Signals) -> None:
+        """With its group: it leads one of its own."""
+        with suppress(ProcessLookupError, PermissionError):
+            if hasattr(os, "killpg"):
+                os.killpg(self.pid, signal_)
+            elif self._transport is not None:
+                self._transport.send_signal(signal_)
+
+    def _pause(self, pause: bool) -> None:
+        pipe = None if self._transport is None else cast(Any, self._transport.get_pipe_transport(1))
+        if pipe is not None:
+            pipe.pause_reading() if pause else pipe.resume_reading()
+
+    def _pipe(self, fd: int) -> asyncio.WriteTransport | None:
+        return None if self._transport is None else cast(asyncio.WriteTransport, self._transport.get_pipe_transport(fd))
+
+
+def _named(number: int) -> str:
+    with suppress(ValueError):  # those between the two that have a name
+        return signal.Signals(number).name
+    return f"signal {number}"
+
+
+class ProcessLines:
+    """What it says, line by line. Read and handed on right here, without tasks in between."""
+
+    def __init__(self, pause: Callable[[bool], None]) -> None:
+        self._pause = pause
+        self._parts: list[bytes] = []  # of a line that has no end yet
+        self._size = 0
+        self._waiting: deque[bytes] = deque()
+        self._paused = False
+        self._wanted: asyncio.Future[None] | None = None
+        self._closed = False
+        self.broke_off = False  # it has ended, and not because we wanted it
+        self.too_long = False
+        self.at_end: Callable[[], None] = _nothing  # told once
+
+    def feed(self, data: bytes) -> None:
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            self._waiting.append(b"".join((*self._parts, line)) if self._parts else line)
+            self._parts, self._size = [], 0
+        if rest:
+            self._parts.append(rest)
+            self._size += len(rest)
+        if self._size > LONGEST_LINE:
+            self.too_long = True
+            self._parts, self._size = [], 0
+            self.end()
+        if len(self._waiting) > MOST_WAITING and not self._paused:
+            self._paused = True
+            self._pause(True)
+        self._wake()
+
+    def end(self) -> None:
+        """There is no more to come."""
+        if not self.broke_off and not self._closed:
+            self.broke_off = True
+            self.at_end()
+        self._wake()
+
+    def close(self) -> None:
+        """Nobody wants to hear more."""
+        self._closed = True
+        self._wake()
+
+    async def next(self) -> bytes | None:
+        """The next line; None when there are no more."""
+        while not self._waiting:
+            if self.broke_off or self._closed:
+                return None
+            self._wanted = asyncio.get_running_loop().create_future()
+            try:
+                await self._wanted
+            finally:
+                self._wanted = None
+        if self._paused and len(self._waiting) < MOST_WAITING // 2:
+            self._paused = False
+            self._pause(False)
+        return self._waiting.popleft()
+
+    def _wake(self) -> None:
+        if self._wanted is not None and not self._wanted.done():
+            self._wanted.set_result(None)
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""

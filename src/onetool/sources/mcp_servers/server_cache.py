@@ -1,0 +1,193 @@
+"""What is stored of a server between two starts: its tools, which definitions were approved, which transport worked.
+
+So tools can be listed before their server is up, and a definition that has changed since it was approved is noticed. A
+server is identified by its command or its url: with another one everything is forgotten. One small file per server.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from onetool.core.call import new_id
+from onetool.sources.mcp_servers.settings import ServerSettings
+
+Definition = Mapping[str, Any]
+"""A tool as its server lists it."""
+
+PARTS = {  # what is pinned of a definition, and what it is called when it changes
+    "description": ("title", "description"),
+    "parameters": ("inputSchema",),
+    "output": ("outputSchema",),
+    "behaviour": ("annotations",),
+}
+LOOSENING = ("readOnlyHint", "idempotentHint")  # what, once true, lets a tool run unasked, or a second time
+LONGEST_NAME = 100
+
+
+class Offers(msgspec.Struct, frozen=True, kw_only=True):
+    """What it has beside tools, as it lists that."""
+
+    prompts: tuple[Definition, ...] = ()
+    resources: tuple[Definition, ...] = ()
+    templates: tuple[Definition, ...] = ()
+
+
+class CachedServer(msgspec.Struct, frozen=True, kw_only=True):
+    """As it stands in the file."""
+
+    server: str = ""  # a digest of what it is
+    way: str | None = None  # how it was reached last: the client's mode, or "sse"
+    version: str | None = None  # what it calls itself
+    tools: tuple[Definition, ...] | None = None  # None: it has never told
+    unusable: dict[str, str] = {}  # tools that can't be ours, and why
+    approved: dict[str, dict[str, str]] | None = None  # for each tool the digests of its parts
+    failed: float = 0.0  # when it could not be connected, and had never told its tools
+    former: dict[str, Definition] = {}  # tools that have changed, as they were before
+    seen: dict[str, Any] = {}  # what values looked like, for tools that do not say
+    offers: Offers = Offers()
+
+
+class ServerCache:
+    """The file of one server. Whatever is wrong with it, it counts as empty; what can't be written is forgotten."""
+
+    def __init__(self, folder: Path, name: str, settings: ServerSettings) -> None:
+        self.file = folder / f"{file_name(name)}.json"
+        self._server = _digest([settings.target, str(settings.cwd)])  # as it is written, with ${…} for its secrets
+
+    def nothing(self) -> CachedServer:
+        """What is remembered of one that was never seen."""
+        return CachedServer(server=self._server)
+
+    def read(self) -> CachedServer:
+        try:
+            memory = msgspec.json.decode(self.file.read_bytes(), type=CachedServer)
+        except (OSError, msgspec.MsgspecError, RecursionError):
+            return self.nothing()
+        return memory if memory.server == self._server else self.nothing()
+
+    def write(self, memory: CachedServer) -> int:
+        """As a whole or not at all. Gives what `changed_at` says of it."""
+        draft = self.file.with_name(f".{self.file.name}.{new_id()}")
+        try:
+            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+                stream.write(msgspec.json.format(msgspec.json.encode(memory), indent=1))
+            written = draft.stat().st_mtime_ns
+            os.replace(draft, self.file)
+        except OSError:
+            with suppress(OSError):
+                draft.unlink()
+            return self.changed_at()
+        return written
+
+    def changed_at(self) -> int:
+        """A number that is another one when another process has written the file."""
+        try:
+            return self.file.stat().st_mtime_ns
+        except OSError:
+            return 0
+
+
+def digests(definition: Definition) -> dict[str, str]:
+    """Digests of what matters about a definition to whoever trusts it."""
+    digests = {part: _digest([definition.get(key) for key in keys]) for part, keys in PARTS.items()}
+    # Arguments can be given by their place: the order counts, too, which a digest of a mapping does not see.
+    schema = definition.get("inputSchema")
+    order = list(schema.get("properties") or ()) if isinstance(schema, dict) else []
+    return {**digests, "parameters": _digest([digests["parameters"], order])}
+
+
+def digests_by_name(tools: Iterable[Definition], offers: Offers) -> list[Definition]:
+    """All that a model may read of a server before it is called, each under one name: tools, and prompts."""
+    prompts = (
+        {**one, "name": f"prompt {one.get('name')}", "inputSchema": one.get("arguments")} for one in offers.prompts
+    )
+    return first_by_name([*tools, *prompts])
+
+
+def first_by_name(definitions: Iterable[Definition]) -> list[Definition]:
+    """Of those with the same name the first: it is the one that is used."""
+    found: dict[str, Definition] = {}
+    for definition in definitions:
+        found.setdefault(str(definition.get("name")), definition)
+    return list(found.values())
+
+
+def changes(memory: CachedServer, tools: Sequence[Definition], strict: bool) -> dict[str, list[str]]:
+    """Tools that are not as they were approved, and in what. A new one counts only where one is strict."""
+    if memory.approved is None:
+        return {}
+    found: dict[str, list[str]] = {}
+    for tool in tools:
+        before, now = memory.approved.get(tool["name"]), digests(tool)
+        if before is None:
+            if strict:
+                found[tool["name"]] = ["new"]
+        elif parts := [part for part in PARTS if before.get(part) != now[part]]:
+            found[tool["name"]] = parts
+    return found
+
+
+def approval(memory: CachedServer, tools: Sequence[Definition], everything: bool) -> dict[str, dict[str, str]]:
+    """What counts as approved from now on: what did before, and what has come anew; or everything as it is now."""
+    known = memory.approved or {}
+    return {**known, **{tool["name"]: digests(tool) for tool in tools if everything or tool["name"] not in known}}
+
+
+def former(memory: CachedServer, changed: Mapping[str, Any]) -> dict[str, Definition]:
+    """Of tools that have changed: how they were when that was still right."""
+    before = {str(one["name"]): one for one in digests_by_name(memory.tools or (), memory.offers)}
+    kept = {name: memory.former.get(name) or before.get(name) for name in changed}
+    return {name: tool for name, tool in kept.items() if tool is not None}
+
+
+def as_trusted(memory: CachedServer, definition: Definition) -> Definition:
+    """The definition with no looser hints than those that it had when it was approved.
+
+    Else a server could have its tools run without anybody being asked, by calling them harmless one day. How it was
+    is not known of one that went away meanwhile: then it was as strict as can be.
+    """
+    name = str(definition.get("name"))
+    approved = (memory.approved or {}).get(name)
+    if approved is None or approved.get("behaviour") == digests(definition)["behaviour"]:
+        return definition
+    before, now = _hints(memory.former.get(name)), _hints(definition)
+    strict = {hint: False for hint in LOOSENING if before.get(hint) is not True}
+    return {**definition, "annotations": {**now, **strict}}
+
+
+def _hints(definition: Definition | None) -> Mapping[str, Any]:
+    found = (definition or {}).get("annotations")
+    return found if isinstance(found, Mapping) else {}
+
+
+def difference(before: Definition | None, now: Definition) -> list[str]:
+    """In lines that begin with - or +, as programmers read it."""
+    from difflib import unified_diff
+
+    old, new = ([] if tool is None else _written(tool) for tool in (before, now))
+    return list(unified_diff(old, new, lineterm="", n=2))[2:]
+
+
+def _written(definition: Definition) -> list[str]:
+    lines = str(definition.get("description") or "").splitlines()
+    rest = {
+        key: definition[key] for key in ("title", "inputSchema", "outputSchema", "annotations") if key in definition
+    }
+    return [*lines, *msgspec.json.format(msgspec.json.encode(rest), indent=2).decode().splitlines()]
+
+
+def file_name(name: str) -> str:
+    """A server may be called anything; a file may not."""
+    quoted = quote(name, safe=" ").replace(".", "%2E")  # what comes behind a dot tells our files apart
+    return quoted if len(quoted) <= LONGEST_NAME else f"{quoted[:LONGEST_NAME]}-{_digest(name)[:8]}"
+
+
+def _digest(value: Any) -> str:
+    return sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:32]

@@ -1,0 +1,112 @@
+"""The log of a server: what it writes to standard error, and what happened to it, in memory and in a small file.
+
+`onetool servers logs NAME` reads the file, also while another process runs the server. Secrets are masked before
+anything is kept.
+"""
+
+import logging
+import os
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from time import strftime
+from typing import Any
+
+from onetool.core.private_file import private
+
+log = logging.getLogger("onetool.servers")
+
+LONGEST = 2_000  # characters of a line
+SHORT = 200  # characters of one that is in the wrong place
+MOST_BYTES = 256 * 1024  # of the file, which then goes on in a new one; one old one is kept
+IN_MEMORY = 50  # lines
+
+Redact = Callable[[Any], Any]
+"""Text or data, without secrets."""
+
+
+class ServerLog:
+    """`note` for what we have to say, `hear` for what the server said. From any thread."""
+
+    def __init__(self, name: str, file: Path, redact: Redact) -> None:
+        self._name = name
+        self._file = file
+        self._redact = redact
+        self._lock = Lock()
+        self._rest = b""
+        self._size: int | None = None
+        self.words: deque[str] = deque(maxlen=IN_MEMORY)  # of the server, since it was last started
+
+    def note(self, text: str) -> None:
+        log.info("%s: %s", self._name, text := self._clean(text))
+        self._keep([f"-- {text}"])
+
+    def hear(self, data: bytes) -> None:
+        """A piece of its standard error, wherever that was cut."""
+        *lines, rest = (self._rest + data).split(b"\n")
+        if len(rest) > LONGEST:
+            lines, rest = [*lines, rest], b""
+        self._rest = rest
+        self._heard(lines)
+
+    def heard_all(self) -> None:
+        """There is nothing more to come: what stands on the last line counts, too."""
+        rest, self._rest = self._rest, b""
+        self._heard([rest])
+
+    def aside(self, line: bytes) -> None:
+        """A line of its standard output that is no message."""
+        text = f"(on standard output) {self._cleaned(line, SHORT)}"
+        self.words.append(text)
+        self._keep([text])
+
+    def _heard(self, lines: list[bytes]) -> None:
+        texts = [self._cleaned(line) for line in lines if line.strip()]
+        self.words.extend(texts)
+        self._keep([f" {text}" if text.startswith("--") else text for text in texts])  # that is how ours begin
+
+    def _cleaned(self, line: bytes, most: int = LONGEST) -> str:
+        """Cut only after it was masked: half a secret is one, too."""
+        return self._clean(line[: 4 * LONGEST].decode(errors="replace").rstrip())[:most]
+
+    def last_words(self, most: int = 3) -> str:
+        """The end of what it said, in one line: most often it says why it ended."""
+        return " / ".join(list(self.words)[-most:])
+
+    def lines(self, most: int) -> list[str]:
+        """The last ones that were kept, by whichever process."""
+        kept: list[str] = []
+        for file in (self._old, self._file):
+            with suppress(OSError):
+                kept += file.read_text(encoding="utf-8", errors="replace").splitlines()
+        return kept[-most:]
+
+    @property
+    def _old(self) -> Path:
+        return self._file.with_suffix(".log.1")
+
+    def _clean(self, text: str) -> str:
+        text = self._redact(text)
+        return (
+            text
+            if text.isprintable()
+            else "".join(char if char.isprintable() or char == "\t" else "�" for char in text)
+        )
+
+    def _keep(self, lines: list[str]) -> None:
+        if not lines:
+            return
+        stamp = strftime("%Y-%m-%d %H:%M:%S")
+        data = "".join(f"{stamp} {line}\n" for line in lines).encode()
+        with self._lock, suppress(OSError):  # a full disk must not stop a server
+            if self._size is None:
+                self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._size = self._file.stat().st_size if self._file.exists() else 0
+            if self._size + len(data) > MOST_BYTES and self._size:
+                os.replace(self._file, self._old)
+                self._size = 0
+            with open(self._file, "ab", opener=private) as stream:
+                stream.write(data[-MOST_BYTES:])
+            self._size += len(data)

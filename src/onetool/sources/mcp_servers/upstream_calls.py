@@ -1,0 +1,197 @@
+"""Calls that are pending on a connection: whose they are, and why a transport or a login failed for one of them.
+
+Older servers do not say to which call a question, a progress or a message belongs. Where only one caller has pending
+calls it is clear; where several have, it is dropped: no client sees what is another's. The SDK only says that a request
+failed, so the transport notes the reason here. Nothing here ever holds a token.
+"""
+
+import asyncio
+import shlex
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar, copy_context
+from time import monotonic
+from typing import Any, TypeVar
+
+from onetool.core.caller import Caller, current_caller
+from onetool.core.context import current_call
+from onetool.core.errors import OneToolError, ToolFailure
+
+
+class TransportFailure:
+    """The last of it, of one call, or of a connection where no call is under way."""
+
+    def __init__(self) -> None:
+        self.words: str | None = None
+        self.status: int | None = None
+        self.said = ""  # the first line of the answer, where it says why
+        self.was_unheard = False  # before a byte of the request had left
+
+    def failed(self, error: Exception, unheard: bool) -> None:
+        self.status, self.said = None, ""
+        self.was_unheard = unheard
+        what = "it can not be reached" if unheard else "the connection broke"
+        self.words = f"{what}: {str(error) or type(error).__name__}"
+
+    def answered(self, status: int, reason: str, said: str = "") -> None:
+        self.was_unheard = False
+        self.status, self.said = status, said
+        told = f"it answers {status} {reason}".strip()
+        self.words = None if status < 400 else f"{told}: {said}" if said else told
+
+    def refused(self, what: str) -> None:
+        """What it answered was not taken."""
+        self.words = f"its answer {what}"
+
+
+# Calls under way on a connection: whose they are, so that what a server says or asks meanwhile reaches the right
+# one.
+
+
+T = TypeVar("T")
+
+LATE_SECONDS = 10.0  # seconds for which a call that was given up may still be meant
+
+
+class UpstreamCall:
+    """One call, as the side that made it sees it. Made there; used on the loop of the servers."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._context = copy_context()  # with the call that is running
+        self._limit: asyncio.Timeout | None = None
+        call = current_call.get()
+        self.caller: Caller | None = current_caller.get()
+        self.peer: object = getattr(self.caller, "peer", self.caller)  # where it calls from, where that is known
+        self.progress = None if call is None else call.progress
+        self.tried_again = False
+        self.trouble = TransportFailure()
+        self._questions = 0  # that wait for an answer
+        self._left = 0.0  # seconds, while the clock stands still
+
+    @asynccontextmanager
+    async def in_time(self, seconds: float) -> AsyncGenerator[None]:
+        """TimeoutError when the server takes longer; the time that its caller takes to answer does not count."""
+        async with asyncio.timeout(seconds) as self._limit:
+            try:
+                yield
+            finally:
+                self._limit = None
+
+    async def of_caller(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Done where the caller is; the clock stands still as long as there is a question."""
+        if self._limit is None:
+            raise ToolFailure("the call is over, and nobody is there to be asked")
+        with self._clock_stopped():
+            done = self._context.copy().run(asyncio.run_coroutine_threadsafe, ask(), self._loop)
+            return await asyncio.wrap_future(done)
+
+    @contextmanager
+    def _clock_stopped(self) -> Generator[None]:
+        here = asyncio.get_running_loop()
+        if self._questions == 0 and self._limit is not None and (until := self._limit.when()) is not None:
+            self._left = until - here.time()
+            self._limit.reschedule(None)
+        self._questions += 1
+        try:
+            yield
+        finally:
+            self._questions -= 1
+            if self._questions == 0 and self._limit is not None:  # else the call has ended meanwhile
+                self._limit.reschedule(here.time() + self._left)
+
+    def tell(self, say: Callable[..., None], *what: Any) -> None:
+        """Say something as if the caller's own code did."""
+        self._context.copy().run(say, *what)
+
+
+class UpstreamCalls:
+    """Those of one connection."""
+
+    def __init__(self) -> None:
+        self._flights: list[UpstreamCall] = []
+        # The server may go on with what was given up all the same: who did, and until when something may be theirs.
+        self._given_up: dict[int, tuple[object, float]] = {}
+
+    @contextmanager
+    def under_way(self, flight: UpstreamCall) -> Generator[None]:
+        self._flights.append(flight)
+        try:
+            yield
+        except (asyncio.CancelledError, TimeoutError):
+            self._given_up[id(flight.peer)] = flight.peer, monotonic() + LATE_SECONDS
+            raise
+        finally:
+            self._flights.remove(flight)
+
+    def are_none(self) -> bool:
+        """Whether no call is under way."""
+        return not self._flights
+
+    def only(self) -> UpstreamCall | None:
+        """The flight to which something without an address belongs."""
+        flights, now = self._flights, monotonic()
+        self._given_up = {key: (peer, until) for key, (peer, until) in self._given_up.items() if until > now}
+        peers = [*(flight.peer for flight in flights), *(peer for peer, _ in self._given_up.values())]
+        if not flights or any(peer is not peers[0] for peer in peers):
+            return None
+        return flights[-1]
+
+
+current_upstream_call: ContextVar[UpstreamCall | None] = ContextVar("onetool_current_flight", default=None)
+"""Where a question comes as part of an answer, or on the stream of a request, it is known whose it is."""
+
+
+# What can go wrong between us and a server that wants to know who we are.
+
+
+class AuthError(OneToolError):
+    """It can't be proven who we are, for a reason that is told. A login may mend it, or time."""
+
+
+class LoginRequiredError(AuthError):
+    """A person has to log in. In the background nobody is asked; this is said instead."""
+
+    def __init__(self, name: str, why: str = "wants a login", scopes: str = "") -> None:
+        self.server = name
+        self.scopes = tuple(scopes.split())
+        self.command = f"onetool servers login {shlex.quote(name)}"
+        super().__init__(f"the server {name} {why}: {self.command}")
+
+
+class AuthWatch:
+    """What was found out about one piece of work."""
+
+    trouble: AuthError | None = None
+
+
+_auth_watch: ContextVar[AuthWatch | None] = ContextVar("onetool_auth_watch", default=None)
+
+
+@contextmanager
+def watching_auth() -> Iterator[AuthWatch]:
+    """Requests that are sent in here say into the watch why they were not let through.
+
+    A connection is of no use without a login, and ends with the error itself. A single call that wants more rights than
+    the others must not end them: it gets a response that says nothing, and the reason stands here.
+    """
+    watch = AuthWatch()
+    before = _auth_watch.set(watch)
+    try:
+        yield watch
+    finally:
+        _auth_watch.reset(before)
+
+
+def note_auth_error(trouble: AuthError) -> None:
+    if (watch := _auth_watch.get()) is not None:
+        watch.trouble = trouble
+
+
+def auth_error_in(error: BaseException) -> AuthError | None:
+    """The reason, where a connection ended because of it: task groups wrap what was raised in them."""
+    if isinstance(error, AuthError):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for inner in error.exceptions if (found := auth_error_in(inner)) is not None), None)
+    return None
