@@ -1,5 +1,6 @@
 """What the docs say is true: every command and key is in them, every link leads somewhere, and the examples run."""
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -10,7 +11,13 @@ import pytest
 from helpers import cli, trusted
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 
 def text_of(name):
@@ -170,3 +177,19 @@ def test_the_snippets_of_run_work(shop):
 def test_the_refusal_in_the_docs_of_run_is_what_it_says(shop):
     result = shop.run_sync('shop.find()\nshop.price(name="tea", cuont=1)')
     assert shop.reply(result).text == blocks("docs/run.md", "text")[1].strip()
+
+
+def test_paths_in_pages_for_contributors_exist():
+    for page in ("CONTRIBUTING.md", "docs/architecture.md", "docs/security.md"):
+        named = re.findall(r"`((?:src|tests|docs|bench)/[\w/.-]+)`", text_of(page))
+        assert page == "docs/architecture.md" or len(named) > 5
+        assert [path for path in named if "NAME" not in path and not (ROOT / path).exists()] == []
+
+
+def test_the_page_of_modules_is_up_to_date():
+    """Else: .venv/bin/python docs/modules.py"""
+    spec = importlib.util.spec_from_file_location("modules", ROOT / "docs" / "modules.py")
+    modules = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(modules)
+    assert modules.page() == text_of("docs/modules.md")
+    assert "| |\n| `" not in modules.page().replace("| | |\n|---|---|", "")  # every module has a docstring

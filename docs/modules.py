@@ -1,0 +1,37 @@
+"""Writes docs/modules.md: every module of OneTool with the first sentence of its docstring.
+
+Run it after you add, move or rename a module: .venv/bin/python docs/modules.py
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "onetool"
+PAGE = ROOT / "docs" / "modules.md"
+HEAD = "# Modules\n\nEvery module with the first sentence of its docstring. `docs/modules.py` writes this page.\n"
+
+
+def page() -> str:
+    parts = [HEAD]
+    for folder in (SOURCE, *sorted(path for path in SOURCE.rglob("*") if (path / "__init__.py").exists())):
+        rows = [f"| `{file.name}` | {sentence(file)} |" for file in files_of(folder)]
+        parts.append(f"## `{folder.relative_to(SOURCE.parent)}/`\n\n| | |\n|---|---|\n" + "\n".join(rows) + "\n")
+    return "\n".join(parts)
+
+
+def files_of(folder: Path) -> Iterator[Path]:
+    yield folder / "__init__.py"
+    yield from sorted(file for file in folder.glob("*.py") if file.name != "__init__.py")
+
+
+def sentence(file: Path) -> str:
+    text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    first = " ".join(text.partition("\n\n")[0].split())
+    return re.split(r"(?<=[.!?])\s(?=[A-Z`])", first)[0].replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
