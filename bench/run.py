@@ -32,7 +32,7 @@ class Contender:
         python = sys.executable if name == "onetool" else str(PEERS_PYTHON)
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - as long as the process lives
         self.process = subprocess.Popen(
-            [python, "-m", "bench.workload", name],
+            [python, "-m", "bench.contender", name],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -16,13 +16,12 @@ from urllib.parse import quote
 import msgspec
 
 from onetool.core.errors import BadArguments, ToolFailure
-from onetool.http.definition import ApiKey, Basic, Bearer, CamelStruct, Hmac, OAuth2, below
+from onetool.http.definition import ApiKey, Basic, Bearer, CamelStruct, Hmac, below
 from onetool.http.placeholders import Lookup, Placeholder, TemplateError, gather, parse_text
 from onetool.http.template_parts import check_name, in_header, one_line
 
 if TYPE_CHECKING:
-    from onetool.http.definition import Auth
-    from onetool.http.tool import HttpContext
+    from onetool.http.client import HttpContext
     from onetool.http.url import HttpRequest
 
 
@@ -160,10 +159,8 @@ class _CookieSigner(Signer):
         return with_header(outgoing, "Cookie", "; ".join([*others, self._pair]))
 
 
-def authenticator_for(
-    auth: "Auth | None", arguments: Collection[str], arg_schema: Mapping[str, Any]
-) -> Authenticator | None:
-    """The helper; TemplateError, with a pointer, for what can't ever work."""
+def authenticator_for(auth: Bearer | Basic | ApiKey | Hmac | None, arguments: Collection[str]) -> Authenticator | None:
+    """The authenticator of any `auth` but OAuth 2. Raises TemplateError, with a pointer, for what can't ever work."""
     match auth:
         case None:
             return None
@@ -178,10 +175,6 @@ def authenticator_for(
             return _api_key(auth, arguments)
         case Hmac():
             return HmacAuthenticator(auth, arguments)
-        case OAuth2():
-            from onetool.http.oauth import OAuthAuthenticator
-
-            return OAuthAuthenticator(auth, arguments, arg_schema)
 
 
 def _api_key(auth: ApiKey, arguments: Collection[str]) -> Authenticator:

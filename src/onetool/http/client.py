@@ -9,21 +9,23 @@ Connections are kept and used again, for each event loop on its own.
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onetool import __version__
+from onetool.http.allowed_hosts import is_one_of
 from onetool.http.connection import Connection, HttpResponse, request_head
 from onetool.http.definition import IDEMPOTENT
 from onetool.http.errors import ConnectTimeoutError, RequestRefusedError, StaleConnectionError
 from onetool.http.pool import MOST, Connect, ConnectionPool, Dialler, Resolve
+from onetool.http.token_cache import TokenCache
 
 if TYPE_CHECKING:
     import ssl
 
+    from onetool.core.json_data import StoreBlob
     from onetool.http.allowed_hosts import AllowedHosts
-    from onetool.http.oauth import TokenCache
+    from onetool.http.placeholders import Lookup
     from onetool.http.url import HttpRequest, Url
 
 AGENT = f"onetool/{__version__}"
@@ -42,15 +44,9 @@ class HttpClient:
     ) -> None:
         self._dialler = Dialler(resolve, connect, tls)
         self._most = most
+        self.tokens = TokenCache()  # of OAuth, for all tools
         self._pools: dict[asyncio.AbstractEventLoop, ConnectionPool] = {}
         self._lock = Lock()
-
-    @cached_property
-    def tokens(self) -> "TokenCache":
-        """Of OAuth, for all tools."""
-        from onetool.http.oauth import TokenCache
-
-        return TokenCache()
 
     async def send(
         self,
@@ -132,6 +128,32 @@ class HttpClient:
         for loop, pool in pools.items():
             with suppress(RuntimeError):  # a loop that has ended took its connections with it
                 loop.call_soon_threadsafe(pool.close)
+
+
+class HttpContext(NamedTuple):
+    """What a tool reaches of the app. `know` is told of secrets that come by: `redact` masks them from then on."""
+
+    client: HttpClient
+    hosts: "AllowedHosts"
+    keep: "StoreBlob"
+    know: Callable[[str], None] = lambda _: None
+    redact: Callable[[Any], Any] = lambda value: value  # the call's own
+    secret: "Lookup | None" = None  # by name; those of the call's environment where it is None
+    bound: Callable[[str], tuple[str, ...]] = lambda _: ()  # the hosts that a secret is for, if not for any
+
+    def only_to(self, url: "Url", secret: "Lookup") -> "Lookup":
+        """The same secrets for who sends them to this URL: one that is for other hosts is refused."""
+
+        def find(name: str) -> str | None:
+            if (hosts := self.bound(name)) and not is_one_of(url, hosts):
+                only = ", ".join(hosts)
+                raise RequestRefusedError(
+                    f"the secret {name} is only for requests to {only}, and this one goes to {url.authority}",
+                    [f"if that is meant: onetool auth set {name} --host {url.authority}"],
+                )
+            return secret(name)
+
+        return find
 
 
 def _may_repeat(outgoing: "HttpRequest") -> bool:

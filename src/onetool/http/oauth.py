@@ -1,16 +1,11 @@
-"""OAuth 2 for HTTP tools: tokens by client credentials or a refresh token, kept in memory until they expire.
+"""OAuth 2 for HTTP tools: tokens by client credentials or a refresh token; `token_cache` keeps them.
 
-One fetch at a time for each set of credentials, however many calls wait for it, on whatever loop. No token is written
-to disk; every new one is registered for masking before it is used.
+No token is written to disk; every new one is registered for masking before it is used.
 """
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from concurrent.futures import Future
-from threading import Lock
-from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus, urlencode
 
 import msgspec
@@ -22,101 +17,18 @@ from onetool.http.decoding import json_of
 from onetool.http.definition import TOKEN_SECONDS, OAuth2, Request
 from onetool.http.errors import quoted, with_message
 from onetool.http.placeholders import Lookup, TemplateError
+from onetool.http.token_cache import FetchedToken, Key
 
 if TYPE_CHECKING:
+    from onetool.http.client import HttpContext
     from onetool.http.connection import HttpResponse
-    from onetool.http.tool import HttpContext
     from onetool.http.url import HttpRequest
 
-MARGIN = 30.0  # seconds before its end that a token is no longer used …
-DEFAULT_LIFE = 300.0  # … where nobody says when that is
-SHORTEST_LIFE = 1.0  # seconds between two tokens for the same credentials, but for one that is fetched anew at once
+DEFAULT_LIFE = 300.0  # seconds, where nobody says when a token expires
 LARGEST = 256 * 1024
-MOST_KEPT = 1_000
 
 _SENDABLE = re.compile(r"[\x21-\x7e]+")
 _UNFIT = re.compile(r"[^\x20-\x7e]+")
-
-Key = tuple[str, ...]
-
-
-class FetchedToken(NamedTuple):
-    access: str
-    life: float  # seconds
-    refresh: str | None = None  # the one to use from now on
-
-
-class _Kept(NamedTuple):
-    access: str
-    since: float
-    until: float
-    refresh: str | None
-    hurried: bool  # less than that since the one before it
-
-
-class _Abandoned(Exception):  # noqa: N818 - whoever fetched has been cancelled: somebody else has to
-    pass
-
-
-class TokenCache:
-    """Those of an app."""
-
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
-        self._lock = Lock()
-        self._kept: dict[Key, _Kept] = {}
-        self._flights: dict[Key, Future[None]] = {}
-
-    async def get(
-        self, key: Key, fetch: Callable[[str | None], Awaitable[FetchedToken]], refused: str | None = None
-    ) -> str:
-        """A token that is valid for a while, and not the refused one. `fetch` takes a newer refresh token, if any."""
-        while True:
-            with self._lock:
-                kept = self._kept.get(key)
-                if kept is not None and kept.access != refused and self._clock() < kept.until:
-                    return kept.access
-                flight = self._flights.get(key)
-                if flight is None:
-                    if not self.may_fetch(key):
-                        raise _too_often()
-                    mine = self._flights[key] = Future()
-                    break
-            try:
-                await asyncio.shield(asyncio.wrap_future(flight))
-            except _Abandoned:
-                continue
-            except ToolFailure as error:
-                raise with_message(error, str(error)) from None
-        return await self._fetch(key, fetch, kept, mine)
-
-    def may_fetch(self, key: Key) -> bool:
-        """Not where the last two came within a second. What is refused so soon would be refused again."""
-        kept = self._kept.get(key)
-        return kept is None or not kept.hurried or self._clock() >= kept.since + SHORTEST_LIFE
-
-    async def _fetch(
-        self, key: Key, fetch: Callable[[str | None], Awaitable[FetchedToken]], kept: _Kept | None, mine: "Future[None]"
-    ) -> str:
-        refresh = kept.refresh if kept else None
-        try:
-            fetched = await fetch(refresh)
-        except BaseException as error:
-            with self._lock:
-                del self._flights[key]
-            mine.set_exception(error if isinstance(error, ToolFailure) else _Abandoned())
-            raise
-        life = max(fetched.life - min(MARGIN, fetched.life / 10), SHORTEST_LIFE)
-        now = self._clock()
-        hurried = kept is not None and now < kept.since + SHORTEST_LIFE
-        with self._lock:
-            self._kept.pop(key, None)
-            self._kept[key] = _Kept(fetched.access, now, now + life, fetched.refresh or refresh, hurried)
-            if len(self._kept) > MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
-            del self._flights[key]
-        mine.set_result(None)
-        return fetched.access
 
 
 class OAuthAuthenticator(Authenticator):
@@ -242,14 +154,6 @@ class _OAuthSigner(Signer):
             reason="upstream_error",
             hints=("check clientId, clientSecret and scope in the tool's auth, and the secrets that they name",),
         )
-
-
-def _too_often() -> ToolFailure:
-    return ToolFailure(
-        "no access token: the last one was fetched less than a second ago, and it was refused",
-        reason="upstream_error",
-        hints=("the API does not accept what tokenUrl gives: check clientId and scope in the tool's auth",),
-    )
 
 
 def _life(seconds: Any) -> float:

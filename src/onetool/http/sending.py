@@ -21,7 +21,7 @@ from onetool.http.url import parse_url
 
 if TYPE_CHECKING:
     from onetool.http.auth import Signer
-    from onetool.http.tool import HttpContext
+    from onetool.http.client import HttpContext
     from onetool.http.url import HttpRequest
 
 

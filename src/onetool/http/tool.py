@@ -2,49 +2,23 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from onetool.core.context import current_call
-from onetool.core.json_data import StoreBlob
-from onetool.http.allowed_hosts import AllowedHosts, is_one_of
-from onetool.http.auth import authenticator_for
-from onetool.http.client import HttpClient
-from onetool.http.definition import HttpImpl, ToolLimits, sending_seconds, total_seconds
-from onetool.http.errors import RequestRefusedError, WireError, with_message
-from onetool.http.placeholders import Lookup, argument_names
+from onetool.http.auth import Authenticator, authenticator_for
+from onetool.http.client import HttpContext
+from onetool.http.definition import HttpImpl, OAuth2, ToolLimits, sending_seconds, total_seconds
+from onetool.http.errors import WireError, with_message
+from onetool.http.placeholders import argument_names
 from onetool.http.response import ResponseReader
 from onetool.http.sending import Retries, Sender
 from onetool.http.template import RequestTemplate
-from onetool.http.url import Url
+
+if TYPE_CHECKING:
+    from onetool.http.definition import Auth
 
 SLOW = "timeoutMs in the tool's httpImpl.request sets how long each try may take"
 ACCEPTS = {"json": "application/json, */*;q=0.5", "sse": "text/event-stream"}
-
-
-class HttpContext(NamedTuple):
-    """What a tool reaches of the app. `know` is told of secrets that come by: `redact` masks them from then on."""
-
-    client: HttpClient
-    hosts: AllowedHosts
-    keep: StoreBlob
-    know: Callable[[str], None] = lambda _: None
-    redact: Callable[[Any], Any] = lambda value: value  # the call's own
-    secret: Lookup | None = None  # by name; those of the call's environment where it is None
-    bound: Callable[[str], tuple[str, ...]] = lambda _: ()  # the hosts that a secret is for, if not for any
-
-    def only_to(self, url: Url, secret: Lookup) -> Lookup:
-        """The same secrets for who sends them to this URL: one that is for other hosts is refused."""
-
-        def find(name: str) -> str | None:
-            if (hosts := self.bound(name)) and not is_one_of(url, hosts):
-                only = ", ".join(hosts)
-                raise RequestRefusedError(
-                    f"the secret {name} is only for requests to {only}, and this one goes to {url.authority}",
-                    [f"if that is meant: onetool auth set {name} --host {url.authority}"],
-                )
-            return secret(name)
-
-        return find
 
 
 class HttpTool:
@@ -55,7 +29,7 @@ class HttpTool:
     ) -> None:
         request, response = impl.request, impl.response
         self._template = RequestTemplate(request, arg_schema)
-        self._auth = authenticator_for(request.auth, argument_names(arg_schema), arg_schema)
+        self._auth = _authenticator(request.auth, arg_schema)
         self._outside = outside
         self._reader = ResponseReader(response, time.time)
         self._accept = ("Accept", ACCEPTS.get(response.encoding, "*/*"))
@@ -97,6 +71,14 @@ class HttpTool:
             return await self._reader.value(answer, place, outside.keep, redact)
         except WireError as failure:
             raise failure if failure.reason != "timeout" else with_message(failure, str(failure), SLOW) from None
+
+
+def _authenticator(auth: "Auth | None", arg_schema: Mapping[str, Any]) -> Authenticator | None:
+    if isinstance(auth, OAuth2):
+        from onetool.http.oauth import OAuthAuthenticator  # only for tools that use it
+
+        return OAuthAuthenticator(auth, argument_names(arg_schema), arg_schema)
+    return authenticator_for(auth, argument_names(arg_schema))
 
 
 def _no_secret(_: str) -> None:

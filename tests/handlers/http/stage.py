@@ -11,9 +11,9 @@ from onetool.core.call import ToolCall
 from onetool.core.context import CallContext, current_call
 from onetool.core.spec import ToolSpec
 from onetool.http.allowed_hosts import AllowedHosts, HostRule
-from onetool.http.client import HttpClient
+from onetool.http.client import HttpClient, HttpContext
 from onetool.http.definition import HttpImpl, ToolLimits
-from onetool.http.tool import HttpContext, HttpTool
+from onetool.http.tool import HttpTool
 from onetool.http.url import HttpRequest, parse_url
 from onetool.services.secrets import Secrets
 

@@ -16,10 +16,10 @@ import pytest
 from onetool.core.context import current_call
 from onetool.core.errors import ToolFailure
 from onetool.http.allowed_hosts import AllowedHosts, HostRule
-from onetool.http.client import HttpClient
+from onetool.http.client import HttpClient, HttpContext
 from onetool.http.definition import HttpImpl, ToolLimits
 from onetool.http.placeholders import TemplateError
-from onetool.http.tool import HttpContext, HttpTool
+from onetool.http.tool import HttpTool
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[2] / "data" / "ssrf.json").read_text())
 PUBLIC = "93.184.216.34"

@@ -13,9 +13,9 @@ from onetool.core.errors import ToolFailure
 from onetool.core.executor import Executor
 from onetool.core.registry import ToolRegistry
 from onetool.core.spec import ToolSpec
-from onetool.http.client import HttpClient
+from onetool.http.client import HttpClient, HttpContext
 from onetool.http.definition import HttpImpl, ToolLimits
-from onetool.http.tool import HttpContext, HttpTool
+from onetool.http.tool import HttpTool
 
 SCHEMA = {
     "type": "object",

@@ -26,15 +26,16 @@ def main(options):
     from onetool.interfaces.http.listen import listen, resolve
     from onetool.interfaces.http.rules import AccessRules
     from onetool.interfaces.http.server import serve
-    from onetool.interfaces.rest import check_route, rest_app
+    from onetool.interfaces.rest import RestApp, check_route, problem_body
     from onetool.interfaces.rest.docs import docs
     from onetool.interfaces.rest.openapi import openapi
+    from onetool.interfaces.rest.problem import PROBLEM_TYPE
 
     app = app_of(options)
     place = listen("127.0.0.1", 0, resolve("127.0.0.1"))
-    door = rest_app(app, allowed=options.get("allowed"))
+    door = RestApp(app, allowed=options.get("allowed"))
     routes = [
-        Route("/tools", door, below=True, told=door.told, kind=door.kind, finds=check_route),
+        Route("/tools", door, below=True, told=problem_body, kind=PROBLEM_TYPE, finds=check_route),
         Route("/openapi.json", openapi(app), methods=READ),
         Route("/docs", docs(app), methods=READ, is_page=True),
     ]

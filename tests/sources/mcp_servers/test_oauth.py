@@ -20,7 +20,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from sources.mcp_servers.authority import PROGRAM, Authority, browser, stored, visit
 
-from onetool.sources.mcp_servers.oauth import http_auth, login, logout
+from onetool.sources.mcp_servers.oauth import http_auth, login
+from onetool.sources.mcp_servers.oauth_store import forget_login
 from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredError, auth_error_in, watching_auth
 
 HERE = Path(__file__).parent
@@ -209,8 +210,8 @@ except KeyboardInterrupt:
 
     def test_logging_out_forgets(self, authority, folder):
         log_in(authority, folder)
-        assert logout("vault", folder)
-        assert not logout("vault", folder)
+        assert forget_login(folder, "vault")
+        assert not forget_login(folder, "vault")
         with pytest.raises(LoginRequiredError, match="the server vault wants a login: onetool servers login vault"):
             asyncio.run(peek(authority, folder))
 
@@ -331,7 +332,7 @@ class TestBackground:
             asyncio.run(status())
         log_in(authority, folder)
         assert asyncio.run(status()) != 401
-        logout("vault", folder)
+        forget_login(folder, "vault")
         with pytest.raises(LoginRequiredError):
             asyncio.run(status())
 

@@ -20,8 +20,8 @@ from onetool.interfaces.http.welcome import ServerFacts, bearer_header, greeting
 from onetool.interfaces.mcp.http import McpHttpApp
 from onetool.interfaces.mcp.http_headers import as_json_rpc
 from onetool.interfaces.non_blocking_log import make_log_non_blocking
-from onetool.interfaces.rest import check_route, problem_body, rest_app, routing
-from onetool.interfaces.rest.problem import PROBLEM_TYPE as PROBLEM
+from onetool.interfaces.rest import RestApp, check_route, problem_body, routing
+from onetool.interfaces.rest.problem import PROBLEM_TYPE
 from onetool.interfaces.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ def build_app(
     """The ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`."""
     routes = [
         Route("/mcp", mcp, told=as_json_rpc),
-        Route("/tools", rest_app(app, allowed), below=True, told=problem_body, kind=PROBLEM, finds=check_route),
+        Route("/tools", RestApp(app, allowed), below=True, told=problem_body, kind=PROBLEM_TYPE, finds=check_route),
         Route(
             routing.ASK_PATH,
             _lazy_route(lambda: _ask(app, allowed)),
             methods=routing.ASK_METHODS,
             told=problem_body,
-            kind=PROBLEM,
+            kind=PROBLEM_TYPE,
         ),
         Route("/openapi.json", _lazy_route(lambda: _openapi(app)), methods=READ),
         Route("/docs", _lazy_route(lambda: _docs(app)), methods=READ, is_page=True),

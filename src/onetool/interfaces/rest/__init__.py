@@ -7,8 +7,8 @@ ask_app    the ASGI app at /ask                 ask_body   what it takes, and it
 openapi    /openapi.json                        docs       /docs, the same for people
 """
 
-from onetool.interfaces.rest.app import RestApp, rest_app
+from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.problem import problem_body
 from onetool.interfaces.rest.routing import check_route
 
-__all__ = ["RestApp", "check_route", "problem_body", "rest_app"]
+__all__ = ["RestApp", "check_route", "problem_body"]

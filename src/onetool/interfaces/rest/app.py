@@ -1,18 +1,16 @@
 """The ASGI app below /tools: finds the route of a request, runs its handler, and sends the response or the problem."""
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onetool.interfaces.asgi import JSON, HttpError, Receive, Scope, Send, respond
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError, error_from_store, problem_body
-from onetool.interfaces.rest.request import ClientInput, RestRequest, RestResponse
+from onetool.interfaces.rest.request import ClientInput, RestContext, RestRequest, RestResponse
 from onetool.interfaces.rest.routing import match_route, read_query
 from onetool.sources.bundles.errors import BundleError
-from onetool.sources.bundles.store import EVERYTHING, Visibility
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.sources.bundles.service import BundleService
 
 _RELEVANT_HEADERS = frozenset((b"content-type", b"accept", b"if-match", b"if-none-match"))
 _CHANGES = frozenset(("PUT", "PATCH", "DELETE"))
@@ -20,37 +18,11 @@ _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 
 class RestApp:
-    """The route /tools and everything below. `told` is how the site has to tell what it refuses itself, as `kind`."""
-
-    told = staticmethod(problem_body)
-    kind = PROBLEM_TYPE
+    """The route /tools and everything below."""
 
     def __init__(self, app: "App", allowed: Collection[str] | None = None) -> None:
         """`allowed` are the tools that may be called; None allows all."""
-        self._app = app
-        self.allowed = allowed
-
-    @property
-    def shelf(self) -> "BundleService":
-        """The bundle service of the current config."""
-        return self._app.bundles
-
-    @property
-    def may_change(self) -> bool:
-        """Whether clients may change bundles: if the config says nothing, only those who may call everything.
-
-        Who may call one tool could else store a script that its owner runs later, with all tools.
-        """
-        admin = self._app.config.http.admin
-        return self.allowed is None if admin is None else admin
-
-    async def sight(self) -> Visibility:
-        """What clients may see: everything if they may change bundles, else what they may call."""
-        return EVERYTHING if self.allowed is None or self.may_change else await self.shelf.sight(self.allowed)
-
-    def clean(self, text: Any, sent: Any) -> Any:
-        """Without secrets, except those that the client sent."""
-        return self._app.redact(text, sent)
+        self._context = RestContext(app, allowed)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sent = ClientInput(scope, receive)
@@ -67,23 +39,21 @@ class RestApp:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
         found = match_route(scope["raw_path"], scope["method"])
         if found.way is None:
-            takes = found.place.takes(() if self.may_change else _CHANGES)
+            takes = found.place.takes(() if self._context.may_change else _CHANGES)
             return RestResponse(204, headers=((b"allow", takes.encode()),))
-        if scope["method"] in _CHANGES and not self.may_change:
-            raise RestError(403, "read_only", _read_only_message(self.allowed))
+        if scope["method"] in _CHANGES and not self._context.may_change:
+            raise RestError(403, "read_only", _read_only_message(self._context.allowed))
         raw, parameters = scope["query_string"], found.way.parameters
         query = read_query(raw, parameters) if raw or parameters else parameters
-        return await found.way.answer(RestRequest(self, found.path, query, _headers(scope), scope, receive, send))
+        return await found.way.answer(
+            RestRequest(self._context, found.path, query, _headers(scope), scope, receive, send)
+        )
 
     async def _refuse(self, scope: Scope, refused: HttpError, send: Send, sent: ClientInput) -> None:
         if (log := scope.get("log")) is not None:
             log["error"] = refused.code
-        body = problem_body(refused, lambda text: self.clean(text, sent.texts()))
+        body = problem_body(refused, lambda text: self._context.clean(text, sent.texts()))
         await respond(send, refused.status, body, PROBLEM_TYPE, refused.headers)
-
-
-def rest_app(app: "App", allowed: Collection[str] | None = None) -> RestApp:
-    return RestApp(app, allowed)
 
 
 def _read_only_message(allowed: Collection[str] | None) -> str:

@@ -43,7 +43,7 @@ async def list_page(ask: RestRequest, name: str, size: int, more: ReadMore) -> R
     """Respond with one page of a list. The token is null on the last page."""
 
     def made() -> RestResponse:
-        key, route, token = ask.rest.shelf.key(), ask.scope["path"], ask.query["pageToken"]
+        key, route, token = ask.context.bundles.key(), ask.scope["path"], ask.query["pageToken"]
         place = None if token is None else read_token(token, key, route, ask.query)
         things, end = more(place, size)
         following = None if end is None else sign_token(end, key, route, ask.query)
@@ -90,27 +90,27 @@ def _unordered(value: Any) -> Any:
 
 
 async def list_bundles(ask: RestRequest) -> RestResponse:
-    query, shelf, sight = ask.query, ask.rest.shelf, await ask.rest.sight()
+    query, service, sight = ask.query, ask.context.bundles, await ask.context.sight()
     chosen = (query["bundleIDs"], query["includeDisabled"])
     return await list_page(
-        ask, "bundles", query["pageSize"], lambda place, size: shelf.bundles(*chosen, place, size, sight)
+        ask, "bundles", query["pageSize"], lambda place, size: service.bundles(*chosen, place, size, sight)
     )
 
 
 async def get_bundle(ask: RestRequest) -> RestResponse:
-    bundle, tag = await asyncio.to_thread(ask.rest.shelf.get_bundle, *ask.path, sight=await ask.rest.sight())
+    bundle, tag = await asyncio.to_thread(ask.context.bundles.get_bundle, *ask.path, sight=await ask.context.sight())
     return RestResponse(304, headers=(etag(tag),)) if is_known(ask.headers, tag) else with_etag(bundle, tag)
 
 
 async def put_bundle(ask: RestRequest) -> RestResponse:
-    shelf, (id,), wanted = ask.rest.shelf, ask.path, conditions(ask.headers)
+    service, (id,), wanted = ask.context.bundles, ask.path, conditions(ask.headers)
     data = await json_body(ask.headers, ask.receive)
     create_only = ANY in wanted.known
 
     def put() -> RestResponse:
-        match = wanted.settle(lambda: shelf.get_bundle(id)[1], may_be_new=True)
+        match = wanted.settle(lambda: service.get_bundle(id)[1], may_be_new=True)
         try:
-            bundle, tag, is_new = shelf.put_bundle(id, data, match, create_only)
+            bundle, tag, is_new = service.put_bundle(id, data, match, create_only)
         except ConflictError as error:
             if create_only:  # somebody was faster
                 raise OutdatedError(str(error)) from None
@@ -121,21 +121,21 @@ async def put_bundle(ask: RestRequest) -> RestResponse:
 
 
 async def patch_bundle(ask: RestRequest) -> RestResponse:
-    shelf, (id,), wanted = ask.rest.shelf, ask.path, conditions(ask.headers)
+    service, (id,), wanted = ask.context.bundles, ask.path, conditions(ask.headers)
     data = await json_body(ask.headers, ask.receive)
 
     def patch() -> RestResponse:
-        match = wanted.settle(lambda: shelf.get_bundle(id)[1])
-        return with_etag(*shelf.patch_bundle(id, data, match))
+        match = wanted.settle(lambda: service.get_bundle(id)[1])
+        return with_etag(*service.patch_bundle(id, data, match))
 
     return await asyncio.to_thread(patch)
 
 
 async def delete_bundle(ask: RestRequest) -> RestResponse:
-    shelf, (id,), wanted = ask.rest.shelf, ask.path, conditions(ask.headers)
+    service, (id,), wanted = ask.context.bundles, ask.path, conditions(ask.headers)
 
     def delete() -> RestResponse:
-        shelf.delete_bundle(id, wanted.settle(lambda: shelf.get_bundle(id)[1]))
+        service.delete_bundle(id, wanted.settle(lambda: service.get_bundle(id)[1]))
         return NO_CONTENT
 
     return await asyncio.to_thread(delete)
@@ -145,34 +145,34 @@ async def delete_bundle(ask: RestRequest) -> RestResponse:
 
 
 async def list_tools(ask: RestRequest) -> RestResponse:
-    query, shelf, sight = ask.query, ask.rest.shelf, await ask.rest.sight()
+    query, service, sight = ask.query, ask.context.bundles, await ask.context.sight()
     chosen = (query["tags"], query["bundleIDs"], query["includeDisabled"])
     size = query["recommendedPageSize"]
-    return await list_page(ask, "tools", size, lambda place, size: shelf.tools(*chosen, place, size, sight))
+    return await list_page(ask, "tools", size, lambda place, size: service.tools(*chosen, place, size, sight))
 
 
 async def search_tools(ask: RestRequest) -> RestResponse:
-    query, shelf, sight = ask.query, ask.rest.shelf, await ask.rest.sight()
+    query, service, sight = ask.query, ask.context.bundles, await ask.context.sight()
     chosen = (query["q"], query["includeDisabled"])
     return await list_page(
-        ask, "tools", query["pageSize"], lambda place, size: shelf.search(*chosen, place, size, sight)
+        ask, "tools", query["pageSize"], lambda place, size: service.search(*chosen, place, size, sight)
     )
 
 
 async def get_tool(ask: RestRequest) -> RestResponse:
-    tool, tag = await asyncio.to_thread(ask.rest.shelf.get_tool, *ask.path, sight=await ask.rest.sight())
+    tool, tag = await asyncio.to_thread(ask.context.bundles.get_tool, *ask.path, sight=await ask.context.sight())
     return RestResponse(304, headers=(etag(tag),)) if is_known(ask.headers, tag) else with_etag(tool, tag)
 
 
 async def put_tool(ask: RestRequest) -> RestResponse:
     """Create a tool. An existing version is never replaced."""
-    shelf, wanted = ask.rest.shelf, conditions(ask.headers)
+    service, wanted = ask.context.bundles, conditions(ask.headers)
     bundle_id, slug, version = ask.path
     data = await json_body(ask.headers, ask.receive, whole=True)
 
     def put() -> RestResponse:
-        wanted.settle(lambda: shelf.get_tool(bundle_id, slug, version)[1], may_be_new=True)
-        tool, tag = shelf.put_tool(bundle_id, slug, version, data)
+        wanted.settle(lambda: service.get_tool(bundle_id, slug, version)[1], may_be_new=True)
+        tool, tag = service.put_tool(bundle_id, slug, version, data)
         place = f"/tools/bundles/{bundle_id}/tools/{quote(slug, safe='')}/version/{quote(version, safe='')}"
         return created_at(tool, tag, place)
 
@@ -180,24 +180,24 @@ async def put_tool(ask: RestRequest) -> RestResponse:
 
 
 async def patch_tool(ask: RestRequest) -> RestResponse:
-    shelf, wanted = ask.rest.shelf, conditions(ask.headers)
+    service, wanted = ask.context.bundles, conditions(ask.headers)
     bundle_id, slug, version = ask.path
     data = await json_body(ask.headers, ask.receive)
 
     def patch() -> RestResponse:
-        match = wanted.settle(lambda: shelf.get_tool(bundle_id, slug, version)[1])
-        return with_etag(*shelf.patch_tool(bundle_id, slug, version, data, match))
+        match = wanted.settle(lambda: service.get_tool(bundle_id, slug, version)[1])
+        return with_etag(*service.patch_tool(bundle_id, slug, version, data, match))
 
     return await asyncio.to_thread(patch)
 
 
 async def delete_tool(ask: RestRequest) -> RestResponse:
-    shelf, wanted = ask.rest.shelf, conditions(ask.headers)
+    service, wanted = ask.context.bundles, conditions(ask.headers)
     bundle_id, slug, version = ask.path
 
     def delete() -> RestResponse:
-        match = wanted.settle(lambda: shelf.get_tool(bundle_id, slug, version)[1])
-        shelf.delete_tool(bundle_id, slug, version, match)
+        match = wanted.settle(lambda: service.get_tool(bundle_id, slug, version)[1])
+        service.delete_tool(bundle_id, slug, version, match)
         return NO_CONTENT
 
     return await asyncio.to_thread(delete)

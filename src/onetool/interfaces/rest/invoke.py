@@ -40,7 +40,7 @@ async def invoke(ask: RestRequest) -> RestResponse | None:
     bundle_id, slug, version = ask.path
     watch = DisconnectWatch(ask.receive)
     try:
-        result = await ask.rest.shelf.invoke(bundle_id, slug, version, args, SOURCE, None, ask.rest.allowed)
+        result = await ask.context.bundles.invoke(bundle_id, slug, version, args, SOURCE, None, ask.context.allowed)
     except CancelledError:
         if not watch.was_disconnected():
             raise
@@ -132,13 +132,13 @@ async def stream_invocation(ask: RestRequest, args: Mapping[str, Any]) -> None:
 async def _final_event(ask: RestRequest, args: Mapping[str, Any], response: ResponseStream) -> bytes:
     bundle_id, slug, version = ask.path
     try:
-        teller, allowed = ProgressEvents(response), ask.rest.allowed
-        return envelope(await ask.rest.shelf.invoke(bundle_id, slug, version, args, SOURCE, teller, allowed))
+        teller, allowed = ProgressEvents(response), ask.context.allowed
+        return envelope(await ask.context.bundles.invoke(bundle_id, slug, version, args, SOURCE, teller, allowed))
     except (BundleError, HttpError) as error:
         if not response.is_stream:
             raise
         refused = error_from_store(error) if isinstance(error, BundleError) else error
-        message = ask.rest.clean(str(refused), args)
+        message = ask.context.clean(str(refused), args)
         return encode({"ok": False, "error": {"code": refused.code, "message": message}})
 
 

@@ -8,7 +8,7 @@ import asyncio
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -22,9 +22,11 @@ from onetool.interfaces.json_data import (
 )
 from onetool.interfaces.rest.problem import RestError
 from onetool.sources.bundles.errors import NotFoundError, OutdatedError
+from onetool.sources.bundles.store import EVERYTHING, Visibility
 
 if TYPE_CHECKING:
-    from onetool.interfaces.rest.app import RestApp
+    from onetool.app import App
+    from onetool.sources.bundles.service import BundleService
 
 
 EXACT_FLOAT = 2**53  # from here on a float may stand for several integers
@@ -199,10 +201,40 @@ def _read_tags(headers: Mapping[bytes, bytes], name: bytes) -> list[tuple[str, s
 # Request and response
 
 
+class RestContext:
+    """What handlers use of the app. `allowed` are the tools that may be called; None allows all."""
+
+    def __init__(self, app: "App", allowed: Collection[str] | None) -> None:
+        self._app = app
+        self.allowed = allowed
+
+    @property
+    def bundles(self) -> "BundleService":
+        """The bundle service of the current config."""
+        return self._app.bundles
+
+    @property
+    def may_change(self) -> bool:
+        """Whether clients may change bundles: if the config says nothing, only those who may call everything.
+
+        Who may call one tool could else store a script that its owner runs later, with all tools.
+        """
+        admin = self._app.config.http.admin
+        return self.allowed is None if admin is None else admin
+
+    async def sight(self) -> Visibility:
+        """What clients may see: everything if they may change bundles, else what they may call."""
+        return EVERYTHING if self.allowed is None or self.may_change else await self.bundles.sight(self.allowed)
+
+    def clean(self, text: Any, sent: Any) -> Any:
+        """Without secrets, except those that the client sent."""
+        return self._app.redact(text, sent)
+
+
 class RestRequest(NamedTuple):
     """One request. `path` has the values in the path in order; `query` has all parameters of the route."""
 
-    rest: "RestApp"
+    context: RestContext
     path: tuple[str, ...]
     query: Mapping[str, Any]
     headers: Mapping[bytes, bytes]

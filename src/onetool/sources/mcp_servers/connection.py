@@ -6,7 +6,7 @@ One tool that MCP does not allow must not cost all the others: lists are read pa
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import anyio
 from mcp import MCPError
@@ -27,6 +27,8 @@ from pydantic import ValidationError
 from onetool.core.errors import OneToolError, ToolFailure, cut, describe_error, message_of
 from onetool.sources.mcp_servers.process import ServerProcess
 from onetool.sources.mcp_servers.server_cache import Definition, Offers
+from onetool.sources.mcp_servers.server_log import ServerLog
+from onetool.sources.mcp_servers.settings import ServerSettings
 from onetool.sources.mcp_servers.upstream_calls import (
     TransportFailure,
     UpstreamCall,
@@ -34,11 +36,6 @@ from onetool.sources.mcp_servers.upstream_calls import (
     current_upstream_call,
     watching_auth,
 )
-
-if TYPE_CHECKING:
-    from onetool.sources.mcp_servers.upstream import Upstream
-    from onetool.sources.mcp_servers.upstream_calls import TransportFailure
-
 
 LONGEST_MESSAGE = 600
 # Words of a refusal that is about who we are.
@@ -217,13 +214,14 @@ class UpstreamConnection:
 
     client: Client
 
-    def __init__(self, upstream: "Upstream", way: str) -> None:
+    def __init__(self, settings: ServerSettings, log: ServerLog, way: str) -> None:
         self.way = way
         self.tools: list[Definition] = []
         self.offers = Offers()
         self.changed = asyncio.Event()  # it has others than it told
         self.trouble: TransportFailure | None = None  # of a web server
-        self._upstream = upstream
+        self._settings = settings
+        self._log = log
         self._child: ServerProcess | None = None
         self._over = asyncio.Event()
 
@@ -240,7 +238,7 @@ class UpstreamConnection:
     # What is asked of it
 
     async def list_all(self) -> None:
-        note = self._upstream.journal.note
+        note = self._log.note
         self.tools = await tools_of(self.client, note)
         self.offers = await offers_of(self.client, note)
 
@@ -291,8 +289,8 @@ class UpstreamConnection:
                     async for _ in events:
                         self.changed.set()
             except Exception as error:  # noqa: BLE001 - whatever goes wrong: calls go on, and later it may work
-                self._upstream.journal.note(f"it does not tell of changes: {describe_error(error)}")
-            await asyncio.sleep(self._upstream.settings.connect_timeout)
+                self._log.note(f"it does not tell of changes: {describe_error(error)}")
+            await asyncio.sleep(self._settings.connect_timeout)
 
     @property
     def is_modern(self) -> bool:

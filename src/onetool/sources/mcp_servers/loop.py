@@ -6,19 +6,17 @@ over to this loop, and their results back.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import Protocol, TypeVar
 
 from onetool.core.errors import ToolFailure
 from onetool.core.threads import LoopThread
 from onetool.services.child_reaper import ChildReaper
 from onetool.sources.mcp_servers.proxy import ServerProxy
-from onetool.sources.mcp_servers.upstream import Upstream, Work
+from onetool.sources.mcp_servers.upstream import ServerListing, Upstream, Work
 from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
-
-if TYPE_CHECKING:
-    from onetool.sources.mcp_servers.servers import Servers
 
 T = TypeVar("T")
 
@@ -30,10 +28,25 @@ NOT_YET = 0.05  # seconds between two looks whether calls have ended
 REMEMBER = 60  # of these, until what was learnt is written down
 
 
+class ServerSet(Protocol):
+    """What the loop needs of the set of servers."""
+
+    folder: Path
+    known: Callable[[str], None]
+
+    def proxy(self, name: str) -> ServerProxy | None: ...
+
+    def told(self, proxy: ServerProxy, said: ServerListing) -> None: ...
+
+    def look_again(self) -> None: ...
+
+    def remember(self) -> None: ...
+
+
 class ServerLoop:
     """The loop in its thread, and the connections on it. All but its making and `close` happen over there."""
 
-    def __init__(self, servers: "Servers") -> None:
+    def __init__(self, servers: ServerSet) -> None:
         self.background = LoopThread("onetool-servers")
         self.upstreams: dict[str, Upstream] = {}
         self._servers = servers

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
 from secrets import compare_digest
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -24,7 +24,7 @@ from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuth
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull
 
 from onetool.sources.mcp_servers.oauth_flow import ClientMetadata, Known, StoredAuth, short
-from onetool.sources.mcp_servers.oauth_store import LoginStore, forget_login
+from onetool.sources.mcp_servers.oauth_store import LoginStore
 from onetool.sources.mcp_servers.settings import (
     AuthValue,
     BearerToken,
@@ -33,10 +33,6 @@ from onetool.sources.mcp_servers.settings import (
     read,
 )
 from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredError
-
-if TYPE_CHECKING:
-    import httpx2
-
 
 CALLBACK_HOST = "127.0.0.1"
 CALLBACK_PATH = "/callback"
@@ -339,11 +335,6 @@ async def login(
             raise
         place = f"{CALLBACK_HOST}:{settings.redirect_port}"
         raise AuthError(f"can't listen at {place} for the end of the login: {error.strerror}") from None
-
-
-def logout(name: str, store_folder: Path) -> bool:
-    """Forget the login; whether there was one. It is not withdrawn at the server."""
-    return forget_login(store_folder, name)
 
 
 def _login_settings(name: str, auth: AuthValue) -> PersonLogin:

@@ -10,7 +10,8 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Protocol, Self
 
 import anyio
 from anyio import EndOfStream
@@ -49,11 +50,13 @@ from onetool.sources.mcp_servers.connection import (
 )
 from onetool.sources.mcp_servers.process import ProcessLines, ServerProcess
 from onetool.sources.mcp_servers.server_log import ServerLog
-from onetool.sources.mcp_servers.upstream_calls import UpstreamCall, UpstreamCalls, current_upstream_call
-
-if TYPE_CHECKING:
-    from onetool.sources.mcp_servers.upstream import Upstream
-
+from onetool.sources.mcp_servers.settings import ServerSettings
+from onetool.sources.mcp_servers.upstream_calls import (
+    TransportFailure,
+    UpstreamCall,
+    UpstreamCalls,
+    current_upstream_call,
+)
 
 ANSWERS = re.compile(rb'^\{(?:(?!"(?:result|error|method|params)").)*?"id"\s*:\s*(\d{1,18})\b', re.DOTALL)
 MOST_UNANSWERED = 64  # requests of a server; one that only asks and never listens has to wait
@@ -261,8 +264,22 @@ CLIENT_INFO = Implementation(name="onetool", title="OneTool", version=__version_
 OLD_WAYS = (400, 404, 405, 406, 415)  # what servers from before Streamable HTTP say to it
 
 
+class ConnectTarget(Protocol):
+    """What opening a connection needs of the server."""
+
+    name: str
+    settings: ServerSettings
+    journal: ServerLog
+    folder: Path
+    flights: UpstreamCalls
+    way: str | None
+    known: Callable[[str], None]
+
+    async def process(self) -> ServerProcess: ...
+
+
 @asynccontextmanager
-async def connected(upstream: "Upstream") -> "AsyncGenerator[UpstreamConnection]":
+async def connected(upstream: ConnectTarget) -> AsyncGenerator[UpstreamConnection]:
     """A connection, with what the server offers listed; within its time."""
     seconds = upstream.settings.connect_timeout
     with anyio.move_on_after(seconds) as limit:
@@ -274,7 +291,7 @@ async def connected(upstream: "Upstream") -> "AsyncGenerator[UpstreamConnection]
         raise ToolFailure(f"it gave no answer within {seconds:g} s (connect_timeout in its block of the config)")
 
 
-async def _first(upstream: "Upstream", stack: AsyncExitStack) -> UpstreamConnection:
+async def _first(upstream: ConnectTarget, stack: AsyncExitStack) -> UpstreamConnection:
     ways = _ways(upstream)
     for way in ways:
         try:
@@ -290,7 +307,7 @@ async def _first(upstream: "Upstream", stack: AsyncExitStack) -> UpstreamConnect
     raise AssertionError("there is always a way")
 
 
-def _ways(upstream: "Upstream") -> list[str]:
+def _ways(upstream: ConnectTarget) -> list[str]:
     match upstream.settings.transport:
         case "stdio":
             ways = ["auto", "legacy"]  # some old servers end at any first word but theirs
@@ -311,8 +328,8 @@ def _is_worth_another(error: Exception, way: str) -> bool:
 
 
 @asynccontextmanager
-async def _open(upstream: "Upstream", way: str) -> AsyncGenerator[UpstreamConnection]:
-    link = UpstreamConnection(upstream, way)
+async def _open(upstream: ConnectTarget, way: str) -> AsyncGenerator[UpstreamConnection]:
+    link = UpstreamConnection(upstream.settings, upstream.journal, way)
     try:
         async with AsyncExitStack() as stack:
             streams = await stack.enter_async_context(_transport(upstream, link))
@@ -327,13 +344,12 @@ async def _open(upstream: "Upstream", way: str) -> AsyncGenerator[UpstreamConnec
         raise link.told(error) from error
 
 
-def _transport(upstream: "Upstream", link: UpstreamConnection) -> Any:
+def _transport(upstream: ConnectTarget, link: UpstreamConnection) -> Any:
     settings = upstream.settings
     if settings.transport == "stdio":
         return _process(upstream, link)
     from onetool.sources.mcp_servers.http_transport import reached
     from onetool.sources.mcp_servers.oauth import http_auth
-    from onetool.sources.mcp_servers.upstream_calls import TransportFailure
 
     link.trouble = TransportFailure()
     auth = http_auth(upstream.name, str(settings.url), settings.auth, upstream.folder, known=upstream.known)
@@ -342,7 +358,7 @@ def _transport(upstream: "Upstream", link: UpstreamConnection) -> Any:
 
 @asynccontextmanager
 async def _process(
-    upstream: "Upstream", link: UpstreamConnection
+    upstream: ConnectTarget, link: UpstreamConnection
 ) -> AsyncGenerator[tuple[ProcessReadStream, ProcessWriteStream]]:
     child = await upstream.process()
     link.attend(child)
@@ -353,7 +369,7 @@ async def _process(
         await child.end()
 
 
-def _client(upstream: "Upstream", link: UpstreamConnection, streams: Any) -> Client:
+def _client(upstream: ConnectTarget, link: UpstreamConnection, streams: Any) -> Client:
     asking = ClientCallbacks(upstream.name, upstream.flights, upstream.journal)
     return Client(
         _there(CompletedReadStream(streams[0], lambda: link.is_modern), streams[1]),

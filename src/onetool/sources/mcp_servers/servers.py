@@ -191,10 +191,10 @@ class Servers(Source):
         return await login(name, str(settings.url), settings.auth, self.folder, say)
 
     def logout(self, name: str) -> bool:
-        """Forget the login; whether there was one."""
-        from onetool.sources.mcp_servers.oauth import logout
+        """Forget the login; whether there was one. It is not withdrawn at the server."""
+        from onetool.sources.mcp_servers.oauth_store import forget_login
 
-        return logout(name, self.folder)
+        return forget_login(self.folder, name)
 
     # What is done with them
 

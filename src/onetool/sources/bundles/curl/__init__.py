@@ -11,10 +11,11 @@ from base64 import b64decode
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from onetool.http.client import HttpContext
 from onetool.http.definition import Method
 from onetool.http.errors import RequestRefusedError
 from onetool.http.placeholders import TemplateError
-from onetool.http.tool import HttpContext, HttpTool
+from onetool.http.tool import HttpTool
 from onetool.http.url import parse_url
 from onetool.sources.bundles.curl.arguments import (
     ArgumentCollector,

@@ -10,8 +10,9 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from onetool.core.errors import OneToolError
+from onetool.http.client import HttpContext
 from onetool.http.placeholders import TemplateError
-from onetool.http.tool import HttpContext, HttpTool
+from onetool.http.tool import HttpTool
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.import_names import UniqueSlugs, bundle_slug, described, printable, title, version_label
 from onetool.sources.bundles.model import http_of, limits_of

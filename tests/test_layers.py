@@ -1,0 +1,96 @@
+"""Imports go in one direction: no two modules import each other, by whatever way.
+
+Imports inside functions and those for type checkers count, too: they hide a circle, and do not break it.
+"""
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+# The one circle that is left. No circle may have a module that is not among these.
+KNOWN: frozenset[str] = frozenset(
+    f"onetool{name}"
+    for name in (
+        *("", ".app", ".app.app", ".app.ask", ".app.bundle_runtime", ".app.bundles", ".app.describe", ".app.missing"),
+        *(".app.provider_keys", ".app.runtime", ".app.tool_backends", ".app.view"),
+        *(".ask.loop", ".ask.model_choice", ".ask.model_client", ".ask.prompts"),
+        *(".http.auth", ".http.client", ".http.oauth", ".http.response", ".http.sending", ".http.tool"),
+    )
+)
+
+
+@pytest.mark.parametrize(("folder", "package"), [("src", "onetool"), (".", "bench")])
+def test_no_modules_import_each_other(folder, package):
+    graph = import_graph(ROOT / folder, package)
+    assert sum(map(len, graph.values())) > len(graph), "it has seen the imports"
+    assert not circle_in(graph, KNOWN), " -> ".join(circle_in(graph, KNOWN))
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from package.a import x",
+        "from package import a",
+        "import package.a",
+        "from . import a",
+        "from .a import x",
+        "def f():\n    from package.a import x",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from package.a import x",
+    ],
+)
+def test_a_circle_is_found(tmp_path, back):
+    texts = {"__init__": "", "a": "from package.b import y", "b": "from package.c import y", "c": back}
+    (tmp_path / "package").mkdir()
+    for name, text in texts.items():
+        (tmp_path / "package" / f"{name}.py").write_text(text)
+    graph = import_graph(tmp_path, "package")
+    circle = {"package.a", "package.b", "package.c"}
+    assert set(circle_in(graph)) == circle
+    assert set(circle_in(graph, frozenset({"package.a", "package.b"}))) == {"known", "package.c"}
+    assert not circle_in(graph, frozenset(circle))
+    assert not circle_in({name: imported - {"package.a"} for name, imported in graph.items()})
+
+
+def circle_in(graph: dict[str, set[str]], known: frozenset[str] = frozenset()) -> list[str]:
+    """The modules of a circle in order, the first one again at the end; [] if there is none but the known one."""
+    merged: dict[str, set[str]] = {}
+    for module, imported in graph.items():
+        name = "known" if module in known else module
+        merged.setdefault(name, set()).update({"known" if one in known else one for one in imported} - {name})
+    try:
+        TopologicalSorter(merged).prepare()
+    except CycleError as error:
+        return error.args[1][::-1]
+    return []
+
+
+def import_graph(root: Path, package: str) -> dict[str, set[str]]:
+    """The modules of a package, each with those of the package that its text imports anywhere."""
+    files = {_module_name(file.relative_to(root)): file for file in (root / package).rglob("*.py")}
+    graph: dict[str, set[str]] = {}
+    for module, file in files.items():
+        inside = module if file.name == "__init__.py" else module.rpartition(".")[0]
+        found = {name if name in files else name.rpartition(".")[0] for name in _imported_names(file, inside)}
+        graph[module] = found & files.keys() - {module}
+    return graph
+
+
+def _module_name(file: Path) -> str:
+    parts = file.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imported_names(file: Path, package: str) -> Iterator[str]:
+    """Of modules, or of what is in them: `a.b` for `from a import b`."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (f"{base}.{alias.name}" for alias in node.names)
