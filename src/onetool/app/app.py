@@ -162,7 +162,7 @@ class App:
         """Whether everything that should be there is there. Under an allow-list nothing else is named."""
         import platform
 
-        from onetool import __version__
+        from onetool._version import __version__
 
         status = "degraded" if any(m.severity == "error" for m in self.mistakes) else "ok"
         return {

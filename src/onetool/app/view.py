@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from onetool import __version__
+from onetool._version import __version__
 from onetool.core.caller import owner
 from onetool.core.context import current_call
 from onetool.core.errors import ConfigError, ToolFailure

@@ -13,7 +13,7 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from onetool import __version__
+from onetool._version import __version__
 from onetool.http.connection import Connection, HttpResponse, request_head
 from onetool.http.definition import IDEMPOTENT
 from onetool.http.errors import ConnectTimeoutError, RequestRefusedError, StaleConnectionError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from onetool import __version__
+from onetool._version import __version__
 from onetool.core.errors import ConfigError, Mistake
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http import access_log
