@@ -218,7 +218,7 @@ def test_ot_call_does_not_hide_a_tool_behind_itself(stage, menu):
 def test_denied_and_wrong_calls_count_in_the_stats(stage):
     stage.model.will(wants("notes.add", text="a"), wants("notes.add", wrong=1), DONE)
     stage.ask()
-    assert stage.app.stats.facts("notes.add")["calls"] == 2
+    assert stage.app.runtime.stats.facts("notes.add")["calls"] == 2
 
 
 CODE = "a = notes.add(text='x')\nnotes.count()"
@@ -380,7 +380,7 @@ def test_a_large_result_goes_in_as_preview_and_handle(stage):
     assert "line 0" in given
     assert "ot.result" in given
     handle = json.loads(given.partition("with ")[2].partition("\n")[0])["handle"]
-    assert "line 19999" in stage.app.kept(handle)
+    assert "line 19999" in stage.app.runtime.read_result(handle)
     assert answer.tool_results[0].result.data.endswith("line 19999")
     stage.model.will(wants("notes.long"), DONE)
     stage.ask(allowed=["notes.long"])

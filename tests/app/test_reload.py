@@ -47,7 +47,7 @@ class Place:
     def state(self):
         """Everything that a reload could change."""
         app = self.app
-        return app.config, app.registry.snapshot(), app.mistakes, app.prompts, app.engine, app.executor
+        return app.config, app.registry.snapshot(), app.mistakes, app.prompts, app.runtime.engine, app.executor
 
 
 @pytest.fixture

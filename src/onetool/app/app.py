@@ -27,7 +27,6 @@ from onetool.config import Config, Found, find, load_config
 from onetool.config.files import pack_paths, watched_files
 from onetool.config.find import trust_store
 from onetool.core.call import new_id
-from onetool.core.caller import owner
 from onetool.core.errors import ConfigError, Mistake, ToolFailure
 from onetool.core.json_data import freeze
 from onetool.core.registry import Snapshot
@@ -47,16 +46,11 @@ if TYPE_CHECKING:
     from onetool.core.context import Gate, Progress
     from onetool.core.executor import Executor
     from onetool.core.threads import LoopThread
-    from onetool.http.client import HttpClient
-    from onetool.http.tool import HttpContext
-    from onetool.script.engine import Engine
     from onetool.script.reply import ReadOn, RunReply
     from onetool.script.run_result import RunResult
     from onetool.services.file_watcher import FileWatcher
-    from onetool.services.results import ResultStore, StoredResult
+    from onetool.services.results import StoredResult
     from onetool.services.search import SearchIndex
-    from onetool.services.stats import UsageStats
-    from onetool.services.topics import Topics
     from onetool.sources.bundles.service import BundleService
     from onetool.sources.mcp_servers.servers import Servers
 
@@ -76,7 +70,7 @@ class App:
     def __init__(self, config: Config, *, imports: bool = True) -> None:
         self._imports = imports
         self.registry = Registry(internals=internal_handlers(self))
-        self._parts = Runtime(config, self.registry)
+        self.runtime = Runtime(config, self.registry)
         self.mistakes: tuple[Mistake, ...] = ()
         self.prompts: Mapping[str, Prompt] = EMPTY
         self.resources: Mapping[str, Resource] = EMPTY  # by their uri
@@ -141,7 +135,7 @@ class App:
             **({"requires": [need.told() for need in spec.requires]} if spec.requires else {}),
             "allowed": allowed is None or spec.name in allowed,
             "enabled": spec.enabled,
-            **(self.stats.facts(spec.name) if self.stats else dict.fromkeys(FACTS)),
+            **(self.runtime.stats.facts(spec.name) if self.runtime.stats else dict.fromkeys(FACTS)),
         }
 
     def search(
@@ -226,7 +220,7 @@ class App:
         if words:
             looks_around = "ot" in words and not self._stays  # who stays will see them come
             await self.listed(None if looks_around else words)
-        result = await self.engine.run(
+        result = await self.runtime.engine.run(
             code,
             self.registry.snapshot(),
             allowed=allowed,
@@ -259,37 +253,11 @@ class App:
 
     def reply(self, result: "RunResult", whole: bool = False, read_on: "ReadOn | None" = None) -> "RunReply":
         """What a run's caller gets to read. A large result is stored, unless it is wanted whole."""
-        from onetool.script.reply import in_code, run_reply
-
-        store = None if whole else self.keep
-        return run_reply(result, self.config.results.inline_bytes, store, read_on or in_code)
-
-    def replied(self, result: "RunResult", parts: Iterable[Any]) -> None:
-        """Count what a run's caller gets to read: texts, and other things as JSON."""
-        run = result.meta.get("run")
-        if self.stats is not None and run is not None:
-            from onetool.services.stats import size_of  # loaded already, where there are stats
-
-            self.stats.replied(run, sum(map(size_of, parts)))
-
-    def keep(self, text: str) -> "StoredResult":
-        """Store a result for whoever made the call that is running."""
-        return self.results.put(self.redact(text), owner())
-
-    def kept(self, handle: str) -> str:
-        """What is stored behind a handle, for whoever made the call that is running."""
-        return self.results.read(handle, owner())
+        return self.runtime.reply(result, whole, read_on)
 
     def run_sync(self, code: str, allowed: Collection[str] | None = None) -> "RunResult":
         """The same for code that is not async, such as a notebook's."""
         return self._background.call(self.run(code, allowed))
-
-    def warm(self) -> None:
-        """Get ready what the first run would have to wait for. In any thread; nobody waits for it to succeed."""
-        try:
-            self.engine.warm()
-        except Exception as error:  # noqa: BLE001 - the first run tries again, and tells its caller
-            log.warning("the sandbox could not be started ahead of time: %s: %s", type(error).__name__, error)
 
     def warm_bundles(self) -> None:
         """The same for who serves them: opening them takes a while, and whoever asks first should not wait."""
@@ -401,7 +369,7 @@ class App:
                 part.close()
         if background := self.__dict__.get("_background"):
             background.close()
-        self._parts.close()
+        self.runtime.close()
 
     def __enter__(self) -> Self:
         return self
@@ -426,36 +394,11 @@ class App:
     @property
     def config(self) -> Config:
         """The one in force."""
-        return self._parts.config
+        return self.runtime.config
 
     @property
     def executor(self) -> "Executor":
-        return self._parts.executor
-
-    @property
-    def engine(self) -> "Engine":
-        return self._parts.engine
-
-    @property
-    def results(self) -> "ResultStore":
-        return self._parts.results
-
-    @property
-    def stats(self) -> "UsageStats | None":
-        return self._parts.stats
-
-    @property
-    def topics(self) -> "Topics":
-        return self._parts.topics
-
-    @property
-    def client(self) -> "HttpClient":
-        return self._parts.client
-
-    @property
-    def outside(self) -> "HttpContext":
-        """What HTTP tools reach the world with."""
-        return self._parts.outside
+        return self.runtime.executor
 
     @property
     def bundles(self) -> "BundleService":
@@ -476,16 +419,9 @@ class App:
 
             await to_thread(self.in_step)
 
-    def settings(self, pack: str) -> Mapping[str, Any]:
-        return self._parts.settings(pack)
-
-    @property
-    def unwritable(self) -> list[str]:
-        return self._parts.unwritable
-
     def redact(self, value: Any, sent: Any = None) -> Any:
         """The same data without the config's secrets, except those that its reader `sent` itself."""
-        return self._parts.redact(value, sent)
+        return self.runtime.redact(value, sent)
 
     @cached_property
     def _asks(self) -> "AskService":
@@ -535,6 +471,9 @@ class App:
             self._lookout.close()
             self._lookout = None
 
+    def _store_result(self, text: str) -> "StoredResult":
+        return self.runtime.store_result(text)
+
     def _know(self, secret: str) -> None:
         """One more to mask: servers get theirs while they are connected. Other configs know it by that, too."""
         self.config.secrets.know(secret)
@@ -544,7 +483,9 @@ class App:
         if self.servers is None and self.config.servers:
             from onetool.sources.mcp_servers.servers import Servers
 
-            self.servers = Servers(self.config.home / "servers", self.keep, self.redact, self._list, self._know)
+            self.servers = Servers(
+                self.config.home / "servers", self._store_result, self.redact, self._list, self._know
+            )
         return (lambda: None) if self.servers is None else self.servers.configure(self.config.servers)
 
     def _read(self, config: Config, again: bool = False) -> tuple[Catalogue, Catalogue]:
@@ -565,7 +506,7 @@ class App:
         if config.http.token:
             config.secrets.keep(str(config.http.token))
         config.secrets.join(self.config.secrets)  # runs under way mask what the new ones know, and the other way round
-        before, self._parts = self._parts, Runtime(config, self.registry, self._parts, [self._bundling.count])
+        before, self.runtime = self.runtime, Runtime(config, self.registry, self.runtime, [self._bundling.count])
         self._bundling.follow(config)
         self._catalogues = (self._own, *read)
         self._told: set[str] = set()

@@ -167,7 +167,7 @@ class PendingAnswer:
         if ask_depth.get() >= MAX_DEPTH:
             raise AskError("a tool that a model called asks a model whose tool asks a model: no further", "bad_request")
         wanted = asks.wanted(options)
-        model = await choose_model(wanted, keys_for(app.config, wanted), app.client)
+        model = await choose_model(wanted, keys_for(app.config, wanted), app.runtime.client)
         task = await asyncio.to_thread(self._task) if self._is_long() else self._task()
         async with asks.sessions.turn(options.session, new=options.new_session, wait=options.wait) as session:
             hands = await asks.hands(options, session)

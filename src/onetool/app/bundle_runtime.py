@@ -72,7 +72,7 @@ class AppBundleRuntime:
 
     def check_script(self, code: str, variables: tuple[str, ...]) -> str | None:
         self._app.in_step()
-        error = self._app.engine.check(code, self._app.registry.snapshot(), variables)
+        error = self._app.runtime.engine.check(code, self._app.registry.snapshot(), variables)
         return None if error is None else " ".join((error.message, *error.hints))
 
     def http_tool(
@@ -80,7 +80,7 @@ class AppBundleRuntime:
     ) -> Callable[..., Awaitable[Any]]:
         from onetool.http.tool import HttpTool
 
-        return HttpTool(impl, arg_schema, limits, lambda: self._app.outside)
+        return HttpTool(impl, arg_schema, limits, lambda: self._app.runtime.outside)
 
     def why_not_called(self, impl: "HttpImpl", arg_schema: Mapping[str, Any]) -> str | None:
         from onetool.http.errors import RequestRefusedError
@@ -89,7 +89,7 @@ class AppBundleRuntime:
         url = RequestTemplate(impl.request, arg_schema).fixed_url
         try:
             if url is not None:
-                self._app.outside.hosts.check(url)
+                self._app.runtime.outside.hosts.check(url)
         except RequestRefusedError as refusal:
             return "; ".join([str(refusal), *refusal.hints])
         return None

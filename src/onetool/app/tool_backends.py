@@ -145,7 +145,7 @@ class RunBackend:
     async def content(self, result: ToolResult) -> str:
         ran = result if isinstance(result, RunResult) else RunResult(ok=result.ok, error=result.error)
         reply = await asyncio.to_thread(self._app.reply, ran)
-        self._app.replied(ran, [reply.text])
+        self._app.runtime.replied(ran, [reply.text])
         return reply.text or "(nothing was printed, and the last line has no value)"
 
 

@@ -68,10 +68,10 @@ class AppView:
         return await self._app.fresh_health(allowed)
 
     def page(self, handle: str, offset: int, limit: int, search: str | None, fuzzy: bool, column: int) -> "Page":
-        return self._app.results.page(handle, owner(), offset, limit, search, fuzzy, column=column)
+        return self._app.runtime.results.page(handle, owner(), offset, limit, search, fuzzy, column=column)
 
     def publish(self, topic: str, message: str) -> str:
-        return self._app.topics.publish(topic, message)
+        return self._app.runtime.topics.publish(topic, message)
 
     def reload(self) -> None:
         try:
@@ -81,12 +81,12 @@ class AppView:
             raise ToolFailure(f"not reloaded, what was in force stays: {wrong}", reason="config") from None
 
     def stats(self, period: str, tool: str | None, allowed: Collection[str] | None) -> "Summary":
-        if self._app.stats is None:
+        if self._app.runtime.stats is None:
             file = self._app.config.path or "the config"
             raise ToolFailure(f"Statistics are disabled: stats.enabled is false in {file}")
         name = None if tool is None else self._app.real_name(tool)
         known = self._app.registry.names() if allowed is None else allowed
-        told = self._app.stats.summary(period, name)
+        told = self._app.runtime.stats.summary(period, name)
         if name is not None and name not in known and (allowed is not None or not told["total_calls"]):
             from onetool.core.text import or_rather
 
@@ -128,7 +128,7 @@ def write_report(app: "App", path: str, stats: "Summary") -> str:
 
     if not path.lower().endswith(SUFFIXES):
         raise ToolFailure("the name of a report ends with .html")
-    roots = Roots(app.config.fs.roots, app.unwritable, within=app.settings("fs")["within"])
+    roots = Roots(app.config.fs.roots, app.runtime.unwritable, within=app.runtime.settings("fs")["within"])
     try:
         if MARK.encode() not in roots.read_file(path, BEGINNING).data:
             raise ToolFailure("there is a file of that name that is no report; choose another name")
@@ -154,7 +154,11 @@ def internal_handlers(app: "App") -> "dict[str, Handler]":
         return await app.fresh_health(_callers_allow_list())
 
     def stats(tool: str | None = None) -> dict[str, Any]:
-        return app.stats.facts(tool) if app.stats else {"error": "stats are disabled: stats.enabled is false"}
+        return (
+            app.runtime.stats.facts(tool)
+            if app.runtime.stats
+            else {"error": "stats are disabled: stats.enabled is false"}
+        )
 
     async def run(code: str) -> Any:
         return (await app.run(code)).value()
@@ -163,7 +167,7 @@ def internal_handlers(app: "App") -> "dict[str, Handler]":
         from onetool.services.results import HandleNotFoundError, ResultExpiredError
 
         try:
-            return app.results.page(handle, owner(), offset, limit, column=column)
+            return app.runtime.results.page(handle, owner(), offset, limit, column=column)
         except (HandleNotFoundError, ResultExpiredError) as gone:
             return str(gone)
 

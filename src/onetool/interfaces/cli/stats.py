@@ -46,14 +46,14 @@ def stats(ctx: click.Context, period: str, tool: str | None, file: Path | None, 
 
 
 def _summary(app: "App", period: str, tool: str | None) -> "Summary":
-    if app.stats is None:
+    if app.runtime.stats is None:
         raise click.ClickException(
             f"Stats are switched off: stats.enabled is false in {app.config.path}. With true, calls are counted."
         )
     tool = None if tool is None else app.real_name(tool)
-    summary = app.stats.summary(period, tool)
+    summary = app.runtime.stats.summary(period, tool)
     if tool is not None and not summary["total_calls"]:
-        _check_known(app, app.stats, tool)
+        _check_known(app, app.runtime.stats, tool)
     return summary
 
 

@@ -163,7 +163,7 @@ def serve_app(
     def started() -> None:
         say(greeting(facts()))
         loop = asyncio.get_running_loop()
-        loop.call_later(WARM_AFTER_S, loop.run_in_executor, None, app.warm)
+        loop.call_later(WARM_AFTER_S, loop.run_in_executor, None, lambda: app.runtime.warm())
         loop.run_in_executor(None, app.warm_bundles)
         mcp.start()
         dogs.append(Watchdog())

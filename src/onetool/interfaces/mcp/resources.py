@@ -110,7 +110,7 @@ def _own_resource(service: "Service", request: Request, uri: str) -> dict[str, A
         return {"mimeType": "application/json", "text": as_json(told)}
     if uri.startswith(RESULTS):
         try:
-            text = service.app.results.read(uri.removeprefix(RESULTS), request.client.owner, LARGEST_RESULT)
+            text = service.app.runtime.results.read(uri.removeprefix(RESULTS), request.client.owner, LARGEST_RESULT)
         except ResultTooLargeError as failure:
             raise JsonRpcError(INTERNAL_ERROR, str(failure), {"uri": uri}) from None
         except ToolFailure as failure:
