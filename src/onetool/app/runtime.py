@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from onetool.config import Config
 from onetool.config.files import roots_within
@@ -36,6 +36,14 @@ log = logging.getLogger("onetool")
 T = TypeVar("T")
 
 EMPTY: Mapping[str, Any] = freeze({})
+
+
+class RunCode(Protocol):
+    """`App.run`, for those who need nothing else of the app."""
+
+    async def __call__(
+        self, code: str, *, source: str = "run", variables: Mapping[str, Any] | None = None
+    ) -> "RunResult": ...
 
 
 class Runtime:

@@ -83,7 +83,7 @@ def open_app(
     trust_log.disabled = False
     if app.servers is not None:
         named = {name.partition(".")[0] for name in allowed or ()}
-        app.wait_for_servers_sync(None if packs is None else {*packs, *named})
+        app.catalog.wait_for_servers_sync(None if packs is None else {*packs, *named})
     for name in app.registry.unmatched(allowed or ()):
         from onetool.core.text import or_rather
 

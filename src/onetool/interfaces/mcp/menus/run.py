@@ -18,7 +18,7 @@ TASK_AFTER = 5.0  # seconds: code that is slower than this is better asked about
 
 
 def entries(app: App, allowed: Collection[str] | None) -> list[MenuEntry]:
-    listing = run_tool(app, allowed)
+    listing = run_tool(app.catalog, app.config, allowed)
     check = ArgumentCheck(listing)
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
