@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
-from onetool.app.bundles import AppBundles
+from onetool.app.bundles import AppBundles, Functions
 from onetool.app.catalog import ToolCatalog, with_reason
 from onetool.app.reload import ConfigWatcher, Read, Reloader
 from onetool.app.runtime import Runtime
@@ -31,7 +31,6 @@ from onetool.registry import Registry
 
 if TYPE_CHECKING:
     from onetool.app.ask import AskService, PendingAnswer
-    from onetool.app.bundles import Functions
     from onetool.ask.sessions import SessionStore
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolCall, ToolResult
@@ -57,7 +56,11 @@ class App:
     def __init__(self, config: Config, *, imports: bool = True, found: Found | None = None) -> None:
         """`found` is where the config was found, if it was: then a reload looks for it again."""
         handlers = internal_handlers(
-            search=self.search, health=self.fresh_health, runtime=lambda: self.runtime, run=self.run, ask=self.ask
+            find=self.search,
+            state=self.fresh_health,
+            runtime=lambda: self.runtime,
+            run_code=self.run,
+            ask_model=self.ask,
         )
         registry = Registry(internals=handlers)
         self.runtime = Runtime(config, registry)
@@ -360,7 +363,7 @@ class App:
 
         return LoopThread()
 
-    def _open_bundles(self, folder: Path, functions: "Functions") -> "BundleService":
+    def _open_bundles(self, folder: Path, functions: Functions) -> "BundleService":
         from onetool.app.bundle_runtime import open_bundle_service  # brings SQLite: only where there are bundles
 
         return open_bundle_service(

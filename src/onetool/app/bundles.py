@@ -32,7 +32,7 @@ OpenService = Callable[[Path, Functions], "BundleService"]
 class AppBundles:
     """Costs nothing where there is no folder of bundles and nobody asks for one."""
 
-    def __init__(self, config: "Config", open_service: "OpenService", refresh: Callable[[], None]) -> None:
+    def __init__(self, config: "Config", open_service: OpenService, refresh: Callable[[], None]) -> None:
         """`refresh` is called when files may have changed, in the background."""
         self._config = config
         self._open_service = open_service

@@ -157,21 +157,21 @@ def write_report(runtime: "Runtime", path: str, stats: "Summary") -> str:
 
 
 def internal_handlers(
-    *, search: "Search", health: "Health", runtime: Callable[[], "Runtime"], run: "RunCode", ask: "Ask"
+    *, find: "Search", state: "Health", runtime: Callable[[], "Runtime"], run_code: "RunCode", ask_model: "Ask"
 ) -> "dict[str, Handler]":
-    async def found(query: str, limit: int = 5) -> list[dict[str, Any]]:
-        tools = search(query, limit, _callers_allow_list())
-        return [{"name": spec.name, "description": spec.description, "score": score} for spec, score in tools]
+    async def search(query: str, limit: int = 5) -> list[dict[str, Any]]:
+        found = find(query, limit, _callers_allow_list())
+        return [{"name": spec.name, "description": spec.description, "score": score} for spec, score in found]
 
-    async def state() -> dict[str, Any]:
-        return await health(_callers_allow_list())
+    async def health() -> dict[str, Any]:
+        return await state(_callers_allow_list())
 
     def stats(tool: str | None = None) -> dict[str, Any]:
         counted = runtime().stats
         return counted.facts(tool) if counted else {"error": "stats are disabled: stats.enabled is false"}
 
-    async def value(code: str) -> Any:
-        return (await run(code)).value()
+    async def run(code: str) -> Any:
+        return (await run_code(code)).value()
 
     def results(handle: str, offset: int = 1, limit: int = 100, column: int = 1) -> "Page | str":
         from onetool.services.results import HandleNotFoundError, ResultExpiredError
@@ -181,16 +181,16 @@ def internal_handlers(
         except (HandleNotFoundError, ResultExpiredError) as gone:
             return str(gone)
 
-    async def answer(prompt: str, session: str | None = None) -> str | None:
+    async def ask(prompt: str, session: str | None = None) -> str | None:
         """With the tools that its caller may call, and of these only such as change nothing: nobody is asked here."""
         from onetool.ask.errors import AskError
 
         try:
-            return (await ask(prompt, session=session, within=_callers_allow_list())).answer
+            return (await ask_model(prompt, session=session, within=_callers_allow_list())).answer
         except AskError as error:
             raise ToolFailure(str(error), error.reason, error.hints) from None
 
-    return {"search": found, "health": state, "stats": stats, "run": value, "results": results, "ask": answer}
+    return {"search": search, "health": health, "stats": stats, "run": run, "results": results, "ask": ask}
 
 
 def _callers_allow_list() -> "Collection[str] | None":
