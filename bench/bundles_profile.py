@@ -70,7 +70,7 @@ def _stepped(home: Path) -> tuple[Path, int]:
         for number in range(CHANGES):
             app.bundles.put_tool(bundle_id(0), f"step-{number}", "1.0", ADDING)
             profile.enable()
-            app.in_step()
+            app.catalog.refresh_sync()
             profile.disable()
     profile.dump_stats(out)
     return out, CHANGES

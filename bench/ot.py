@@ -41,7 +41,9 @@ def _measured(size: int) -> dict[str, float]:
         (Path(folder) / "onetool.yaml").write_text("stats: {enabled: false}\n")
         with App.open(Path(folder) / "onetool.yaml") as app:
             times = {name: _call(app, *call) for name, call in CALLS.items()}
-            handle = app.keep("\n".join(f"line {number} of a large result" for number in range(LINES))).handle
+            handle = app.runtime.store_result(
+                "\n".join(f"line {number} of a large result" for number in range(LINES))
+            ).handle
             for name, offset in (("first", 1), ("last", LINES - 99)):
                 page = {"handle": handle, "offset": offset}
                 times[f"ot.result: the {name} page of {LINES:,} lines"] = _call(app, "ot.result", page)

@@ -12,23 +12,12 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-# The one circle that is left. No circle may have a module that is not among these.
-KNOWN: frozenset[str] = frozenset(
-    f"onetool{name}"
-    for name in (
-        *("", ".app", ".app.app", ".app.ask", ".app.bundle_runtime", ".app.bundles", ".app.describe", ".app.missing"),
-        *(".app.provider_keys", ".app.runtime", ".app.tool_backends", ".app.view"),
-        *(".ask.loop", ".ask.model_choice", ".ask.model_client", ".ask.prompts"),
-        *(".http.auth", ".http.client", ".http.oauth", ".http.response", ".http.sending", ".http.tool"),
-    )
-)
-
 
 @pytest.mark.parametrize(("folder", "package"), [("src", "onetool"), (".", "bench")])
 def test_no_modules_import_each_other(folder, package):
     graph = import_graph(ROOT / folder, package)
     assert sum(map(len, graph.values())) > len(graph), "it has seen the imports"
-    assert not circle_in(graph, KNOWN), " -> ".join(circle_in(graph, KNOWN))
+    assert not circle_in(graph), " -> ".join(circle_in(graph))
 
 
 @pytest.mark.parametrize(
@@ -51,19 +40,13 @@ def test_a_circle_is_found(tmp_path, back):
     graph = import_graph(tmp_path, "package")
     circle = {"package.a", "package.b", "package.c"}
     assert set(circle_in(graph)) == circle
-    assert set(circle_in(graph, frozenset({"package.a", "package.b"}))) == {"known", "package.c"}
-    assert not circle_in(graph, frozenset(circle))
     assert not circle_in({name: imported - {"package.a"} for name, imported in graph.items()})
 
 
-def circle_in(graph: dict[str, set[str]], known: frozenset[str] = frozenset()) -> list[str]:
-    """The modules of a circle in order, the first one again at the end; [] if there is none but the known one."""
-    merged: dict[str, set[str]] = {}
-    for module, imported in graph.items():
-        name = "known" if module in known else module
-        merged.setdefault(name, set()).update({"known" if one in known else one for one in imported} - {name})
+def circle_in(graph: dict[str, set[str]]) -> list[str]:
+    """The modules of a circle in order, the first one again at the end; [] if there is none."""
     try:
-        TopologicalSorter(merged).prepare()
+        TopologicalSorter(graph).prepare()
     except CycleError as error:
         return error.args[1][::-1]
     return []

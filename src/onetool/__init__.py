@@ -4,10 +4,9 @@ Importing this package loads nothing but this file: each public name is fetched 
 `onetool --version` and a library user who needs one class do not pay for the rest.
 """
 
-__version__ = "0.1.0"
-
 TYPE_CHECKING = False  # type checkers read this as true; importing it from `typing` would be most of our import time
 if TYPE_CHECKING:
+    from onetool._version import __version__ as __version__
     from onetool.app import App as App
     from onetool.core.call import ToolCall as ToolCall
     from onetool.core.call import ToolError as ToolError
@@ -29,10 +28,11 @@ _HOMES = {
     "ToolError": "onetool.core.call",
     "ToolResult": "onetool.core.call",
     "ToolSpec": "onetool.core.spec",
+    "__version__": "onetool._version",
     "provider_tools": "onetool.formats",
 }
 
-__all__ = ["__version__", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = [*_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> object:

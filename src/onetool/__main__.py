@@ -8,7 +8,7 @@ import sys
 def main() -> None:
     """Answer the cheapest question without loading anything; everything else is the command line's."""
     if sys.argv[1:] == ["--version"]:
-        from onetool import __version__
+        from onetool._version import __version__
 
         print(f"onetool {__version__}")
         return

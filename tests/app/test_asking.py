@@ -218,7 +218,7 @@ def test_ot_call_does_not_hide_a_tool_behind_itself(stage, menu):
 def test_denied_and_wrong_calls_count_in_the_stats(stage):
     stage.model.will(wants("notes.add", text="a"), wants("notes.add", wrong=1), DONE)
     stage.ask()
-    assert stage.app.stats.facts("notes.add")["calls"] == 2
+    assert stage.app.runtime.stats.facts("notes.add")["calls"] == 2
 
 
 CODE = "a = notes.add(text='x')\nnotes.count()"
@@ -325,7 +325,7 @@ def test_every_kind_of_tool_can_say_that_it_is_parallel(tmp_path):
         kept, *_ = app.bundles.put_bundle(derived_id("mine"), {"slug": "mine"})
         for slug, more in (("fast", {"parallel": True}), ("slow", {})):
             app.bundles.put_tool(kept["id"], slug, "1", bundle | more)
-        app.wait_for_servers_sync()
+        app.catalog.wait_for_servers_sync()
         marks = {spec.name: spec.parallel for spec in app.tools()}
         assert [marks[name] for name in ("one", "meet.wait", "mine.fast", "clock.convert_time")] == [True] * 4
         assert [marks[name] for name in ("two", "meet.step", "mine.slow", "watch.convert_time")] == [False] * 4
@@ -380,7 +380,7 @@ def test_a_large_result_goes_in_as_preview_and_handle(stage):
     assert "line 0" in given
     assert "ot.result" in given
     handle = json.loads(given.partition("with ")[2].partition("\n")[0])["handle"]
-    assert "line 19999" in stage.app.kept(handle)
+    assert "line 19999" in stage.app.runtime.read_result(handle)
     assert answer.tool_results[0].result.data.endswith("line 19999")
     stage.model.will(wants("notes.long"), DONE)
     stage.ask(allowed=["notes.long"])
@@ -466,11 +466,11 @@ def test_another_provider_does_not_get_what_the_config_says_of_its_own(tmp_path)
     with Stage(tmp_path, provider="openai") as stage:
         from onetool.app.ask import AskOptions
 
-        wanted = stage.app._asks.wanted(AskOptions(provider="anthropic"))
+        wanted = stage.app._ask_service.wanted(AskOptions(provider="anthropic"))
         assert (wanted.provider, wanted.model, wanted.base_url) == ("anthropic", None, None)
-        wanted = stage.app._asks.wanted(AskOptions(provider="OpenAI"))
+        wanted = stage.app._ask_service.wanted(AskOptions(provider="OpenAI"))
         assert (wanted.model, wanted.base_url) == ("stand-in", stage.model.urls["openai"])
-        wanted = stage.app._asks.wanted(AskOptions(model="other"))
+        wanted = stage.app._ask_service.wanted(AskOptions(model="other"))
         assert (wanted.model, wanted.base_url) == ("other", stage.model.urls["openai"])
 
 

@@ -164,6 +164,6 @@ def test_a_part_of_a_secret_as_an_argument_does_not_break_its_mask(app, caplog):
 
 def test_names_in_stats_are_masked(app, folder):
     called(app, KEY)
-    app.stats.flush()
+    app.runtime.stats.flush()
     assert KEY.encode() not in (folder / ".onetool" / "stats.db").read_bytes()
     assert b"***" in (folder / ".onetool" / "stats.db").read_bytes()

@@ -33,7 +33,7 @@ def value(app, code, allowed=None):
 
 
 def test_stored_results_are_read_by_their_handle_and_in_no_other_way(app, tmp_path):
-    stored = app.keep("somebody's own text")
+    stored = app.runtime.store_result("somebody's own text")
     [file] = (tmp_path / ".onetool" / "results").iterdir()
     path = str(file.relative_to(tmp_path))
     assert "OneTool's own" in failure(app, f"fs.read_file(path={path!r})")
@@ -44,7 +44,7 @@ def test_stored_results_are_read_by_their_handle_and_in_no_other_way(app, tmp_pa
 
 def test_what_was_counted_is_not_read_as_a_file(app):
     value(app, "time.now()")
-    app.stats.flush()
+    app.runtime.stats.flush()
     assert not asyncio.run(app.run("fs.read_file(path='.onetool/stats.db', encoding='base64')")).ok
 
 

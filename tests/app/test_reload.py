@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from onetool.app import App
+from onetool.app.reload import Reloader
 from onetool.core.errors import ConfigError
 
 PACK = '''
@@ -47,7 +48,7 @@ class Place:
     def state(self):
         """Everything that a reload could change."""
         app = self.app
-        return app.config, app.registry.snapshot(), app.mistakes, app.prompts, app.engine, app.executor
+        return app.config, app.registry.snapshot(), app.mistakes, app.prompts, app.runtime.engine, app.executor
 
 
 @pytest.fixture
@@ -145,8 +146,8 @@ def test_a_run_under_way_ends_with_the_tools_it_began_with(place):
 
 def test_many_at_once_are_joined(place, monkeypatch):
     reloads = []
-    whole = App._reload
-    monkeypatch.setattr(App, "_reload", lambda app: (reloads.append(1), time.sleep(0.1), whole(app)))
+    whole = Reloader._reload
+    monkeypatch.setattr(Reloader, "_reload", lambda self: (reloads.append(1), time.sleep(0.1), whole(self)))
     with ThreadPoolExecutor(8) as threads:
         for round in range(3):
             place.pack(str(round))
@@ -280,14 +281,14 @@ def test_who_is_told_can_not_have_another_one(place):
 
 def test_one_that_is_too_late_changes_nothing(place, monkeypatch):
     began = threading.Event()
-    read = App._read
+    read = Reloader.read
 
-    def slowly(app, config, again=False):
+    def slowly(reloader, config, again=False):
         began.set()
         time.sleep(0.5)
-        return read(app, config, again)
+        return read(reloader, config, again=again)
 
-    monkeypatch.setattr(App, "_read", slowly)
+    monkeypatch.setattr(Reloader, "read", slowly)
     place.write("aliases: {n: time.now}\nstats: {enabled: false}\n")
     reloading = threading.Thread(target=place.app.reload)
     reloading.start()
@@ -357,7 +358,8 @@ def test_health_tells_that_it_failed_until_it_does_not(place):
 def test_a_part_is_made_once_however_many_ask(place):
     with ThreadPoolExecutor(8) as threads:
         for part in ("engine", "executor", "stats", "results", "topics"):
-            assert len({id(one) for one in threads.map(lambda _, part=part: getattr(place.app, part), range(32))}) == 1
+            made = threads.map(lambda _, part=part: getattr(place.app.runtime, part), range(32))
+            assert len({id(one) for one in made}) == 1
 
 
 # By itself

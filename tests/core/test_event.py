@@ -102,7 +102,7 @@ def told(tmp_path):
     (tmp_path / "onetool.yaml").write_text("packs: [work.py]\n")
     calls, runs = [], []
     with App.open(tmp_path / "onetool.yaml") as app:
-        parts = app._parts
+        parts = app.runtime
         parts._made["executor"] = executor = Executor(app.registry, environment=parts, recorders=[calls.append])
         engine = Engine(RunLimits(), executor, environment=parts, recorders=[runs.append])
 

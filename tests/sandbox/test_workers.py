@@ -301,7 +301,7 @@ def test_a_tool_that_comes_back_late_does_not_talk_to_another_s_worker(tmp_path)
     (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\n")
 
     async def main(app):
-        session = app.engine.session(app.registry.snapshot())
+        session = app.runtime.engine.session(app.registry.snapshot())
         late = asyncio.create_task(session.run("t.slow()"))
         await asyncio.sleep(0.5)
         late.cancel()

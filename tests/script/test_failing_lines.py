@@ -258,7 +258,7 @@ def test_a_limit_is_told_with_its_own_line(failing):
 
 
 def test_code_of_a_session_knows_its_own_lines_only(failing):
-    session = failing.app.engine.session(failing.app.registry.snapshot())
+    session = failing.app.runtime.engine.session(failing.app.registry.snapshot())
 
     def told(code):
         error = asyncio.run(session.run(code)).error

@@ -65,7 +65,7 @@ def test_span_naming_of_call(agent, spans):
 
 
 def test_span_naming_of_result(agent, spans):
-    handle = agent.app.keep("a\nb").handle
+    handle = agent.app.runtime.store_result("a\nb").handle
     agent.value(f'ot.result(handle="{handle}")')
     agent.value(f'ot.result(handle="{handle}", offset=2, limit=5, search="b")')
     agent.value('ot.result(handle="nonexistent")')

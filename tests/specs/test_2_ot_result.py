@@ -21,7 +21,7 @@ class Reader(Agent):
     """An agent that has handles, and reads what is behind them."""
 
     def put(self, *lines):
-        return self.app.results.put("\n".join(lines)).handle
+        return self.app.runtime.results.put("\n".join(lines)).handle
 
     def numbered(self, count):
         return self.put(*(f"line {number}" for number in range(1, count + 1)))

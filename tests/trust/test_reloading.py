@@ -36,7 +36,7 @@ def test_what_is_new_does_not_come_in_by_a_reload(config, tmp_path):
 def test_what_is_trusted_meanwhile_does(config, tmp_path):
     with App.open() as app:
         assert app.untrusted is not None
-        assert config in app._files()
+        assert config in app._reloader.files()
         app.reload()
         assert "greet.hello" not in app.registry.names()
         trusted(tmp_path)

@@ -28,7 +28,7 @@ def test_a_module_of_a_strangers_folder_is_not_the_persons_server(tmp_path, own_
     (tmp_path / "mcp_server_time" / "__init__.py").touch()
     monkeypatch.chdir(tmp_path)
     with App.open() as app:
-        app.wait_for_servers_sync()
+        app.catalog.wait_for_servers_sync()
         assert "clock.get_current_time" in app.registry.names()
     assert not flag.exists()
 

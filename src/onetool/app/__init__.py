@@ -1,13 +1,14 @@
 """The application: `App` connects the config, the tools, the executor, the sandbox and the interfaces.
 
 app             App itself: what every interface calls
+catalog         the tools that there are now, a search over them, and why one is missing
+reload          reads the config and its packs again
 runtime         the services that belong to one config (executor, engine, results, stats)
 ask             `App.ask`: one question to a model (tool_backends: how its tool calls are executed and approved)
 provider_keys   which API key is sent to which address
 bundles         the bundles of the config in force (bundle_runtime: what their tools use of the app)
 view            what the pack `ot` and declared tools see of the app
 describe        what a model reads about the tool `run` and the server
-missing         why a tool or a server that a call names is missing
 config_lint     keys of a config that have no effect
 """
 

@@ -9,35 +9,25 @@ Every interface decodes, calls one of these methods, and encodes what comes back
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from threading import Lock, RLock, get_ident
-from time import time
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
-from onetool.app.bundles import AppBundles
-from onetool.app.config_lint import lint_config
-from onetool.app.missing import gone_aliases, missing_server, names_in_code, why_missing, with_reason
-from onetool.app.runtime import EMPTY, Runtime
+from onetool.app.bundles import AppBundles, Functions
+from onetool.app.catalog import ToolCatalog, with_reason
+from onetool.app.reload import ConfigWatcher, Read, Reloader
+from onetool.app.runtime import Runtime
 from onetool.app.view import AppView, internal_handlers
 from onetool.config import Config, Found, find, load_config
-from onetool.config.files import pack_paths, watched_files
-from onetool.config.find import trust_store
 from onetool.core.call import new_id
-from onetool.core.caller import owner
-from onetool.core.errors import ConfigError, Mistake, ToolFailure
+from onetool.core.errors import ConfigError, Mistake
 from onetool.core.json_data import freeze
-from onetool.core.registry import Snapshot
 from onetool.core.source import Catalogue, Prompt, Resource, SingleTool
 from onetool.core.spec import ToolSpec
 from onetool.packs.ot import ot_tools
 from onetool.registry import Registry
-from onetool.sources.bundles.errors import BundleError
-from onetool.sources.catalogues import DeclaredTools, add_first, united
-from onetool.sources.packs import PackSource, pack_modules, restore_modules
 
 if TYPE_CHECKING:
     from onetool.app.ask import AskService, PendingAnswer
@@ -47,59 +37,59 @@ if TYPE_CHECKING:
     from onetool.core.context import Gate, Progress
     from onetool.core.executor import Executor
     from onetool.core.threads import LoopThread
-    from onetool.http.client import HttpClient
-    from onetool.http.tool import HttpContext
-    from onetool.script.engine import Engine
     from onetool.script.reply import ReadOn, RunReply
     from onetool.script.run_result import RunResult
-    from onetool.services.file_watcher import FileWatcher
-    from onetool.services.results import ResultStore, StoredResult
-    from onetool.services.search import SearchIndex
-    from onetool.services.stats import UsageStats
-    from onetool.services.topics import Topics
     from onetool.sources.bundles.service import BundleService
     from onetool.sources.mcp_servers.servers import Servers
 
 log = logging.getLogger("onetool")
-watch_log = logging.getLogger("onetool.watch")
 trust_log = logging.getLogger("onetool.trust")
 
 NO_SERVERS = freeze({"status": "ok", "server_count": 0, "servers": {}})
-OWN, NAMED = "ot", 3.0  # a pack that is about all others; the score of who is asked for by its name
-PATIENCE = 10.0  # seconds that who only wants to know what there is waits for a server
+PATIENCE = 10.0  # seconds that closing waits for a reload under way
 FACTS = ("calls", "success_rate", "median_ms", "last_called")
 
 
 class App:
     """A config in force, the tools that it gives, and the services behind them."""
 
-    def __init__(self, config: Config, *, imports: bool = True) -> None:
-        self._imports = imports
-        self.registry = Registry(internals=internal_handlers(self))
-        self._parts = Runtime(config, self.registry)
-        self.mistakes: tuple[Mistake, ...] = ()
-        self.prompts: Mapping[str, Prompt] = EMPTY
-        self.resources: Mapping[str, Resource] = EMPTY  # by their uri
-        self.servers: Servers | None = None  # none are configured
-        self._bundling = AppBundles(self)
-        self._index: tuple[Snapshot, SearchIndex] | None = None
-        self._listing = RLock()  # servers tell of their tools in a thread of their own
-        self._stepping = RLock()  # one load for all who wait for it
-        self._listeners: list[Callable[[], None]] = []
-        self._asking, self._reloading = Lock(), Lock()
-        self._asked = self._begun = 0  # reloads
-        self._reloader: int | None = None  # the thread that is at it
-        self._is_closed = False
-        self._finds_config = False  # and so looks for it again
-        self.untrusted: Untrusted | None = None  # the project's folder that was found here and is not used
-        self.reload_error: ConfigError | None = None  # why the last reload changed nothing …
-        self._files_to_mend: tuple[Path, ...] = ()  # … and which files are to be mended
-        self._stays = False
+    def __init__(self, config: Config, *, imports: bool = True, found: Found | None = None) -> None:
+        """`found` is where the config was found, if it was: then a reload looks for it again."""
+        handlers = internal_handlers(
+            find=self.search,
+            state=self.fresh_health,
+            runtime=lambda: self.runtime,
+            run_code=self.run,
+            ask_model=self.ask,
+        )
+        registry = Registry(internals=handlers)
+        self.runtime = Runtime(config, registry)
+        self._bundles = AppBundles(config, self._open_bundles, lambda: self.catalog.refresh_sync())
+        self.catalog = ToolCatalog(
+            config,
+            registry,
+            self._bundles,
+            keep=lambda text: self.runtime.store_result(text),
+            redact=self.redact,
+            know=lambda secret: self.config.secrets.know(secret),  # servers get theirs while they are connected
+        )
+        view = AppView(self.catalog, lambda: self.runtime, self.fresh_health, self.reload)
+        self._own = Catalogue(tools=tuple(ot_tools(view)))
+        self._reloader = Reloader(
+            config,
+            found,
+            handlers=handlers,
+            imports=imports,
+            own=self._own,
+            mistakes=lambda: self.mistakes,
+            apply=self._apply,
+        )
         self.watches = False  # files, whatever the config says about that
-        self._lookout: FileWatcher | None = None
-        self._read_at = time()
-        self._own = Catalogue(tools=tuple(ot_tools(AppView(self))))
-        self._apply(config, self._read(config))
+        self._watcher = ConfigWatcher(
+            self._reloader, lambda: self.watches or self.config.watch, lambda: len(self.registry)
+        )
+        self._is_closed = self._stays = False
+        self._apply(config, self._reloader.read(config), found)
 
     @classmethod
     def open(cls, config: str | Path | Found | None = None, *, imports: bool = True) -> Self:
@@ -110,59 +100,47 @@ class App:
         are known, and calling one fails.
         """
         found = config if isinstance(config, Found) else find(config)
-        app = cls(load_config(found), imports=imports)
-        app._finds_config = found.whose != "named"
-        app._note_untrusted(found)
-        return app
+        return cls(load_config(found), imports=imports, found=found)
 
     # What there is
 
     def tools(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
         """The tools to show, in order; with an allow-list exactly those."""
-        self.in_step()
-        return [spec for spec in self.registry.list(allowed) if spec.enabled and not spec.hidden]
+        return self.catalog.tools(allowed)
 
     def info(self, name: str, allowed: Collection[str] | None = None) -> dict[str, Any] | None:
         """One tool's schemas and run-time facts, or None."""
         from onetool.core.signature import signature
         from onetool.script.names import ScriptNames
 
-        self.in_step()
-        spec = self.registry.get(self.real_name(name))
+        snapshot = self.catalog.current_snapshot()
+        spec = self.registry.get(self.catalog.real_name(name))
         if spec is None:
             return None
         return {
             **spec.summary(),
             "outputSchema": spec.output_schema,
             **({"inferredOutput": spec.seen.schema()} if spec.seen else {}),
-            "signature": signature(spec, ScriptNames(self.registry.snapshot()).spelling(spec)),
+            "signature": signature(spec, ScriptNames(snapshot).spelling(spec)),
             "source": spec.source,
-            "definedIn": spec.defined_in or self._bundling.place(spec),
+            "definedIn": spec.defined_in or self._bundles.place(spec),
             **({"requires": [need.told() for need in spec.requires]} if spec.requires else {}),
             "allowed": allowed is None or spec.name in allowed,
             "enabled": spec.enabled,
-            **(self.stats.facts(spec.name) if self.stats else dict.fromkeys(FACTS)),
+            **(self.runtime.stats.facts(spec.name) if self.runtime.stats else dict.fromkeys(FACTS)),
         }
 
     def search(
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None
     ) -> list[tuple[ToolSpec, float]]:
         """The tools that fit a query best. Our own, which are about tools, come last unless they are named."""
-        from onetool.services.search import SearchIndex
-
-        self.in_step()
-        snapshot = self.registry.snapshot()
-        if self._index is None or self._index[0] is not snapshot:
-            self._index = (snapshot, SearchIndex([spec for spec in snapshot if spec.enabled]))
-        found = self._index[1].search(query, limit + len(self._own.tools) if allowed is None else len(snapshot))
-        found = [(spec, score) for spec, score in found if allowed is None or spec.name in allowed]
-        return sorted(found, key=lambda one: one[0].pack == OWN and one[1] < NAMED)[:limit]
+        return self.catalog.search(query, limit, allowed)
 
     def health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
         """Whether everything that should be there is there. Under an allow-list nothing else is named."""
         import platform
 
-        from onetool import __version__
+        from onetool._version import __version__
 
         status = "degraded" if any(m.severity == "error" for m in self.mistakes) else "ok"
         return {
@@ -189,12 +167,12 @@ class App:
         gate: "Gate | None" = None,
     ) -> "ToolResult":
         """Run one tool, past the `gate`. Of one that is not there because it was refused, the result says why."""
-        await self.refresh()
+        await self.catalog.refresh()
         if call.name not in self.registry:
-            await self.listed([call.name.partition(".")[0]])
-            call = replace(call, name=self.real_name(call.name))
+            await self.catalog.wait_for_servers([call.name.partition(".")[0]])
+            call = replace(call, name=self.catalog.real_name(call.name))
         result = await self.executor.execute(call, allowed, progress, gate=gate)
-        if result.error is None or call.name in self.registry or not (why := why_missing(self, call.name)):
+        if result.error is None or call.name in self.registry or not (why := self.catalog.why_missing(call.name)):
             return result
         return replace(result, error=with_reason(result.error, why))
 
@@ -221,12 +199,11 @@ class App:
 
         `live` is told what it prints, as it prints it; what it calls has to pass the `gate`.
         """
-        await self.refresh()
-        words = () if self.servers is None and self.untrusted is None else names_in_code(self, code)
-        if words:
+        await self.catalog.refresh()
+        if words := self.catalog.names_in_code(code):
             looks_around = "ot" in words and not self._stays  # who stays will see them come
-            await self.listed(None if looks_around else words)
-        result = await self.engine.run(
+            await self.catalog.wait_for_servers(None if looks_around else words)
+        result = await self.runtime.engine.run(
             code,
             self.registry.snapshot(),
             allowed=allowed,
@@ -238,7 +215,7 @@ class App:
         )
         if result.error is None:
             return result
-        why = missing_server(self, words, result.error.message) or gone_aliases(self, result.error.message)
+        why = self.catalog.why_code_failed(words, result.error.message)
         if why is None:
             return result
         return replace(result, error=with_reason(result.error, why))
@@ -250,64 +227,24 @@ class App:
         """
         from onetool.app.ask import AskOptions
 
-        return self._asks.ask(prompt, AskOptions(**options))
+        return self._ask_service.ask(prompt, AskOptions(**options))
 
     @property
     def sessions(self) -> "SessionStore":
         """What was asked and answered."""
-        return self._asks.sessions
+        return self._ask_service.sessions
 
     def reply(self, result: "RunResult", whole: bool = False, read_on: "ReadOn | None" = None) -> "RunReply":
         """What a run's caller gets to read. A large result is stored, unless it is wanted whole."""
-        from onetool.script.reply import in_code, run_reply
-
-        store = None if whole else self.keep
-        return run_reply(result, self.config.results.inline_bytes, store, read_on or in_code)
-
-    def replied(self, result: "RunResult", parts: Iterable[Any]) -> None:
-        """Count what a run's caller gets to read: texts, and other things as JSON."""
-        run = result.meta.get("run")
-        if self.stats is not None and run is not None:
-            from onetool.services.stats import size_of  # loaded already, where there are stats
-
-            self.stats.replied(run, sum(map(size_of, parts)))
-
-    def keep(self, text: str) -> "StoredResult":
-        """Store a result for whoever made the call that is running."""
-        return self.results.put(self.redact(text), owner())
-
-    def kept(self, handle: str) -> str:
-        """What is stored behind a handle, for whoever made the call that is running."""
-        return self.results.read(handle, owner())
+        return self.runtime.reply(result, whole, read_on)
 
     def run_sync(self, code: str, allowed: Collection[str] | None = None) -> "RunResult":
         """The same for code that is not async, such as a notebook's."""
         return self._background.call(self.run(code, allowed))
 
-    def warm(self) -> None:
-        """Get ready what the first run would have to wait for. In any thread; nobody waits for it to succeed."""
-        try:
-            self.engine.warm()
-        except Exception as error:  # noqa: BLE001 - the first run tries again, and tells its caller
-            log.warning("the sandbox could not be started ahead of time: %s: %s", type(error).__name__, error)
-
     def warm_bundles(self) -> None:
-        """The same for who serves them: opening them takes a while, and whoever asks first should not wait."""
-        with suppress(BundleError):  # who asks for them is told
-            self.bundles.store.state()
-
-    def real_name(self, name: str) -> str:
-        """Of a tool that is called as code spells it, `files.read_text` for `files.read-text`, or by an alias."""
-        if name in self.registry:
-            return name
-        from onetool.script.names import ScriptNames
-
-        spec = ScriptNames(self.registry.snapshot(), self.config.aliases).tool(name)
-        return name if spec is None else spec.name
-
-    def why_missing(self, name: str) -> ToolFailure | None:
-        """What is wrong with a tool, or with its pack or its server, that should be there."""
-        return why_missing(self, name)
+        """Open the bundles before somebody asks for them, for those who serve them."""
+        self._bundles.warm()
 
     def reload(self) -> None:
         """Read the config, the prompts, the packs and all tools again: all of it, or nothing.
@@ -315,49 +252,7 @@ class App:
         What can't be used, or would break what worked, raises ConfigError, and everything stays as it was. Calls and
         runs under way go on with what they began with.
         """
-        if self._reloader == get_ident():
-            raise RuntimeError("a reload is under way in this very thread, and can't begin another one")
-        with self._asking:
-            self._asked = asked = self._asked + 1
-        with self._reloading:
-            if self._begun >= asked:  # somebody else's began after we asked for ours, and so was ours, too
-                if self.reload_error is not None:
-                    raise ConfigError(self.reload_error.mistakes)
-                return
-            begun, self._begun, self._reloader = self._begun, self._asked, get_ident()
-            try:
-                self._reload()
-            except ConfigError:
-                raise
-            except BaseException:  # nobody's who waits for his turn: he tries himself
-                self._begun = begun
-                raise
-            finally:
-                self._reloader = None
-
-    def _reload(self) -> None:
-        modules, began = pack_modules(), time()
-        try:
-            found = self._find_again()
-            config = load_config(self.config.path if found is None else found)
-            read = self._read(config, again=True)
-            if broken := self._broken(read):
-                raise ConfigError(broken)
-        except OSError as error:  # a path that the system refuses, say
-            restore_modules(modules)
-            self._refused(ConfigError([Mistake(message=str(error))]))
-            raise self.reload_error or error from None
-        except ConfigError as error:
-            restore_modules(modules)
-            self._refused(error)
-            raise
-        if self._is_closed:
-            return
-        self.reload_error, self._files_to_mend, self._read_at = None, (), began
-        self._apply(config, read)
-        self._note_untrusted(found)
-        if self._stays:
-            self.connect()
+        self._reloader.reload()
 
     def connect(self) -> None:
         """For who stays: connect all MCP servers, and look after the files if that is wanted, both in the background.
@@ -367,41 +262,24 @@ class App:
         if self._is_closed:
             return
         self._stays = True
-        self._bundling.stay()
+        self._bundles.stay()
         if self.servers is not None:
             self.servers.start()
-        if self._lookout is None and (self.watches or self.config.watch):
-            from onetool.services.file_watcher import FileWatcher
-
-            self._lookout = FileWatcher(self._files, self._reload_on_change, since=self._read_at)
-
-    async def listed(self, packs: Iterable[str] | None = None) -> None:
-        """Wait for servers whose tools are not known yet: of those packs, or all; until they tell, or can't."""
-        if self.servers is not None and (names := self.servers.unlisted(packs)):
-            with suppress(ToolFailure):  # it is closing
-                await self.servers.settled(names, anew=packs is not None, patience=PATIENCE if packs is None else None)
-
-    def wait_for_servers_sync(self, packs: Iterable[str] | None = None) -> None:
-        """The same for who is not async."""
-        if self.servers is not None and (names := self.servers.unlisted(packs)):
-            self.servers.settle(names, PATIENCE if packs is None else None)
+        self._watcher.start()
 
     def on_change(self, tell: Callable[[], None]) -> Callable[[], None]:
         """Have somebody told, in some thread, when there are other tools; what comes back ends that."""
-        self._listeners.append(tell)
-        return lambda: self._listeners.remove(tell)
+        return self.catalog.on_change(tell)
 
     def close(self) -> None:
         self._is_closed = True
-        waits = self._reloader != get_ident() and self._reloading.acquire(timeout=PATIENCE)  # for a reload under way
-        if waits:
-            self._reloading.release()
-        for part in (self._lookout, self.servers, self._bundling):
-            if part is not None:
-                part.close()
+        self._reloader.close(PATIENCE)
+        self._watcher.close()
+        self.catalog.close()
+        self._bundles.close()
         if background := self.__dict__.get("_background"):
             background.close()
-        self._parts.close()
+        self.runtime.close()
 
     def __enter__(self) -> Self:
         return self
@@ -426,72 +304,58 @@ class App:
     @property
     def config(self) -> Config:
         """The one in force."""
-        return self._parts.config
+        return self.runtime.config
+
+    @property
+    def registry(self) -> Registry:
+        return self.catalog.registry
+
+    @property
+    def servers(self) -> "Servers | None":
+        """None where none are configured."""
+        return self.catalog.servers
+
+    @property
+    def mistakes(self) -> tuple[Mistake, ...]:
+        return self.catalog.mistakes
+
+    @property
+    def prompts(self) -> Mapping[str, Prompt]:
+        return self.catalog.prompts
+
+    @property
+    def resources(self) -> Mapping[str, Resource]:
+        """By their uri."""
+        return self.catalog.resources
+
+    @property
+    def untrusted(self) -> "Untrusted | None":
+        """The project's folder that was found here and is not used."""
+        return self.catalog.untrusted
+
+    @property
+    def reload_error(self) -> ConfigError | None:
+        """Why the last reload changed nothing."""
+        return self._reloader.error
 
     @property
     def executor(self) -> "Executor":
-        return self._parts.executor
-
-    @property
-    def engine(self) -> "Engine":
-        return self._parts.engine
-
-    @property
-    def results(self) -> "ResultStore":
-        return self._parts.results
-
-    @property
-    def stats(self) -> "UsageStats | None":
-        return self._parts.stats
-
-    @property
-    def topics(self) -> "Topics":
-        return self._parts.topics
-
-    @property
-    def client(self) -> "HttpClient":
-        return self._parts.client
-
-    @property
-    def outside(self) -> "HttpContext":
-        """What HTTP tools reach the world with."""
-        return self._parts.outside
+        return self.runtime.executor
 
     @property
     def bundles(self) -> "BundleService":
         """The bundles in the folder beside the config. Nothing is written there before somebody keeps something."""
-        return self._bundling.shelf
-
-    def in_step(self) -> None:
-        """See to it that the tools of bundles are those of now: another process may have changed them."""
-        if not self._bundling.is_in_step():
-            with self._stepping:
-                if not self._bundling.is_in_step():  # somebody else may have been faster
-                    self._list()
-
-    async def refresh(self) -> None:
-        """The same on a loop that others wait for: with many tools it takes a while."""
-        if not self._bundling.is_in_step():
-            from asyncio import to_thread
-
-            await to_thread(self.in_step)
-
-    def settings(self, pack: str) -> Mapping[str, Any]:
-        return self._parts.settings(pack)
-
-    @property
-    def unwritable(self) -> list[str]:
-        return self._parts.unwritable
+        return self._bundles.service
 
     def redact(self, value: Any, sent: Any = None) -> Any:
         """The same data without the config's secrets, except those that its reader `sent` itself."""
-        return self._parts.redact(value, sent)
+        return self.runtime.redact(value, sent)
 
     @cached_property
-    def _asks(self) -> "AskService":
+    def _ask_service(self) -> "AskService":
         from onetool.app.ask import AskService  # most never ask a model
 
-        return AskService(self)
+        return AskService(self, self.catalog)
 
     @cached_property
     def _background(self) -> "LoopThread":
@@ -499,102 +363,34 @@ class App:
 
         return LoopThread()
 
-    def _find_again(self) -> Found | None:
-        """What is in force here now. A project that was trusted and waits for another look stays as it was."""
-        if not self._finds_config:
-            return None
-        found, config = find(), self.config
-        if config.whose == "project" and (found.untrusted is not None or found.whose != "project"):
-            waits = found.untrusted
-            told = "it is gone, or another one" if waits is None else str(waits)
-            raise ConfigError([Mistake(message=told, file=str(config.path or config.folder))])
-        return found
+    def _open_bundles(self, folder: Path, functions: Functions) -> "BundleService":
+        from onetool.app.bundle_runtime import open_bundle_service  # brings SQLite: only where there are bundles
 
-    def _note_untrusted(self, found: Found | None) -> None:
-        self.untrusted = None if found is None else found.untrusted
-        if self.untrusted is not None:
-            trust_log.warning("%s", self.untrusted)
+        return open_bundle_service(
+            folder,
+            functions,
+            runtime=lambda: self.runtime,
+            run=self.run,
+            snapshot=self.catalog.current_snapshot,
+            refresh=self.catalog.refresh,
+        )
 
-    def _refused(self, error: ConfigError) -> None:
-        self.reload_error = error
-        self._files_to_mend = tuple({Path(mistake.file) for mistake in error.mistakes if mistake.file})
-
-    def _files(self) -> list[Path]:
-        waiting = () if self.untrusted is None else (self.untrusted.config, trust_store().file)
-        in_vain = (*self._files_to_mend, *(file for file in waiting if file))
-        return watched_files(self.config, in_vain, self._finds_config)
-
-    def _reload_on_change(self) -> None:
-        try:
-            self.reload()
-        except ConfigError as error:
-            watch_log.error("Not reloaded, what was in force stays: %s", error)
-        else:
-            watch_log.info("Reloaded, since files have changed: %d tools", len(self.registry))
-        if self._lookout is not None and not (self.watches or self.config.watch):
-            self._lookout.close()
-            self._lookout = None
-
-    def _know(self, secret: str) -> None:
-        """One more to mask: servers get theirs while they are connected. Other configs know it by that, too."""
-        self.config.secrets.know(secret)
-
-    def _configured_servers(self) -> Callable[[], None]:
-        """The same ones as before, with what has changed about them; what comes back ends those that are others now."""
-        if self.servers is None and self.config.servers:
-            from onetool.sources.mcp_servers.servers import Servers
-
-            self.servers = Servers(self.config.home / "servers", self.keep, self.redact, self._list, self._know)
-        return (lambda: None) if self.servers is None else self.servers.configure(self.config.servers)
-
-    def _read(self, config: Config, again: bool = False) -> tuple[Catalogue, Catalogue]:
-        """The packs and the declared tools of a config. Nothing is changed by that."""
-        fresh = again or config.whose == "project"  # what was compiled there is not what was trusted
-        packs = PackSource(pack_paths(config), fresh=fresh, imports=self._imports).load()
-        functions = {spec.name: spec.handler for spec in packs.tools if spec.handler}
-        return packs, DeclaredTools(config.tools, functions, internal_handlers(self)).load()
-
-    def _broken(self, read: Iterable[Catalogue]) -> list[Mistake]:
-        """Mistakes that were not there before."""
-        known = {(mistake.key, mistake.message) for mistake in self.mistakes}
-        _, mistakes = united([self._own, *read])
-        return [one for one in mistakes if one.severity == "error" and (one.key, one.message) not in known]
-
-    def _apply(self, config: Config, read: Iterable[Catalogue]) -> None:
+    def _apply(self, config: Config, read: Read, found: Found | None) -> None:
         """All at once, but for servers: those that have changed need time to end, and are not waited for by others."""
         if config.http.token:
             config.secrets.keep(str(config.http.token))
         config.secrets.join(self.config.secrets)  # runs under way mask what the new ones know, and the other way round
-        before, self._parts = self._parts, Runtime(config, self.registry, self._parts, [self._bundling.count])
-        self._bundling.follow(config)
-        self._catalogues = (self._own, *read)
-        self._told: set[str] = set()
+        before, self.runtime = self.runtime, Runtime(config, self.registry, self.runtime, [self._bundles.count])
+        self._bundles.follow(config)
         try:
-            end_others = self._configured_servers()
-            self._list()
+            end_others = self.catalog.apply(config, self._own, read)
         finally:
             before.rest()
         end_others()
         for mistake in config.warnings:
             log.warning("%s", mistake)
-
-    def _list(self) -> None:
-        """All tools that there are now, under their names. Again whenever a server has others than before."""
-        with self._listing:
-            waiting = () if self.servers is None else self.servers.packs()  # their tools may not be known yet
-            local = self._bundling.add_bundles(self._catalogues, waiting)
-            offers = [*local, *([] if self.servers is None else [self.servers.load()])]
-            tools, mistakes = united(offers)
-            self.registry.replace(tools, self._bundling.versions())
-            self.prompts = add_first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)
-            self.resources = add_first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
-            self.mistakes = (*mistakes, *lint_config(self.config, self.registry, waiting))
-            for mistake in mistakes:  # the rest is for `onetool check`
-                if str(mistake) not in self._told:
-                    self._told.add(str(mistake))
-                    log.log(logging.ERROR if mistake.severity == "error" else logging.WARNING, "%s", mistake)
-        for tell in list(self._listeners):
-            try:
-                tell()
-            except Exception:
-                log.exception("somebody could not be told of other tools; the others are")
+        self.catalog.untrusted = None if found is None else found.untrusted
+        if self.untrusted is not None:
+            trust_log.warning("%s", self.untrusted)
+        if self._stays:
+            self.connect()

@@ -13,8 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onetool.app.describe import run_tool
 from onetool.app.provider_keys import keys_for
-from onetool.app.tool_backends import ALLOWING, Approval, Approve, DirectBackend, NoToolsBackend, RunBackend, ask_depth
+from onetool.app.tool_backends import (
+    ALLOWING,
+    Approval,
+    Approve,
+    DirectBackend,
+    NoToolsBackend,
+    RunBackend,
+    ToolCaller,
+    ask_depth,
+)
 from onetool.ask.errors import AskError
 from onetool.ask.events import Answer, Done, Event
 from onetool.ask.loop import AskLoop
@@ -25,7 +35,8 @@ from onetool.ask.sessions import ChatSession, SessionStore
 from onetool.core.context import allowed_by_both
 
 if TYPE_CHECKING:
-    from onetool.app.app import App
+    from onetool.app.catalog import ToolCatalog
+    from onetool.app.runtime import Runtime
     from onetool.ask.tool_calls import ToolBackend
     from onetool.core.registry import Snapshot
 
@@ -72,49 +83,55 @@ class AskOptions(msgspec.Struct, frozen=True, kw_only=True):
 class AskService:
     """What all questions of an app share."""
 
-    def __init__(self, app: "App") -> None:
-        self.app = app
-        self._catalogue: Snapshot | None = None
+    def __init__(self, caller: ToolCaller, catalog: "ToolCatalog") -> None:
+        self._caller = caller
+        self._catalog = catalog
+        self._snapshot: Snapshot | None = None  # that the toolsets are of
         self._toolsets: dict[frozenset[str] | None, Toolset] = {}
 
     def ask(self, prompt: str, options: AskOptions) -> "PendingAnswer":
         return PendingAnswer(self, prompt, options)
 
     @property
+    def runtime(self) -> "Runtime":
+        return self._caller.runtime
+
+    @property
     def sessions(self) -> SessionStore:
-        return SessionStore(self.app.config.home / "sessions")
+        return SessionStore(self.runtime.config.home / "sessions")
 
     async def hands(self, options: AskOptions, session: ChatSession) -> "ToolBackend":
-        app, allowed = self.app, self._allowed(options, session)
-        if not (app.config.ask.with_tools if options.with_tools is None else options.with_tools):
-            return NoToolsBackend(app)
+        caller, catalog, config = self._caller, self._catalog, self.runtime.config
+        allowed = self._allowed(options, session)
+        if not (config.ask.with_tools if options.with_tools is None else options.with_tools):
+            return NoToolsBackend(caller, catalog)
         approval = Approval(options.approve)
-        if (options.menu or app.config.ask.menu) == "run":
-            await app.refresh()
-            return RunBackend(app, allowed, approval)
-        await app.listed(None)  # servers whose tools nobody has seen yet
-        await app.refresh()
-        return DirectBackend(app, self._tools(allowed), allowed, approval)
+        if (options.menu or config.ask.menu) == "run":
+            await catalog.refresh()
+            return RunBackend(caller, catalog, run_tool(catalog, config, allowed), allowed, approval)
+        await catalog.wait_for_servers(None)  # servers whose tools nobody has seen yet
+        await catalog.refresh()
+        return DirectBackend(caller, catalog, self._tools(allowed), allowed, approval)
 
     def _allowed(self, options: AskOptions, session: ChatSession) -> Collection[str] | None:
         """Which tools there are: as this question says, else as the session had it before, else as the config says."""
         if options.allowed is not None:
             session.allow(options.allowed)
-        chosen = self.app.config.ask.tools if session.allowed is None else session.allowed
+        chosen = self.runtime.config.ask.tools if session.allowed is None else session.allowed
         return allowed_by_both(options.within, chosen)
 
     def _tools(self, allowed: Collection[str] | None) -> Toolset:
         """Made once per catalogue, and written out once."""
-        snapshot, key = self.app.registry.snapshot(), None if allowed is None else frozenset(allowed)
-        if self._catalogue is not snapshot or len(self._toolsets) >= MAX_TOOLSETS:
-            self._catalogue, self._toolsets = snapshot, {}
+        snapshot, key = self._catalog.registry.snapshot(), None if allowed is None else frozenset(allowed)
+        if self._snapshot is not snapshot or len(self._toolsets) >= MAX_TOOLSETS:
+            self._snapshot, self._toolsets = snapshot, {}
         if key not in self._toolsets:
-            self._toolsets[key] = Toolset(self.app.tools(allowed), others=snapshot.list())
+            self._toolsets[key] = Toolset(self._catalog.tools(allowed), others=snapshot.list())
         return self._toolsets[key]
 
     def wanted(self, options: AskOptions) -> ModelChoice:
         """What the config says of a model and its address counts for the provider that it says it of."""
-        ask = self.app.config.ask
+        ask = self.runtime.config.ask
         provider = (options.provider or "").lower()
         ours = provider in ("", ask.provider or ("openai" if ask.base_url else provider))
         return ModelChoice(
@@ -128,10 +145,10 @@ class AskService:
 class PendingAnswer:
     """A question on its way, once. `answer` is what there is of the answer: also when it has failed."""
 
-    def __init__(self, asks: AskService, prompt: str, options: AskOptions) -> None:
+    def __init__(self, service: AskService, prompt: str, options: AskOptions) -> None:
         if not prompt.strip():
             raise ValueError("there is no question: the prompt is empty")
-        self._asks = asks
+        self._service = service
         self._prompt = prompt
         self._options = options
         self._is_begun = False
@@ -149,8 +166,8 @@ class PendingAnswer:
             raise RuntimeError("a question is put once: ask again for another answer")
         self._is_begun = True
         try:
-            async with aclosing(self._course()) as course:
-                async for event in course:
+            async with aclosing(self._events()) as events:
+                async for event in events:
                     yield event
         except AskError as error:
             told = {"reason": error.reason, "message": str(error), "hints": error.hints}
@@ -162,15 +179,15 @@ class PendingAnswer:
             pass
         return self.answer
 
-    async def _course(self) -> AsyncGenerator[Event, None]:
-        asks, options, app = self._asks, self._options, self._asks.app
+    async def _events(self) -> AsyncGenerator[Event, None]:
+        service, options = self._service, self._options
         if ask_depth.get() >= MAX_DEPTH:
             raise AskError("a tool that a model called asks a model whose tool asks a model: no further", "bad_request")
-        wanted = asks.wanted(options)
-        model = await choose_model(wanted, keys_for(app.config, wanted), app.client)
+        wanted, runtime = service.wanted(options), service.runtime
+        model = await choose_model(wanted, keys_for(runtime.config, wanted), runtime.client)
         task = await asyncio.to_thread(self._task) if self._is_long() else self._task()
-        async with asks.sessions.turn(options.session, new=options.new_session, wait=options.wait) as session:
-            hands = await asks.hands(options, session)
+        async with service.sessions.turn(options.session, new=options.new_session, wait=options.wait) as session:
+            hands = await service.hands(options, session)
             if len(hands.toolset.specs) > MANY_TOOLS:
                 await asyncio.to_thread(hands.toolset.tokens, model.provider)
             loop = AskLoop(task, model, hands, session)
@@ -191,8 +208,8 @@ class PendingAnswer:
         return len(self._prompt) + sum(len(file.text or "") for file in self._options.files) > MUCH_TEXT
 
     def _task(self) -> AskTask:
-        options, ask = self._options, self._asks.app.config.ask
-        clean = self._asks.app.redact  # what a person attaches may hold our own secrets
+        options, ask = self._options, self._service.runtime.config.ask
+        clean = self._service.runtime.redact  # what a person attaches may hold our own secrets
         files = tuple(msgspec.structs.replace(one, text=clean(one.text)) for one in options.files)
         return AskTask(
             question=User(text=clean(self._prompt), files=files),

@@ -13,6 +13,7 @@ from onetool.config.find import trust_store, user_home
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.context import Progress, current_call
 from onetool.core.errors import Mistake
+from onetool.core.registry import Snapshot
 from onetool.core.source import SingleTool
 from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.files.store import FileStore
@@ -22,23 +23,28 @@ from onetool.sources.bundles.tool_factory import ToolFactory
 from onetool.sources.packs import BUILTIN, builtin_tools
 
 if TYPE_CHECKING:
-    from onetool.app.app import App
+    from onetool.app.bundles import Functions
+    from onetool.app.runtime import RunCode, Runtime
     from onetool.http.definition import HttpImpl, ToolLimits
 
 
-Functions = Callable[[], Mapping[str, ToolSpec]]
-"""All tools beside those of bundles, by their names: what a tool of a bundle may stand for."""
-
-
-def open_bundle_service(app: "App", folder: Path, functions: Functions) -> BundleService:
-    """The shelf of a folder. The built-in packs stand on it, too."""
+def open_bundle_service(
+    folder: Path,
+    functions: "Functions",
+    *,
+    runtime: Callable[[], "Runtime"],
+    run: "RunCode",
+    snapshot: Callable[[], Snapshot],
+    refresh: Callable[[], Awaitable[None]],
+) -> BundleService:
+    """The bundles of a folder, and the built-in packs."""
     own = {spec.name for pack in BUILTIN for spec in builtin_tools(pack)}
     built_in = [spec for spec in functions().values() if spec.name in own or _is_ot(spec)]
-    ways = AppBundleRuntime(app, functions)
-    most = app.config.bundles.max_tools
+    ways = AppBundleRuntime(functions, runtime, run, snapshot)
+    most = runtime().config.bundles.max_tools
     store = FileStore(folder, built_in_bundles(built_in), max_tools=most, foreign=_foreign)
     return BundleService(
-        store, ToolFactory(ways), ways.execute, ways.function, [spec.name for spec in built_in], app.refresh
+        store, ToolFactory(ways), ways.execute, ways.function, [spec.name for spec in built_in], refresh
     )
 
 
@@ -52,11 +58,15 @@ def _is_ot(spec: ToolSpec) -> bool:
 
 
 class AppBundleRuntime:
-    """The ways of `sources.bundles.making`, by an app."""
+    """What the tools of bundles use of the app: `sources.bundles.tool_factory` says what that is."""
 
-    def __init__(self, app: "App", functions: Functions) -> None:
-        self._app = app
+    def __init__(
+        self, functions: "Functions", runtime: Callable[[], "Runtime"], run: "RunCode", snapshot: Callable[[], Snapshot]
+    ) -> None:
         self._functions = functions
+        self._runtime = runtime  # a reload replaces it
+        self._run = run
+        self._snapshot = snapshot
 
     def function(self, name: str) -> ToolSpec | None:
         spec = self._functions().get(name)
@@ -68,11 +78,10 @@ class AppBundleRuntime:
     async def run_script(self, code: str, variables: Mapping[str, Any]) -> Any:
         context = current_call.get()
         source = "run" if context is None else context.call.source
-        return (await self._app.run(code, source=source, variables=variables)).value()
+        return (await self._run(code, source=source, variables=variables)).value()
 
     def check_script(self, code: str, variables: tuple[str, ...]) -> str | None:
-        self._app.in_step()
-        error = self._app.engine.check(code, self._app.registry.snapshot(), variables)
+        error = self._runtime().engine.check(code, self._snapshot(), variables)
         return None if error is None else " ".join((error.message, *error.hints))
 
     def http_tool(
@@ -80,7 +89,7 @@ class AppBundleRuntime:
     ) -> Callable[..., Awaitable[Any]]:
         from onetool.http.tool import HttpTool
 
-        return HttpTool(impl, arg_schema, limits, lambda: self._app.outside)
+        return HttpTool(impl, arg_schema, limits, lambda: self._runtime().outside)
 
     def why_not_called(self, impl: "HttpImpl", arg_schema: Mapping[str, Any]) -> str | None:
         from onetool.http.errors import RequestRefusedError
@@ -89,16 +98,16 @@ class AppBundleRuntime:
         url = RequestTemplate(impl.request, arg_schema).fixed_url
         try:
             if url is not None:
-                self._app.outside.hosts.check(url)
+                self._runtime().outside.hosts.check(url)
         except RequestRefusedError as refusal:
             return "; ".join([str(refusal), *refusal.hints])
         return None
 
     @property
     def script_seconds(self) -> float:
-        return self._app.config.run.timeout_s
+        return self._runtime().config.run.timeout_s
 
     async def execute(
         self, call: ToolCall, spec: ToolSpec, allowed: Collection[str] | None, progress: Progress | None
     ) -> ToolResult:
-        return await self._app.executor.execute(call, allowed, progress, tools=SingleTool(spec))
+        return await self._runtime().executor.execute(call, allowed, progress, tools=SingleTool(spec))

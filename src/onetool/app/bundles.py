@@ -1,6 +1,7 @@
 """Holds the bundle service of the config in force and reloads the tools of bundles when their files change."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import RLock
 from time import monotonic
@@ -14,111 +15,120 @@ from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.errors import BundleError
 
 if TYPE_CHECKING:
-    from onetool.app.app import App
     from onetool.config import Config
     from onetool.core.context import CallEvent
     from onetool.core.registry import Further
     from onetool.sources.bundles.service import BundleService, StorePoller
 
 FOLDER = "bundles"
-RETRY_SECONDS = 2.0  # seconds
+RETRY_SECONDS = 2.0
+
+Functions = Callable[[], Mapping[str, ToolSpec]]
+"""All tools beside those of bundles, by their names: what a tool of a bundle may stand for."""
+
+OpenService = Callable[[Path, Functions], "BundleService"]
 
 
 class AppBundles:
     """Costs nothing where there is no folder of bundles and nobody asks for one."""
 
-    def __init__(self, app: "App") -> None:
-        self._app = app
+    def __init__(self, config: "Config", open_service: OpenService, refresh: Callable[[], None]) -> None:
+        """`refresh` is called when files may have changed, in the background."""
+        self._config = config
+        self._open_service = open_service
+        self._refresh = refresh
         self._lock = RLock()
-        self._shelf: BundleService | None = None
-        self._keeper: StorePoller | None = None
-        self._config: Config | None = None  # that the shelf is of
+        self._service: BundleService | None = None
+        self._poller: StorePoller | None = None
         self._functions: Mapping[str, ToolSpec] = {}
         self._again_at = 0.0  # when to try again, where bundles could not be read
 
     @property
-    def shelf(self) -> "BundleService":
+    def service(self) -> "BundleService":
         with self._lock:
-            if self._shelf is None:
-                from onetool.app.bundle_runtime import open_bundle_service
-
-                self._shelf = open_bundle_service(self._app, self._folder, lambda: self._functions)
-            return self._shelf
+            if self._service is None:
+                self._service = self._open_service(self._folder, lambda: self._functions)
+            return self._service
 
     def is_in_step(self) -> bool:
-        if self._shelf is None or monotonic() < self._again_at:
+        if self._service is None or monotonic() < self._again_at:
             return True
         try:
-            return self._shelf.loading.is_in_step()
+            return self._service.loading.is_in_step()
         except BundleError:  # as long as nobody knows, what was there stays; who asks for bundles is told why
             return True
 
     def versions(self) -> "Further | None":
         """What finds single versions of the tools that were loaded last."""
-        return None if self._shelf is None else self._shelf.loading.versions()
+        return None if self._service is None else self._service.loading.versions()
 
     def place(self, spec: ToolSpec) -> str | None:
         """The file that it is kept in, if it is."""
-        return None if spec.kept_as is None else self.shelf.store.place(spec.kept_as)
+        return None if spec.kept_as is None else self.service.store.place(spec.kept_as)
 
     def add_bundles(self, catalogues: Iterable[Catalogue], servers: Iterable[str]) -> list[Catalogue]:
         """What there is, without what is switched off, and then what bundles make of it. `servers` are packs, too."""
         found = list(catalogues)
         self._functions = _by_name(found)
-        if self._shelf is None and not self._folder.is_dir():
+        if self._service is None and not self._folder.is_dir():
             return found
         try:
-            return self._with_shelf(found, servers)
+            return self._with_service(found, servers)
         except BundleError as error:
             self._again_at = monotonic() + RETRY_SECONDS
             mistake = Mistake(message=f"bundles can't be read: {error}", file=str(self._folder), key=FOLDER)
             return [*found, Catalogue(mistakes=(mistake,))]
 
-    def _with_shelf(self, found: list[Catalogue], servers: Iterable[str]) -> list[Catalogue]:
-        if off := self.shelf.switched_off():
+    def _with_service(self, found: list[Catalogue], servers: Iterable[str]) -> list[Catalogue]:
+        if off := self.service.switched_off():
             found = [replace(one, tools=tuple(_disabled(spec, off) for spec in one.tools)) for one in found]
             self._functions = _by_name(found)
         taken = {*servers, *(spec.name.partition(".")[0] for spec in self._functions.values())}
-        return [*found, self.shelf.loading.load(taken)]
+        return [*found, self.service.loading.load(taken)]
 
     def count(self, event: "CallEvent") -> None:
-        if self._shelf is not None:
-            self._shelf.record(event)
+        if self._service is not None:
+            self._service.record(event)
 
     def follow(self, config: "Config") -> None:
         """Another config is in force: it may have its bundles elsewhere."""
         before, self._config = self._config, config
-        if before is not None and (before.home, before.bundles) != (config.home, config.bundles):
+        if (before.home, before.bundles) != (config.home, config.bundles):
             self._put_away()
 
     def stay(self) -> None:
         """For who stays: take in what others do to the files, in the background."""
-        if self._keeper is None:
+        if self._poller is None:
             from onetool.sources.bundles.service import StorePoller
 
-            self._keeper = StorePoller(self._look)
+            self._poller = StorePoller(self._look)
+
+    def warm(self) -> None:
+        """Open them before somebody asks: it takes a while."""
+        with suppress(BundleError):  # who asks for them is told
+            self.service.store.state()
 
     def close(self) -> None:
-        if self._keeper is not None:
-            self._keeper.close()
+        if self._poller is not None:
+            self._poller.close()
         self._put_away()
 
     @property
     def _folder(self) -> Path:
-        return self._app.config.home / FOLDER
+        return self._config.home / FOLDER
 
     def _look(self) -> None:
-        if self._shelf is None and not self._folder.is_dir():
+        if self._service is None and not self._folder.is_dir():
             return
-        self.shelf.store.look()
-        self.shelf.store.reap()
-        self._app.in_step()
+        self.service.store.look()
+        self.service.store.reap()
+        self._refresh()
 
     def _put_away(self) -> None:
         with self._lock:
-            shelf, self._shelf = self._shelf, None
-        if shelf is not None:
-            shelf.close()
+            service, self._service = self._service, None
+        if service is not None:
+            service.close()
 
 
 def _by_name(catalogues: list[Catalogue]) -> dict[str, ToolSpec]:

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onetool.config.files import roots_within
 from onetool.core.errors import Mistake
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ def _settings(config: "Config", registry: "Registry") -> list[Mistake]:
 
 def _roots(config: "Config") -> list[Mistake]:
     """Folders that a project may not lend: what counts is where they are when they are opened."""
-    from onetool.config.files import roots_within
-
     within = roots_within(config)
     if within is None:
         return []

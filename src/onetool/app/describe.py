@@ -15,7 +15,8 @@ from onetool.core.spec import ToolSpec
 from onetool.script.names import ScriptNames
 
 if TYPE_CHECKING:
-    from onetool.app.app import App
+    from onetool.app.catalog import ToolCatalog
+    from onetool.config import Config
 
 
 MOST_TOKENS = 500
@@ -142,24 +143,25 @@ def _showable(name: str) -> bool:
 # `run` as a model is shown it: one tool, with the names of what its code can call.
 
 
-def run_tool(app: "App", allowed: Collection[str] | None) -> dict[str, Any]:
+def run_tool(catalog: "ToolCatalog", config: "Config", allowed: Collection[str] | None) -> dict[str, Any]:
     return {
         "name": "run",
         "title": "Run code over all tools",
-        "description": run_description(*_callable_names(app, allowed), text=app.config.texts.run),
+        "description": run_description(*_callable_names(catalog, config, allowed), text=config.texts.run),
         "inputSchema": RUN_SCHEMA,
     }
 
 
-def _callable_names(app: "App", allowed: Collection[str] | None) -> tuple[list[str], list[str], list[str]]:
+def _callable_names(
+    catalog: "ToolCatalog", config: "Config", allowed: Collection[str] | None
+) -> tuple[list[str], list[str], list[str]]:
     """What code can say: packs, functions without a pack, and snippets."""
-    names = ScriptNames(app.registry.snapshot(), app.config.aliases)
-    shown = {spec.name for spec in app.tools(allowed)}
+    names = ScriptNames(catalog.registry.snapshot(), config.aliases)
+    shown = {spec.name for spec in catalog.tools(allowed)}
     packs = [word for word in names.words() if (pack := names.pack(word)) and _any(pack.tools, shown)]
     functions = [word for word, spec in names.functions.items() if spec.name in shown]
-    if app.servers is not None:  # also those that are still starting
-        packs += [word for pack in app.servers.packs(allowed) if (word := as_identifier(pack)) not in packs]
-    return packs, functions, list(app.config.snippets)
+    packs += [word for pack in catalog.server_packs(allowed) if (word := as_identifier(pack)) not in packs]
+    return packs, functions, list(config.snippets)
 
 
 def _any(tools: Mapping[str, ToolSpec], shown: Collection[str]) -> bool:

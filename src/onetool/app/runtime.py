@@ -4,15 +4,17 @@ Each is created when it is first used. A reload creates a new `Runtime` and reti
 running keep the old one to the end, with its settings, secrets and limits.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from onetool.config import Config
 from onetool.config.files import roots_within
 from onetool.config.load import PROVIDER_KEYS
+from onetool.core.caller import owner
 from onetool.core.json_data import freeze
 from onetool.core.registry import Snapshot
 from onetool.registry import Registry
@@ -23,13 +25,25 @@ if TYPE_CHECKING:
     from onetool.http.client import HttpClient
     from onetool.http.tool import HttpContext
     from onetool.script.engine import Engine, SharedWorkers
-    from onetool.services.results import ResultStore
+    from onetool.script.reply import ReadOn, RunReply
+    from onetool.script.run_result import RunResult
+    from onetool.services.results import ResultStore, StoredResult
     from onetool.services.stats import UsageStats
     from onetool.services.topics import Topics
+
+log = logging.getLogger("onetool")
 
 T = TypeVar("T")
 
 EMPTY: Mapping[str, Any] = freeze({})
+
+
+class RunCode(Protocol):
+    """`App.run`, for those who need nothing else of the app."""
+
+    async def __call__(
+        self, code: str, *, source: str = "run", variables: Mapping[str, Any] | None = None
+    ) -> "RunResult": ...
 
 
 class Runtime:
@@ -160,6 +174,38 @@ class Runtime:
         """The same data without the config's secrets, except those that its reader `sent` itself."""
         return self.config.secrets.redact_data(value, sent)
 
+    # Results
+
+    def store_result(self, text: str) -> "StoredResult":
+        """Store a result for whoever made the call that is running."""
+        return self.results.put(self.redact(text), owner())
+
+    def read_result(self, handle: str) -> str:
+        """What is stored behind a handle, for whoever made the call that is running."""
+        return self.results.read(handle, owner())
+
+    def reply(self, result: "RunResult", whole: bool = False, read_on: "ReadOn | None" = None) -> "RunReply":
+        """What a run's caller gets to read. A large result is stored, unless it is wanted whole."""
+        from onetool.script.reply import in_code, run_reply
+
+        store = None if whole else self.store_result
+        return run_reply(result, self.config.results.inline_bytes, store, read_on or in_code)
+
+    def replied(self, result: "RunResult", parts: Iterable[Any]) -> None:
+        """Count what a run's caller gets to read: texts, and other things as JSON."""
+        run = result.meta.get("run")
+        if self.stats is not None and run is not None:
+            from onetool.services.stats import size_of  # loaded already, where there are stats
+
+            self.stats.replied(run, sum(map(size_of, parts)))
+
+    def warm(self) -> None:
+        """Start what the first run would have to wait for. In any thread; nobody waits for it to succeed."""
+        try:
+            self.engine.warm()
+        except Exception as error:  # noqa: BLE001 - the first run tries again, and tells its caller
+            log.warning("the sandbox could not be started ahead of time: %s: %s", type(error).__name__, error)
+
     # How they are made
 
     def _part(self, name: str, new: Callable[[], T]) -> T:
@@ -211,7 +257,6 @@ class Runtime:
         )
 
     def _new_outside(self) -> "HttpContext":
-        from onetool.core.caller import owner
         from onetool.http.allowed_hosts import AllowedHosts, HostRule
         from onetool.http.tool import HttpContext
 
@@ -219,7 +264,7 @@ class Runtime:
         return HttpContext(
             client=self.client,
             hosts=hosts,
-            keep=lambda text: self.results.put(self.redact(text), owner()),
+            keep=self.store_result,
             know=self.config.secrets.know,
             secret=self._kept_secret,
             bound=self.config.secrets.hosts,

@@ -9,11 +9,10 @@ from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec.structs import replace
 
-from onetool.app.describe import run_tool
 from onetool.ask.messages import Toolset
 from onetool.ask.tool_calls import SOURCE
 from onetool.core.call import ServerResult, ToolCall, ToolError, ToolResult
@@ -24,7 +23,9 @@ from onetool.core.spec import ToolSpec
 from onetool.script.run_result import RunResult
 
 if TYPE_CHECKING:
-    from onetool.app.app import App
+    from onetool.app.catalog import ToolCatalog
+    from onetool.app.runtime import Runtime
+    from onetool.core.context import Gate
 
 
 OT_RESULT = "ot.result"
@@ -42,12 +43,29 @@ def nested_ask() -> Generator[None]:
         ask_depth.reset(before)
 
 
+class ToolCaller(Protocol):
+    """The app, as far as the calls of a model need it."""
+
+    @property
+    def runtime(self) -> "Runtime": ...
+
+    async def call(
+        self, call: ToolCall, allowed: Collection[str] | None = None, *, gate: "Gate | None" = None
+    ) -> ToolResult: ...
+
+    async def run(
+        self, code: str, allowed: Collection[str] | None = None, *, source: str = "run", gate: "Gate | None" = None
+    ) -> RunResult: ...
+
+    def redact(self, value: Any) -> Any: ...
+
+
 class NoToolsBackend:
     """For a model that is to have no tools."""
 
-    def __init__(self, app: "App") -> None:
-        self.toolset = Toolset(others=app.registry.snapshot().list())
-        self.clean = app.redact
+    def __init__(self, caller: ToolCaller, catalog: "ToolCatalog") -> None:
+        self.toolset = Toolset(others=catalog.registry.snapshot().list())
+        self.clean = caller.redact
         self.denied: list[str] = []
 
     def spec(self, name: str) -> ToolSpec | None:
@@ -68,37 +86,45 @@ class NoToolsBackend:
 class DirectBackend:
     """Every visible tool, under its own name."""
 
-    def __init__(self, app: "App", toolset: Toolset, allowed: Collection[str] | None, approval: "Approval") -> None:
-        self._app = app
+    def __init__(
+        self,
+        caller: ToolCaller,
+        catalog: "ToolCatalog",
+        toolset: Toolset,
+        allowed: Collection[str] | None,
+        approval: "Approval",
+    ) -> None:
+        self._caller = caller
+        self._catalog = catalog
         self._allowed = allowed
         self._approval = approval
         self._specs = {spec.name: spec for spec in toolset.specs}
         self.toolset = toolset
         self.denied = approval.denied
-        self.clean = app.redact
+        self.clean = caller.redact
 
     def spec(self, name: str) -> ToolSpec | None:
-        return self._specs.get(name) or self._specs.get(self._app.real_name(name))
+        return self._specs.get(name) or self._specs.get(self._catalog.real_name(name))
 
     def masked(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         spec = self.spec(name)
         if spec is None or (meant := _call_target(spec, args)) is None:
-            known = spec or self._app.registry.get(name)  # also of one that may not be called
+            known = spec or self._catalog.registry.get(name)  # also of one that may not be called
             return mask_arguments(args, known.secrets if known else frozenset())
         return {"name": meant[0], "args": self.masked(*meant)}
 
     async def call(self, call: ToolCall) -> ToolResult:
         spec = self.spec(call.name)
         if spec is None:  # what a model does not see it can't call; the result tells it what it may have meant
-            return await self._app.call(call, self._specs.keys())
+            return await self._caller.call(call, self._specs.keys())
         with nested_ask():
             if (meant := _call_target(spec, call.args)) is not None:
                 call = replace(call, name=meant[0], args=meant[1])
-            return await self._app.call(call, self._allowed, gate=self._approval.gate)
+            return await self._caller.call(call, self._allowed, gate=self._approval.gate)
 
     async def content(self, result: ToolResult) -> str:
         ran = RunResult(ok=result.ok, data=_for_model(result), error=result.error, meta=result.meta)
-        return (await asyncio.to_thread(self._app.reply, ran, read_on=self._read_on)).text
+        return (await asyncio.to_thread(self._caller.runtime.reply, ran, read_on=self._read_on)).text
 
     def _read_on(self, handle: str, offset: int) -> str:
         if OT_RESULT not in self._specs:
@@ -109,17 +135,25 @@ class DirectBackend:
 class RunBackend:
     """One tool, `run`, whose code reaches all others. Each call that the code makes is decided by itself."""
 
-    def __init__(self, app: "App", allowed: Collection[str] | None, approval: "Approval") -> None:
-        listing = run_tool(app, allowed)
-        self._app = app
+    def __init__(
+        self,
+        caller: ToolCaller,
+        catalog: "ToolCatalog",
+        listing: Mapping[str, Any],
+        allowed: Collection[str] | None,
+        approval: "Approval",
+    ) -> None:
+        """`listing` is what the model reads of `run`: see `describe.run_tool`."""
+        self._caller = caller
+        self._catalog = catalog
         self._allowed = allowed
         self._approval = approval
         self._spec = ToolSpec(
             name=listing["name"], description=listing["description"], input_schema=listing["inputSchema"]
         )
-        self.toolset = Toolset([self._spec], others=app.registry.snapshot().list())
+        self.toolset = Toolset([self._spec], others=catalog.registry.snapshot().list())
         self.denied = approval.denied
-        self.clean = app.redact
+        self.clean = caller.redact
 
     def spec(self, name: str) -> ToolSpec | None:
         return self._spec if name == self._spec.name else None
@@ -129,8 +163,8 @@ class RunBackend:
 
     async def call(self, call: ToolCall) -> ToolResult:
         code = call.args.get("code")
-        if self._allowed is not None and call.name in self._app.registry and call.name not in self._allowed:
-            return await self._app.call(call, self._allowed)  # which refuses it, and says why
+        if self._allowed is not None and call.name in self._catalog.registry and call.name not in self._allowed:
+            return await self._caller.call(call, self._allowed)  # which refuses it, and says why
         if call.name != self._spec.name:
             message = f"Tool not found: {call.name:.200}; there is one tool, run: its code can call all others"
             return _error_result(
@@ -140,12 +174,12 @@ class RunBackend:
             message = "Invalid arguments for run: expected one, code, the text of a program"
             return _error_result(call, ToolError(code="invalid_args", message=message, hints=(signature(self._spec),)))
         with nested_ask():
-            return await self._app.run(code, self._allowed, source=SOURCE, gate=self._approval.gate)
+            return await self._caller.run(code, self._allowed, source=SOURCE, gate=self._approval.gate)
 
     async def content(self, result: ToolResult) -> str:
         ran = result if isinstance(result, RunResult) else RunResult(ok=result.ok, error=result.error)
-        reply = await asyncio.to_thread(self._app.reply, ran)
-        self._app.replied(ran, [reply.text])
+        reply = await asyncio.to_thread(self._caller.runtime.reply, ran)
+        self._caller.runtime.replied(ran, [reply.text])
         return reply.text or "(nothing was printed, and the last line has no value)"
 
 

@@ -1,45 +1,56 @@
 """What tools see of the app: the view for the pack `ot`, and the handlers that a definition can name as `internal`."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from onetool import __version__
+from onetool._version import __version__
 from onetool.core.caller import owner
 from onetool.core.context import current_call
 from onetool.core.errors import ConfigError, ToolFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from onetool.app.app import App
+    from onetool.app.catalog import ToolCatalog
+    from onetool.app.runtime import RunCode, Runtime
+    from onetool.ask.events import Answer
     from onetool.config.model import Snippet
     from onetool.core.registry import Snapshot
     from onetool.core.spec import Handler, ToolSpec
     from onetool.services.results import Page
     from onetool.services.stats import Summary
 
+Search = Callable[[str, int, Collection[str] | None], "list[tuple[ToolSpec, float]]"]
+Health = Callable[[Collection[str] | None], Awaitable[dict[str, Any]]]
+Ask = Callable[..., Awaitable["Answer"]]
+
 
 class AppView:
+    """What the pack `ot` uses of the app."""
+
     version = __version__
 
-    def __init__(self, app: "App") -> None:
-        self._app = app
+    def __init__(
+        self, catalog: "ToolCatalog", runtime: Callable[[], "Runtime"], health: "Health", reload: Callable[[], None]
+    ) -> None:
+        self._catalog = catalog
+        self._runtime = runtime  # a reload replaces it
+        self._health = health
+        self._reload = reload
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        return self._app.config.aliases
+        return self._runtime().config.aliases
 
     @property
     def snippets(self) -> "Mapping[str, Snippet]":
-        return self._app.config.snippets
+        return self._runtime().config.snippets
 
     @property
     def instructions(self) -> Mapping[str, str]:
-        return {name: of.instructions for name, of in self._app.config.texts.packs.items()}
+        return {name: of.instructions for name, of in self._runtime().config.texts.packs.items()}
 
     @property
     def has_documents(self) -> bool:
-        return self._app.config.docs_url
+        return self._runtime().config.docs_url
 
     def words(self, catalogue: "Snapshot") -> Mapping[str, str]:
         from onetool.script.names import ScriptNames
@@ -47,46 +58,47 @@ class AppView:
         return ScriptNames(catalogue).spellings()
 
     def search(self, query: str, limit: int, allowed: Collection[str] | None) -> "list[tuple[ToolSpec, float]]":
-        return self._app.search(query, limit, allowed)
+        return self._catalog.search(query, limit, allowed)
 
     def snippet(self, name: str) -> str:
         from onetool.script.snippets import snippet_definition
 
-        return snippet_definition(name, self._app.config.snippets[name])
+        return snippet_definition(name, self._runtime().config.snippets[name])
 
     def servers(self, allowed: Collection[str] | None) -> list[dict[str, Any]]:
-        if self._app.servers is None:
+        if self._catalog.servers is None:
             return []
-        return [_server_summary(status) for status in self._app.servers.statuses(allowed)]
+        return [_server_summary(status) for status in self._catalog.servers.statuses(allowed)]
 
     def server_packs(self, allowed: Collection[str] | None) -> list[str]:
         from onetool.core.signature import as_identifier
 
-        return [] if self._app.servers is None else [as_identifier(pack) for pack in self._app.servers.packs(allowed)]
+        return [as_identifier(pack) for pack in self._catalog.server_packs(allowed)]
 
     async def health(self, allowed: Collection[str] | None) -> dict[str, Any]:
-        return await self._app.fresh_health(allowed)
+        return await self._health(allowed)
 
     def page(self, handle: str, offset: int, limit: int, search: str | None, fuzzy: bool, column: int) -> "Page":
-        return self._app.results.page(handle, owner(), offset, limit, search, fuzzy, column=column)
+        return self._runtime().results.page(handle, owner(), offset, limit, search, fuzzy, column=column)
 
     def publish(self, topic: str, message: str) -> str:
-        return self._app.topics.publish(topic, message)
+        return self._runtime().topics.publish(topic, message)
 
     def reload(self) -> None:
         try:
-            self._app.reload()
+            self._reload()
         except ConfigError as error:
             wrong = "; ".join(map(str, error.mistakes))
             raise ToolFailure(f"not reloaded, what was in force stays: {wrong}", reason="config") from None
 
     def stats(self, period: str, tool: str | None, allowed: Collection[str] | None) -> "Summary":
-        if self._app.stats is None:
-            file = self._app.config.path or "the config"
+        runtime = self._runtime()
+        if runtime.stats is None:
+            file = runtime.config.path or "the config"
             raise ToolFailure(f"Statistics are disabled: stats.enabled is false in {file}")
-        name = None if tool is None else self._app.real_name(tool)
-        known = self._app.registry.names() if allowed is None else allowed
-        told = self._app.stats.summary(period, name)
+        name = None if tool is None else self._catalog.real_name(tool)
+        known = self._catalog.registry.names() if allowed is None else allowed
+        told = runtime.stats.summary(period, name)
         if name is not None and name not in known and (allowed is not None or not told["total_calls"]):
             from onetool.core.text import or_rather
 
@@ -97,8 +109,7 @@ class AppView:
         return told
 
     def write_report(self, path: str, stats: "Summary") -> str:
-
-        return write_report(self._app, path, stats)
+        return write_report(self._runtime(), path, stats)
 
 
 def _server_summary(status: Any) -> dict[str, Any]:
@@ -121,14 +132,14 @@ SUFFIXES = (".html", ".htm")
 BEGINNING = 1_000  # bytes in which a report says that it is one
 
 
-def write_report(app: "App", path: str, stats: "Summary") -> str:
+def write_report(runtime: "Runtime", path: str, stats: "Summary") -> str:
     """Where it was written, or ToolFailure."""
     from onetool.services.file_access import PathRefusedError, Roots, why_not_written
     from onetool.services.stats.report import MARK, report
 
     if not path.lower().endswith(SUFFIXES):
         raise ToolFailure("the name of a report ends with .html")
-    roots = Roots(app.config.fs.roots, app.unwritable, within=app.settings("fs")["within"])
+    roots = Roots(runtime.config.fs.roots, runtime.unwritable, within=runtime.settings("fs")["within"])
     try:
         if MARK.encode() not in roots.read_file(path, BEGINNING).data:
             raise ToolFailure("there is a file of that name that is no report; choose another name")
@@ -145,25 +156,28 @@ def write_report(app: "App", path: str, stats: "Summary") -> str:
 # The services that a declared tool may reach with `implementation: {type: internal, handler: …}`.
 
 
-def internal_handlers(app: "App") -> "dict[str, Handler]":
+def internal_handlers(
+    *, find: "Search", state: "Health", runtime: Callable[[], "Runtime"], run_code: "RunCode", ask_model: "Ask"
+) -> "dict[str, Handler]":
     async def search(query: str, limit: int = 5) -> list[dict[str, Any]]:
-        found = app.search(query, limit, _callers_allow_list())
+        found = find(query, limit, _callers_allow_list())
         return [{"name": spec.name, "description": spec.description, "score": score} for spec, score in found]
 
     async def health() -> dict[str, Any]:
-        return await app.fresh_health(_callers_allow_list())
+        return await state(_callers_allow_list())
 
     def stats(tool: str | None = None) -> dict[str, Any]:
-        return app.stats.facts(tool) if app.stats else {"error": "stats are disabled: stats.enabled is false"}
+        counted = runtime().stats
+        return counted.facts(tool) if counted else {"error": "stats are disabled: stats.enabled is false"}
 
     async def run(code: str) -> Any:
-        return (await app.run(code)).value()
+        return (await run_code(code)).value()
 
     def results(handle: str, offset: int = 1, limit: int = 100, column: int = 1) -> "Page | str":
         from onetool.services.results import HandleNotFoundError, ResultExpiredError
 
         try:
-            return app.results.page(handle, owner(), offset, limit, column=column)
+            return runtime().results.page(handle, owner(), offset, limit, column=column)
         except (HandleNotFoundError, ResultExpiredError) as gone:
             return str(gone)
 
@@ -172,7 +186,7 @@ def internal_handlers(app: "App") -> "dict[str, Handler]":
         from onetool.ask.errors import AskError
 
         try:
-            return (await app.ask(prompt, session=session, within=_callers_allow_list())).answer
+            return (await ask_model(prompt, session=session, within=_callers_allow_list())).answer
         except AskError as error:
             raise ToolFailure(str(error), error.reason, error.hints) from None
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onetool import __version__
+from onetool._version import __version__
 from onetool.http.allowed_hosts import is_one_of
 from onetool.http.connection import Connection, HttpResponse, request_head
 from onetool.http.definition import IDEMPOTENT

@@ -26,7 +26,7 @@ with App.open(sys.argv[1]) as app:
     while sdk.is_alive() and not asked.wait(0.02):
         pass
     try:
-        app.warm()
+        app.runtime.warm()
     finally:
         answer.set()
         sdk.join()

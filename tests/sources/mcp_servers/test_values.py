@@ -68,7 +68,7 @@ def test_what_is_no_text_is_kept_behind_a_handle(app, tool, kind, mime, data):
     assert (value["type"], value["mimeType"], value["size"]) == (kind, mime, len(data))
     encoded = b64encode(data).decode()
     assert encoded not in str(value)
-    assert app.results.read(value["handle"], "") == f"data:{mime};base64,{encoded}"
+    assert app.runtime.results.read(value["handle"], "") == f"data:{mime};base64,{encoded}"
 
 
 def test_links_and_embedded_texts(app):

@@ -10,7 +10,7 @@ PATIENCE = 16  # seconds for a server that never answers
 def app(stage):
     with stage.app({"data": stage.nasty("never_answers", connect_timeout=PATIENCE)}) as app:
         app.connect()
-        app.warm()
+        app.runtime.warm()
         yield app
 
 

@@ -82,7 +82,7 @@ def fetch_url(app: "App", address: str) -> bytes:
     from onetool.core.errors import ToolFailure
     from onetool.http.url import HttpRequest, parse_url
 
-    outside = app.outside
+    outside = app.runtime.outside
     try:
         headers = [("Accept", "application/json, application/yaml, application/zip, */*;q=0.5")]
         outgoing = HttpRequest("GET", parse_url(address), headers, b"")

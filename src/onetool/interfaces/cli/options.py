@@ -71,9 +71,11 @@ def open_app(
     `packs` are those whose tools have to be known, None is all: servers that have never been connected are, for that.
     Without `imports` no pack is run: for commands that call none.
     """
-    from onetool.app import App
-    from onetool.app.app import trust_log
+    import logging
 
+    from onetool.app import App
+
+    trust_log = logging.getLogger("onetool.trust")
     found = find_here(ctx)
     claim_stdout()
     trust_log.disabled = True  # it has been told, in words for a person
@@ -81,7 +83,7 @@ def open_app(
     trust_log.disabled = False
     if app.servers is not None:
         named = {name.partition(".")[0] for name in allowed or ()}
-        app.wait_for_servers_sync(None if packs is None else {*packs, *named})
+        app.catalog.wait_for_servers_sync(None if packs is None else {*packs, *named})
     for name in app.registry.unmatched(allowed or ()):
         from onetool.core.text import or_rather
 

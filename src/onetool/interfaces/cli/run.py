@@ -88,14 +88,14 @@ def run(
     result = asyncio.run(_run_code(app, text, allowed))
     if envelope:
         print_envelope(result.to_dict(), as_yaml, as_json)
-        app.replied(result, [result.to_dict()])
+        app.runtime.replied(result, [result.to_dict()])
     elif result.error is not None:
         print_error(result.error)
-        app.replied(result, [result.printed, result.error.message])
+        app.runtime.replied(result, [result.printed, result.error.message])
     elif as_json or not (as_yaml or stdout().isatty()):
-        app.replied(result, [result.printed, print_data(result.to_dict()["data"], as_json)])
+        app.runtime.replied(result, [result.printed, print_data(result.to_dict()["data"], as_json)])
     else:
-        app.replied(result, [result.printed, print_value(app, result, full)])
+        app.runtime.replied(result, [result.printed, print_value(app, result, full)])
     ctx.exit(0 if result.ok else 1)
 
 
@@ -182,8 +182,8 @@ INDENT = "    "
 
 def repl(app: "App", allowed: list[str] | None) -> None:
     snapshot = app.registry.snapshot()
-    session = app.engine.session(snapshot, allowed, source="cli")
-    history = _set_up_readline(app.engine.names(snapshot), session, app.config.home / "run_history")
+    session = app.runtime.engine.session(snapshot, allowed, source="cli")
+    history = _set_up_readline(app.runtime.engine.names(snapshot), session, app.config.home / "run_history")
     if sys.stdin.isatty():
         click.echo(WELCOME, err=True)
     try:

@@ -98,7 +98,7 @@ def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None, watch: 
     async def run() -> None:
         service, dog = Service(app, menu, allowed), Watchdog()
         try:
-            await serve(service, source, stdout().fileno(), app.warm)
+            await serve(service, source, stdout().fileno(), lambda: app.runtime.warm())
         finally:
             service.close()
             dog.close()

@@ -46,14 +46,14 @@ def stats(ctx: click.Context, period: str, tool: str | None, file: Path | None, 
 
 
 def _summary(app: "App", period: str, tool: str | None) -> "Summary":
-    if app.stats is None:
+    if app.runtime.stats is None:
         raise click.ClickException(
             f"Stats are switched off: stats.enabled is false in {app.config.path}. With true, calls are counted."
         )
-    tool = None if tool is None else app.real_name(tool)
-    summary = app.stats.summary(period, tool)
+    tool = None if tool is None else app.catalog.real_name(tool)
+    summary = app.runtime.stats.summary(period, tool)
     if tool is not None and not summary["total_calls"]:
-        _check_known(app, app.stats, tool)
+        _check_known(app, app.runtime.stats, tool)
     return summary
 
 
@@ -63,7 +63,7 @@ def _check_known(app: "App", recorded: "UsageStats", tool: str) -> None:
     if tool not in known:
         from onetool.interfaces.cli.tools import unknown_tool
 
-        raise unknown_tool(tool, known, app.why_missing(tool))
+        raise unknown_tool(tool, known, app.catalog.why_missing(tool))
 
 
 def _written(summary: "Summary", file: Path | None) -> Path:

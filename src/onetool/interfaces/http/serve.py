@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from onetool import __version__
+from onetool._version import __version__
 from onetool.core.errors import ConfigError, Mistake
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http import access_log
@@ -163,7 +163,7 @@ def serve_app(
     def started() -> None:
         say(greeting(facts()))
         loop = asyncio.get_running_loop()
-        loop.call_later(WARM_AFTER_S, loop.run_in_executor, None, app.warm)
+        loop.call_later(WARM_AFTER_S, loop.run_in_executor, None, lambda: app.runtime.warm())
         loop.run_in_executor(None, app.warm_bundles)
         mcp.start()
         dogs.append(Watchdog())

@@ -11,7 +11,7 @@ from onetool.interfaces.mcp.content import RESULTS, as_json, media_in
 from onetool.interfaces.mcp.pending_calls import lacking_capability, run_pausable
 from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, JsonRpcError
 from onetool.interfaces.mcp.request import Request, page
-from onetool.services.results.paging import ResultTooLargeError
+from onetool.services.results.errors import ResultTooLargeError
 
 if TYPE_CHECKING:
     from onetool.interfaces.mcp.service import Service
@@ -110,7 +110,7 @@ def _own_resource(service: "Service", request: Request, uri: str) -> dict[str, A
         return {"mimeType": "application/json", "text": as_json(told)}
     if uri.startswith(RESULTS):
         try:
-            text = service.app.results.read(uri.removeprefix(RESULTS), request.client.owner, LARGEST_RESULT)
+            text = service.app.runtime.results.read(uri.removeprefix(RESULTS), request.client.owner, LARGEST_RESULT)
         except ResultTooLargeError as failure:
             raise JsonRpcError(INTERNAL_ERROR, str(failure), {"uri": uri}) from None
         except ToolFailure as failure:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from onetool import __version__
+from onetool._version import __version__
 from onetool.app import App
 from onetool.core.call import ToolResult
 from onetool.core.registry import Snapshot

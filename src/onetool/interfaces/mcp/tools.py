@@ -27,7 +27,7 @@ async def call_tool(service: Service, request: Request) -> dict[str, Any]:
     """tools/call. Also records how long the client took since the last result."""
     client, is_answer = request.client, False
     silent = client.peer.calls()
-    if silent is not None and "requestState" not in request.params and (stats := service.app.stats):
+    if silent is not None and "requestState" not in request.params and (stats := service.app.runtime.stats):
         stats.waited(client.name, silent)
     try:
         result = await _call(service, request)

@@ -22,14 +22,11 @@ import msgspec
 
 from onetool.core.errors import ToolFailure
 from onetool.core.private_file import private
+from onetool.services.results.errors import HandleNotFoundError, NotStoredError, ResultExpiredError, ResultTooLargeError
 from onetool.services.results.paging import (
     MOST_BYTES,
-    HandleNotFoundError,
-    NotStoredError,
     Page,
     Position,
-    ResultExpiredError,
-    ResultTooLargeError,
     TextLines,
     check_query,
     in_memory,

@@ -35,7 +35,7 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
-from onetool import __version__
+from onetool._version import __version__
 from onetool.core.caller import Declined
 from onetool.core.errors import OneToolError, ToolFailure
 from onetool.core.json_data import MOST_PARTS, JsonTooCostlyError, check_json

@@ -262,7 +262,7 @@ def store_import(app: "App", arrival: BundleImport, progress: Progress) -> list[
     for tool in plan.new_tools:
         if tool.type == "http":  # checked before, and it depends on nothing but itself
             continue
-        app.in_step()  # a script may call what came with it
+        app.catalog.refresh_sync()  # a script may call what came with it
         try:
             app.bundles.check(tool)
         except InvalidError as error:

@@ -31,7 +31,7 @@ def record_listing(app: App, menu: "Menu", client: str) -> None:
 
 
 def _record(app: App, menu: "Menu", client: str) -> None:
-    stats = app.stats
+    stats = app.runtime.stats
     if stats is None:
         return
 

@@ -41,7 +41,14 @@ def _entry(app: App, spec: ToolSpec, listing: dict[str, Any], own: str, allowed:
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         result = await app.call(ToolCall(new_id(), spec.name, args, "mcp"), allowed, caller.progress)
-        return await from_result(result, app.config.results.inline_bytes, app.keep, app.kept, _read_on, promise)
+        return await from_result(
+            result,
+            app.config.results.inline_bytes,
+            app.runtime.store_result,
+            app.runtime.read_result,
+            _read_on,
+            promise,
+        )
 
     return MenuEntry(
         listing=listing,

@@ -18,14 +18,16 @@ TASK_AFTER = 5.0  # seconds: code that is slower than this is better asked about
 
 
 def entries(app: App, allowed: Collection[str] | None) -> list[MenuEntry]:
-    listing = run_tool(app, allowed)
+    listing = run_tool(app.catalog, app.config, allowed)
     check = ArgumentCheck(listing)
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
         result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress)
         answer = await _answer(app, result)
-        app.replied(result, [block["text"] if block["type"] == "text" else block for block in answer["content"]])
+        app.runtime.replied(
+            result, [block["text"] if block["type"] == "text" else block for block in answer["content"]]
+        )
         return answer
 
     return [MenuEntry(listing=listing, call=call, task_after=TASK_AFTER)]
@@ -42,7 +44,7 @@ async def _content(app: App, result: RunResult) -> tuple[dict[str, Any], str | N
     """What a client shows, and where the whole is kept if it is too large for that."""
     blocks = None
     if result.ok:  # pictures and the like are no text
-        blocks = await media_blocks(result.data, app.kept, as_json) or blocks_of(result.data)
+        blocks = await media_blocks(result.data, app.runtime.read_result, as_json) or blocks_of(result.data)
     if blocks is not None:
         return {"content": [*([text_block(result.printed)] if result.printed else []), *blocks]}, None
     if _size(result) > LARGE:  # writing it out takes a while, and others wait for the loop

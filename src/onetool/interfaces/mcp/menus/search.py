@@ -67,7 +67,9 @@ def _call(app: App, allowed: Collection[str] | None) -> MenuEntry:
         check(args)
         wanted = ToolCall(new_id(), args["name"], args.get("args", {}), "mcp")
         result = await app.call(wanted, allowed, caller.progress)
-        return await from_result(result, app.config.results.inline_bytes, app.keep, app.kept, _read_on)
+        return await from_result(
+            result, app.config.results.inline_bytes, app.runtime.store_result, app.runtime.read_result, _read_on
+        )
 
     return MenuEntry(listing=listing, call=call)
 

@@ -1,0 +1,265 @@
+"""ToolCatalog: the tools, prompts and resources that there are now, a search over them, and why one is missing.
+
+It unites what packs, declared tools, bundles and MCP servers offer, and does so again whenever one of them changes.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from onetool.app.bundles import AppBundles
+from onetool.app.config_lint import lint_config
+from onetool.core.errors import Mistake, ToolFailure, message_of
+from onetool.core.json_data import StoreBlob, freeze
+from onetool.core.registry import Snapshot
+from onetool.core.source import Catalogue, Prompt, Resource
+from onetool.core.spec import ToolSpec
+from onetool.core.text import or_rather
+from onetool.registry import Registry
+from onetool.sources.catalogues import add_first, united
+
+if TYPE_CHECKING:
+    from onetool.config import Config
+    from onetool.config.trust import Untrusted
+    from onetool.core.call import ToolError
+    from onetool.services.search import SearchIndex
+    from onetool.sources.mcp_servers.servers import Servers
+
+log = logging.getLogger("onetool")
+
+OWN, NAMED = "ot", 3.0  # the pack about all others; the score of a tool that the query names
+PATIENCE = 10.0  # seconds to wait for a server, where only its tools are of interest
+WORD = re.compile(r"[^\W\d]\w*")
+GUESS = re.compile(r"; did you mean [^;]*\?")
+
+
+class ToolCatalog:
+    """All tools, under their names. `keep`, `redact` and `know` are lent to MCP servers."""
+
+    def __init__(
+        self,
+        config: "Config",
+        registry: Registry,
+        bundles: AppBundles,
+        *,
+        keep: StoreBlob,
+        redact: Callable[[Any], Any],
+        know: Callable[[str], None],
+    ) -> None:
+        self.registry = registry
+        self.mistakes: tuple[Mistake, ...] = ()
+        self.prompts: Mapping[str, Prompt] = freeze({})
+        self.resources: Mapping[str, Resource] = freeze({})  # by their uri
+        self.servers: Servers | None = None  # none are configured
+        self.untrusted: Untrusted | None = None  # the project's folder that was found here and is not used
+        self._config = config
+        self._bundles = bundles
+        self._keep, self._redact, self._know = keep, redact, know
+        self._own = Catalogue()
+        self._catalogues: tuple[Catalogue, ...] = ()
+        self._told: set[str] = set()
+        self._index: tuple[Snapshot, SearchIndex] | None = None
+        self._listing = RLock()  # servers tell of their tools in a thread of their own
+        self._refreshing = RLock()  # one load for all who wait for it
+        self._listeners: list[Callable[[], None]] = []
+
+    # What there is
+
+    def tools(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
+        """The tools to show, in order; with an allow-list exactly those."""
+        self.refresh_sync()
+        return [spec for spec in self.registry.list(allowed) if spec.enabled and not spec.hidden]
+
+    def search(
+        self, query: str, limit: int = 5, allowed: Collection[str] | None = None
+    ) -> list[tuple[ToolSpec, float]]:
+        """The tools that fit a query best. Our own, which are about tools, come last unless they are named."""
+        from onetool.services.search import SearchIndex
+
+        snapshot = self.current_snapshot()
+        if self._index is None or self._index[0] is not snapshot:
+            self._index = (snapshot, SearchIndex([spec for spec in snapshot if spec.enabled]))
+        found = self._index[1].search(query, limit + len(self._own.tools) if allowed is None else len(snapshot))
+        found = [(spec, score) for spec, score in found if allowed is None or spec.name in allowed]
+        return sorted(found, key=lambda one: one[0].pack == OWN and one[1] < NAMED)[:limit]
+
+    def real_name(self, name: str) -> str:
+        """Of a tool that is called as code spells it, `files.read_text` for `files.read-text`, or by an alias."""
+        if name in self.registry:
+            return name
+        from onetool.script.names import ScriptNames
+
+        spec = ScriptNames(self.registry.snapshot(), self._config.aliases).tool(name)
+        return name if spec is None else spec.name
+
+    def current_snapshot(self) -> Snapshot:
+        self.refresh_sync()
+        return self.registry.snapshot()
+
+    def server_packs(self, allowed: Collection[str] | None = None) -> Collection[str]:
+        """The packs of servers whose tools are not known yet, because they are still starting."""
+        return () if self.servers is None else self.servers.packs(allowed)
+
+    def on_change(self, tell: Callable[[], None]) -> Callable[[], None]:
+        """Call `tell`, in some thread, whenever the tools change. The function that is returned ends that."""
+        self._listeners.append(tell)
+        return lambda: self._listeners.remove(tell)
+
+    # Keeping up with changes
+
+    def apply(self, config: "Config", own: Catalogue, read: Iterable[Catalogue]) -> Callable[[], None]:
+        """List the tools of another config. Returns what ends servers that are no longer configured as they were."""
+        self._config = config
+        self._own, self._catalogues = own, (own, *read)
+        self._told = set()
+        end_others = self._configure_servers()
+        self._list()
+        return end_others
+
+    def refresh_sync(self) -> None:
+        """Load the tools of bundles again if they have changed: another process may have done that."""
+        if not self._bundles.is_in_step():
+            with self._refreshing:
+                if not self._bundles.is_in_step():  # somebody else may have been faster
+                    self._list()
+
+    async def refresh(self) -> None:
+        """The same on a loop that others wait for: with many tools it takes a while."""
+        if not self._bundles.is_in_step():
+            from asyncio import to_thread
+
+            await to_thread(self.refresh_sync)
+
+    async def wait_for_servers(self, packs: Iterable[str] | None = None) -> None:
+        """Wait for servers whose tools are not known yet: of those packs, or all; until they tell, or can't."""
+        if self.servers is not None and (names := self.servers.unlisted(packs)):
+            with suppress(ToolFailure):  # it is closing
+                await self.servers.settled(names, anew=packs is not None, patience=PATIENCE if packs is None else None)
+
+    def wait_for_servers_sync(self, packs: Iterable[str] | None = None) -> None:
+        """The same for callers that are not async."""
+        if self.servers is not None and (names := self.servers.unlisted(packs)):
+            self.servers.settle(names, PATIENCE if packs is None else None)
+
+    def close(self) -> None:
+        if self.servers is not None:
+            self.servers.close()
+
+    def _configure_servers(self) -> Callable[[], None]:
+        """Keep the servers whose config is the same. Returns what ends the others."""
+        if self.servers is None and self._config.servers:
+            from onetool.sources.mcp_servers.servers import Servers
+
+            folder = self._config.home / "servers"
+            self.servers = Servers(folder, self._keep, self._redact, self._list, self._know)
+        return (lambda: None) if self.servers is None else self.servers.configure(self._config.servers)
+
+    def _list(self) -> None:
+        """All tools that there are now, under their names. Again whenever a server has others than before."""
+        with self._listing:
+            waiting = self.server_packs()  # their tools may not be known yet
+            local = self._bundles.add_bundles(self._catalogues, waiting)
+            offers = [*local, *([] if self.servers is None else [self.servers.load()])]
+            tools, mistakes = united(offers)
+            self.registry.replace(tools, self._bundles.versions())
+            self.prompts = add_first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)
+            self.resources = add_first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
+            self.mistakes = (*mistakes, *lint_config(self._config, self.registry, waiting))
+            self._log_new(mistakes)  # the rest is for `onetool check`
+        for tell in list(self._listeners):
+            try:
+                tell()
+            except Exception:
+                log.exception("somebody could not be told of other tools; the others are")
+
+    def _log_new(self, mistakes: Iterable[Mistake]) -> None:
+        for mistake in mistakes:
+            if str(mistake) not in self._told:
+                self._told.add(str(mistake))
+                log.log(logging.ERROR if mistake.severity == "error" else logging.WARNING, "%s", mistake)
+
+    # Why something is missing
+
+    def why_missing(self, name: str) -> ToolFailure | None:
+        """What is wrong with a tool, or with its pack or its server, that should be there."""
+        if (gone := self._missing_alias_target(name)) is not None:
+            return gone
+        pack = name.partition(".")[0]
+        if self.servers is not None and (why := self.servers.missing(pack)):
+            return why
+        for mistake in self.mistakes:
+            of_its_pack = mistake.key == "packs" and Path(mistake.file or "").stem == pack
+            if of_its_pack or mistake.key == name or (mistake.key or "").endswith(f" ({name})"):
+                return ToolFailure(f"it was refused: {self._redact(str(mistake))}", reason="refused")
+        return self._untrusted_folder(name)
+
+    def why_code_failed(self, words: Iterable[str], message: str) -> ToolFailure | None:
+        """The reason behind an error of code that uses these names: a missing server, folder or target of an alias."""
+        return self._missing_server(words, message) or self._missing_alias_targets(message)
+
+    def names_in_code(self, code: str) -> set[str]:
+        """The names that code uses, also by aliases and snippets. Empty where nothing could be missing."""
+        if self.servers is None and self.untrusted is None:
+            return set()
+        words = set(WORD.findall(code))
+        if self.servers is not None and self.servers.unlisted(words):  # else it does not matter what they mean there
+            from onetool.script.parse import names_used_in
+
+            used = names_used_in(code)
+            words = words if used is None else used
+        words |= {target.partition(".")[0] for alias, target in self._config.aliases.items() if alias in words}
+        bodies = [snippet.body for name, snippet in self._config.snippets.items() if name in words]
+        return words.union(*map(WORD.findall, bodies))
+
+    def _missing_alias_target(self, name: str) -> ToolFailure | None:
+        """An alias whose target is not there: what is wrong is the target, not the alias."""
+        aliases = self._config.aliases
+        target = aliases.get(name)
+        if target is None or self.registry.get(self.real_name(target)) is not None:
+            return None
+        why = self.why_missing(target) if target not in aliases else None
+        near = f"; {message_of(why)}" if why else or_rather(target, self.registry.names())
+        return ToolFailure(f"{name} is an alias of {target}, and there is no tool {target}{near}", reason="refused")
+
+    def _missing_alias_targets(self, message: str) -> ToolFailure | None:
+        """The same for an error of code whose message names an alias."""
+        aliases = self._config.aliases
+        if not aliases:
+            return None
+        return _first(self._missing_alias_target(word) for word in WORD.findall(message) if word in aliases)
+
+    def _missing_server(self, words: Iterable[str], message: str) -> ToolFailure | None:
+        """Why a server is missing that both the code and its error name; or the folder that it would come from."""
+        told = set(WORD.findall(message))
+        named = [word for word in words if word in told]
+        if self.untrusted is not None and (why := _first(map(self._untrusted_folder, named))):
+            return why
+        servers = self.servers
+        if servers is None:
+            return None
+        return _first(servers.missing(word) for word in named if word not in self.registry.packs())
+
+    def _untrusted_folder(self, name: str) -> ToolFailure | None:
+        """A tool of the folder that we are in, and that nobody has trusted yet."""
+        waits = self.untrusted
+        if waits is None or name.partition(".")[0] in self.registry.packs() or not waits.defines(name):
+            return None
+        return ToolFailure(f"{waits.folder} is {waits.short}", reason="refused")
+
+
+def _first(reasons: Iterable[ToolFailure | None]) -> ToolFailure | None:
+    return next((why for why in reasons if why), None)
+
+
+def with_reason(error: "ToolError", why: ToolFailure) -> "ToolError":
+    """The error with the reason behind it, and without a guess at what else may have been meant."""
+    if message_of(why) in error.message:
+        return error
+    message = GUESS.sub("", error.message)
+    return replace(error, message=f"{message}; {message_of(why)}", reason=why.reason)
