@@ -330,7 +330,7 @@ def test_who_finds_no_free_worker_in_time_is_told_so(tmp_path, monkeypatch):
 
     async def main():
         async with App.open(tmp_path / "onetool.yaml") as app:
-            async with app.runtime.engine._turnstile(None).turn():  # somebody has it, and keeps it
+            async with app.runtime.engine._limiter_for(None).slot():  # somebody has it, and keeps it
                 result = await app.run("1 + 1")
             assert (await app.run("1 + 1")).data == 2
             return result

@@ -140,31 +140,31 @@ class Executor:
         `tools` are those that this caller began with, where a reload in between must not matter. A call that is all
         right has to pass the `gate`.
         """
-        course = self._course(call, tools, allowed, progress, asyncio.get_running_loop(), gate is not None)
+        steps = self._steps(call, tools, allowed, progress, asyncio.get_running_loop(), gate is not None)
         try:
-            context = next(course)
+            context = next(steps)
             refused = None if gate is None else await _passed(gate, context)
-            course.send(await self._runner.run(context) if refused is None else (None, refused))
+            steps.send(await self._runner.run(context) if refused is None else (None, refused))
         except StopIteration as end:
             return end.value
         except asyncio.CancelledError:
             with suppress(StopIteration):
-                course.send((None, ToolFailure("cancelled by the caller", reason="cancelled")))
+                steps.send((None, ToolFailure("cancelled by the caller", reason="cancelled")))
             raise
-        raise AssertionError("a course has one stop")
+        raise AssertionError("the generator yields once")
 
     def begin(self, call: ToolCall, done: Callable[[ToolResult], None], tools: ToolLookup | None = None) -> Cancel:
         """Start the call and report its result to a callback. Returns a function that cancels it."""
-        course = self._course(call, tools, None, None, asyncio.get_running_loop())
+        steps = self._steps(call, tools, None, None, asyncio.get_running_loop())
 
         def ended(outcome: Outcome) -> None:
             try:
-                course.send(outcome)
+                steps.send(outcome)
             except StopIteration as end:
                 done(end.value)
 
         try:
-            return self._runner.start(next(course), ended).cancel
+            return self._runner.start(next(steps), ended).cancel
         except StopIteration as end:
             done(end.value)
             return _nothing
@@ -174,14 +174,14 @@ class Executor:
     ) -> ToolResult:
         """The same for a caller that is not async: a tool in a thread that calls another one."""
         outer = current_call.get()
-        course = self._course(call, tools, allowed, None, outer.loop if outer else None)
+        steps = self._steps(call, tools, allowed, None, outer.loop if outer else None)
         try:
-            course.send(self._runner.run_blocking(next(course)))
+            steps.send(self._runner.run_blocking(next(steps)))
         except StopIteration as end:
             return end.value
-        raise AssertionError("a course has one stop")
+        raise AssertionError("the generator yields once")
 
-    def _course(
+    def _steps(
         self,
         call: ToolCall,
         tools: ToolLookup | None,

@@ -56,17 +56,17 @@ class CodeSession:
         self.known: set[str] = set()  # names that the code has defined so far
 
     async def run(self, text: str, live: OnPrinted | None = None) -> RunResult:
-        course = self._begin(text, self.known)
-        prepared = await course.prepared()
+        pipeline = self._begin(text, self.known)
+        prepared = await pipeline.prepared()
         if isinstance(prepared, RunResult):
             return prepared
         try:
-            result = await course.driven(prepared, self._lent, self._context(), live)
+            result = await pipeline.execute(prepared, self._own_worker, self._context(), live)
         finally:  # also where it was stopped from outside
             if self._worker is None or self._worker.is_gone or not self._worker.is_idle:
                 self.close()
-            elif course.scan is not None:
-                self.known.update(course.scan.bound, course.scan.imported)
+            elif pipeline.scan is not None:
+                self.known.update(pipeline.scan.bound, pipeline.scan.imported)
         return result
 
     @property
@@ -85,7 +85,7 @@ class CodeSession:
         self._worker = None
         self.known.clear()
 
-    def _lent(self, _prepared: PreparedCode) -> AbstractContextManager[WorkerSession]:
+    def _own_worker(self, _prepared: PreparedCode) -> AbstractContextManager[WorkerSession]:
         return nullcontext(self.open())
 
 
@@ -93,7 +93,7 @@ class CodeSession:
 
 
 class FairLimiter:
-    """A FIFO semaphore for threads and any event loop: `async with limiter.turn():` waits for a slot."""
+    """A FIFO semaphore for threads and any event loop: `async with limiter.slot():` waits for a slot."""
 
     def __init__(self, most: int) -> None:
         self._free = most
@@ -101,7 +101,7 @@ class FairLimiter:
         self._waiting: deque[Future[None]] = deque()
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
+    async def slot(self) -> AsyncIterator[None]:
         ticket = self._ticket()
         if ticket is not None:
             try:
@@ -114,7 +114,7 @@ class FairLimiter:
         finally:
             self._next()
 
-    def lend(self, away: bool) -> None:
+    def yield_slot(self, away: bool) -> None:
         """Release the slot while only waiting; taking it back does not wait."""
         if away:
             self._next()
@@ -232,39 +232,39 @@ class Engine:
         outer = current_call.get()
         allowed = allowed_by_both(allowed, outer.allowed if outer else None)
         tools = self._tools_of(catalogue)
-        course = Pipeline(self._setting, tools, text, allowed, run=None if outer else new_id(), variables=variables)
+        pipeline = Pipeline(self._setting, tools, text, allowed, run=None if outer else new_id(), variables=variables)
         error: ToolError | None = CANCELLED
         try:
-            result = await self._gone(
-                course, tools, lambda: self._context(allowed, source, progress, course.run, gate), live
+            result = await self._run_pipeline(
+                pipeline, tools, lambda: self._context(allowed, source, progress, pipeline.run, gate), live
             )
             error = result.error
         finally:
-            if course.run is not None and self._recorders:
-                self._record(course.event(course.run, source, error))
+            if pipeline.run is not None and self._recorders:
+                self._record(pipeline.event(pipeline.run, source, error))
         return result
 
-    async def _gone(
+    async def _run_pipeline(
         self,
-        course: Pipeline,
+        pipeline: Pipeline,
         tools: SandboxTools,
         begin: Callable[[], CallContext],
         live: OnPrinted | None,
     ) -> RunResult:
         """Run the whole pipeline. The time limit begins when the run gets its slot."""
-        prepared = await course.prepared()
+        prepared = await pipeline.prepared()
         if isinstance(prepared, RunResult):
             return prepared
-        turnstile = self._turnstile(current_call.get())
+        limiter = self._limiter_for(current_call.get())
         async with AsyncExitStack() as held:
             try:
                 async with asyncio.timeout(QUEUE_SECONDS):
-                    await held.enter_async_context(turnstile.turn())
+                    await held.enter_async_context(limiter.slot())
             except TimeoutError:
-                return course.refused(busy(self._limits, QUEUE_SECONDS))
+                return pipeline.refused(busy(self._limits, QUEUE_SECONDS))
             context = begin()
-            with nullcontext() if context.pauses is None else context.pauses.telling(turnstile.lend):
-                return await course.driven(prepared, lambda code: self._worker(code, tools.names), context, live)
+            with nullcontext() if context.pauses is None else context.pauses.telling(limiter.yield_slot):
+                return await pipeline.execute(prepared, lambda code: self._worker(code, tools.names), context, live)
 
     def check(self, text: str, catalogue: Snapshot, known: Collection[str]) -> ToolError | None:
         """What is wrong with code that somebody wants to keep, if anything is. `known` are its variables."""
@@ -297,7 +297,7 @@ class Engine:
             tools = self._tools = SandboxTools(ScriptNames(catalogue, self._aliases))
         return tools
 
-    def _turnstile(self, outer: CallContext | None) -> FairLimiter:
+    def _limiter_for(self, outer: CallContext | None) -> FairLimiter:
         """The limiter for this level of nested runs: separate levels can't deadlock."""
         level = outer.chain.count(RUN.name) if outer else 0
         return self._room.turns.setdefault(level, FairLimiter(self._limits.workers))

@@ -109,7 +109,7 @@ class Pipeline:
         """Whether what is prepared depends on the text, the names of its variables and the catalogue alone."""
         return self._allowed is None and self._known is None and len(self.code) <= LONG_CODE
 
-    async def driven(
+    async def execute(
         self, prepared: PreparedCode, sessions: OpenSession, context: CallContext, live: OnPrinted | None = None
     ) -> RunResult:
         """Drive the code in a thread, until it ends, or its time does."""

@@ -192,12 +192,12 @@ class WorkerLoop:
         """The value of the code's last expression, as plain data. Raises LimitError, or what the sandbox raises."""
         with self._lock:
             self._session = session
-        self._go_on()
+        self._raise_if_stopped()
         self._futures, self._watched = session.futures, prepared.watched
         try:
             question = self._start(session, prepared, printed)
             while not isinstance(question, Complete):
-                self._go_on()
+                self._raise_if_stopped()
                 question = self._answered(session, question)
             self.ended = True
             return self._result(question)
@@ -270,7 +270,7 @@ class WorkerLoop:
             question = session.feed(watched.question, {}, _unheard, check_types=False)
             for _ in range(MOST_REFUSED):
                 if isinstance(question, Complete):
-                    return watched.line(question.value(self._limits.output_bytes, self._go_on), error)
+                    return watched.line(question.value(self._limits.output_bytes, self._raise_if_stopped), error)
                 question = _refused(session, question)
         except (CodeError, ValueTransferError):  # there is none
             return None
@@ -279,7 +279,7 @@ class WorkerLoop:
         session.kill()
         return None
 
-    def _go_on(self) -> None:
+    def _raise_if_stopped(self) -> None:
         """Raise if the run was stopped. Always a new exception: a kept one would keep its frames alive."""
         if self.stopped_by is not None:
             raise self.stopped_by.again()
@@ -288,7 +288,7 @@ class WorkerLoop:
         self._questions += 1
         if self._questions > self._limits.calls * PER_CALL + SPARE:
             self.stop(too_many_calls(self._limits))
-            self._go_on()
+            self._raise_if_stopped()
         if self._interrupted:
             return _refused(session, question, INTERRUPTED)
         match question:
@@ -300,13 +300,13 @@ class WorkerLoop:
                 found = self._finished(question.call_ids)
                 return session.resume_futures(found or dict.fromkeys(question.call_ids, INTERRUPTED))
             case OsCall():
-                return self._resumed(session, question, self._machine(question))
+                return self._resumed(session, question, self._os_call(question))
             case Complete():
                 raise AssertionError("it has ended, and asks nothing")
 
     def _resumed(self, session: WorkerSession, question: FunctionCall | OsCall, answer: Answer) -> WorkerQuestion:
         """Send the answer to the worker, unless the run was stopped while the tool ran."""
-        self._go_on()
+        self._raise_if_stopped()
         return session.resume(question, INTERRUPTED if self._interrupted else answer)
 
     def _value_of(self, question: NameLookup) -> Any:
@@ -315,15 +315,15 @@ class WorkerLoop:
             return self._tools.value(question.name)
         return self._tools.member(question.object_id, question.name)
 
-    def _machine(self, question: OsCall) -> Answer:
+    def _os_call(self, question: OsCall) -> Answer:
         """What code wants of the machine: it may sleep, and that is all."""
         if not question.is_sleep:
             return NotHandled()
         if question.is_async:
-            return self._later(question, self._slept(question.seconds))
+            return self._call_later(question, self._slept(question.seconds))
         # Whoever sleeps beyond the deadline is stopped at it.
         self._stopped.wait(min(max(0.0, question.seconds), TIMEOUT_MAX))
-        self._go_on()
+        self._raise_if_stopped()
         return Returned(None)
 
     # Tools
@@ -336,22 +336,22 @@ class WorkerLoop:
         self.calls += 1
         if self.calls > self._limits.calls:
             self.stop(too_many_calls(self._limits))
-            self._go_on()
+            self._raise_if_stopped()
         try:
             call = self._tool_call(spec, question)
         except (TypeError, ValueError) as error:
             is_type = isinstance(error, TypeError | NeverAwaitedError)
             return Raised("TypeError" if is_type else "ValueError", str(error))
         position, gate = question.position, self._context.gate
-        work = self._executed(call) if gate is None else self._let_pass(gate, call)
+        work = self._executed(call) if gate is None else self._pass_gate(gate, call)
         if (position.start, position.end) in self._futures.get(position.filename, ()):
-            return self._later(question, work)
-        return self._at_once(question, call) if gate is None else self._waited_for(question, work)
+            return self._call_later(question, work)
+        return self._call_now(question, call) if gate is None else self._waited_for(question, work)
 
     def _tool_call(self, spec: ToolSpec, question: FunctionCall) -> ToolCall:
         """TypeError and ValueError, for the code to catch, where what it gave can't be a tool's arguments."""
         try:
-            given, named = question.arguments(ARGUMENT_BYTES, self._go_on)
+            given, named = question.arguments(ARGUMENT_BYTES, self._raise_if_stopped)
         except TooLargeError:
             raise too_large(ARGUMENT_BYTES, f"what {spec.name} was given") from None
         args = arguments_by_name(spec, given, named)
@@ -368,11 +368,11 @@ class WorkerLoop:
     def _result(self, end: Complete) -> Any:
         most_bytes = self._limits.output_bytes
         try:
-            return end.value(most_bytes, self._go_on)
+            return end.value(most_bytes, self._raise_if_stopped)
         except TooLargeError:
             raise too_large(most_bytes, "the result") from None
 
-    def _at_once(self, question: FunctionCall, call: ToolCall) -> Answer:
+    def _call_now(self, question: FunctionCall, call: ToolCall) -> Answer:
         catalogue = self._tools.names.catalogue
         spec = catalogue.get(call.name)
         if (spec is None or not spec.is_async) and not self._may_interrupt:  # nothing that has to run on the loop
@@ -383,7 +383,7 @@ class WorkerLoop:
         self._under_way.begin(question.call_id, work)
         return self._finished([question.call_id]).get(question.call_id, INTERRUPTED)
 
-    def _let_pass(self, gate: Gate, call: ToolCall) -> Work:
+    def _pass_gate(self, gate: Gate, call: ToolCall) -> Work:
         """The call, once the gate has let it pass."""
         catalogue = self._tools.names.catalogue
 
@@ -400,14 +400,14 @@ class WorkerLoop:
         loop = self._context.loop
         return lambda answered: loop.call_later(max(0.0, seconds), answered, Returned(None)).cancel
 
-    def _later(self, question: FunctionCall | OsCall, work: Work) -> Answer:
+    def _call_later(self, question: FunctionCall | OsCall, work: Work) -> Answer:
         self._under_way.begin(question.call_id, work)
         return Pending()
 
     def _finished(self, wanted: list[int]) -> dict[int, Answer]:
         """The answers that are there, once there is one; none if it was interrupted."""
         found = self._under_way.answers(wanted)
-        self._go_on()
+        self._raise_if_stopped()
         return found
 
     def _answer(self, result: ToolResult) -> Answer:

@@ -9,11 +9,11 @@ from onetool.script.engine import FairLimiter
 
 def test_so_many_at_a_time_and_in_order():
     async def main():
-        turnstile, inside, most, order = FairLimiter(2), 0, 0, []
+        limiter, inside, most, order = FairLimiter(2), 0, 0, []
 
         async def one(number):
             nonlocal inside, most
-            async with turnstile.turn():
+            async with limiter.slot():
                 inside += 1
                 most = max(most, inside)
                 order.append(number)
@@ -29,10 +29,10 @@ def test_so_many_at_a_time_and_in_order():
 @pytest.mark.parametrize("when", ["waiting", "let in"])
 def test_whoever_stops_waiting_takes_nobody_s_turn(when):
     async def main():
-        turnstile = FairLimiter(1)
+        limiter = FairLimiter(1)
 
         async def one(hold):
-            async with turnstile.turn():
+            async with limiter.slot():
                 await hold.wait()
 
         first, done = asyncio.Event(), asyncio.Event()
@@ -60,10 +60,10 @@ def test_whoever_stops_waiting_takes_nobody_s_turn(when):
 
 def test_it_works_between_loops():
     """An app may be used from a notebook's loop and from its own."""
-    turnstile = FairLimiter(1)
+    limiter = FairLimiter(1)
 
     async def one():
-        async with turnstile.turn():
+        async with limiter.slot():
             await asyncio.sleep(0.01)
 
     async def main():
@@ -74,26 +74,26 @@ def test_it_works_between_loops():
 
 def test_who_only_waits_lets_the_next_one_in_and_comes_back_without_waiting():
     async def main():
-        turnstile = FairLimiter(1)
+        limiter = FairLimiter(1)
         order = []
 
         async def another():
-            async with turnstile.turn():
+            async with limiter.slot():
                 order.append("another")
 
-        async with turnstile.turn():
+        async with limiter.slot():
             waiting = asyncio.ensure_future(another())
             await asyncio.sleep(0)
-            turnstile.lend(True)
+            limiter.yield_slot(True)
             await waiting
-            turnstile.lend(False)
+            limiter.yield_slot(False)
             order.append("back")
             third = asyncio.ensure_future(another())
             await asyncio.sleep(0.01)
             assert order == ["another", "back"]  # the one who is back counts again
         await third
         assert order == ["another", "back", "another"]
-        async with asyncio.timeout(1), turnstile.turn():  # and nothing was lost
+        async with asyncio.timeout(1), limiter.slot():  # and nothing was lost
             pass
 
     asyncio.run(main())
