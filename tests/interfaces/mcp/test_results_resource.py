@@ -17,7 +17,8 @@ def results(tmp_path):
 
 def read(results, handle, owner=""):
     """What `resources/read` gives to a client that is this owner."""
-    service = SimpleNamespace(app=SimpleNamespace(results=results), allowed=None, resources=list)
+    app = SimpleNamespace(runtime=SimpleNamespace(results=results))
+    service = SimpleNamespace(app=app, allowed=None, resources=list)
     client = SimpleNamespace(owner=owner, is_modern=True)
     request = SimpleNamespace(client=client, param=lambda _: f"ot://results/{handle}")
     (content,) = asyncio.run(resources.read_resource(service, request))["contents"]
