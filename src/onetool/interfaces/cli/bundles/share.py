@@ -273,8 +273,7 @@ def store_import(app: "App", arrival: BundleImport, progress: Progress) -> list[
 def _from_archive(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
     from msgspec.structs import replace
 
-    from onetool.sources.bundles import archive as plan
-    from onetool.sources.bundles.archive import unpack
+    from onetool.sources.bundles.archive import plan, unpack
     from onetool.sources.bundles.names import check_slug
 
     unpacked = unpack(data)
@@ -292,8 +291,7 @@ def _from_archive(app: "App", data: bytes, wishes: ImportOptions) -> BundleImpor
 
 
 def _from_openapi(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
-    from onetool.sources.bundles import archive as plan
-    from onetool.sources.bundles.archive import Unpacked
+    from onetool.sources.bundles.archive import Unpacked, plan
     from onetool.sources.bundles.openapi import from_openapi
 
     found = from_openapi(
