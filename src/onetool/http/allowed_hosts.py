@@ -62,7 +62,7 @@ _private_6 = tuple(map(IPv6Network, _PRIVATE_6))
 
 @lru_cache(maxsize=4096)
 def reach(text: str) -> str:
-    """How far an address reaches: GLOBAL, PRIVATE or NOWHERE. What is no address reaches nowhere."""
+    """Classify an address as GLOBAL, PRIVATE or NOWHERE; a text that is no address is NOWHERE."""
     plain, zone, _ = text.partition("%")
     try:
         address = ip_address(plain)
@@ -89,7 +89,7 @@ def _reach_6(address: IPv6Address) -> str:
 
 
 def embedded(address: IPv6Address) -> list[IPv4Address]:
-    """The IPv4 addresses that an IPv6 address stands for, or is carried by."""
+    """The IPv4 addresses embedded in an IPv6 address (mapped, NAT64, 6to4, Teredo, ISATAP)."""
     number = int(address)
     low = IPv4Address(number & 0xFFFFFFFF)
     if address in _MAPPED or address in _NAT64:
@@ -136,7 +136,7 @@ class _Pattern(NamedTuple):
 
 
 class AllowedHosts:
-    """The entries, ready to be asked. One that can't be read allows nothing, and is told in `mistakes`."""
+    """The parsed entries. An invalid one allows nothing, and is reported in `mistakes`."""
 
     def __init__(self, rules: Iterable[HostRule]) -> None:
         self.mistakes: list[str] = []
@@ -159,7 +159,9 @@ class AllowedHosts:
             self._exact[key] = rule
 
     def check(self, url: Url) -> HostRule:
-        """The entry that lets a URL pass; Refusal where none does. An address in the URL is checked as well."""
+        """The entry that allows a URL. Raises RequestRefusedError if none does. An address in the URL is checked as
+        well.
+        """
         rule = self._find(url)
         if rule is None:
             raise RequestRefusedError(
@@ -173,7 +175,7 @@ class AllowedHosts:
         return rule
 
     def check_address(self, rule: HostRule, address: str, url: Url) -> None:
-        """Refusal for an address that the entry does not allow. All that a name leads to have to pass, not only one."""
+        """Raises RequestRefusedError for an address that the entry does not allow. Every one of a name must pass."""
         found = reach(address)
         if found == GLOBAL or (found == PRIVATE and rule.allow_private):
             return

@@ -32,17 +32,17 @@ _UNFIT_IN_COOKIES = re.compile(r'[\x00-\x20\x7f",;\\]|[^\x00-\x7f]')
 
 
 class Signer:
-    """Of one call."""
+    """Signs the requests of one call."""
 
     async def ready(self, left: float) -> None:
-        """Get what is needed, within so many seconds."""
+        """Fetch credentials, within `left` seconds."""
 
     def sign(self, outgoing: "HttpRequest") -> "HttpRequest":
-        """The request with what it needs. May be asked again, for another try or another hop."""
+        """The request with its credentials. Called again for every retry and redirect."""
         raise NotImplementedError
 
     def refused(self) -> bool:
-        """The server says 401. Whether it is worth to get ready again."""
+        """Called on a 401: whether new credentials may help."""
         return False
 
 
@@ -84,7 +84,7 @@ class AuthTexts:
 
 
 class Authenticator:
-    """Of one tool. `secrets` are the names that it needs from the app."""
+    """Authenticates the requests of one tool. `secrets` are the names of secrets that it needs."""
 
     secrets: frozenset[str]
     asks_elsewhere = False  # its secrets go to another place than the request, and it looks after that itself
@@ -94,7 +94,7 @@ class Authenticator:
 
 
 class _Fixed(Signer):
-    """One header, whatever the request is."""
+    """Sets one header, the same for every request."""
 
     __slots__ = ("_name", "_value")
 
@@ -106,7 +106,7 @@ class _Fixed(Signer):
 
 
 class _ByHeader(Authenticator):
-    """A helper whose header is made of its fields. `derived`: its value is another form of a secret."""
+    """Sets a header that is made of the fields of `auth`. `derived`: its value is another form of a secret."""
 
     def __init__(self, texts: AuthTexts, name: str, value: Callable[[dict[str, str]], str], derived: bool) -> None:
         self.secrets = texts.secrets
@@ -218,7 +218,7 @@ def check_length(text: str, what: str) -> None:
 
 
 def with_header(outgoing: "HttpRequest", name: str, value: str) -> "HttpRequest":
-    """With that header, and no other one of that name."""
+    """The request with this header in place of any other of its name."""
     same = name.lower()
     headers = [header for header in outgoing.headers if header[0].lower() != same]
     headers.append((name, value))
@@ -275,7 +275,7 @@ class _HmacSigner(Signer):
 
 
 def _signed_parts(auth: Hmac) -> list[bytes | Callable[["HttpRequest", str], bytes]]:
-    """Texts, and what gives the parts between them."""
+    """Constant texts, and functions for the parts between them."""
     pointer = below(AUTH_POINTER, "payload")
     pieces = _SIGNED_PART.split(auth.payload)  # texts and names in turn
     if unknown := [name for name in pieces[1::2] if name not in SIGNED_PARTS]:

@@ -13,7 +13,7 @@ MOST_MEMBERS = 256  # of one gzip stream: many files in a row are one, but each 
 
 
 class PlainBody:
-    """Not compressed: what comes is what there is."""
+    """A body that is not compressed."""
 
     def __init__(self, most: int) -> None:
         self._left = self._most = most
@@ -25,11 +25,11 @@ class PlainBody:
         return data
 
     def end(self) -> None:
-        """Nothing is missing: the parser has counted."""
+        """Nothing to check: the HTTP parser has counted the bytes."""
 
 
 class CompressedBody:
-    """gzip or deflate. No more than `most` bytes are ever made of it, however little it is."""
+    """A gzip or deflate body, decompressed to at most `most` bytes."""
 
     def __init__(self, coding: str, most: int) -> None:
         self._left_in = self._left_out = self._most = most
@@ -103,7 +103,9 @@ LOW_WATER = 64 * 1024
 
 
 class BodyStream:
-    """`async for piece in pieces`. `read_on` is told False when there is much, and True when there is room again."""
+    """A response body as an async iterator. Calls `read_on(False)` above HIGH_WATER and `read_on(True)` below
+    LOW_WATER.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, read_on: Callable[[bool], None]) -> None:
         self._loop = loop

@@ -90,7 +90,7 @@ class HttpClient:
         key = (url.scheme, url.host, url.port, rule)
         tries = 0
         while True:
-            connection = pool.at_hand(key)
+            connection = pool.take_idle(key)
             if connection is None:
                 patience = seconds if connect is None else min(connect, seconds)
                 until = min(deadline, loop.time() + patience)
@@ -131,7 +131,7 @@ class HttpClient:
 
 
 class HttpContext(NamedTuple):
-    """What a tool reaches of the app. `know` is told of secrets that come by: `redact` masks them from then on."""
+    """What HTTP tools use of the app. `know` registers a secret, which `redact` masks from then on."""
 
     client: HttpClient
     hosts: "AllowedHosts"
@@ -142,7 +142,7 @@ class HttpContext(NamedTuple):
     bound: Callable[[str], tuple[str, ...]] = lambda _: ()  # the hosts that a secret is for, if not for any
 
     def only_to(self, url: "Url", secret: "Lookup") -> "Lookup":
-        """The same secrets for who sends them to this URL: one that is for other hosts is refused."""
+        """The same lookup, for a request to this URL: it refuses a secret that is for other hosts."""
 
         def find(name: str) -> str | None:
             if (hosts := self.bound(name)) and not is_one_of(url, hosts):

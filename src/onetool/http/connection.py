@@ -87,7 +87,7 @@ class Connection(asyncio.Protocol):
         return waiter
 
     def end(self, fault: WireError | None = None) -> None:
-        """It is over, at once. Whoever waits for an answer is told why there is none."""
+        """Close at once. A pending response fails with `fault`."""
         self.keep = False
         waiter, pieces, timer = self._waiter, self._pieces, self._timer
         self._waiter = self._pieces = self._timer = None
@@ -107,7 +107,7 @@ class Connection(asyncio.Protocol):
         return self.keep and not self._transport.is_closing()
 
     def read_on(self, going: bool) -> None:
-        """Of a stream: whoever reads it is behind, or no longer."""
+        """Pause or resume reading, for backpressure."""
         if self._transport.is_closing():
             return
         if going:
@@ -122,14 +122,14 @@ class Connection(asyncio.Protocol):
         if self._timer is None or self._timer.when() > deadline:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self._loop.call_at(deadline, self._ring)
+            self._timer = self._loop.call_at(deadline, self._deadline_passed)
 
-    def _ring(self) -> None:
+    def _deadline_passed(self) -> None:
         self._timer = None
         if self._waiter is None and self._pieces is None:
             return
         if self._loop.time() < self._deadline:
-            self._timer = self._loop.call_at(self._deadline, self._ring)
+            self._timer = self._loop.call_at(self._deadline, self._deadline_passed)
         else:
             words = "did not come to the end of its answer" if self._begun else "did not answer"
             self.end(RequestTimeoutError(f"{self._place} {words}", self._seconds))
@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
             self._timer = None
         if self._waiter is None and self._pieces is None:
             self._lost(self)
-        elif exc is None and self._body is not None and self._lasts_to_the_end():
+        elif exc is None and self._body is not None and self._ends_with_connection():
             self._finish()
         else:
             self.end(self._broken(exc))
@@ -178,8 +178,8 @@ class Connection(asyncio.Protocol):
         message = f"{self._place} closed the connection before it answered{why}"
         return StaleConnectionError(message, sent=True) if self.used else UnreachableError(message)
 
-    def _lasts_to_the_end(self) -> bool:
-        """Whether the end of the connection is the end of the body, for there is nothing else that tells it."""
+    def _ends_with_connection(self) -> bool:
+        """Whether the body ends with the connection, because nothing else marks its end."""
         return "content-length" not in self._answer.headers and "transfer-encoding" not in self._answer.headers
 
     # The parser's side. What is raised here comes out of feed_data as another error: `_fault` is what it was.

@@ -34,7 +34,7 @@ def json_of(text: bytes) -> Any:
 
 
 def levels(value: Any) -> Iterator[list[Any]]:
-    """The lists and objects of data, level by level: the outermost, those in it, those in these …"""
+    """The lists and objects of data by depth, outermost first."""
     level = [value] if type(value) in _HOLDERS else []
     while level:
         yield level
@@ -55,7 +55,7 @@ _FIELD = "data"
 
 
 class StreamedText(str):
-    """A piece of the answer itself, told by a call's progress: no word about how far it has come."""
+    """A piece of the response, reported through progress."""
 
     __slots__ = ()
 

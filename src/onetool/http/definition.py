@@ -26,7 +26,7 @@ Milliseconds = Annotated[int, Meta(ge=1, le=600_000)]
 class CamelStruct(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True
 ):
-    """Part of a file that people write: keys in camelCase, and a key that nobody knows is a mistake."""
+    """Base of Structs in files that people write: camelCase keys; unknown keys are errors."""
 
 
 class Bearer(CamelStruct, frozen=True, kw_only=True, tag="bearer", tag_field="type"):
@@ -97,7 +97,7 @@ class Request(CamelStruct, frozen=True, kw_only=True):
 
 
 class ResponseOptions(CamelStruct, frozen=True, kw_only=True):
-    """What becomes of the answer."""
+    """How the response is turned into a value."""
 
     success_codes: tuple[Status, ...] = ()  # none: all of 200 to 299
     encoding: Literal["json", "text", "binary", "sse"] = "json"
@@ -111,7 +111,7 @@ class HttpImpl(CamelStruct, frozen=True, kw_only=True):
 
 
 class ToolLimits(CamelStruct, frozen=True, kw_only=True):
-    """What a tool may take. Of the last three only HTTP tools have a use."""
+    """Limits of a tool. The last three apply to HTTP tools only."""
 
     max_calls_per_minute: Annotated[int, Meta(ge=1)] | None = None
     max_request_bytes: Annotated[int, Meta(ge=1, le=64 * 1024**2)] = 1024**2
@@ -147,7 +147,7 @@ def longest_pause(number: int) -> float:
 
 
 def sending_seconds(impl: HttpImpl, limits: ToolLimits) -> float:
-    """For all tries and what is between them."""
+    """Seconds for all tries and the pauses between them."""
     request = impl.request
     number, seconds = max_tries(request, limits), request.timeout_ms / 1000
     token = TOKEN_SECONDS if isinstance(request.auth, OAuth2) else 0
@@ -156,5 +156,5 @@ def sending_seconds(impl: HttpImpl, limits: ToolLimits) -> float:
 
 
 def total_seconds(impl: HttpImpl, limits: ToolLimits) -> float:
-    """That a call may take."""
+    """Seconds that a call may take in total."""
     return sending_seconds(impl, limits) + OVERHEAD

@@ -12,7 +12,7 @@ from onetool.core.errors import ToolFailure, cut
 
 
 class RequestRefusedError(ToolFailure):
-    """Nothing has been sent. `hints` say what to change in the config, where that would help."""
+    """The request was not sent: its URL is invalid or not allowed. `hints` say what to change in the config."""
 
     def __init__(self, message: str, hints: Iterable[str] = ()) -> None:
         super().__init__(message, reason="denied", hints=hints)
@@ -22,7 +22,7 @@ class RequestRefusedError(ToolFailure):
 
 
 class WireError(ToolFailure):
-    """Nothing came of one try. `again`: whether another one may do better."""
+    """One try failed. `again`: whether a retry may succeed."""
 
     again = True
 
@@ -36,7 +36,7 @@ class UnreachableError(WireError):
 
 
 class StaleConnectionError(UnreachableError):
-    """A connection was closed before a byte of an answer came, for the server was tired of it.
+    """The server closed an idle connection before it answered.
 
     `sent`: whether the request may have reached it nevertheless.
     """
@@ -47,14 +47,14 @@ class StaleConnectionError(UnreachableError):
 
 
 class RequestTimeoutError(WireError):
-    """`what` did not happen in the seconds that there were for it."""
+    """`what` timed out."""
 
     def __init__(self, what: str, seconds: float) -> None:
         super().__init__(f"{what} within {seconds:.3g} s", reason="timeout")
 
 
 class ConnectTimeoutError(RequestTimeoutError):
-    """There was not even a connection in that time: nothing has been sent."""
+    """Connecting timed out: nothing has been sent."""
 
 
 class ResponseTooLargeError(WireError):
@@ -65,7 +65,7 @@ class ResponseTooLargeError(WireError):
 
 
 class InvalidResponseError(WireError):
-    """What came is not HTTP, or is more of it than anybody needs."""
+    """The response is no valid HTTP, or exceeds a limit."""
 
     again = False
 
@@ -74,7 +74,7 @@ class InvalidResponseError(WireError):
 
 
 def with_message(failure: ToolFailure, message: str, *hints: str) -> ToolFailure:
-    """The same failure in more words. The hints are for one that has none."""
+    """A copy of the error with another message; `hints` are used if it has none."""
     hints = failure.hints or hints
     if not isinstance(failure, WireError):
         return ToolFailure(message, failure.reason, hints)

@@ -157,7 +157,7 @@ class _OAuthSigner(Signer):
 
 
 def _life(seconds: Any) -> float:
-    """Some say it as a text, some do not say it, and some say 0 and mean that they do not know."""
+    """Seconds until expiry; servers send texts, nothing, or 0 for unknown."""
     try:
         found = float(seconds)
     except (TypeError, ValueError, OverflowError):

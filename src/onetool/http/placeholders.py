@@ -44,13 +44,13 @@ def refused_at(pointer: str) -> Iterator[None]:
 
 
 class Placeholder(NamedTuple):
-    """The place of a value."""
+    """A placeholder in a text."""
 
     name: str
     is_secret: bool
 
     def bad(self, why: str) -> ToolFailure:
-        """What to raise for a value that does not fit here. Values are not shown: they may be secret."""
+        """The error for a value that does not fit. Does not show the value: it may be secret."""
         if self.is_secret:
             return ToolFailure(f"the secret {self.name} {why}", hints=[f"run: onetool auth set {self.name}"])
         wrong = BadArguments(f"the argument `{self.name}` {why}")

@@ -52,7 +52,7 @@ class Resolver:
 
 
 def _looked_up(host: str, port: int) -> Lookup:
-    """What went wrong is a result like any other: there may be nobody left to whom it could be raised."""
+    """Look a name up; errors are returned, since nobody may be waiting any more."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -164,7 +164,7 @@ class _Origin:
 
 
 class ConnectionPool:
-    """Everything here happens on its loop."""
+    """The connections of one event loop. Not thread-safe."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int = MOST, idle_seconds: float = IDLE_SECONDS) -> None:
         self._loop = loop
@@ -188,7 +188,7 @@ class ConnectionPool:
             self.close()
             await asyncio.sleep(0)  # transports tell their end in the next turn
 
-    def at_hand(self, key: Hashable) -> Connection | None:
+    def take_idle(self, key: Hashable) -> Connection | None:
         """An idle connection, the one used last: it is the least likely to be closed in a moment."""
         origin = self._origins.get(key)
         while origin is not None and origin.idle:
@@ -200,8 +200,8 @@ class ConnectionPool:
         return None
 
     async def take(self, key: Hashable, dial: Dial) -> Connection:
-        """A connection of its own for the caller: idle, new, or another one's that is done with it."""
-        if (connection := self.at_hand(key)) is not None:
+        """Check a connection out: an idle one, a new one, or the next one returned."""
+        if (connection := self.take_idle(key)) is not None:
             return connection
         origin = self._origins.setdefault(key, _Origin())
         if origin.count >= self._most:
@@ -221,7 +221,7 @@ class ConnectionPool:
         return connection
 
     async def _turn(self, key: Hashable, origin: _Origin) -> Connection | None:
-        """Wait for a connection, or for the right to make one."""
+        """Wait until a connection is returned or a slot is free."""
         turn: asyncio.Future[Connection | None] = self._loop.create_future()
         origin.waiting.append(turn)
         try:
@@ -254,7 +254,7 @@ class ConnectionPool:
             self._sweeper = self._loop.call_later(self._patience, self._sweep)
 
     def drop(self, connection: Connection) -> None:
-        """It is over, wherever it was."""
+        """Remove a closed connection."""
         connection.end()
         key = self._keys.pop(connection, None)
         if key is None:

@@ -32,7 +32,7 @@ Tell = Callable[[float, float | None, str | None], None]
 
 
 class ResponseReader:
-    """What a tool says of its answers, ready to be used."""
+    """Reads responses as a tool's `httpImpl.response` says."""
 
     def __init__(self, response: ResponseOptions, now: Callable[[], float]) -> None:
         self._codes = frozenset(response.success_codes)
@@ -100,7 +100,7 @@ class ResponseReader:
 
 
 class _EventList:
-    """The events so far."""
+    """Collects events."""
 
     def __init__(self, place: str, tell: Tell | None, redact: Redact) -> None:
         self._place, self._tell, self._redact = place, tell, redact
@@ -117,7 +117,7 @@ class _EventList:
 
 
 async def _by_size(answer: HttpResponse, work: Callable[[], T]) -> T:
-    """Work on a body, which the loop does not wait for where that is large."""
+    """Decode a body, in a thread where it is large."""
     return work() if len(answer.body) < LARGE else await asyncio.to_thread(work)
 
 

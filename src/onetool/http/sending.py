@@ -29,7 +29,7 @@ TOO_MANY = 429
 
 
 class Retries:
-    """Of one tool. `tries` is how often it is sent at most."""
+    """The retry policy of one tool. `tries` is the maximum number of tries."""
 
     def __init__(
         self,
@@ -197,13 +197,13 @@ class Sender:
 
 
 def _check_host(outgoing: "HttpRequest", answer: HttpResponse, outside: "HttpContext") -> None:
-    """No redirect carries a secret off in a host's name, which name servers see, and messages in another spelling."""
+    """Refuse a redirect whose host contains a secret: name servers would see it."""
     host = urlsplit(urljoin(outgoing.url.text, answer.headers["location"].strip())).netloc
     if outside.redact(host) != host:
         raise RequestRefusedError(f"{outgoing.url.authority} redirects to a host with a secret in its name")
 
 
 def _close(outcome: HttpResponse | WireError) -> None:
-    """Of a streamed answer nobody will read the rest."""
+    """Close a streamed response that is not read to its end."""
     if isinstance(outcome, HttpResponse) and outcome.pieces is not None:
         outcome.pieces.close()

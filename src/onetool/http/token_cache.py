@@ -39,7 +39,7 @@ class _Abandoned(Exception):  # noqa: N818 - whoever fetched has been cancelled:
 
 
 class TokenCache:
-    """Those of an app."""
+    """The cache of access tokens of an app."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -71,7 +71,7 @@ class TokenCache:
         return await self._fetch(key, fetch, kept, mine)
 
     def may_fetch(self, key: Key) -> bool:
-        """Not where the last two came within a second. What is refused so soon would be refused again."""
+        """False if the last two tokens came within a second: another one would be refused, too."""
         kept = self._kept.get(key)
         return kept is None or not kept.hurried or self._clock() >= kept.since + SHORTEST_LIFE
 

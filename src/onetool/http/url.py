@@ -59,7 +59,7 @@ def parse_url(text: str) -> Url:
 
 
 def split(text: str) -> tuple[str, str, str]:
-    """Scheme (lower case), authority, and the path with its query; Refusal when it is no URL of ours."""
+    """Scheme (lower case), authority, and the path with its query. Raises RequestRefusedError for an invalid URL."""
     if unfit := _UNFIT.search(text):
         how = "write it percent-encoded: %20 for a space, %5C for a backslash"
         raise RequestRefusedError(f"a URL can't contain {describe(unfit[0])}", [how])

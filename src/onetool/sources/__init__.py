@@ -1,1 +1,1 @@
-"""Where tools come from."""
+"""The sources of tools: the config, packs, MCP servers, bundles."""

@@ -10,7 +10,7 @@ from io import BytesIO
 import pytest
 from msgspec.structs import replace
 
-from onetool.sources.bundles.archive import MAX_ENTRY, pack, unpack
+from onetool.sources.bundles.archive import MAX_ENTRY, pack, plan, unpack
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import Bundle, Tool
 
@@ -241,7 +241,7 @@ def test_all_mistakes_are_told():
 
 
 def planned(here=BUNDLE, tools_here=(), archived=(), bundle=BUNDLE, **more):
-    return archive(unpack(pack(bundle, archived)), here, tools_here, **more)
+    return plan(unpack(pack(bundle, archived)), here, tools_here, **more)
 
 
 def test_a_bundle_that_is_not_here():
@@ -292,7 +292,7 @@ def test_the_bundle_itself():
 
 def test_mistakes_refuse_it():
     entries = [*good(), ("tools/a.json", "{")]
-    found = archive(unpack(archive(entries)), None, ())
+    found = plan(unpack(archive(entries)), None, ())
     assert "tools/a.json" in found.refused[0]
     with pytest.raises(InvalidError, match="bundle"):
-        archive(unpack(archive([("bundle.json", "{")])), None, ())
+        plan(unpack(archive([("bundle.json", "{")])), None, ())

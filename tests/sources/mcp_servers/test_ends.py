@@ -143,7 +143,7 @@ def test_a_life_that_is_cancelled_takes_its_tasks_with_it(stage):
             loop.upstreams["good"]._life.cancel()
 
         loop.background.call(cancel())
-        until(lambda: tasks(app) == ["ServerLoop._look"])
+        until(lambda: tasks(app) == ["ServerLoop._poll_approvals"])
         assert stage.left() == []
 
 

@@ -53,7 +53,7 @@ class Unpacked(NamedTuple):
 
 
 def pack(bundle: Bundle, tools: Iterable[Tool]) -> bytes:
-    """The archive of a bundle. Raises Invalid for one that is built in, or a tool that could not be read again."""
+    """The archive of a bundle. Raises InvalidError for one that is built in, or a tool that could not be read again."""
     if bundle.is_built_in:
         raise InvalidError(f"the bundle {bundle.slug} is built in: every OneTool has it, and it can't be exported")
     texts = {BUNDLE: bundle_text(bundle)}
@@ -71,7 +71,7 @@ def pack(bundle: Bundle, tools: Iterable[Tool]) -> bytes:
 
 
 def unpack(data: bytes | Path) -> Unpacked:
-    """What an archive has in it. Raises Invalid where its form is wrong or hostile: nothing of it should be used."""
+    """The content of an archive. Raises InvalidError if it is malformed or hostile: use nothing of it then."""
     raw = data if isinstance(data, bytes) else _read(data)
     if raw.count(_HEADER) > MAX_ENTRIES:
         raise InvalidError(f"the archive has more than {MAX_ENTRIES:,} entries")

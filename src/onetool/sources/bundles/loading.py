@@ -138,7 +138,7 @@ FRESH = 0.05  # seconds that what is known of the store's state counts; our own 
 
 
 class MadeSpec(NamedTuple):
-    """A spec, and what it was made of: as long as that is the same, it is good."""
+    """A spec with its inputs, to reuse it while they are unchanged."""
 
     tool: Tool
     basis: Any
@@ -146,7 +146,7 @@ class MadeSpec(NamedTuple):
 
 
 class BundleTools:
-    """The last load, and whether it is still right."""
+    """The tools as last loaded, and whether they are current."""
 
     def __init__(self, store: BundleStore, workshop: ToolFactory) -> None:
         self._store = store

@@ -55,7 +55,7 @@ class _Ready(NamedTuple):
 class BundleService:
     """`function` gives a registered function by its name; `execute` runs a spec; `built_in` are the built-in tools.
 
-    `keep_in_step` has the tools loaded again, if there are others now.
+    `keep_in_step` reloads the registry if tools have changed.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class BundleService:
         self.changed(self.store.delete_tool(bundle_id, slug, version, _of_file(match)))
 
     def check(self, tool: Tool) -> None:
-        """Raises Invalid for what could never run, as `put_tool` does: for who puts a whole bundle into the store."""
+        """Raises InvalidError for what could never run, as `put_tool` does: for callers that store a whole bundle."""
         self._workshop.check(tool)
 
     def get_tool(self, bundle_id: str, slug: str, version: str, sight: Visibility = EVERYTHING) -> tuple[Shown, ETag]:
@@ -211,7 +211,7 @@ class BundleService:
         return result
 
     def record(self, event: CallEvent) -> None:
-        """Count a call through any door, if it came to run. Told of all calls; other tools' are none of ours."""
+        """Count a finished call; calls of other tools are ignored."""
         error = event.error
         if event.spec is None or (error is not None and (error.code != "execution_error" or error.reason == LIMITED)):
             return
@@ -255,7 +255,7 @@ class BundleService:
         return found
 
     def changed(self, value: T) -> T:
-        """What a change of the store gave: whoever asks next sees what has changed."""
+        """Mark the store as changed, and return `value`."""
         self.loading.changed()
         return value
 
@@ -371,7 +371,7 @@ LAST_WAIT = 2.0
 
 
 class StorePoller:
-    """`look` is called again and again until it is closed. What it raises is told once, and it goes on."""
+    """Calls `look` regularly until it is closed. An error is logged once."""
 
     def __init__(self, look: Callable[[], None], every: float = EVERY) -> None:
         self._look = look

@@ -105,11 +105,11 @@ class BundleStore(Protocol):
     # Keeping in step
 
     def look(self) -> bool:
-        """Take in what others have done to the place; whether anything is different from the last look."""
+        """Sync with changes from outside; whether anything differs."""
         ...
 
     def state(self) -> int:
-        """A number that is another one after every change that can be seen here. Cheap: for who keeps things made."""
+        """A number that changes with every visible change. Cheap."""
         ...
 
     def key(self) -> bytes:
@@ -120,7 +120,7 @@ class BundleStore(Protocol):
 
 
 def tag_of(thing: Bundle | Tool) -> ETag:
-    """Another one for every other content."""
+    """An ETag of the content."""
     from hashlib import sha256
 
     import msgspec
@@ -136,7 +136,7 @@ MOST_TOOLS_OF_BUNDLE = 1_000_000  # tools of one bundle: all of them
 
 
 class Visibility:
-    """Everything is there."""
+    """Everything is visible."""
 
     def tool(self, tool: Tool) -> bool:
         return True
@@ -146,7 +146,9 @@ class Visibility:
 
 
 class AllowedOnly(Visibility):
-    """Tools are compared by the names that calls of them are allowed under, so that lists and calls agree."""
+    """Only tools of an allow-list, and their bundles. Compared by the names that calls are allowed under, so that lists
+    and calls agree.
+    """
 
     def __init__(self, store: BundleStore, name_of: NameOf, allowed: Collection[str]) -> None:
         self._store = store

@@ -51,7 +51,7 @@ class _CallLog:
 
 
 class RateLimiter:
-    """Of all tools, in one process. `take` counts a call, or refuses it."""
+    """Limits calls per minute, per tool, in this process. `take` counts a call, or refuses it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -112,7 +112,7 @@ SCRIPT = "script"
 
 
 class BundleRuntime(Protocol):
-    """What the app lends to the tools of bundles."""
+    """What tools of bundles need of the app."""
 
     def function(self, name: str) -> ToolSpec | None:
         """The registered function of that name, if it is there and switched on."""
@@ -145,7 +145,7 @@ class BundleRuntime(Protocol):
 
 
 class ToolFactory:
-    """Makes specs. `rates` counts calls of tools that have a limit, whoever makes them."""
+    """Makes ToolSpecs. `rates` limits the calls of each tool."""
 
     def __init__(self, ways: BundleRuntime) -> None:
         self._ways = ways
@@ -188,7 +188,7 @@ class ToolFactory:
         return self._rates.wait(tool.id, limits_of(tool).max_calls_per_minute or 1)
 
     def check(self, tool: ToolContent) -> None:
-        """Raises Invalid for what could never run."""
+        """Raises InvalidError for what could never run."""
         _check_schemas(tool)
         if tool.type == "http":
             self._check_http(tool)

@@ -124,7 +124,7 @@ def read_tool(data: Any, slug: str, version: str) -> ToolContent:
 
 
 def converted(data: Any, shape: type[T], below: str = "") -> T:
-    """The shape; Invalid with a pointer to what does not fit it."""
+    """The struct; InvalidError with a pointer to what does not fit it."""
     try:
         return msgspec.convert(data, shape)
     except (msgspec.ValidationError, RecursionError) as error:

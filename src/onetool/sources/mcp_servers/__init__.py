@@ -1,1 +1,1 @@
-"""Other people's MCP servers, as packs. Light to import: the SDK comes with the first connection."""
+"""MCP servers of other people, used as packs. The SDK is imported with the first connection."""

@@ -72,7 +72,7 @@ def _says_closed(error: BaseException) -> TypeGuard[MCPError]:
 
 
 def why(error: BaseException) -> str:
-    """Why a connection could not be opened, or was lost. Of a group, its first cause."""
+    """The reason why a connection could not be opened or was lost; of an exception group, the first cause."""
     found = auth_error_in(error) or root_cause(error)
     if isinstance(found, OneToolError):
         return message_of(found)
@@ -226,7 +226,7 @@ class UpstreamConnection:
         self._over = asyncio.Event()
 
     def attend(self, child: ServerProcess) -> None:
-        """The process is there; when it says no more, this is over."""
+        """Bind to the process: the connection ends when its output does."""
         self._child = child
         child.lines.at_end = self._over.set
 
@@ -304,13 +304,13 @@ class UpstreamConnection:
         return self._over.is_set()
 
     async def ended(self) -> None:
-        """Until it is over, and a process that ends has told how."""
+        """Wait until the connection has ended and the exit code is known."""
         await self._over.wait()
         if self._child is not None:
             await self._child.exited(LAST_WORDS)
 
     def give_up(self) -> None:
-        """It is of no use any more: the next call gets another one."""
+        """Mark as unusable: the next call opens another connection."""
         self._over.set()
 
     def is_over(self, error: BaseException, flight: UpstreamCall) -> bool:
@@ -319,11 +319,11 @@ class UpstreamConnection:
 
     def was_cut(self, error: BaseException, flight: UpstreamCall) -> bool:
         """Whether there will be no answer to this call; others may get theirs."""
-        return self.is_over(error, flight) or is_cut_short(error) or flight.trouble.was_unheard
+        return self.is_over(error, flight) or is_cut_short(error) or flight.trouble.was_not_received
 
-    def was_unheard(self, error: BaseException, flight: UpstreamCall) -> bool:
-        """Whether the server can't have done anything: it was not reached, or has forgotten who we are."""
-        return flight.trouble.was_unheard or self._is_forgotten(error, flight)
+    def was_not_received(self, error: BaseException, flight: UpstreamCall) -> bool:
+        """Whether the server can't have executed the call: it was not reached, or has lost our session."""
+        return flight.trouble.was_not_received or self._is_forgotten(error, flight)
 
     def _is_forgotten(self, error: BaseException, flight: UpstreamCall) -> bool:
         # Servers of today have no sessions: theirs is a 404 for something else.

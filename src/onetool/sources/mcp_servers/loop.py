@@ -88,7 +88,7 @@ class ServerLoop:
         await asyncio.gather(*(upstream.close() for upstream in ended if upstream not in self._leaving))
 
     async def _leave(self, upstream: Upstream) -> None:
-        """Calls under way end first, in the time that they have: nobody new comes here."""
+        """Close after its pending calls have ended."""
         with suppress(TimeoutError):
             async with asyncio.timeout(upstream.settings.timeout):
                 while upstream.calls:  # noqa: ASYNC110 - it happens seldom, and costs nothing before
@@ -107,7 +107,7 @@ class ServerLoop:
         if proxy is None:
             raise ToolFailure(f"there is no MCP server {name} any more", reason="source_unavailable")
         if self._looking is None:
-            self._looking = asyncio.create_task(self._look())
+            self._looking = asyncio.create_task(self._poll_approvals())
         return Upstream(
             name,
             proxy.settings,
@@ -121,7 +121,7 @@ class ServerLoop:
             loud=self.keeps_all,
         )
 
-    async def _look(self) -> None:
+    async def _poll_approvals(self) -> None:
         turns = 0
         while True:
             await asyncio.sleep(LOOK_AGAIN)

@@ -64,7 +64,7 @@ class LoginCallback:
         return await self._answer
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request, one page."""
+        """Answer one request."""
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -152,7 +152,7 @@ def _page(status: HTTPStatus, title: str, text: str) -> bytes:
 
 
 class LoginPrompt(Protocol):
-    """Somebody who sees to it that a person logs in at a url, and gives back what the browser came home with."""
+    """Sends a person to the login url, and returns the query that the browser came back with."""
 
     redirect_uri: str
 

@@ -24,7 +24,7 @@ PAUSE = 0.05
 
 
 class StoredLogin(msgspec.Struct, frozen=True, kw_only=True):
-    """As it stands in the file. The mappings are the protocol's own: see RFC 6749, 7591, 8414 and 9728."""
+    """The content of the file. The mappings are the protocol's own: see RFC 6749, 7591, 8414 and 9728."""
 
     url: str
     key: str  # whose tokens these are
@@ -55,7 +55,7 @@ class LoginStore:
         return kept if (kept.url, kept.key) == (self._empty.url, self._empty.key) else self._empty
 
     def version(self) -> tuple[int, int]:
-        """Something that is another one when anybody has written the file."""
+        """A version of the file: differs after any write."""
         try:
             found = self.file.stat()
         except OSError:

@@ -34,7 +34,7 @@ if os.name == "nt":  # without these no program starts there
 
 
 def environment(settings: ServerSettings) -> dict[str, str]:
-    """What the process gets to see of ours: where programs and the home folder are, the language; and its own."""
+    """The environment of the process: PATH, HOME, language, and the block's own `env`."""
     own = {name: str(value) for name, value in settings.env.items()}
     ours = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith("LC_")}
     return {**ours, **own}
@@ -150,7 +150,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             await self._may_write.wait()
 
     async def end(self) -> None:
-        """Close its standard input, and wait; then tell it to end; then end it, and whatever it has started."""
+        """Close standard input and wait; then SIGTERM; then SIGKILL to the process group."""
         from anyio import CancelScope
 
         if self._is_deaf and not self._gone.is_set():
@@ -199,7 +199,7 @@ def _named(number: int) -> str:
 
 
 class ProcessLines:
-    """What it says, line by line. Read and handed on right here, without tasks in between."""
+    """Standard output as lines, without tasks in between."""
 
     def __init__(self, pause: Callable[[bool], None]) -> None:
         self._pause = pause
@@ -238,7 +238,7 @@ class ProcessLines:
         self._wake()
 
     def close(self) -> None:
-        """Nobody wants to hear more."""
+        """Discard further output."""
         self._closed = True
         self._wake()
 
@@ -263,4 +263,4 @@ class ProcessLines:
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """Default callback: does nothing."""

@@ -52,7 +52,7 @@ SHOWN = 5  # tools in a message: their names are the server's own words
 
 
 class ServerAccess(Protocol):
-    """The way to the servers."""
+    """Runs work on the connection to a server."""
 
     async def do(self, server: str, what: str, work: "Work[T]", again: bool) -> T: ...
 
@@ -66,7 +66,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class ServerProxy:
-    """Made from what is remembered. Told by the connection, from its thread; read by everybody."""
+    """Built from the cache. Updated from the connection's thread, read from any."""
 
     def __init__(
         self, name: str, settings: ServerSettings, folder: Path, redact: Redact, calls: ServerAccess, keep: StoreBlob
@@ -174,14 +174,14 @@ class ServerProxy:
                 bad = unusable(self.name, self.settings, tools)
                 after = replace(after, unusable=bad, seen=self._still_true(tools))
             after = replace(after, former=former(before, changes(after, all_of_it, self.settings.pin)))
-            self._keep_in_mind(after)
+            self._set(after)
         return True
 
     def failed(self) -> None:
         """It could not be connected, and so it is not known what it has: who only lists need not wait for it again."""
         with self._lock:
             if not self.is_listed and not self.settings.mistakes:  # of such a one nothing is learnt
-                self._keep_in_mind(replace(self.memory, failed=time()))
+                self._set(replace(self.memory, failed=time()))
 
     @property
     def has_failed_lately(self) -> bool:
@@ -200,7 +200,7 @@ class ServerProxy:
             told = self.changed()
             memory = self.memory
             approved = approval(memory, digests_by_name(memory.tools or (), memory.offers), everything=True)
-            self._keep_in_mind(replace(self.memory, approved=approved, former={}))
+            self._set(replace(self.memory, approved=approved, former={}))
         return told
 
     def look_again(self) -> bool:
@@ -224,7 +224,7 @@ class ServerProxy:
                 kept = {name: seen.dump() for name, seen in self._seen.items() if seen.results}
                 newest = self._newest()
                 if newest.tools == self.memory.tools:  # else they are of other tools
-                    self._keep_in_mind(replace(newest, seen={**self.memory.seen, **kept}))
+                    self._set(replace(newest, seen={**self.memory.seen, **kept}))
 
     def _newest(self) -> CachedServer:
         """What stands in the file, which another process may have written: what was approved there must stay."""
@@ -239,8 +239,8 @@ class ServerProxy:
             self.journal.note(f"what was remembered of it can't be used, and is forgotten: {error!r:.200}")
             self._now = self._made(self._shelf.nothing())
 
-    def _keep_in_mind(self, memory: CachedServer) -> None:
-        """From here on, and for the next time."""
+    def _set(self, memory: CachedServer) -> None:
+        """Use it from now on, and store it."""
         self._now = self._made(memory)
         self._read_at = self._shelf.write(memory)
 

@@ -39,7 +39,7 @@ class Offers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CachedServer(msgspec.Struct, frozen=True, kw_only=True):
-    """As it stands in the file."""
+    """The content of the file."""
 
     server: str = ""  # a digest of what it is
     way: str | None = None  # how it was reached last: the client's mode, or "sse"
@@ -61,7 +61,7 @@ class ServerCache:
         self._server = _digest([settings.target, str(settings.cwd)])  # as it is written, with ${…} for its secrets
 
     def nothing(self) -> CachedServer:
-        """What is remembered of one that was never seen."""
+        """The entry of a server that was never connected."""
         return CachedServer(server=self._server)
 
     def read(self) -> CachedServer:
@@ -87,7 +87,7 @@ class ServerCache:
         return written
 
     def changed_at(self) -> int:
-        """A number that is another one when another process has written the file."""
+        """A version of the file: differs after any write."""
         try:
             return self.file.stat().st_mtime_ns
         except OSError:
@@ -120,7 +120,7 @@ def first_by_name(definitions: Iterable[Definition]) -> list[Definition]:
 
 
 def changes(memory: CachedServer, tools: Sequence[Definition], strict: bool) -> dict[str, list[str]]:
-    """Tools that are not as they were approved, and in what. A new one counts only where one is strict."""
+    """Tools whose definitions differ from the approved ones, and in what. New tools count only in strict mode."""
     if memory.approved is None:
         return {}
     found: dict[str, list[str]] = {}
@@ -184,7 +184,7 @@ def _written(definition: Definition) -> list[str]:
 
 
 def file_name(name: str) -> str:
-    """A server may be called anything; a file may not."""
+    """A safe file name for a server's name."""
     quoted = quote(name, safe=" ").replace(".", "%2E")  # what comes behind a dot tells our files apart
     return quoted if len(quoted) <= LONGEST_NAME else f"{quoted[:LONGEST_NAME]}-{_digest(name)[:8]}"
 

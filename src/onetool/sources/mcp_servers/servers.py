@@ -46,7 +46,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Servers(Source):
-    """The set. `changed` is told, in some thread, when there are other tools than before."""
+    """All MCP servers. `changed` is called, from any thread, when the tools differ."""
 
     name = "servers"
 
@@ -70,7 +70,7 @@ class Servers(Source):
         _read_how_python_was_built()
 
     def configure(self, blocks: Mapping[str, ServerSettings]) -> Callable[[], None]:
-        """These are the servers from now on. Those that are as they were stay; what comes back ends the others."""
+        """Replace the settings. Unchanged servers stay; the returned function closes the others."""
         kept = {name: proxy for name, proxy in self._proxies.items() if blocks.get(name) == proxy.settings}
         gone = [name for name in self._proxies if name not in kept]
         self._proxies = {
@@ -216,7 +216,7 @@ class Servers(Source):
             await loop.background.run(loop.settled(wanted, anew, patience))
 
     def settle(self, names: Iterable[str] | None = None, patience: float | None = None) -> None:
-        """The same for who is not async."""
+        """`settled` for synchronous callers."""
         if wanted := self._enabled(names):
             self._run(self._started_loop().settled(wanted, False, patience)).result()
 
@@ -282,7 +282,7 @@ class Servers(Source):
 
 
 def _read_how_python_was_built() -> None:
-    """Now, while there is one thread: before Python 3.12 another one that asks meanwhile gets half of it.
+    """Load sysconfig while there is one thread: before Python 3.12 loading it concurrently gives half of it.
 
     The SDK asks (for the time zones), and the sandbox (for its program), each in a thread of its own.
     """

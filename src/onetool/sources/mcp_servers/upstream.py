@@ -89,7 +89,7 @@ class Upstream:
         self._hurry = asyncio.Event()
         self._stop = asyncio.Event()
         self._attempt: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._life = asyncio.create_task(self._live(), name=f"onetool-server-{name}")
+        self._life = asyncio.create_task(self._run(), name=f"onetool-server-{name}")
 
     # For whoever wants something of it
 
@@ -114,9 +114,9 @@ class Upstream:
                 raise self._too_slow(what) from None
             except Exception as error:  # noqa: BLE001 - the SDK has many
                 alone = self.flights.are_none()
-                if link.is_over(error, flight) or (alone and link.was_unheard(error, flight)):
+                if link.is_over(error, flight) or (alone and link.was_not_received(error, flight)):
                     self._drop(link)
-                may_again = again or link.was_unheard(error, flight)
+                may_again = again or link.was_not_received(error, flight)
                 if link.was_cut(error, flight) and may_again and not flight.tried_again:
                     flight.tried_again = True
                     self.journal.note(f"{what}: the connection was lost; the call may be tried again, and is")
@@ -126,7 +126,7 @@ class Upstream:
                 raise await self._failure(link, what, error, flight) from None
 
     async def settled(self, anew: bool = False) -> None:
-        """Until it has connected, or failed to; at most as long as connecting may take. `anew`: not only the once."""
+        """Wait until connected or failed, at most as long as connecting may take. `anew`: retry after a failure."""
         if self._link is not None or (self.error and not anew) or monotonic() - self._failed_at <= FRESH:
             return
         self._hurry.set()
@@ -158,7 +158,7 @@ class Upstream:
         return self._link
 
     def _drop(self, link: "UpstreamConnection") -> None:
-        """It is of no use any more. Whoever comes next waits for the one after it."""
+        """Give the connection up; the next caller waits for a new one."""
         link.give_up()
         if self._link is link:
             self._link = None
@@ -172,7 +172,7 @@ class Upstream:
             hints=[f"onetool servers test {self.name}", f"onetool servers logs {self.name}"],
         )
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         delay = FIRST_DELAY
         while not self._stop.is_set():
             self.state = "connecting"
@@ -231,7 +231,7 @@ class Upstream:
             self._link, self.state, self.error = link, "connected", None
             self._settle()
             stopped, ended, listing = map(
-                asyncio.create_task, (self._stop.wait(), link.ended(), self._list_again_and_again(link))
+                asyncio.create_task, (self._stop.wait(), link.ended(), self._relist_on_change(link))
             )
             try:
                 await asyncio.wait({stopped, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -241,7 +241,7 @@ class Upstream:
                 for task in (stopped, ended, listing):
                     task.cancel()
 
-    async def _list_again_and_again(self, link: "UpstreamConnection") -> None:
+    async def _relist_on_change(self, link: "UpstreamConnection") -> None:
         """Whenever it says that it has others than before. That it can't tell which is no reason to lose it."""
         while True:
             await link.changed.wait()
@@ -304,7 +304,7 @@ class Upstream:
     ) -> ToolFailure:
         if not link.was_cut(error, flight):
             return link.failure(error, flight)
-        if flight.trouble.was_unheard:
+        if flight.trouble.was_not_received:
             return self._unreached(link, flight)
         if link.has_ended:
             await link.ended()

@@ -19,22 +19,22 @@ from onetool.core.errors import OneToolError, ToolFailure
 
 
 class TransportFailure:
-    """The last of it, of one call, or of a connection where no call is under way."""
+    """The last transport failure of one call, or of a connection without pending calls."""
 
     def __init__(self) -> None:
         self.words: str | None = None
         self.status: int | None = None
         self.said = ""  # the first line of the answer, where it says why
-        self.was_unheard = False  # before a byte of the request had left
+        self.was_not_received = False  # before a byte of the request had left
 
     def failed(self, error: Exception, unheard: bool) -> None:
         self.status, self.said = None, ""
-        self.was_unheard = unheard
+        self.was_not_received = unheard
         what = "it can not be reached" if unheard else "the connection broke"
         self.words = f"{what}: {str(error) or type(error).__name__}"
 
     def answered(self, status: int, reason: str, said: str = "") -> None:
-        self.was_unheard = False
+        self.was_not_received = False
         self.status, self.said = status, said
         told = f"it answers {status} {reason}".strip()
         self.words = None if status < 400 else f"{told}: {said}" if said else told
@@ -54,7 +54,7 @@ LATE_SECONDS = 10.0  # seconds for which a call that was given up may still be m
 
 
 class UpstreamCall:
-    """One call, as the side that made it sees it. Made there; used on the loop of the servers."""
+    """One pending call. Made on the caller's loop, used on the servers' loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -79,7 +79,7 @@ class UpstreamCall:
                 self._limit = None
 
     async def of_caller(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Done where the caller is; the clock stands still as long as there is a question."""
+        """Run `ask` on the caller's loop; the call's timeout is paused meanwhile."""
         if self._limit is None:
             raise ToolFailure("the call is over, and nobody is there to be asked")
         with self._clock_stopped():
@@ -101,12 +101,12 @@ class UpstreamCall:
                 self._limit.reschedule(here.time() + self._left)
 
     def tell(self, say: Callable[..., None], *what: Any) -> None:
-        """Say something as if the caller's own code did."""
+        """Run `say` in the caller's context."""
         self._context.copy().run(say, *what)
 
 
 class UpstreamCalls:
-    """Those of one connection."""
+    """The pending calls of one connection."""
 
     def __init__(self) -> None:
         self._flights: list[UpstreamCall] = []
@@ -129,7 +129,7 @@ class UpstreamCalls:
         return not self._flights
 
     def only(self) -> UpstreamCall | None:
-        """The flight to which something without an address belongs."""
+        """The call that a message without a call id belongs to, if it is clear."""
         flights, now = self._flights, monotonic()
         self._given_up = {key: (peer, until) for key, (peer, until) in self._given_up.items() if until > now}
         peers = [*(flight.peer for flight in flights), *(peer for peer, _ in self._given_up.values())]
@@ -160,7 +160,7 @@ class LoginRequiredError(AuthError):
 
 
 class AuthWatch:
-    """What was found out about one piece of work."""
+    """Collects the authentication error of requests sent within `watching_auth`."""
 
     trouble: AuthError | None = None
 

@@ -102,7 +102,7 @@ class PackSource(Source):
 
 
 def _load(candidate: PackCandidate, fresh: bool) -> tuple[str, Catalogue]:
-    """A pack's name and tools: by importing it, or from its source where importing would keep everybody waiting."""
+    """A pack's name and tools: imported, or read from its source where importing takes long."""
     started = PackImport(candidate, fresh)
     file = candidate.file
     if file is not None and is_heavy(file) and imports_are_there(file) and (tools := read_tools(file, started)):

@@ -180,7 +180,7 @@ PREFIX = "onetool_pack_"
 
 
 class PackImport:
-    """One import under way."""
+    """A running import of a pack."""
 
     def __init__(self, candidate: PackCandidate, fresh: bool = False) -> None:
         self.candidate = candidate
@@ -261,7 +261,7 @@ def pack_modules() -> dict[str, ModuleType]:
 
 
 def restore_modules(modules: dict[str, ModuleType]) -> None:
-    """Those that there were before: packs whose successors are not taken look their own parts up there.
+    """Restore these modules in sys.modules, after a reload that was not applied: packs look their own parts up there.
 
     Others are left: another app in this process may have imported them.
     """

@@ -156,7 +156,7 @@ def _confirm(question: str, yes: bool) -> None:
         raise click.ClickException("nothing was deleted.")
 
 
-# New tools into the store: one into a bundle, or a whole new bundle with its tools at once.
+# Writing new tools to the store
 
 
 FIRST_VERSION = "1"
@@ -199,7 +199,7 @@ def check_tool(app: "App", place: ToolReference, data: Any) -> dict[str, Any]:
 
 
 def assemble(content: Any, tools: Iterable[tuple[str, str, Any]], id: str | None = None) -> "tuple[Bundle, list[Tool]]":
-    """A bundle and its tools out of what PUT takes, with new ids. Raises Invalid."""
+    """A bundle and its tools out of what PUT takes, with new ids. Raises InvalidError."""
     from onetool.sources.bundles.files.form import time_text
     from onetool.sources.bundles.model import Bundle, Tool
     from onetool.sources.bundles.names import check_slug, check_version, new_id

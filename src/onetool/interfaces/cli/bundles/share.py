@@ -144,7 +144,7 @@ def _progress() -> "Progress":
     return show if sys.stderr.isatty() else lambda done, of: None
 
 
-# What came of it
+# Reporting an import
 
 
 def _tell(app: "App", arrival: "BundleImport", needs: "Requirements", dry_run: bool, as_json: bool) -> None:
@@ -164,7 +164,7 @@ def _tell(app: "App", arrival: "BundleImport", needs: "Requirements", dry_run: b
 
 
 def _is_name_taken(plan: "ImportPlan") -> bool:
-    """Whether another name would help."""
+    """Whether a name is taken, so that another one would help."""
     return any(row.what == "clash" for row in plan.rows) or (not plan.is_new and plan.bundle.is_built_in)
 
 
@@ -207,7 +207,7 @@ def _print_remarks(heading: str, remarks: "Sequence[ImportRemark]") -> None:
         echo(f"  … and {len(remarks) - MOST_TOLD:,} more: --json has all of them")
 
 
-# One import: bytes -> what would change -> the store.
+# Reading and storing an import
 
 
 Progress = Callable[[int, int], None]
@@ -229,7 +229,7 @@ class BundleImport(NamedTuple):
 
 
 class ImportOptions(NamedTuple):
-    """What who imports says about it."""
+    """Options of an import."""
 
     slug: str | None = None
     base_url: str | None = None
@@ -242,12 +242,12 @@ def is_archive(data: bytes) -> bool:
 
 
 def read_import(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
-    """Nothing is changed. Raises Invalid for what can't be read."""
+    """Nothing is changed. Raises InvalidError for what can't be read."""
     return _from_archive(app, data, wishes) if is_archive(data) else _from_openapi(app, data, wishes)
 
 
 def store_import(app: "App", arrival: BundleImport, progress: Progress) -> list[ImportRemark]:
-    """Put it into the store. What can't be called here yet is told: its function or its packs may come later."""
+    """Store an import. Tools that can't be called yet are reported."""
     from onetool.sources.bundles.errors import InvalidError
     from onetool.sources.bundles.model import BundleContent
 

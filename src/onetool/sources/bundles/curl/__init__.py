@@ -52,7 +52,7 @@ class FromCurl(NamedTuple):
 
 
 def from_curl(command: str) -> FromCurl:
-    """Raises Invalid with what can't be understood."""
+    """Raises InvalidError with what can't be understood."""
     read, given = read_command(words(command))
     return _ToolMaker(read, given).made()
 

@@ -62,7 +62,7 @@ def is_stand_in(value: str) -> bool:
 
 
 class CommandSecrets:
-    """Those that have been found, by name. A value of None is one that the command does not say."""
+    """The secrets of a command by name; None for a value that the command does not contain."""
 
     def __init__(self, host: str, given: dict[str, str]) -> None:
         self._prefix = secret_prefix(_word_of(host))

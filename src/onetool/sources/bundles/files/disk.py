@@ -89,7 +89,9 @@ READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def read_bytes(path: str | os.PathLike[str], root: int | None = None) -> tuple[bytes, Stamp]:
-    """Its bytes and its stamp, of one moment. Raises Invalid for what can't be one of ours, and OSError."""
+    """The bytes and the stamp of a file, consistent with each other. Raises InvalidError for what can't be one of ours,
+    and OSError.
+    """
     file = os.open(path, READ, dir_fd=root)
     try:
         for _ in range(MOST_TRIES):
@@ -153,7 +155,7 @@ def anybody(_: Path) -> None:
 class FolderScan:
     """`is_whole` is false when something could not be looked at for a while; then nothing is said to be gone.
 
-    Raises Unavailable for what is `foreign`: whoever can write a tool is whoever calls it.
+    Raises UnavailableError for what is `foreign`: whoever can write a tool is whoever calls it.
     """
 
     def __init__(self, folder: Path, foreign: Foreign = anybody) -> None:
@@ -247,7 +249,7 @@ class FolderScan:
         return ours
 
     def _skip(self, path: str, error: OSError) -> None:
-        """What has gone meanwhile is gone. What we may not look at is told when it is read."""
+        """Ignore a vanished file; other errors are reported when it is read."""
         if error.errno in TEMPORARY_ERRORS or not path:
             self.is_whole = False
         elif not isinstance(error, FileNotFoundError):

@@ -132,7 +132,7 @@ _sound: set[bytes] = set()  # of schemas that can be used
 
 
 def bundle_text(bundle: Bundle) -> bytes:
-    """Raises Invalid for one that could not be read again."""
+    """Raises InvalidError for one that could not be read again."""
     text = _text(bundle, _BUNDLE_KEYS)
     if read_bundle_file(text, "", 0) != bundle:
         raise InvalidError(_LOSSY, "")
@@ -172,7 +172,7 @@ def _text(thing: Bundle | Tool, keys: tuple[str, ...]) -> bytes:
 
 
 def read_bundle_file(text: bytes, folder: str, mtime_ns: int) -> Bundle:
-    """Raises Invalid. `folder` is the name of the bundle's folder."""
+    """Raises InvalidError. `folder` is the name of the bundle's folder."""
     data = migrated("bundle", parsed(text))
     content = read_bundle(data)
     check_slug(content.slug)
@@ -187,7 +187,7 @@ def read_bundle_file(text: bytes, folder: str, mtime_ns: int) -> Bundle:
 
 
 def read_tool_file(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
-    """Raises Invalid. `bundle_id` is that of the bundle in whose folder it lies, whatever it says of itself."""
+    """Raises InvalidError. `bundle_id` is that of the bundle in whose folder it lies, whatever it says of itself."""
     tool = _tool(text, bundle_id, folder, mtime_ns)
     _check_schema("/argSchema", tool.arg_schema, True)
     _check_schema("/outputSchema", tool.output_schema, False)
@@ -212,7 +212,7 @@ def _tool(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
 
 
 def parsed(text: bytes) -> dict[str, Any]:
-    """A JSON object, with nothing in it that programs read differently. Raises Invalid with the place of a fault."""
+    """A JSON object that all programs read alike. Raises InvalidError with the place of a fault."""
     if text.startswith(b"\xef\xbb\xbf"):
         raise InvalidError("it begins with a byte order mark (BOM): save it as UTF-8 without one")
     if b"\0" in text:
@@ -357,7 +357,7 @@ def overlay_text(overlay: Overlay) -> bytes:
 
 
 def read_overlay(text: bytes) -> Overlay:
-    """Raises Invalid."""
+    """Raises InvalidError."""
     data = migrated("overlay", parsed(text))
     return converted({**data, "schemaVersion": SCHEMA_VERSION}, Overlay)
 

@@ -39,7 +39,7 @@ def make_state(folder: Path) -> Path | None:
 
 
 def key_of(folder: Path, root: int) -> bytes:
-    """The same one for all; made by the first who asks. Under the lock."""
+    """The shared key; created on first use, under the lock."""
     _make(root)
     found = read_key(folder)
     if found is not None:

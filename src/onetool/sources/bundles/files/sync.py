@@ -145,7 +145,7 @@ class BuiltInSwitches(NamedTuple):
 
 
 class FolderSync:
-    """Remembers between looks what need not be asked again. One look at a time: the caller sees to that."""
+    """Syncs the index. Not thread-safe: the caller runs one at a time."""
 
     def __init__(self, folder: Path, lock: FolderLock, built_in: BuiltIn, foreign: Foreign = anybody) -> None:
         self._folder = folder
@@ -274,7 +274,7 @@ class FolderSync:
         return known.over(self._built_in)
 
     def _put_all(self, changes: IndexTransaction, found: FolderChanges, reads: list[ReadFile]) -> None:
-        """Twice: two files may have exchanged what they are, and then each stands in the other's way."""
+        """Two passes: two files may have swapped their contents."""
         reads = sorted(reads, key=lambda read: (read.path.count("/"), not _is_usual(read), read.path))
         refused = [(read, taken) for read in reads if (taken := self._put(changes, read)) is not None]
         if all(self._is_known(found, read, taken) for read, taken in refused):
@@ -341,7 +341,7 @@ def _is_racy(stamp: Stamp) -> bool:
 
 
 def _is_usual(read: ReadFile) -> bool:
-    """Whether it is called as we would call it. Of two that are the same, that one is the first."""
+    """Whether the file has the name that we would give it; it wins over a copy."""
     thing = read.thing
     return not isinstance(thing, Tool) or read.path == tool_file(folder_of(read.path), thing.slug, thing.version)
 

@@ -49,7 +49,7 @@ class BrokenFileError(ConflictError):
 
 
 class StoreTransaction:
-    """`is_done`: the files are as they should be, durably; `result` is what its maker gets, whatever the index does."""
+    """`is_done`: the files are written durably; `result` is returned even if the index fails then."""
 
     def __init__(self, root: int, changes: IndexTransaction) -> None:
         self._root = root
@@ -60,7 +60,7 @@ class StoreTransaction:
     # What is there
 
     def bundle(self, id: str) -> tuple[Bundle, str] | None:
-        """And the name of its folder."""
+        """The bundle and the name of its folder."""
         path = self._changes.path_of_bundle(id)
         if path is None:
             return None
@@ -76,7 +76,7 @@ class StoreTransaction:
         return found
 
     def open_bundle(self, id: str) -> tuple[Bundle, str]:
-        """One that takes changes inside of it."""
+        """A bundle whose tools may be changed."""
         bundle, folder = self.existing_bundle(id)
         if bundle.soft_deleted_at is not None:
             raise ForbiddenError(
@@ -87,7 +87,7 @@ class StoreTransaction:
         return bundle, folder
 
     def tool(self, bundle: Bundle, folder: str, slug: str, version: str) -> tuple[Tool, str]:
-        """And its path."""
+        """The tool and its path."""
         known = self._changes.path_of_tool(bundle.id, slug, version)
         path = known or tool_file(folder, slug, version)
         if known is None and not writing.exists(self._root, path):
@@ -100,7 +100,7 @@ class StoreTransaction:
         raise NotFoundError(f"there is no tool {slug}@{version} in the bundle {bundle.slug}")
 
     def refuse_tool(self, bundle: Bundle, folder: str, slug: str, version: str) -> None:
-        """Conflict, where it is there already."""
+        """Raises ConflictError if the tool exists already."""
         known = self._changes.path_of_tool(bundle.id, slug, version)
         if known is not None and not writing.exists(self._root, known):
             raise IndexOutOfDate

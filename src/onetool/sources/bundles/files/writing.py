@@ -28,7 +28,7 @@ OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class FolderLock:
-    """`held()` gives the folder, open; who has it may ask again. Raises Unavailable when that takes long, OSError."""
+    """`held()` gives the open folder, and can be nested. Raises UnavailableError after a long wait, and OSError."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -27,7 +27,7 @@ from onetool.sources.bundles.store import Rank, SearchHit
 
 
 class Index:
-    """`file` None keeps it in memory: for a folder that can't be written, which raises Unavailable.
+    """`file` None keeps it in memory: for a folder that can't be written, which raises UnavailableError.
 
     The files are the truth. `fill` brings all of them in, within one `changing()`. It is called before the first answer
     of an index that nobody has filled: the first one, or one made anew because the old one was deleted or damaged. That
@@ -43,7 +43,7 @@ class Index:
 
     @contextmanager
     def changing(self) -> Generator[IndexTransaction]:
-        """One transaction: all of it or nothing. Raises Unavailable; Damaged, if the index has to be made anew."""
+        """One transaction: all or nothing. Raises UnavailableError; IndexDamagedError, if the index must be rebuilt."""
         with self._access.transaction() as database:
             yield IndexTransaction(database)
 

@@ -46,8 +46,9 @@ class IndexAccess:
             raise cannot_open(file, error) from error
 
     def ask(self, question: Callable[[IndexConnection], T], is_single: bool = False) -> T:
-        """Its answer, of one moment, which a single statement always is. In the middle of a transaction of this thread
-        it sees what that has changed."""
+        """Run a read in one snapshot (a single statement needs no transaction). Inside a transaction of this thread it
+        sees its changes.
+        """
         try:
             return self._asked(question, is_single)
         except IndexBusyError:
@@ -172,7 +173,7 @@ class IndexAccess:
             raise cannot_open(self._file, error) from error
 
     def _recover(self, held: IndexConnection, error: sqlite3.Error | msgspec.DecodeError) -> None:
-        """Make way for another try, or say why there can't be one."""
+        """Prepare a retry, or raise."""
         if isinstance(error, sqlite3.Error) and not is_damage(error) and not is_gone(error):
             if not _is_at_rest(held):
                 self._connections.give_up(held, is_damaged=False)
@@ -188,7 +189,7 @@ def _revision(held: IndexConnection) -> int:
 
 
 def _is_at_rest(held: IndexConnection) -> bool:
-    """Whether it can be asked again: a transaction that could not be ended would stay for ever."""
+    """Whether no transaction is open. One that could not be ended would stay for ever."""
     try:
         return not held.database.in_transaction
     except sqlite3.Error:

@@ -95,7 +95,7 @@ PRAGMA journal_size_limit = 16777216;
 def opened(file: Path, patience: float = LONG_SECONDS) -> tuple[sqlite3.Connection, Identity]:
     """A connection to it, and which file it is; it waits for others so long, and so does every question to it.
 
-    Raises OSError, sqlite3.Error, Unavailable.
+    Raises OSError, sqlite3.Error, UnavailableError.
     """
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _locked(file, fcntl.LOCK_SH, patience):
@@ -121,7 +121,7 @@ def in_memory() -> sqlite3.Connection:
 
 
 def identity(file: Path) -> Identity | None:
-    """Another one for every other file; None where there is none. Stays taken as long as somebody has it open."""
+    """(device, inode) of the file, or None. Stays taken as long as somebody has it open."""
     try:
         found = os.stat(file)
     except OSError:
@@ -230,11 +230,11 @@ def _wait(handle: int, how: int, deadline: float, lock: Path) -> None:
 # Connections: one for each thread, opened when it first asks and again when the file is another one.
 
 
-_of_the_parent: list[object] = []  # kept, so that nothing in a forked child closes them
+_before_fork: list[object] = []  # kept, so that nothing in a forked child closes them
 
 
 class IndexConnection:
-    """A connection, for whoever has its lock; and the file that it is to."""
+    """A connection with its lock, and the identity of its file."""
 
     def __init__(self, database: sqlite3.Connection, file: Identity | None, patience: float | None = None) -> None:
         self.database = database
@@ -265,11 +265,11 @@ class IndexConnection:
         if self.process == os.getpid():
             self.database.close()
         else:
-            _of_the_parent.append(self.database)
+            _before_fork.append(self.database)
 
 
 class IndexConnections:
-    """Raises OSError, sqlite3.Error and Unavailable, also when it is made."""
+    """Raises OSError, sqlite3.Error and UnavailableError, also when it is made."""
 
     def __init__(self, file: Path | None, patience: WaitLimit) -> None:
         self._file = file

@@ -22,7 +22,7 @@ _SELECTORS = range(0xFE00, 0xFE10)  # say how the sign before them is to be draw
 
 
 class _SignTable(dict[int, str | None]):
-    """Of every sign what becomes of it; learnt as they come."""
+    """Cache: character -> its normalized form."""
 
     def __missing__(self, code: int) -> str | None:
         self[code] = found = _sign(chr(code))
@@ -159,7 +159,7 @@ def age_of(modified_at: str) -> int:
 
 
 def fingerprint(things: Any) -> str:
-    """Another one for every other content."""
+    """A digest of the content."""
     from hashlib import sha256
 
     return sha256(msgspec.json.encode(things, order="deterministic")).hexdigest()

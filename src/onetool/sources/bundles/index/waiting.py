@@ -88,7 +88,7 @@ def on_loop() -> bool:
 
 
 class WaitLimit:
-    """Long until the first answer: before there is one, nobody is served who could be kept waiting."""
+    """The time that a caller may wait: long until the first answer, then short on an event loop."""
 
     def __init__(self) -> None:
         self._has_answered = False
@@ -112,7 +112,7 @@ class WaitLimit:
 
 
 class SingleRunner:
-    """What takes long, done in a thread of its own, once at a time; who asks for it waits no longer than it can."""
+    """Runs slow work in a thread, one at a time; callers wait only as long as they may."""
 
     def __init__(self, name: str, patience: WaitLimit) -> None:
         self._name = name
@@ -121,7 +121,7 @@ class SingleRunner:
         self._running: Future[None] | None = None
 
     def do(self, work: Callable[[], object]) -> None:
-        """Raises what the work raises; Busy, if that goes on."""
+        """Raises what the work raises; IndexBusyError, if that goes on."""
         try:
             self._started(work).result(self._patience.seconds)
         except TimeoutError:

@@ -58,7 +58,7 @@ def from_openapi(
     slug: str | None = None,
     token: bool = False,
 ) -> ImportedBundle:
-    """Read a document (JSON or YAML, OpenAPI 3.0 or 3.1). Raises Invalid for one that can't be read at all.
+    """Read a document (JSON or YAML, OpenAPI 3.0 or 3.1). Raises InvalidError for one that can't be read at all.
 
     `document_url` is what relative servers are relative to; `base_url` is where the API is, whatever host the document
     names; `slug` the bundle's, where it shall have another one; `token` sends a bearer token with every call where the

@@ -56,7 +56,7 @@ _SAID_BESIDE = frozenset(("$ref", "description", "default"))
 
 
 class RefusalReason(Protocol):
-    """Why a schema can't be used; None: it can."""
+    """Returns why a schema can't be used, or None."""
 
     __name__: str
 

@@ -44,7 +44,7 @@ class _Open:
 
 
 def read_yaml(text: str) -> Any:
-    """The one document in this text. Raises Invalid with the line."""
+    """The one document in this text. Raises InvalidError with the line."""
     try:
         loader = _LOADER(text)
     except yaml.YAMLError as error:

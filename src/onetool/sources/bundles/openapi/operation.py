@@ -39,14 +39,14 @@ _VARIABLE = re.compile(r"\{([^{}]{1,100})\}")
 
 
 class ApiLocation(NamedTuple):
-    """What the caller knows of where the API is."""
+    """URLs of the document and the API, as given by the caller."""
 
     document: str | None = None  # its URL: relative servers are relative to it
     api: str | None = None  # where it is, whatever host the document names
 
 
 def base_of(servers: Any, where: ApiLocation) -> str:
-    """The first server's URL, without a slash at its end. Raises Unresolved with what is wrong."""
+    """The first server's URL, without a slash at its end. Raises UnresolvedError with what is wrong."""
     base_url = where.api or where.document
     given = [one for one in servers if isinstance(one, dict)] if isinstance(servers, list) else []
     url = _filled(given[0]) if given else "/"
@@ -99,7 +99,7 @@ def _filled(server: dict[str, Any]) -> str:
 
 
 class RequiredAuth(NamedTuple):
-    """What a request has to have to be let in. The first scheme is its `auth`, further keys are in its parts."""
+    """The auth of a request. The first scheme is `auth`; keys of others are headers or query parameters."""
 
     auth: dict[str, Any] | None = None
     headers: Mapping[str, str] = MappingProxyType({})
@@ -306,10 +306,10 @@ def _response_schema(media: list[dict[str, Any]], schemas: Schemas, empty: bool)
     if len(different) > 1:
         uses = tuple(name for one in different for name in one.uses)
         return Definition({"anyOf": [one.schema for one in different]}, uses)
-    return different[0] if empty else _something(different[0], schemas)
+    return different[0] if empty else _not_null(different[0], schemas)
 
 
-def _something(definition: Definition, schemas: Schemas) -> Definition:
+def _not_null(definition: Definition, schemas: Schemas) -> Definition:
     """Inside of an answer everything may be null, but the answer itself is something."""
     ref = definition.schema.get("$ref")
     if isinstance(ref, str):
@@ -348,7 +348,7 @@ class Operation(NamedTuple):
 
 
 class OperationConverter:
-    """Makes tools of the operations of one document."""
+    """Converts the operations of one document."""
 
     def __init__(
         self,
@@ -367,7 +367,7 @@ class OperationConverter:
         self._assembly = SchemaAssembler(self._schemas.definitions)
 
     def make(self, operation: Operation) -> tuple[dict[str, Any], list[str]]:
-        """The tool, and the URLs whose hosts it calls. Raises Unresolved for what can't be a tool."""
+        """The tool, and the URLs whose hosts it calls. Raises UnresolvedError for what can't be a tool."""
         given = operation.given
         needed = self._needed(given)
         base = self._base(operation)
