@@ -9,7 +9,7 @@ from ask.stage import KEY, Stage
 from ask.stand_in import Fails, Says, Wants
 
 from onetool.ask.errors import AskError
-from onetool.ask.events import CallEnded, CallStarted, Done, Started, TextEvent
+from onetool.ask.events import CallEnded, CallStarted, Done, Started, Text
 from onetool.sources.bundles.names import derived_id
 
 NOTES = """
@@ -65,7 +65,7 @@ def wants(name, /, **args):
 def test_it_can_be_awaited_or_watched(stage):
     stage.model.will(wants("time.now"), DONE)
     events = stage.events()
-    assert [type(event) for event in events if not isinstance(event, TextEvent)] == [
+    assert [type(event) for event in events if not isinstance(event, Text)] == [
         Started,
         CallStarted,
         CallEnded,

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onetool.ask.errors import AskError, ModelError
-from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Event, Notice, TextEvent
+from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Event, Notice, Text
 from onetool.ask.loop import MOST_CALLS, AskLoop
 from onetool.ask.messages import Assistant, Call, ModelPrompt, ModelReply, Result, TextDelta, Toolset, User
 from onetool.ask.prompts import AskTask
@@ -117,7 +117,7 @@ def test_an_answer_without_tools(tmp_path):
         None,
         False,
     )
-    assert "".join(event.text for event in events if isinstance(event, TextEvent)).strip() == "It is noon."
+    assert "".join(event.text for event in events if isinstance(event, Text)).strip() == "It is noon."
     assert [type(one) for one in kept] == [User, Assistant]
 
 
@@ -308,7 +308,7 @@ def test_a_reply_in_one_piece_is_kept_though_nobody_listens_any_more(tmp_path):
                 AskLoop(task, Script(ModelReply(text="All of it.")), Recorder(), kept).events()
             ) as events:  # pyright: ignore
                 async for event in events:
-                    if isinstance(event, TextEvent):
+                    if isinstance(event, Text):
                         break
 
     asyncio.run(left())

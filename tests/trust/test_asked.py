@@ -8,7 +8,6 @@ from onetool.config import file_checks
 from onetool.config.find import find
 from onetool.config.reach import Reach, reach_of
 from onetool.interfaces.cli import trust
-from onetool.interfaces.cli import trust as trust_command
 
 MILD, EVIL = "allowedHosts: [a.example]\n", "allowedHosts: [a.example, evil.example]\n"
 
@@ -19,8 +18,7 @@ def config(tmp_path, monkeypatch):
     config.parent.mkdir()
     config.write_text(MILD)
     monkeypatch.chdir(tmp_path)
-    for module in (trust_command, trust):
-        monkeypatch.setattr(module, "is_anybody_there", lambda: True)
+    monkeypatch.setattr(trust, "is_interactive", lambda: True)
     return config
 
 
@@ -33,7 +31,7 @@ def test_what_changes_while_somebody_looks_is_shown_again(config, monkeypatch):
         return True
 
     monkeypatch.setattr(click, "confirm", answer)
-    shown = CliRunner().invoke(trust_command.trust).output
+    shown = CliRunner().invoke(trust.trust).output
     assert asked == [MILD, EVIL]
     assert "changed meanwhile" in shown.partition("evil.example")[0]
     assert find().untrusted is None
@@ -47,7 +45,7 @@ def test_nor_is_it_trusted_by_who_says_no_then(config, monkeypatch):
         return next(answers)
 
     monkeypatch.setattr(click, "confirm", answer)
-    CliRunner().invoke(trust_command.trust)
+    CliRunner().invoke(trust.trust)
     assert find().untrusted is not None
 
 

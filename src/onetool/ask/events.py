@@ -25,14 +25,14 @@ class Started(_Event, frozen=True, kw_only=True, tag="started"):
     model: str
 
 
-class TextEvent(_Event, frozen=True, kw_only=True, tag="text"):
+class Text(_Event, frozen=True, kw_only=True, tag="text"):
     """A piece of what the model says. `step` counts from 1: what it says before it calls tools is not its answer."""
 
     text: str
     step: int
 
 
-class ThinkingEvent(_Event, frozen=True, kw_only=True, tag="thinking"):
+class Thinking(_Event, frozen=True, kw_only=True, tag="thinking"):
     text: str
     step: int
 
@@ -92,4 +92,4 @@ class Done(_Event, frozen=True, kw_only=True, tag="answer"):
     answer: Answer
 
 
-Event = Started | TextEvent | ThinkingEvent | CallStarted | CallEnded | Notice | Done
+Event = Started | Text | Thinking | CallStarted | CallEnded | Notice | Done

@@ -18,8 +18,8 @@ from onetool.ask.events import (
     Executed,
     Notice,
     Started,
-    TextEvent,
-    ThinkingEvent,
+    Text,
+    Thinking,
     ToolProblem,
 )
 from onetool.ask.messages import Assistant, Call, ModelReply, Result, TextDelta, ThoughtDelta, Usage
@@ -124,9 +124,9 @@ class AskLoop:
                             reply = one
                         elif isinstance(one, TextDelta):
                             said.append(one.text)
-                            yield TextEvent(text=one.text, step=step)
+                            yield Text(text=one.text, step=step)
                         elif isinstance(one, ThoughtDelta):
-                            yield ThinkingEvent(text=one.text, step=step)
+                            yield Thinking(text=one.text, step=step)
                         else:
                             yield Notice(text=f"{one.why}; trying again in {one.seconds:.1f} s")
             except ModelError as error:
@@ -137,7 +137,7 @@ class AskLoop:
                     self._session.append(Assistant(text=self._hands.clean("".join(said)), broken_off=True))
         written = self._written(reply, may_call)
         if written.text and not said:  # it came in one piece
-            yield TextEvent(text=written.text, step=step)
+            yield Text(text=written.text, step=step)
         if len(reply.calls) > MOST_CALLS:
             yield Notice(
                 text=f"the model made {len(reply.calls):,} calls in one step: the first {MOST_CALLS} are taken"

@@ -282,8 +282,17 @@ def _list(node: Node, wanted: Any, findings: Findings) -> Any:
 
 
 def _dict(node: Node, wanted: Any, findings: Findings) -> Any:
-    values = {key: convert(item, wanted, findings) for key, item in node.value.items()}
+    read = _spared if hasattr(wanted, "broken") else convert
+    values = {key: read(item, wanted, findings) for key, item in node.value.items()}
     return BAD if BAD in values.values() else values
+
+
+def _spared(node: Node, struct: Any, findings: Findings) -> Any:
+    """A block that is not even a mapping is a mistake of its own, too: the rest of the config is used."""
+    own = Findings()
+    value = convert(node, struct, own)
+    findings.add(own.warnings)
+    return struct.broken(in_order(own.errors)) if own.errors else value
 
 
 def _struct(node: Node, struct: Any, findings: Findings) -> Any:

@@ -121,6 +121,8 @@ class Pipeline:
         printed = PrintedOutput(setting.limits, live, drive.stop)
         job = {"sessions": sessions, "drive": drive, "prepared": prepared, "printed": printed, "context": context}
         work = asyncio.ensure_future(setting.threads.run(_feed, job)) if is_session else None
+        if work is not None:
+            work.add_done_callback(_retrieve_exception)
         try:
             async with within_deadline(context, GRACE):
                 try:
@@ -237,6 +239,12 @@ def _feed(
             if isinstance(error, WorkerError) or not (drive.ended or _ends_code(error)):
                 session.kill()
             raise
+
+
+def _retrieve_exception(work: "asyncio.Future[Any]") -> None:
+    """Code that was interrupted ends with an exception that nobody waits for: asyncio would log it."""
+    if not work.cancelled():
+        work.exception()
 
 
 async def _interrupted(drive: WorkerLoop, work: "asyncio.Future[Any]") -> bool:

@@ -86,6 +86,8 @@ def run(
     app = open_app(ctx, allowed)
     let_tools_ask()
     result = asyncio.run(_run_code(app, text, allowed))
+    for warning in result.meta.get("warnings", ()):
+        click.echo(printable(f"Warning: {warning}"), err=True)
     if envelope:
         print_envelope(result.to_dict(), as_yaml, as_json)
         app.runtime.replied(result, [result.to_dict()])

@@ -155,6 +155,11 @@ async def from_result(
 ) -> Result:
     """What came of one tool. A tool may promise structured content: its value, or a wrapper with that in it."""
     answer = await _from_result(result, inline_bytes, store, read, read_on, promise)
+    return with_warnings(answer, result)
+
+
+def with_warnings(answer: Result, result: ToolResult) -> Result:
+    """The answer, and in its `_meta` what was changed or unusual about the call's arguments."""
     warnings = result.meta.get("warnings")
     return {**answer, "_meta": {WARNINGS: warnings}} if warnings else answer
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from onetool import ToolCall, ToolResult, ToolSpec
-from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Notice, Started, TextEvent, ThinkingEvent
+from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Notice, Started, Text, Thinking
 from onetool.ask.messages import Usage
 from onetool.core.call import ToolError
 from onetool.core.caller import Declined
@@ -61,14 +61,14 @@ def done(text="It is noon.", **more):
 
 COURSE = [
     Started(session_id="s1", is_new=True, provider="ollama", model="m"),
-    ThinkingEvent(text="hm", step=1),
-    ThinkingEvent(text="hm", step=1),
-    TextEvent(text="Let me ", step=1),
-    TextEvent(text="look.", step=1),
+    Thinking(text="hm", step=1),
+    Thinking(text="hm", step=1),
+    Text(text="Let me ", step=1),
+    Text(text="look.", step=1),
     CallStarted(call=NOW),
     CallEnded(call=NOW, result=OK),
-    TextEvent(text="It is ", step=2),
-    TextEvent(text="noon.", step=2),
+    Text(text="It is ", step=2),
+    Text(text="noon.", step=2),
     done(),
 ]
 
@@ -127,9 +127,7 @@ def test_calls_at_the_same_time_have_a_line_each(shows):
 
 
 def test_a_word_in_between_has_a_line_of_its_own(shows):
-    out, err = shows(
-        TextEvent(text="Half", step=1), Notice(text="wait\x1b[2J"), TextEvent(text="way", step=1), done("Halfway")
-    )
+    out, err = shows(Text(text="Half", step=1), Notice(text="wait\x1b[2J"), Text(text="way", step=1), done("Halfway"))
     assert out == "Half\nway\n"
     assert "wait�[2J" in err
     assert shows(CallStarted(call=NOW), Notice(text="wait"), CallEnded(call=NOW, result=OK))[1].count("\n") == 3
@@ -137,7 +135,7 @@ def test_a_word_in_between_has_a_line_of_its_own(shows):
 
 def test_what_a_model_says_does_nothing_to_a_terminal_and_is_whole_in_a_pipe(shows):
     said = "a\x1b[31m\ttab\r\n1\u202f000\u00a0€ 東\u3000京 👩\u200d💻 \u202e"
-    course = [TextEvent(text=said, step=1), done(said)]
+    course = [Text(text=said, step=1), done(said)]
     assert shows(*course)[0] == "a�[31m\ttab\n1\u202f000\u00a0€ 東\u3000京 👩\u200d💻 �\n"
     assert shows(*course, out=False)[0] == f"{said}\n"
     assert shows(*course, out=False, encoding="ascii")[0].startswith("a\x1b[31m\ttab\r\n1?000?? ??? ")
@@ -154,7 +152,7 @@ def test_what_was_not_let_run_is_told_with_what_to_do(shows):
 
 def test_an_answer_that_was_not_streamed_is_shown(shows):
     assert shows(done("Late."))[0] == "Late.\n"
-    assert shows(TextEvent(text=" ", step=3), done("Late."))[0] == " \nLate.\n"
+    assert shows(Text(text=" ", step=3), done("Late."))[0] == " \nLate.\n"
 
 
 def test_many_small_pieces_are_written_a_few_at_once(monkeypatch):
@@ -173,13 +171,13 @@ def test_many_small_pieces_are_written_a_few_at_once(monkeypatch):
     async def speak():
         screen = Screen()
         for _ in range(20_000):
-            screen.show(TextEvent(text="ab", step=1))
-        screen.show(TextEvent(text="!", step=1))
+            screen.show(Text(text="ab", step=1))
+        screen.show(Text(text="!", step=1))
         async with asyncio.timeout(10):
             while not stream.getvalue().endswith("!"):
                 await asyncio.sleep(0.01)
-        screen.show(TextEvent(text="1", step=1))
-        screen.show(TextEvent(text="2", step=1))
+        screen.show(Text(text="1", step=1))
+        screen.show(Text(text="2", step=1))
         screen.break_line()  # as an interrupt does
         assert stream.getvalue() == "ab" * 20_000 + "!12\n"
         return screen

@@ -9,7 +9,7 @@ import pytest
 from interfaces.rest.ask.fakes import ANSWER, STARTED, App, failing, post
 
 from onetool.ask.errors import ModelError, Reason
-from onetool.ask.events import CallEnded, CallStarted, Done, Event, Notice, TextEvent
+from onetool.ask.events import CallEnded, CallStarted, Done, Event, Notice, Text
 from onetool.ask.messages import File
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.caller import current_caller
@@ -271,7 +271,7 @@ def test_so_many_at_once_and_no_more():
 
 def test_events_have_their_tags_as_names_and_end_with_the_answer():
     ended = CallEnded(call=CALL, result=ToolResult(ok=True, data={"iso": "…", "big": 10**30}))
-    script = [STARTED, TextEvent(text="a\nb", step=1), CallStarted(call=CALL), ended, Notice(text="by the way")]
+    script = [STARTED, Text(text="a\nb", step=1), CallStarted(call=CALL), ended, Notice(text="by the way")]
     client = run(App(*script, Done(answer=ANSWER)), {"prompt": "x"}, EVENTS)
     assert (client.status, client.headers["content-type"]) == (200, EVENTS)
     assert [event.name for event in client.events] == ["started", "text", "call", "result", "notice", "answer"]
@@ -288,7 +288,7 @@ def test_events_have_their_tags_as_names_and_end_with_the_answer():
 
 
 def test_what_fails_later_is_the_last_event():
-    script = [STARTED, TextEvent(text="a", step=1), failing("timeout", "wait")]
+    script = [STARTED, Text(text="a", step=1), failing("timeout", "wait")]
     client = run(App(*script), {"prompt": "x"}, EVENTS)
     assert client.status == 200
     assert [event.name for event in client.events] == ["started", "text", "error"]
@@ -345,7 +345,7 @@ def test_a_slow_reader_gets_everything_and_the_model_waits_for_it():
     count = 3 * MOST_UNSENT // len(piece)
 
     async def slow():
-        app, reading = App(STARTED, *[TextEvent(text=piece, step=1)] * count, Done(answer=ANSWER)), asyncio.Event()
+        app, reading = App(STARTED, *[Text(text=piece, step=1)] * count, Done(answer=ANSWER)), asyncio.Event()
         asked = asyncio.create_task(post(app, {"prompt": "x"}, EVENTS, reading=reading))
         await asyncio.sleep(0.1)
         told = app.asking.told
@@ -359,7 +359,7 @@ def test_a_slow_reader_gets_everything_and_the_model_waits_for_it():
 
 def test_a_slow_reader_that_leaves_ends_it():
     async def left():
-        script = [STARTED, *[TextEvent(text="x" * 100_000, step=1)] * 30, Done(answer=ANSWER)]
+        script = [STARTED, *[Text(text="x" * 100_000, step=1)] * 30, Done(answer=ANSWER)]
         app, leaving = App(*script), asyncio.Event()
         asked = asyncio.create_task(post(app, {"prompt": "x"}, EVENTS, reading=asyncio.Event(), leaving=leaving))
         await asyncio.sleep(0.15)
@@ -375,7 +375,7 @@ def test_a_slow_reader_that_leaves_ends_it():
 def test_a_bug_leaves_nothing_behind():
     async def broken():
         with pytest.raises(RuntimeError):
-            await post(App(STARTED, TextEvent(text="a", step=1), RuntimeError("a bug")), {"prompt": "x"}, EVENTS)
+            await post(App(STARTED, Text(text="a", step=1), RuntimeError("a bug")), {"prompt": "x"}, EVENTS)
         await asyncio.sleep(0)
         return asyncio.all_tasks() - {asyncio.current_task()}
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Event, Notice, Started, TextEvent, ThinkingEvent
+from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Event, Notice, Started, Text, Thinking
 from onetool.ask.sessions.records import LAST
 from onetool.core.call import ToolCall
 from onetool.core.caller import Declined, ForPerson
@@ -57,9 +57,9 @@ class Screen:
         match event:
             case Started():  # who it is, is told at the end
                 pass
-            case TextEvent():
+            case Text():
                 self._text(event)
-            case ThinkingEvent():
+            case Thinking():
                 self._thinking(event.step)
             case CallStarted():
                 self._started(event.call)
@@ -86,7 +86,7 @@ class Screen:
 
     # The model's words
 
-    def _text(self, event: TextEvent) -> None:
+    def _text(self, event: Text) -> None:
         self._next(event.step)
         self._said.append(event.text)
         if self._is_live:
