@@ -234,6 +234,7 @@ def test_ctrl_c_while_the_code_waits_keeps_what_was_defined(folder, code):
     lines = ["x = 41\n", f"{code}\n", 2.0, "\x03", "x + 1\n", "\x04"]
     shown, status = terminal(["run", "-i"], folder, lines)
     assert "Stopped." in shown
+    assert "Traceback" not in shown
     assert "gone" not in shown
     assert "\r\n42\r\n" in shown
     assert status == 0

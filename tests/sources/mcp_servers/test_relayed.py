@@ -73,6 +73,8 @@ async def through(menu, stage, tool, args, **more):
     async with Client(start) as client:
         if menu == "search":
             return await client.call_tool("call", {"name": f"odd.{tool}", "args": args})
+        if menu == "run":
+            return await client.call_tool("run", {"code": f"odd.{tool}(**{args!r})"})
         while f"odd__{tool}" not in {one.name for one in (await client.list_tools()).tools}:
             await asyncio.sleep(0.05)
         return await client.call_tool(f"odd__{tool}", args)
