@@ -84,7 +84,7 @@ def accepted_kinds(wanted: Any) -> set[str]:
 
 
 def empty_for(wanted: Any) -> list[Node] | dict[str, Node] | None:
-    """What nothing at all means to this type: an empty list or mapping, where it takes one."""
+    """The value of an empty key for this type: [] or {} where it accepts one."""
     kinds = accepted_kinds(wanted)
     if "mapping" in kinds:
         return {}
@@ -92,13 +92,13 @@ def empty_for(wanted: Any) -> list[Node] | dict[str, Node] | None:
 
 
 def describe_type(wanted: Any) -> str:
-    """The words for what was wanted: a whole number."""
+    """Describes the expected type: a whole number."""
     choices = [choice.type for choice in choices_of(wanted) if choice.type is not NoneType]
     return _or_list([words for choice in choices for words in _words_for(choice)])
 
 
 def describe_value(node: Node, wanted: Any = Any) -> str:
-    """The words for what came: the text 'abc'. Never a secret, nor what stands where one belongs."""
+    """Describes the value found, never a secret."""
     if node.written:
         return f"the value of {node.written}"
     kind = kind_of(node.value)
@@ -111,7 +111,7 @@ def describe_value(node: Node, wanted: Any = Any) -> str:
 
 
 def broken_limit(value: Any, limits: tuple[msgspec.Meta, ...]) -> str | None:
-    """What the value should have been, when it is outside of its limits: at least 1."""
+    """What the value must be, if it violates a limit: at least 1."""
     for limit in limits:
         if limit.min_length is not None and len(value) < limit.min_length:
             return "not be empty"
@@ -143,7 +143,7 @@ def _or_list(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-# Node + type -> value, or findings that say what is wrong.
+# Conversion
 
 
 BAD: Any = type("Bad", (), {"__repr__": lambda self: "BAD"})()  # what `read` gives back when it has found a mistake
@@ -243,7 +243,7 @@ def _kind_without_quotes(text: str) -> str:
 
 
 def _unwrapped(node: Node, choices: list[Choice]) -> Node:
-    """`port: ${PORT}` gives text; where no text is wanted it is read as if its value stood in the file."""
+    """`port: ${PORT}` gives a string; where none is allowed its value is parsed as if it stood in the file."""
     if not isinstance(node.value, Secret) or any("text" in accepted_kinds(choice.type) for choice in choices):
         return node
     try:

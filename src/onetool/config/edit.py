@@ -23,12 +23,12 @@ Place = tuple[yaml.Node, yaml.Node]  # a key and its value
 Ways = Callable[["ConfigText"], Iterator[str]]
 """The ways to change a text, the nicest first."""
 
-_STUMBLED_OVER = re.compile(r"\$\{" + VARIABLE + r"\}|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_UNPARSEABLE = re.compile(r"\$\{" + VARIABLE + r"\}|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _UNQUOTED = re.compile(r"[A-Za-z0-9_./$][\w./${}@:+=,?&%-]*(?<!:)", re.ASCII)
 
 
 def edited(text: str, ways: Ways, key: str, value: Any) -> str:
-    """The first way that gives the same data with just this value; Refused when there is none."""
+    """The first candidate text whose data differs in this value only. Raises ConfigFileError if there is none."""
     expected = {**data_of(text), key: value}
     for new in ways(ConfigText(text)):
         try:
@@ -51,13 +51,13 @@ def data_of(text: str) -> dict[str, Any]:
 
 
 class ConfigText:
-    """A text, and where things stand in it."""
+    """The text of a config with the positions of its YAML nodes."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.newline = "\r\n" if "\r\n" in text else "\n"
         # What the reader would mend is covered, character for character: so places in this are places in the text.
-        root = compose(_STUMBLED_OVER.sub(lambda found: "x" * len(found[0]), text))
+        root = compose(_UNPARSEABLE.sub(lambda found: "x" * len(found[0]), text))
         self.root = root if isinstance(root, yaml.MappingNode) else None
 
     def find(self, *path: str) -> Place | None:
@@ -71,7 +71,7 @@ class ConfigText:
     def reads(self, key: yaml.Node) -> str:
         """What a key says, also where some of it was covered."""
         written = self.text[key.start_mark.index : key.end_mark.index]
-        return plain(node_of(written, ""), Findings()) if _STUMBLED_OVER.search(written) else key.value
+        return plain(node_of(written, ""), Findings()) if _UNPARSEABLE.search(written) else key.value
 
     def mapping(self, *path: str) -> yaml.MappingNode:
         place = self.find(*path)
@@ -179,7 +179,7 @@ class ConfigText:
         return " " * (place[1].value[0][0].start_mark.column - place[0].start_mark.column) or "  "
 
 
-# How it is written
+# Writing YAML
 
 
 def lines_of(members: Mapping[str, Any], indent: str, unit: str) -> list[str]:

@@ -50,7 +50,7 @@ def servers_yaml(servers: Mapping[str, Block]) -> str:
     return "\n".join([*lines_of({KEY: servers}, "", "  "), ""])
 
 
-# What is done to the text: each gives the ways to do it, the nicest first
+# Edits: each yields candidate texts, the preferred one first
 
 
 def _adding(servers: Mapping[str, Block]) -> Ways:
@@ -102,7 +102,7 @@ def _servers_of(text: str) -> dict[str, Any]:
     return servers
 
 
-# Entries of `allowedHosts` put into, or taken out of, the text of a config file.
+# Entries of `allowedHosts`
 
 
 HOSTS_KEY = "allowedHosts"

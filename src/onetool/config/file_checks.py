@@ -25,7 +25,7 @@ Accepted = Mapping[str, Mapping[str, Any]]  # places by their real path, and how
 
 
 def require_ownership(paths: Iterable[Path], home: Path, accepted: Accepted) -> None:
-    """ConfigError with what mends it, for all of these that are there and don't count."""
+    """Raise ConfigError for every existing path that others own or can write."""
     mistakes = [mistake for path in paths if (mistake := ownership_mistake(path, home, accepted))]
     if mistakes:
         raise ConfigError(mistakes)
@@ -56,7 +56,7 @@ def _links_in(folder: Path) -> list[Path]:
 
 
 def ownership_mistake(path: Path, home: Path, accepted: Accepted) -> Mistake | None:
-    """What is wrong with the owner or the mode of this, and what mends it; None if it is ours, or not there."""
+    """The mistake about a path's owner or mode, with the command that fixes it; None if it is fine or missing."""
     if os.name == "nt":
         return None
     try:
@@ -107,7 +107,7 @@ def _is_foreign_owner(status: os.stat_result) -> bool:
 
 
 def _is_private_group(owner: int, group: int) -> bool:
-    """Whether nobody but the owner is in it: it is called like the owner and has no other members; root's is, too."""
+    """Whether the owner is the group's only member; root's group counts, too."""
     if group == ROOT:
         return True
     import grp
@@ -142,7 +142,7 @@ def _is_below(path: Path, home: Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(home))
 
 
-# Whether files are as they were: by what the system says of them, which takes no reading; or by their content.
+# Whether files have changed
 
 
 MAX_DIGEST_BYTES = 4 * 1024 * 1024  # bytes that a person could have written
@@ -155,7 +155,7 @@ def is_unchanged(files: Mapping[str, str]) -> bool:
 
 
 def stamp_of(file: Path) -> str:
-    """Another one after every change. The time of the last change of its entry can't be set by who writes a file.
+    """A string that changes whenever the file does. It includes ctime, which a writer can't set.
 
     Windows has no such time, so that the content has to tell there.
     """
@@ -169,7 +169,7 @@ def stamp_of(file: Path) -> str:
 
 
 def digest_of(file: Path) -> str:
-    """Of a file's content. What is no file, or too large for one of ours, is known by what the system says of it."""
+    """A hash of the file's content; of size and time for very large or special files."""
     from hashlib import sha256  # most only look at stamps
 
     try:

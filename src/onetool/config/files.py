@@ -28,7 +28,9 @@ def _importable(path: Path) -> Iterator[Path]:
 
 
 def watched_files(config: Config, in_vain: Iterable[Path], finds: bool) -> list[Path]:
-    """What to look at for changes. `in_vain` are files that a refused reload wants mended; `finds`: a config, too."""
+    """Files to watch for changes. `in_vain`: files with the mistakes of a failed reload; `finds`: also watch for a
+    config to appear.
+    """
     beside = _config_folder(config)
     place = beside / "onetool.yaml" if config.path is None and finds else config.path
     named = (place, *config.include, config.prompts or beside / PROMPTS, config.secrets.file)

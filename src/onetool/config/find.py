@@ -14,13 +14,13 @@ from onetool.core.errors import ConfigError, Mistake
 FOLDER = ".onetool"
 NAME = "onetool.yaml"
 MOUNTS = "/proc/self/mountinfo"
-NOWHERE = Path(os.devnull)  # a folder in which there is nothing, and can be nothing
+NOWHERE = Path(os.devnull)  # a folder that can't contain anything
 
 Whose = Literal["named", "own", "project"]
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in force here.
+    """The config that applies here, and whose it is.
 
     `named` by hand (--config, ONETOOL_CONFIG, `App.open(config=…)`) and the person's `own` (in ~/.onetool) are used as
     they are. A `project`'s was found, and is trusted; else it is `untrusted` and the person's own is in force.
@@ -67,7 +67,7 @@ def find_config(
 
 
 def nearest_folder(env: Mapping[str, str] = os.environ) -> Path:
-    """The `.onetool` that counts here, where no config is named; it need not exist."""
+    """The `.onetool` folder that applies here when no config is named; it may not exist."""
     return find(env={**env, "ONETOOL_CONFIG": ""}).folder
 
 
@@ -99,7 +99,7 @@ def own_folder(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def _persons_home(env: Mapping[str, str]) -> Path:
-    """Where trust is kept. Who has no home has none: the working folder, where state goes then, may be anybody's."""
+    """The home that trust is stored in. A user without a home has none: the working directory may belong to anyone."""
     try:
         return user_home(env) if env.get("HOME") or env.get("USERPROFILE") else Path.home()
     except RuntimeError:
@@ -178,7 +178,7 @@ def _trusted(folder: Path, home: Path, store: TrustStore, env: Mapping[str, str]
 
 
 def _why_not(folder: Path, config: Path | None, home: Path, store: TrustStore) -> Untrusted | None:
-    """Because of who owns it, or could have put it there."""
+    """The reason not to use a folder because of its owner or its parent's mode."""
     wrong = next(
         (wrong for path in (folder, config) if path and (wrong := ownership_mistake(path, home, store.owners))), None
     )

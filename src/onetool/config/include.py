@@ -29,7 +29,7 @@ def read_files(path: Path, findings: Findings, may_read: MayRead = lambda _: Tru
 
 
 class Files:
-    """Reads files, each once, in the order in which they count: the including one first, then what it includes."""
+    """Reads each file once: the including one first, then those that it includes."""
 
     def __init__(self, findings: Findings, may_read: MayRead) -> None:
         self.findings = findings
@@ -73,7 +73,7 @@ class Files:
 
 
 def mistake_of(refused: ConfigFileError, path: Path, entry: Node | None) -> Mistake:
-    """Trouble inside of a file is told there; a file that can't be read at all is told where it was named."""
+    """A mistake at its line in the file; for a file that can't be read, at the entry that includes it."""
     if refused.line is None and entry:
         return entry.mistake(refused.message, refused.hint)
     return Mistake(message=refused.message, file=str(path), line=refused.line, hint=refused.hint)
@@ -125,7 +125,7 @@ def _only_one(nodes: list[Node], _: Any, findings: Findings) -> Node:
 
 
 def _of_kind(kind: type, nodes: list[Node], wanted: Any, findings: Findings) -> list[Node]:
-    """Those nodes that can be put together. Of the others it is said what is wrong with them."""
+    """The nodes of this kind; mistakes are reported for the others."""
     for node in nodes:
         if isinstance(node.value, kind):
             findings.add(node.mistakes)

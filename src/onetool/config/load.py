@@ -22,7 +22,8 @@ OWN_VARIABLE = "ONETOOL_TOKEN"  # what http.token is usually called
 def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ) -> Config:
     """The config of this file and those it includes; without a file, the defaults.
 
-    A path is somebody's word, and used as it is; what was found may be a project's, which has less of the person's.
+    A path is trusted because it was named. A config that was found may be a project's, which gets fewer of the user's
+    secrets.
     """
     found = at if isinstance(at, Found) else _found_from_path(at, env)
     path = found.config and found.config.absolute()
@@ -97,7 +98,7 @@ def load_roots(path: Path, *, env: Mapping[str, str] = os.environ) -> tuple[str,
 
 
 def _found_from_path(path: Path | None, env: Mapping[str, str]) -> Found:
-    """What a caller hands over: a file, which is then named by hand, or none."""
+    """A `Found` for a path that a caller passed; None is the user's own folder without a config."""
     if path is None:
         return Found(config=None, folder=own_folder(env), whose="own")
     is_own = path.absolute() == own_folder(env) / NAME
@@ -154,7 +155,7 @@ def _placed(servers: Any, config: Path) -> Any:
 
 
 def _check_state(home: Path, env: Mapping[str, str]) -> None:
-    """State is ours, too. A config may lie in the middle of a project, whose folder is then not ours alone."""
+    """Check the owner of the state folder and its parts; of a folder shared with a project, only of the parts."""
     is_ours_alone = home.name == FOLDER or bool(env.get("ONETOOL_HOME"))
     require_no_links(home, is_ours_alone)
     parts = [home / part for part in STATE]
@@ -164,7 +165,7 @@ def _check_state(home: Path, env: Mapping[str, str]) -> None:
 
 
 def _kept_here(found: Found, root: Node) -> frozenset[str]:
-    """Keys that no server of a project gets, unless they are kept with it: those for models, and of our own door."""
+    """Names that a project's servers get only if they are stored with the project: provider keys and the HTTP token."""
     if found.whose != "project":
         return frozenset()
     from onetool.config.secret_values import names_in

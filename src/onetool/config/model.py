@@ -28,7 +28,7 @@ PROMPT_TOKENS = {"instructions": 300, "run": 260, "packs": 1_000}
 
 
 class PackText(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of one pack. In the file a text alone will do."""
+    """Instructions for one pack; may be written as a string."""
 
     shorthand: ClassVar[str] = "instructions"
 
@@ -36,7 +36,7 @@ class PackText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PromptTexts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file may say."""
+    """The keys of the prompts file."""
 
     instructions: str | None = None
     run: str | None = None
@@ -77,7 +77,7 @@ def read_prompts(path: Path | None, beside: Path, findings: Findings) -> tuple[P
     return path, texts if isinstance(texts, PromptTexts) else PromptTexts()
 
 
-# Every key of the config: its type, its default and its limits.
+# The config
 
 
 Count = Annotated[int, Meta(ge=1)]
@@ -90,7 +90,7 @@ Port = Annotated[int, Meta(ge=0, le=65535)]  # 0 lets the system choose one
 
 
 class Declared(ToolDeclaration, frozen=True):
-    """One entry of `tools`, as it was written. A wrong one spoils itself alone, so it is not checked here."""
+    """One entry of `tools` as written. It is validated later, so that a wrong entry affects only itself."""
 
     @classmethod
     def from_node(cls, node: Node, findings: Findings) -> "Declared":
@@ -220,7 +220,7 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "allowedHosts"}):
-    """What a config file may say.
+    """The keys of a config file.
 
     How files that include each other add up follows from the types: tuples are joined, dicts united, the rest is set
     once. `include` and `secrets` are read before the others, and hold what came of that.

@@ -1,4 +1,4 @@
-"""One value of a config file that knows where it stands, and the findings that are made about such values."""
+"""A value of a config file with its position, and the collection of mistakes."""
 
 import re
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ _PLAIN_KEY = re.compile(r"[\w-]+\Z")
 
 
 class Broken:
-    """Stands where a value could not be read. What is wrong with it is in the node's mistakes."""
+    """Placeholder for a value that could not be read; the mistakes are in the node."""
 
     def __repr__(self) -> str:
         return "BROKEN"
@@ -46,7 +46,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Findings:
-    """What was found wrong so far. Reading goes on after a mistake, so that people hear of all of them at once."""
+    """Errors and warnings so far. Reading continues after a mistake, so that all are reported at once."""
 
     def __init__(self) -> None:
         self.errors: list[Mistake] = []

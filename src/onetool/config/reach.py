@@ -1,4 +1,4 @@
-"""What a project's config reaches: what it would run, dial and read, and which secrets it names. From its text alone.
+"""What a project's config would run, connect to and read, and which secrets it names; from its text alone.
 
 Nothing is looked up, filled in or imported. Each thing is a line that a person can read, with a digest of all that
 belongs to it: a server whose header changes is another one, though its line is the same. What is not shaped as it
@@ -73,7 +73,7 @@ def _parts(path: Path) -> Iterable[Part]:
         return
 
 
-# What a project's config reaches: what it would run, dial and read, and which secrets it names.
+# The reach of a config
 
 
 UNPINNED_KEYS = {"timeout", "connect_timeout", "enabled", "disabled", "tools", "prefix", "pin", "type"}  # of a server
@@ -88,7 +88,7 @@ _ASKED_FOR = re.compile(r"(?:secret\w*|api_headers)\s*[(=]\s*[\"']([A-Za-z_][A-Z
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines by what they are of, each with its digest."""
+    """What a config reaches, as readable lines by category, each with a digest."""
 
     runs: dict[str, str] = {}
     dials: dict[str, str] = {}
@@ -101,7 +101,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, str] = {}  # what all of this was read from
 
     def pinned(self) -> dict[str, str]:
-        """All that waits for another look when it is new."""
+        """Everything that needs new trust when it changes."""
         parts = (("runs", self.runs), ("dials", self.dials), ("reads", self.reads), ("secrets", self.secrets))
         return {f"{part}: {line}": digest for part, lines in parts for line, digest in lines.items()}
 
@@ -145,7 +145,7 @@ def project_of(folder: Path) -> Path:
     return folder.parent
 
 
-# Its parts
+# Parts of the config
 
 
 def _read(config: Path | None) -> tuple[dict[str, Any], dict[str, list[Path]], dict[str, str]]:
@@ -191,7 +191,7 @@ def _servers(data: dict[str, Any], kind: str) -> dict[str, str]:
 
 
 def _shown(block: Any) -> str:
-    """A server in a line: the command or the url, and the names of what goes with it."""
+    """A server as one line: command or URL, and names of its variables and headers."""
     if not isinstance(block, dict):
         return _text(block)
     args = block.get("args")
@@ -283,7 +283,7 @@ def _values(data: dict[str, Any], file: Path | None) -> dict[str, str]:
 
 
 def _deciding(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Texts that say what is run, dialled or read, each with its key; not those that are only handed over."""
+    """Strings that decide what is run, connected to or read, each with its key."""
     servers = data.get("servers")
     for block in servers.values() if isinstance(servers, dict) else ():
         if isinstance(block, dict):

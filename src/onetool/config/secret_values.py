@@ -19,10 +19,10 @@ from onetool.config.yaml_text import VARIABLE, ConfigFileError
 from onetool.core.text import did_you_mean
 from onetool.services.secrets import UNMISTAKABLE, Fits, Secret, SecretHostError, Secrets, too_open
 
-# What misses a secret here can be left out, and the rest of the config works.
+# An entry of these with a missing secret is skipped; the rest of the config works.
 OPTIONAL_KEYS = {"servers"}
 
-# Texts of these are for others to read, who have their own `${…}` or none at all.
+# `${…}` in these is not ours and stays.
 LITERAL_KEYS = {"tools", "snippets", "aliases", "prompts", "allowedHosts"}
 
 _PLACEHOLDER = re.compile(r"\$\{(" + VARIABLE + r")\}")
@@ -30,7 +30,7 @@ _OTHER = re.compile(r"\$\{[^{}]{0,100}\}")  # bounded: a text of nothing but `${
 
 
 def resolve(root: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str] = frozenset()) -> Node:
-    """The root with secrets filled in. None says that they could not be read, which was told already.
+    """The root with secrets filled in. `secrets` is None if they could not be read; that has been reported.
 
     The names in `kept_here` are filled in only if they are kept with the config.
     """
@@ -54,7 +54,7 @@ def _filled(key: str, node: Node, secrets: Secrets | None, findings: Findings, k
 
 
 def _kept_names_for(key: str, kept_here: Collection[str]) -> Collection[str]:
-    """Our own door may have its own key from anywhere."""
+    """The names that this key can't take from elsewhere. http.token may come from any source."""
     return () if key == "http" else kept_here
 
 
@@ -142,14 +142,14 @@ class _Filler:
 
 
 def _goes_along(key: str, node: Node) -> bool:
-    """Whether a key of a server with a url is sent to that url, and nowhere else. Credentials of a login are not."""
+    """Whether this key of a server is sent to the server's URL and nowhere else. Credentials of a login are not."""
     if key != "auth" or not isinstance(node.value, dict):
         return key in ("url", "headers", "auth")
     kind = node.value.get("type")
     return kind is not None and kind.value == "bearer"
 
 
-# What the key `secrets` says -> Secrets.
+# The key `secrets`
 
 
 SECRETS_FILE = "secrets.yaml"

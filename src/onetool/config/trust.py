@@ -70,7 +70,7 @@ class TrustStore:
 
 
 def _content_of(file: Path) -> dict[str, TrustEntries]:
-    """What can't be read, or what others could have written, trusts nobody."""
+    """The stored entries; empty if the file can't be read or others can write it."""
     found: Any = None
     with suppress(OSError, msgspec.DecodeError, RecursionError):
         if ownership_mistake(file, file.parent.parent, {}) is None and file.stat().st_size <= MAX_FILE_BYTES:
@@ -113,7 +113,7 @@ def _replace_file(file: Path, data: bytes) -> None:
         raise
 
 
-# Whether a project's folder may be used, and what it may reach then.
+# Deciding about a folder
 
 
 TRUST_VARIABLE = "ONETOOL_TRUST"
@@ -144,7 +144,7 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def short(self) -> str:
-        """For who calls a tool of it."""
+        """The reason in a few words, for an error message."""
         return NOT_TRUSTED if self.mistake is None else str(self.mistake)
 
     def defines(self, name: str) -> bool:
@@ -183,7 +183,7 @@ def accepted_names(
 
 
 def _know_files(folder: Path, store: TrustStore, now: Mapping[str, Any]) -> None:
-    """The files as they are now reach nothing new: the next start need not read them twice."""
+    """Remember these file stamps, so that the next start need not parse the files."""
     real = os.path.realpath(folder)
 
     def change(content: dict[str, Any]) -> None:
@@ -195,7 +195,7 @@ def _know_files(folder: Path, store: TrustStore, now: Mapping[str, Any]) -> None
 
 
 def new_reach(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]:
-    """What was not there, or was another, when the folder was trusted; and what guarded it, if that is gone."""
+    """What the folder reaches now and did not when it was trusted; and what guarded it, if that is gone."""
     from onetool.config.reach import DOOR
 
     before = pin.get("reaches") or {}
@@ -236,7 +236,7 @@ def trust_folder(
 
 
 def has_anything(folder: Path) -> bool:
-    """Whether somebody has put something there: what is hidden is ours, or nobody reads it."""
+    """Whether the folder contains a visible file."""
     try:
         return any(not name.startswith(".") for name in os.listdir(folder))
     except OSError:
@@ -245,7 +245,7 @@ def has_anything(folder: Path) -> bool:
 
 @contextmanager
 def trust_renewed(file: Path, store: TrustStore, own: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
-    """Around what a person does to a config by a command of ours: the pin is renewed if nothing untrusted lay there."""
+    """Context manager around a command that edits a trusted config: the folder stays trusted."""
     folder = file.parent
     if folder.name != own.name or _is_same(folder, own):
         yield
@@ -265,7 +265,7 @@ def trust_renewed(file: Path, store: TrustStore, own: Path, names: tuple[str, ..
 
 
 def _is_trusted(folder: Path, config: Path | None, store: TrustStore, own: Path) -> bool:
-    """By a pin: a variable trusts for a moment, which is no reason to remember; nor is what nobody can read."""
+    """Whether the store trusts it; ONETOOL_TRUST alone does not count, nor does a folder that can't be read."""
     pin = store.folder(folder)
     if pin is None:
         return False
@@ -319,7 +319,7 @@ def _is_strict(own: Path) -> bool:
     return said is not None and said.value == STRICT.decode()
 
 
-# What it defines, from its text and the names of its files
+# Names that an untrusted folder defines
 
 
 def _packs_in(folder: Path) -> set[str]:

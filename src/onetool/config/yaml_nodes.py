@@ -76,7 +76,7 @@ def _loader(base: type) -> Any:
 
 
 class _Bounds:
-    """Counts nodes while they are composed, so that a hostile file costs no more than an honest one."""
+    """Limits depth and number of nodes while composing."""
 
     depth = 0
     count = 0
@@ -136,7 +136,7 @@ def _at(mark: Any, text: str, message: str, hint: str | None) -> ConfigFileError
     return ConfigFileError(f"{message}, in column {mark.column + 1}", line=mark.line + 1, hint=hint)
 
 
-# One YAML file -> a Node: keys checked, aliases and merges carried out, scalars read, every value with its line.
+# YAML nodes -> Node
 
 
 KeyPath = tuple[str | int, ...]
@@ -145,7 +145,7 @@ _MERGE = "<<"
 
 
 def read_yaml(path: Path) -> Node:
-    """The root of the file, its value None when the file is empty. Raises Refused when it is not YAML at all."""
+    """The root of the file; its value is None if the file is empty. Raises ConfigFileError if it is not YAML at all."""
     return node_of(read_text(path), str(path))
 
 
@@ -157,7 +157,7 @@ def node_of(text: str, file: str, base: type | None = None) -> Node:
 
 
 class _Reader:
-    """Walks the nodes of one file. Aliases are walked again wherever they stand, so this walk is bounded too."""
+    """Converts the YAML nodes of one file. Aliases are expanded each time, so this is limited, too."""
 
     def __init__(self, file: str) -> None:
         self.file = file

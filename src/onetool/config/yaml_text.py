@@ -19,7 +19,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\
 
 
 class ConfigFileError(Exception):
-    """A file that can't be used. Without a line it is the file itself, which whoever named it hears about."""
+    """A file or a line in it can't be used. Without a line the mistake is reported where the file was named."""
 
     def __init__(self, message: str, *, line: int | None = None, hint: str | None = None) -> None:
         super().__init__(message)
@@ -71,7 +71,7 @@ def _line_at(text: str, index: int) -> int:
     return text.count("\n", 0, index) + 1
 
 
-# Two things that people write, that are plain enough, and that the YAML parser stumbles over.
+# Repairs
 
 
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_.-]*"
@@ -83,12 +83,12 @@ _PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{
 
 
 def possible_repairs(text: str) -> int:
-    """How often this text can need mending, at most."""
+    """Upper bound on the number of repairs."""
     return text.count("${") + text.count("\\u")
 
 
 def repaired(text: str, index: int) -> str | None:
-    """The text with the one thing mended that stopped the parser at this place; None when it was something else."""
+    """The text with the slip at this index repaired; None if it is something else."""
     return _with_quotes(text, index - 1) or _with_one_escape(text, index - 2)
 
 
@@ -111,7 +111,7 @@ def _with_one_escape(text: str, start: int) -> str | None:
     return f"{text[:start]}\\U{code:08x}{text[pair.end() :]}"
 
 
-# What an unquoted word of YAML means: the rules of YAML 1.2's core schema, without the surprises of 1.1.
+# Scalars
 
 
 MAX_DIGITS = 1000  # more are no number that anybody wrote, and cost time wherever they go
@@ -154,7 +154,7 @@ _OLD_NUMBER = re.compile(
 
 
 def tagged_value(text: str, tag: str) -> Scalar:
-    """The value of a scalar with this tag. Refused when it has none; the message does not repeat the text."""
+    """The value of a scalar with this tag. Raises ConfigFileError if it has none, without repeating the text."""
     if tag == TEXT:
         return _joined_surrogates(text)
     if tag != PLAIN and tag not in _TYPES:
@@ -196,7 +196,7 @@ def _whole(text: str) -> int:
 
 
 def yaml_1_1_advice(text: str) -> str | None:
-    """What to write instead of an unquoted text that YAML 1.1, which most people know, reads as something else.
+    """Advice for an unquoted string that YAML 1.1 reads as another type.
 
     A single `y` is none of these: nearly every reader takes it for text, and it is the name of many a coordinate.
     """
@@ -208,7 +208,7 @@ def yaml_1_1_advice(text: str) -> str | None:
 
 
 def _joined_surrogates(text: str) -> str:
-    """The text, with the halves put together of characters that JSON writes as two escapes.
+    """The text with surrogate pairs joined.
 
     The parser of C refuses such halves, that of Python leaves them apart.
     """

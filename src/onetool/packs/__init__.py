@@ -1,1 +1,1 @@
-"""The built-in packs. They use the SDK like anyone's."""
+"""The built-in packs, written with the public SDK."""

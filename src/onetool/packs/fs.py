@@ -1,7 +1,7 @@
 """Files and folders to read, below the allowed roots only.
 
 The roots are `fs.roots` in the config (`fs: {roots: [docs, src]}`), by default the working folder.
-`services/file_access` keeps to them; here is what a caller sees of it: the limits, and words for each refusal.
+`services.file_access` enforces them; this module has the limits and the error messages.
 """
 
 import re
@@ -149,7 +149,7 @@ def _allowed_roots(path: str) -> Iterator["Roots"]:
 
 
 def _from_bytes(path: str) -> str | None:
-    """The text in bytes that code gave: they reach tools as Base64, which is nobody's file name."""
+    """The path in Base64 that code passed as bytes."""
     import base64
 
     try:
@@ -206,7 +206,7 @@ def _words(reason: str, path: str, detail: str = "") -> str:
 
 
 def _denied(path: str, roots: list[str]) -> ToolFailure:
-    """The same words whether the thing exists or not."""
+    """The error for a forbidden path, equal whether it exists or not."""
     allowed = ", ".join(map(_quoted, roots)) or "none"
     return ToolFailure(
         f"{_quoted(path)} is outside of the folders that may be read ({allowed}). "

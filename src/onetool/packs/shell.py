@@ -1,4 +1,4 @@
-"""Where this process runs. No shell is started, whatever the pack's name says."""
+"""The pack `shell`: the working directory. It starts no shell."""
 
 import os
 

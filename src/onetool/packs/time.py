@@ -1,4 +1,4 @@
-"""What time it is."""
+"""The pack `time`: the current time."""
 
 import time
 from typing import TypedDict

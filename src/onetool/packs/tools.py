@@ -1,4 +1,4 @@
-"""A probe for the whole way that a call takes."""
+"""The pack `tools`: `echo`, to test that calls work."""
 
 from typing import Any
 

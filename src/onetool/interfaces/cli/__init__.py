@@ -106,7 +106,7 @@ def main() -> NoReturn:
 
 
 def _open_closed_streams() -> None:
-    """A caller may start us without standard streams; the next file opened would then pass for one of them."""
+    """Open /dev/null for standard streams that are closed, so that no file gets their descriptor."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
@@ -116,7 +116,7 @@ def _open_closed_streams() -> None:
 
 
 def _discard_stdout() -> None:
-    """Nothing more can be said there; Python would try once more when it ends, and complain."""
+    """Redirect standard output to /dev/null, because the interpreter would write to it again at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in {1, stdout().fileno()}:
         os.dup2(nowhere, stream)

@@ -112,7 +112,7 @@ def _secret_name(name: str) -> str:
 
 
 def _secrets(ctx: click.Context) -> Secrets:
-    """Not by opening the app: its config may be waiting for the very secret that is about to be kept."""
+    """Loaded without the app, because the config may need the secret that is being set."""
     return load_secrets(find_here(ctx))
 
 
@@ -132,7 +132,7 @@ def _value(secret: str) -> str:
 
 
 def check(secret: str, value: str | None, draft: Path) -> None:
-    """The file as it would be: it must still be one that can be read, and hold just this."""
+    """Check that the draft of the secrets file can be read and holds this value."""
     from onetool.config.yaml_nodes import read_yaml
     from onetool.config.yaml_text import ConfigFileError
 

@@ -52,7 +52,7 @@ def _of_bundles(app: "App") -> list[Mistake]:
 
 
 def _missing(report: Report) -> list[Mistake]:
-    """What tools can't work without, and is not there: only those tools are affected, hence a warning."""
+    """Warnings for missing requirements; each affects only its own tools."""
     return [
         Mistake(
             message=f"needs {found['name']}, which is {found['status']}",

@@ -45,7 +45,7 @@ def read_bytes(name: str) -> bytes:
 
 
 def _opened_regular_file(name: str) -> BinaryIO:
-    """Of anything else nobody knows whether it begins or ends. Which it is, is seen for sure only once it is open."""
+    """Open a regular file; pipes and devices might block. Its type is only certain once it is open."""
     handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode):
@@ -64,7 +64,7 @@ def read_text(name: str) -> str:
 
 
 def read_data(name: str) -> Any:
-    """JSON, also with comments, or YAML: what it begins with says which."""
+    """JSON (comments allowed) or YAML, by its first character."""
     from onetool.interfaces.cli.clients.jsonc import JsoncError
     from onetool.interfaces.cli.servers import translate
 
@@ -76,7 +76,7 @@ def read_data(name: str) -> Any:
 
 
 def fetch_url(app: "App", address: str) -> bytes:
-    """What a URL gives, from a host that is allowed; by the client of HTTP tools."""
+    """Download a URL from an allowed host with the HTTP tools' client."""
     import asyncio
 
     from onetool.core.errors import ToolFailure
@@ -100,7 +100,7 @@ def shown_name(name: str) -> str:
     return "standard input" if name == STDIN else name
 
 
-# Standard input, for a command that may be given something there and need not be.
+# Standard input
 
 
 PATIENCE = 5.0  # seconds, with nobody there
@@ -117,7 +117,7 @@ def is_piped() -> bool:
 
 
 def comes() -> bool:
-    """Whether anything comes, be it the end: then it can be read."""
+    """Whether standard input has data or has ended."""
     if not sys.stderr.isatty():
         return _ready(PATIENCE)
     if not _ready(QUIET):
@@ -126,7 +126,7 @@ def comes() -> bool:
 
 
 def invite(what: str) -> None:
-    """Who sits there sees that it is their turn."""
+    """Tell the user at the terminal that input is expected."""
     if sys.stdin.isatty() and sys.stderr.isatty():
         click.echo(f"Type {what}; Ctrl-D ends it.", err=True)
 

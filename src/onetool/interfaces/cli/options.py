@@ -58,7 +58,7 @@ def watch_option(command: F) -> F:
 
 
 def ignore_hang_up() -> None:
-    """A server reloads when it is told so; until it can, a hint that comes too early must not end it."""
+    """Ignore SIGHUP until the server can handle it as a reload."""
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
@@ -92,7 +92,7 @@ def open_app(
 
 
 def find_here(ctx: click.Context) -> "Found":
-    """What is in force here. Of a folder that is not trusted it is told, once; at a terminal somebody is asked."""
+    """The config in force. Reports an untrusted folder once; at a terminal the user is asked to trust it."""
     from onetool.config import find
 
     root = ctx.find_root()
@@ -108,7 +108,7 @@ def find_here(ctx: click.Context) -> "Found":
 
 
 def complete_tool(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Tool names, for the shell's completion: whoever presses TAB wants nothing to run."""
+    """Tool names, for the shell's completion. Packs are parsed, not imported."""
     from onetool.app import App
     from onetool.core.errors import OneToolError
 

@@ -22,7 +22,7 @@ class _Stdout:
 
 
 def claim_stdout() -> None:
-    """From here on standard output carries what we print and nothing else; what tools print goes to standard error.
+    """Reserve standard output for results; what tools print goes to standard error.
 
     By file descriptor, so that a tool's child processes and compiled libraries are covered too; and for good, since
     a tool that was given up may still be printing.
@@ -86,7 +86,7 @@ def _console() -> "Console":
 
 
 def to_json(data: Any) -> str:
-    """msgspec is fast and loaded anyway; what it refuses (huge numbers, lone surrogates) the standard library takes."""
+    """JSON by msgspec, or by the standard library for values that msgspec refuses (huge numbers, lone surrogates)."""
     try:
         return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
     except (TypeError, ValueError, OverflowError):
@@ -121,7 +121,7 @@ def printable(value: Any) -> str:
     return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
 
 
-# A list of mistakes for a person: each with its place, what is wrong, and what to do.
+# Mistakes
 
 
 def print_mistakes(summary: str, mistakes: Sequence[Mistake]) -> None:
@@ -148,10 +148,10 @@ def _shown_place(mistake: Mistake) -> str:
     return f"{shown}:{mistake.line}" if mistake.line else shown
 
 
-# How far a tool has come, on one line of the terminal.
+# Progress
 
 
 def show_progress(done: float, total: float | None, message: str | None) -> None:
-    """The next report overwrites it."""
+    """Print progress on one line; the next report overwrites it."""
     share = f"{done:g}/{total:g}" if total else f"{done:g}"
     click.echo(f"\r\x1b[K{share} {printable(message)}", err=True, nl=bool(total and done >= total))

@@ -26,7 +26,7 @@ STDIN, TERMINAL = 0, "/dev/tty"
 
 
 def let_tools_ask() -> None:
-    """From here on, calls of this context can ask the person; if there is one."""
+    """Let tools called from this context ask the user, if there is a terminal."""
     if sys.stdin.isatty() and sys.stderr.isatty():
         current_caller.set(Person())
 
@@ -58,7 +58,7 @@ def _keyboard() -> int | None:
 
 
 class Person:
-    """One who answers one question at a time, typing at `keyboard`: a file descriptor."""
+    """Asks the user one question at a time and reads answers from the descriptor `keyboard`."""
 
     owner = ""
 
@@ -91,7 +91,7 @@ class Person:
 
 
 async def _taken_back(form: "_Form", answer: "asyncio.Future[Any]") -> None:
-    """What is typed from here on belongs to the next question: that one is not shown before this one reads no more."""
+    """Wait until a cancelled question has stopped reading, so that typed text goes to the next one."""
     form.withdrawn.set()
     if form.is_shown and not answer.done():
         with suppress(asyncio.CancelledError):
@@ -101,7 +101,7 @@ async def _taken_back(form: "_Form", answer: "asyncio.Future[Any]") -> None:
 
 
 class _Form:
-    """A question at the terminal, in a thread of its own. `withdrawn` is set by who wants no answer any more."""
+    """One question, asked in a thread; `withdrawn` cancels it."""
 
     def __init__(self, question: ForPerson, keyboard: int) -> None:
         self._question = question
@@ -167,7 +167,7 @@ def _is_typed(keyboard: int) -> bool:
 
 
 def _forget_typed(keyboard: int) -> None:
-    """What was typed before a question could be read is no answer to it."""
+    """Discard what was typed before the question was shown."""
     with suppress(ImportError, OSError, ValueError):  # not every system has terminals of this kind
         import termios
 

@@ -112,7 +112,7 @@ def print_live(text: str) -> None:
 
 
 def print_value(app: "App", result: "RunResult", full: bool) -> str:
-    """The value alone: what was printed has been seen already. Gives what was shown."""
+    """Print the value and return what was printed."""
     if result.data is None:
         return ""
     text = app.reply(replace(result, printed=""), whole=full).text
@@ -224,7 +224,7 @@ def _leaves(text: str, session: "CodeSession") -> bool:
 
 @contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """Ctrl-C reaches all processes of a terminal. A worker that starts in here does not hear it: names stay."""
+    """Start workers with SIGINT ignored, so that Ctrl-C does not end them."""
     heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
@@ -294,7 +294,7 @@ def _begun_with(indent: str) -> Iterator[None]:
 
 
 def _is_complete(text: str) -> bool:
-    """Whether nothing more is to come. What this Python can't parse is the sandbox's to judge."""
+    """Whether the statement is complete; syntax errors are left to the sandbox."""
     first, *rest = text.split("\n")
     if text.startswith("```"):
         return len(rest) > 0 and rest[-1].startswith("```")

@@ -54,7 +54,7 @@ def serve(
 
 
 def _print_headline(text: str) -> None:
-    """Headlines stand out on a terminal; the rest is for copying."""
+    """Print a line; headlines are bold."""
     if stdout().isatty():
         first, *rest = text.splitlines()
         lines = (line if line.startswith(" ") else click.style(line, bold=True) for line in rest)
@@ -110,7 +110,7 @@ def mcp(ctx: click.Context, menu: str | None, allowed: list[str] | None, watch: 
 
 
 def _claim_stdin() -> int:
-    """The client's messages are ours alone: what a tool reads, or a command that it starts, is empty."""
+    """Move standard input to another descriptor, so that tools and their children read nothing from it."""
     source = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -166,7 +166,7 @@ def delete(ctx: click.Context, ids: tuple[str, ...], days: int | None, everythin
 
 
 def _deleted(kept: "SessionStore", ids: list[str]) -> bool:
-    """Whether all of them are; each that is not is told with its reason."""
+    """Delete the sessions; report each failure. Returns whether all are deleted."""
     from onetool.ask.errors import SessionError
 
     gone = 0
@@ -197,7 +197,7 @@ def _is_older(one: "SessionInfo", days: int) -> bool:
     return one.modified < time() - days * DAY
 
 
-# Which there are
+# Finding sessions
 
 
 def _sessions(config: str | None) -> "SessionStore":
@@ -225,7 +225,7 @@ def _words(error: "AskError") -> str:
     return printable("\n  ".join([str(error), *error.hints]))
 
 
-# How they look
+# Printing
 
 
 def _rows(found: Sequence["SessionInfo"]) -> list[tuple[Any, ...]]:

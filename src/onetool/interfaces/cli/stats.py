@@ -58,7 +58,7 @@ def _summary(app: "App", period: str, tool: str | None) -> "Summary":
 
 
 def _check_known(app: "App", recorded: "UsageStats", tool: str) -> None:
-    """A tool that never was called is fine, if there is one; and so is one that is gone, if it was called."""
+    """Error for a tool that neither exists nor was ever called."""
     known = [*app.registry.names(), *(row["tool"] for row in recorded.summary()["tools"])]
     if tool not in known:
         from onetool.interfaces.cli.tools import unknown_tool
@@ -80,7 +80,7 @@ def _written(summary: "Summary", file: Path | None) -> Path:
 
 
 def _new_file() -> Path:
-    """It stays: the browser reads it when we are gone."""
+    """A temporary file that is not deleted, because the browser reads it later."""
     import os
     import tempfile
 

@@ -73,7 +73,7 @@ def _shown(folder: Path, config: Path | None, store: "TrustStore") -> "Reach":
 
 
 def _accept_owner(path: Path | None, store: "TrustStore", revoke: bool, yes: bool) -> None:
-    """As git's safe.directory does."""
+    """Accept a path's owner and mode, like git's safe.directory."""
     from datetime import UTC, datetime
 
     from onetool.config.file_checks import owner_and_mode
@@ -155,7 +155,7 @@ def _change(store: "TrustStore", change: Any) -> None:
         raise click.ClickException(visible(f"it could not be remembered: {error}")) from None
 
 
-# What commands say about a folder that is not trusted, and the question that they put at a terminal.
+# The prompt for an untrusted folder
 
 
 HEADS = {
@@ -167,7 +167,9 @@ HEADS = {
 
 
 def offer_trust(waits: "Untrusted") -> bool:
-    """Tell of it; at a terminal ask whether it is trusted. Whether it is now: what was shown, if it was."""
+    """Report an untrusted folder and, at a terminal, ask to trust it; whether it is trusted now. What was shown is
+    pinned.
+    """
     from onetool.config.reach import reach_of
 
     click.echo(f"onetool: {visible(waits)}", err=True)
@@ -236,7 +238,7 @@ def _mark(before: Mapping[str, str] | None, line: str, digest: str) -> str:
 
 
 def visible(text: object) -> str:
-    """In one line, with everything written out that can't be seen, or that would rule a terminal."""
+    """Text on one line, with invisible and direction-changing characters escaped."""
     return lookalike.escape_invisible(str(text)).replace("\n", "\\n")
 
 

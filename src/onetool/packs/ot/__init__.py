@@ -175,7 +175,7 @@ def discovery_tools(view: View) -> list[Callable[..., Any]]:
     return [tools, packs, aliases, snippets, help, search, signature, call]
 
 
-# The tools of `ot` that tell how things are, and those few that change something: notes, reports, a reload.
+# State, reports, reload
 
 
 RESULT_SECONDS = 20.0  # a search takes five at the most, and may have to wait as long for another one
@@ -316,10 +316,6 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
             return "OK: Configuration reloaded"
 
     return [config, health, servers, version, result, stats, notify, reload]
-
-
-# The pack `ot`: how an agent, or a person, learns what is there, gets help, reads large results, sees what
-# happened.
 
 
 pack = "ot"

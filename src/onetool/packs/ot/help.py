@@ -106,7 +106,7 @@ def _sorted(scores: dict[str, float]) -> list[tuple[str, float]]:
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
 
 
-# What `ot.help()` says to whoever knows nothing yet.
+# ot.help() without a query
 
 
 OVERVIEW = """\
@@ -137,7 +137,7 @@ Tips:
 - ot.reload() reads the config again."""
 
 
-# `ot.help`: all about what is called so, or else what may have been meant.
+# ot.help(query)
 
 
 MOST_TOOLS, MOST_OTHERS = 5, 3  # of each kind that matches
@@ -189,7 +189,7 @@ class Help:
 
 
 class _Catalogue:
-    """All that has a name, for whoever asks."""
+    """Everything with a name that the caller may see."""
 
     def __init__(self, view: View, tools: list[ListedTool], allowed: Collection[str] | None) -> None:
         self.view = view
@@ -203,7 +203,7 @@ class _Catalogue:
         self.packs: dict[str, PackView] = packs_of(tools, view.server_packs(allowed), dict(view.instructions))
 
     def called(self, name: str) -> list[str]:
-        """The pages of what is called exactly so: mostly one, but an alias may have the name of a snippet."""
+        """Pages of what has exactly this name: usually one, but an alias and a snippet may share it."""
         found: list[str] = []
         if not name.startswith("$"):
             has_documents = self.view.has_documents

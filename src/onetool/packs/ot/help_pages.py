@@ -110,7 +110,7 @@ def in_line(tool: ListedTool) -> str:
 
 
 def _indented(text: str) -> str:
-    """A stranger's words: no line of them can pass for one of ours."""
+    """Untrusted text, indented so that it can't imitate our headings."""
     return "\n".join(f"  {line}".rstrip() for line in text.strip().splitlines())
 
 

@@ -18,7 +18,7 @@ LONGEST_PATTERN = 1_000  # characters of a pattern: no name is longer
 
 
 def normalized(pattern: str) -> str:
-    """As it is compared."""
+    """The pattern as it is compared."""
     return pattern.strip()[:LONGEST_PATTERN].casefold()
 
 
@@ -26,7 +26,7 @@ def contains(pattern: str, *texts: str) -> bool:
     return not pattern or any(pattern in text.casefold() for text in texts)
 
 
-# What `ot.tools` gives: the tools of a catalogue as plain data, in short or in full.
+# ot.tools
 
 
 Words = Callable[[Snapshot], Mapping[str, str]]
@@ -38,7 +38,7 @@ SHORT = 200  # characters of a description, where many stand together
 
 
 class ListedTool(msgspec.Struct, frozen=True):
-    """A tool, what code calls it, and its names as a pattern is compared with them."""
+    """A tool with its spelling in code and its lowercase names for matching."""
 
     word: str
     spec: ToolSpec
@@ -53,7 +53,7 @@ class ListedTool(msgspec.Struct, frozen=True):
 
 
 class Listing:
-    """Lists tools. What they are called is found out once for each catalogue."""
+    """Lists tools; spellings are cached per catalogue."""
 
     def __init__(self, words: Words) -> None:
         self._words = words
@@ -176,7 +176,7 @@ def _stand_in(schema: Any, root: Mapping[str, Any]) -> Any:
     return STAND_INS.get(kind, "...") if isinstance(kind, str) else "..."
 
 
-# What `ot.packs` gives: the packs that tools make up, and those of servers that have yet to tell theirs.
+# ot.packs
 
 
 class PackView(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,7 +223,7 @@ def _pack_view(name: str, tools: list[ListedTool], instructions: dict[str, str])
     )
 
 
-# What `ot.aliases` and `ot.snippets` give: other names for tools, and templates of code.
+# ot.aliases, ot.snippets
 
 
 SHOWN_TARGET = 100  # characters of a pattern

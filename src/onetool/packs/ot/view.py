@@ -20,7 +20,7 @@ class SnippetView(Protocol):
 
 
 class View(Protocol):
-    """The app as it is now. Of tools it is told which catalogue the caller began with."""
+    """What `ot` needs of the app. Tools come from the catalogue that the running call started with."""
 
     @property
     def version(self) -> str: ...
@@ -68,7 +68,7 @@ class View(Protocol):
     def publish(self, topic: str, message: str) -> str: ...
 
     def reload(self) -> None:
-        """All or nothing. ToolFailure says why not."""
+        """Reload everything or nothing; raises ToolFailure with the reason."""
         ...
 
     def stats(self, period: str, tool: str | None, allowed: Collection[str] | None) -> "Summary":
@@ -80,7 +80,7 @@ class View(Protocol):
         ...
 
 
-# Where the running call stands: which tools it began with, and which of them it may use.
+# The running call
 
 
 def current_catalogue() -> tuple[Snapshot, Collection[str] | None]:

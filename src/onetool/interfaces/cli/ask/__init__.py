@@ -45,7 +45,7 @@ def _dash_hint(words: list[str], error: click.NoSuchOption) -> click.UsageError 
 
 
 def join_switch_value(args: list[str]) -> Iterator[str]:
-    """The same words, the switch with its value in one of them."""
+    """The words with the value joined to the switch."""
     rest = iter(args)
     for word in rest:
         if word == "--":
@@ -109,7 +109,7 @@ def _temperature(_ctx: click.Context, _param: click.Parameter, value: float | No
 
 
 class OneOf(click.Choice[str]):
-    """A choice that says which one may be meant."""
+    """A choice that suggests the nearest value."""
 
     def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
         from onetool.core.text import did_you_mean
@@ -198,7 +198,7 @@ def ask(
 
 
 def _approval(wanted: str | None) -> str:
-    """Where something is piped in, nobody may be there to type: then it is asked for by name."""
+    """With piped input, asking has to be requested explicitly."""
     from onetool.interfaces.cli.person import can_be_asked
 
     if wanted == "ask" and not can_be_asked():

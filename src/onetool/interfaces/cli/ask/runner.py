@@ -75,7 +75,7 @@ def _prompt_text(prompt: str | None) -> str:
 
 
 def checked(text: str, what: str) -> str:
-    """A text of the command line that can be sent: it may have come as bytes that mean nothing."""
+    """Text that can be encoded as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -107,7 +107,7 @@ def _attached_file(name: str) -> File:
 
 
 def _file_content(name: str) -> bytes:
-    """Of a regular file: what else has a name may never begin, or never end."""
+    """The bytes of a regular file; anything else may block."""
     with open(name, "rb", opener=_without_waiting) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise ValueError('it is no regular file. What a command prints is piped in: … | onetool ask -f - "…"')
@@ -160,14 +160,14 @@ def _usage_error(message: str) -> click.UsageError:
     return click.UsageError(printable(message))
 
 
-# A model that says nothing for a while: who waits for it is told, so that nobody wonders what is broken.
+# Notice while the model is silent
 
 
 TOLD_AFTER = (8.0, 60.0)  # seconds of silence
 
 
 class SilenceNotice:
-    """Hears all events, and has `say` tell who is being waited for. While tools run, it is not the model."""
+    """Prints a notice when the model sends nothing for a while; not while tools run."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -208,7 +208,7 @@ class SilenceNotice:
         self._timer = loop.call_at(self._heard + TOLD_AFTER[self._told], self._look) if is_due else None
 
 
-# One question, from here to its exit code: asked, shown, and ended by an answer, an error or a signal.
+# Running the question
 
 
 PATIENCE = 10.0  # seconds that a session in use is waited for
@@ -217,7 +217,7 @@ INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 
 class AskRunner:
-    """What one command has to do."""
+    """Runs one `onetool ask`: events, approval, signals, exit code."""
 
     def __init__(self, app: "App", question: AskInput, wishes: dict[str, Any], as_json: bool) -> None:
         self._app = app
@@ -228,7 +228,7 @@ class AskRunner:
         self._asking: PendingAnswer | None = None
 
     def run(self) -> int:
-        """The exit code. What there is to say has been said."""
+        """Run the question and return the exit code."""
         let_tools_ask()
         try:
             asyncio.run(self._run())
@@ -273,7 +273,7 @@ class AskRunner:
         self._screen.show(event)
 
     def _tell_if_new(self, event: Started) -> None:
-        """Who meant to go on, and mistyped the name, should know."""
+        """Warn when the named session is new, perhaps a typo."""
         if event.is_new and self._wishes["session"] and not self._wishes["new_session"]:
             others = self._app.sessions.like(event.session_id)
             self._screen.say(f"new session {event.session_id}{f'; there is {others[0]}' if others else ''}")
@@ -291,7 +291,7 @@ class AskRunner:
         )
 
     def _heed_the_end(self) -> None:
-        """A program that ends us lets us put things in order, as Ctrl-C does."""
+        """Handle SIGTERM like Ctrl-C."""
         task = asyncio.current_task()
         with suppress(NotImplementedError, ValueError, RuntimeError):  # not every system can, and not every thread
             if task is not None:
@@ -315,7 +315,7 @@ class AskRunner:
         return 1
 
     def _has_more_than_questions(self, session: str) -> bool:
-        """Where the model was never heard (a wrong name, no key), there is nothing to go on with."""
+        """Whether the session has an answer to continue from."""
         try:
             return not all(isinstance(one, User) for one in self._app.sessions.read(session).messages)
         except SessionError:

@@ -38,7 +38,7 @@ PAUSE = 0.02  # seconds between two writes of what a model says
 
 
 class Screen:
-    """A person's view of it, or a log's. `tells_denied`: whether somebody still has to hear what was not let run."""
+    """Prints events for a terminal or a log. `tells_denied`: also print denied calls."""
 
     def __init__(self, tells_denied: bool = True) -> None:
         self._tells_denied = tells_denied
@@ -76,7 +76,7 @@ class Screen:
         self._err(printable(text), fg=colour, dim=colour is None)
 
     def break_line(self) -> None:
-        """Before somebody else writes: whatever stands in this line is ended."""
+        """End the current line before something else is printed."""
         self._catch_up()
         if self._in_line:
             self._out("\n")
@@ -134,7 +134,7 @@ class Screen:
             self._step, self._said, self._thinks = step, [], False
 
     def _out(self, text: str) -> None:
-        """What the encoding of this output lacks is shown as `?`: an answer is not cut for one letter."""
+        """Write to standard output; unencodable characters become `?`."""
         stream = stdout()
         encoding = stream.encoding or "utf-8"
         stream.write(text.encode(encoding, "replace").decode(encoding))
@@ -199,7 +199,7 @@ def continue_hint(session: str) -> str:
     return printable(f'onetool ask --session {session} "…"')
 
 
-# A person says yes or no to a call, before it is made.
+# Approval of calls
 
 
 YES, NO, ALWAYS, VIEW = ("y", "yes"), ("n", "no"), ("a", "always"), ("v", "view")
@@ -246,7 +246,7 @@ class Approver:
         return said in YES or said in ALWAYS
 
     def _question(self, call: ToolCall, spec: ToolSpec, whole: bool = False) -> ForPerson:
-        """The tool's name stands in its last line, too: what is shown may be longer than the screen.
+        """The prompt. The tool's name is repeated in its last line, because the arguments may scroll away.
 
         Only what is known to be a secret is masked: what somebody allows, he has to see, whatever it is called.
         """
@@ -258,7 +258,7 @@ class Approver:
         return ForPerson(key=call.id, message="\n".join(lines), schema={"properties": {"answer": field}})
 
     def _twins(self, name: str) -> list[str]:
-        """A server may call two tools so that nobody can tell them apart."""
+        """Warnings about other tools whose names look the same."""
         looks = skeleton(name)
         others = [one for one in self._names() if one != name and skeleton(one) == looks]
         return [

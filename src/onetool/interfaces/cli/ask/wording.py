@@ -61,7 +61,7 @@ def _one_argument(name: str, value: Any, width: int, whole: bool) -> ArgLines:
 
 
 def marked(text: str, width: int) -> list[str]:
-    """A line for each word that may pass for another one: letters that look the same, of several alphabets."""
+    """A line for each word that mixes alphabets and could be mistaken for another."""
     words = islice(dict.fromkeys(islice(mixed_script_words(text), 100)), MOST_MIXED)
     return [_fitting(f"{MARK}letters of several alphabets in {word}", width) for word in words]
 
@@ -96,11 +96,11 @@ def _fitting(text: str, width: int) -> str:
 
 
 def _cells(text: str) -> int:
-    """How many columns it takes, at the most: what is wide on some terminals counts as wide."""
+    """Display width in columns; ambiguous characters count as wide."""
     return len(text) if text.isascii() else sum(2 if east_asian_width(sign) in "WFA" else 1 for sign in text)
 
 
-# The words for what happens: texts of a model, calls and what came of them, each in one line.
+# One-line summaries of calls and outcomes
 
 
 MOST_ARGUMENTS = 60  # characters

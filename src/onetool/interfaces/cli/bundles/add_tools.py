@@ -70,7 +70,7 @@ def read_argument(text: str) -> Argument:
 
 
 def unbound_names(scan: "CodeScan", names: "ScriptNames") -> list[str]:
-    """In the order of their first use. What is called like a function is no argument, but a mistake to be told."""
+    """Names that code uses without assigning them, in order of first use; called names are errors, not arguments."""
     found = sorted(_loaded_names(scan), key=lambda node: (node.lineno, node.col_offset))
     called = {call.func.id for call in scan.calls if isinstance(call.func, ast.Name)}
     return [
@@ -118,7 +118,7 @@ def _default(text: str, schema: Mapping[str, Any]) -> Any:
     return value
 
 
-# Secrets that came with a tool: kept with the other ones, as `onetool auth set` keeps them; never beside the tool.
+# Storing the secrets of a curl command
 
 
 def secrets_of(ctx: click.Context) -> "Secrets":
@@ -128,7 +128,7 @@ def secrets_of(ctx: click.Context) -> "Secrets":
 
 
 def split_secrets(tool: Any, found: Mapping[str, str], known: "Secrets") -> tuple[Any, dict[str, str]]:
-    """The tool and its secrets, under names that are free: one that is set to something else belongs to others."""
+    """The tool with placeholders, and its secrets under unused names."""
     names: dict[str, str] = {}
     for name, value in found.items():
         free, number = name, 1
@@ -142,7 +142,7 @@ def split_secrets(tool: Any, found: Mapping[str, str], known: "Secrets") -> tupl
 
 @contextmanager
 def secrets_stored(known: "Secrets", secrets: Mapping[str, str]) -> Iterator[None]:
-    """Those that are not there yet; gone again if what needs them does not come to be."""
+    """Context manager that stores new secrets and removes them if the block fails."""
     from onetool.interfaces.cli.auth import check
     from onetool.services.secret_file import drop_secret, put_secret
 
@@ -181,7 +181,7 @@ def _renamed_placeholders(value: Any, other: Mapping[str, str]) -> Any:
     return [_renamed_placeholders(one, other) for one in value] if isinstance(value, list) else value
 
 
-# `onetool bundles add` and `add-curl`: a tool out of a file, or out of a command that works already.
+# add, add-curl
 
 
 tool_argument = click.argument(
@@ -259,7 +259,7 @@ def add_curl(
     print_requirements(app, allowing(ctx, needs) if allow else needs)
 
 
-# `onetool bundles save`: code that was tried with `run` becomes a tool.
+# save
 
 
 def _parse_arguments(_ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, Argument]:
@@ -310,7 +310,7 @@ def save(
 
 
 def script_tool(app: "App", text: str, given: dict[str, Argument], description: str = "") -> dict[str, Any]:
-    """As PUT takes it. Whether the code can run is checked there."""
+    """The tool as the REST API takes it. Whether the code can run is checked there."""
     from onetool.script.parse import CodeScan, read
 
     code = read(text)

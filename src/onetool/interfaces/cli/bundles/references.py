@@ -47,12 +47,12 @@ def found_tools(shelf: "BundleService", query: str, include_disabled: bool, limi
 
 
 def title(thing: dict[str, Any]) -> str:
-    """The first line of what it is for, or the beginning of a long one; its name where nobody said."""
+    """First line of the description, or the name."""
     return _one_line(thing["description"] or thing["displayName"])
 
 
 def heading(bundle: dict[str, Any]) -> str:
-    """What people call it; what it is for, where that is no more than its slug."""
+    """Display name, or the description where the name is only the slug."""
     name = bundle["displayName"]
     return _one_line(bundle["description"] if name in ("", bundle["slug"]) else name)
 
@@ -63,7 +63,7 @@ def _one_line(text: str) -> str:
     return cut(text.strip().partition("\n")[0], LONGEST)
 
 
-# BUNDLE[/TOOL[@VERSION]] as somebody types it, and which bundle or tool is meant by it.
+# Parsing and finding references
 
 
 _ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -139,7 +139,7 @@ def find_tool(shelf: "BundleService", bundle: "Shown", place: ToolReference) -> 
 
 
 def find_only_tool(shelf: "BundleService", bundle: "Shown", place: ToolReference) -> "Shown":
-    """For a change: nobody should have to guess which of several versions it was made to."""
+    """The tool to change; an error if several versions match."""
     versions = _versions(shelf, bundle, place)
     if place.version is not None:
         return _in_version(versions, place)

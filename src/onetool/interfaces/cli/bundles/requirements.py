@@ -73,7 +73,7 @@ def hosts_there(app: "App", urls: Iterable[str]) -> tuple[RequiredHost, ...]:
 
 
 def _of_request(app: "App", tool: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """The secrets that its request names, and the URLs that it goes to. None of a file that nobody can read."""
+    """Secrets and URLs of a tool's request; nothing if its file can't be read."""
     from onetool.http.definition import HttpImpl, OAuth2, ToolLimits
     from onetool.http.tool import HttpTool
     from onetool.sources.bundles.validation import converted
@@ -106,7 +106,7 @@ def _required_host(app: "App", scheme: str, authority: str) -> RequiredHost:
 
 
 def _allow_entry(url: "Url") -> str:
-    """What would let it pass: a name of this machine or its network needs more than its name."""
+    """The allowedHosts entry that would allow this URL."""
     from onetool.http.allowed_hosts import AllowedHosts, HostRule
     from onetool.http.errors import RequestRefusedError
 
@@ -122,7 +122,7 @@ def host_entry(host: str, private: bool) -> str:
     return f'{{host: "{host}", allowPrivate: true}}' if private else f'"{host}"'
 
 
-# What to do next, for the reader: which hosts to allow, which secrets to set.
+# Hints on standard error
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -183,7 +183,7 @@ def print_requirements(app: "App", needs: Requirements) -> None:
 
 
 def hosts_line(app: "App", entries: Sequence[str]) -> str:
-    """The whole key: what is allowed already stays so."""
+    """The complete `allowedHosts` line, with the existing entries."""
     there = [host_entry(one.host, one.allow_private) for one in app.config.allowed_hosts]
     return f"allowedHosts: [{', '.join(dict.fromkeys([*there, *entries]))}]"
 

@@ -140,7 +140,7 @@ def _by_name(shelf: "BundleService", bundle: "Shown") -> "list[Shown]":
     return sorted(all_tools(shelf, bundle["id"]), key=lambda one: (one["slug"], one["modifiedAt"], one["version"]))
 
 
-# One tool of a bundle, in full: what it calls, its arguments and limits, and whether what it needs is there.
+# `show` of one tool
 
 
 IMPLEMENTATIONS = ("httpImpl", "pythonImpl", "goImpl", "scriptImpl")

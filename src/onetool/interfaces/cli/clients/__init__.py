@@ -29,7 +29,7 @@ from onetool.interfaces.cli.clients.known import CLIENTS, KnownClient, OwnServer
 
 
 class SetupOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for on the command line."""
+    """Options of `init --client`."""
 
     client: str
     folder: Path
@@ -94,7 +94,7 @@ def _absolute(path: Path) -> Path:
 
 
 def _named_config(wish: SetupOptions, client: KnownClient, folder: Path, config: Path) -> list[str]:
-    """A project's file travels to others, and so names nothing but what is in the project; the user's own does not."""
+    """The config argument. A project's file is shared, so it may only name files in the project."""
     own = user_home(os.environ) / FOLDER / NAME
     found = find(env={**os.environ, "ONETOOL_CONFIG": ""}, cwd=folder).config
     if config == found and (config == own or (client.starts_in_project and not wish.user)):

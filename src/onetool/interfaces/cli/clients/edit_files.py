@@ -18,14 +18,14 @@ from onetool.interfaces.cli.clients.jsonc import JsoncDocument, JsoncError, Valu
 
 
 class EditError(Exception):
-    """The file is left untouched; the message says why, as the end of a sentence about it."""
+    """The file is left unchanged; the message completes a sentence about it."""
 
 
 def name_taken(name: str) -> EditError:
     return EditError(f"it has another server called {name}: --force replaces that one, --name takes another name")
 
 
-# A client's file with one more server in it: the whole new file, or the old one as it was.
+# The file itself
 
 
 BOM = "\ufeff"
@@ -34,7 +34,7 @@ BOM = "\ufeff"
 def put_file(file: Path, change: Callable[[str], str], *, private: bool) -> bool:
     """Write what `change` makes of the file's text; whether there was anything to write.
 
-    A new file is for its owner alone if it is `private`. Refused or OSError: the file is as it was.
+    A new file is for its owner alone if it is `private`. After EditError or OSError the file is as it was.
     """
     file = Path(os.path.realpath(file))  # a link stays a link
     before = _bytes_of(file)
@@ -92,7 +92,7 @@ def _write(file: Path, before: bytes | None, data: bytes, mode: int) -> None:
         raise
 
 
-# One more server in the text of a client's JSON file: comments, order and layout of everything else stay.
+# JSON
 
 
 def json_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
@@ -100,7 +100,7 @@ def json_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
 
 
 def put_json(text: str, section: str, name: str, entry: dict[str, Any], *, force: bool) -> str:
-    """The text with the entry in it; the same text if it is there already. Refused says why it can't be."""
+    """The text with the entry in it; the same text if it is there already. Raises EditError if that is impossible."""
     if not text.strip():
         return json_snippet(section, name, entry)
     try:
@@ -193,7 +193,7 @@ def _dumped(data: Any, unit: str, indent: str = "") -> str:
 
 
 def _check_json(before: JsoncDocument, new: str, replaced: Value | None, added: dict[str, dict[str, Any]]) -> None:
-    """Read it once more: the same data with the entry, and every comment that did not stand in what it replaces."""
+    """Parse the result: same data plus the entry, and all comments kept that are not in what it replaces."""
     ((section, servers),) = added.items()
     expected = {**before.root.data, section: {**before.root.data.get(section, {}), **servers}}
     gone = range(replaced.start, replaced.end) if replaced else range(0)
@@ -206,7 +206,7 @@ def _check_json(before: JsoncDocument, new: str, replaced: Value | None, added: 
         raise EditError("it is written in a way that can't be changed from here")
 
 
-# One more server in the text of a client's TOML file: put in as text, and read once more to be sure.
+# TOML
 
 
 def toml_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
@@ -216,7 +216,7 @@ def toml_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
 
 
 def put_toml(text: str, section: str, name: str, entry: dict[str, Any], *, force: bool) -> str:
-    """The text with the entry in it; the same text if it is there already. Refused says why it can't be."""
+    """The text with the entry in it; the same text if it is there already. Raises EditError if that is impossible."""
     before = _read_toml(text)
     servers = before.get(section, {})
     if not isinstance(servers, dict):

@@ -33,7 +33,7 @@ class JsoncDocument(msgspec.Struct, kw_only=True):
 
 
 def read_json(text: str) -> JsoncDocument:
-    """The text's one value, or Unreadable. A key that stands twice is refused: clients differ in which one counts."""
+    """The text's one value. Raises JsoncError, also for a duplicate key: clients differ in which one counts."""
     reader = _Reader(text)
     reader.skip()
     root = reader.value(0)
@@ -60,7 +60,7 @@ class _Reader:
         raise JsoncError(f"line {line}, column {column}: {message}")
 
     def skip(self) -> int:
-        """Go to what comes next; gives where the last comment on the way ended, or where we were."""
+        """Skip space and comments; returns the end of the last comment, or the current place."""
         seen = self.at
         while True:
             self.at = _SPACE.match(self.text, self.at).end()  # pyright: ignore[reportOptionalMemberAccess]

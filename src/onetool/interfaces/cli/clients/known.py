@@ -32,7 +32,7 @@ class OwnServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def own_command() -> tuple[str, ...]:
-    """How to start this very OneTool from any folder: its name if everybody's PATH has it, else its absolute path."""
+    """The command that starts this OneTool from any folder: its name if it is on every PATH, else its absolute path."""
     script = next(_scripts(), None)
     if script is None:  # run from its source, say
         return sys.executable, "-m", "onetool"
@@ -83,7 +83,7 @@ def _variable_of(config: Config) -> str:
     return named[1] if named else TOKEN
 
 
-# The clients that we know: where each keeps its MCP servers, and how it writes one down.
+# The clients
 
 
 Env = Mapping[str, str]
@@ -206,7 +206,7 @@ CLIENTS = {
 }
 
 
-# Where clients keep their MCP servers on this machine.
+# Where servers can be imported from
 
 
 class ClientFiles(msgspec.Struct, frozen=True, kw_only=True):

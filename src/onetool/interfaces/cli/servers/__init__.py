@@ -167,11 +167,11 @@ def logout(ctx: click.Context, name: str) -> None:
     click.echo(f"The login to {name} is forgotten.", err=True)
 
 
-# How it is done
+# Helpers
 
 
 def _connected_now(ctx: click.Context, name: str) -> "Servers":
-    """With its tools as they are now, not as they were when it was last running."""
+    """Connect a server; the servers with its current tools."""
     known = _named(open_app(ctx, imports=False), name)
     _run(known.settled([name]))
     status = _status(known, name)
@@ -208,7 +208,7 @@ def _status(known: "Servers", name: str) -> "ServerStatus":
 
 
 def _tested(app: "App", known: "Servers", name: str | None) -> list[dict[str, Any]]:
-    """All side by side, each with the time that it took by itself."""
+    """Connect all servers in parallel and time each."""
     import asyncio
 
     names = known.names() if name is None else [name]
@@ -245,7 +245,7 @@ def _result(app: "App", known: "Servers", name: str, seconds: float) -> dict[str
 
 
 def _problem_lines(status: "ServerStatus") -> str:
-    """What a person should know about it, in a few lines."""
+    """Problems of a server, in a few lines."""
     lines = [status.error] if status.error else []
     if status.state == "disabled":
         lines.append("it is switched off in the config")

@@ -192,11 +192,11 @@ def unknown_server(name: str, known: Any) -> click.ClickException:
     return click.ClickException(message)
 
 
-# What there is
+# Reading what to import
 
 
 def _list_clients(as_json: bool) -> None:
-    """The clients of this machine, and what they know. A file that can't be read is told, and stops nothing."""
+    """Print the clients found on this machine and their servers; unreadable files are reported."""
     from onetool.config.find import user_home
     from onetool.interfaces.cli.clients.jsonc import JsoncError
     from onetool.interfaces.cli.clients.known import CLIENT_FILES, existing_files
@@ -286,7 +286,7 @@ def _check_only(only: tuple[str, ...], found: "list[ClientServers]") -> None:
 
 
 def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
-    """NAME=VALUE; of what is written in another way nothing is repeated: it may be a secret."""
+    """Parse NAME=VALUE options; errors never repeat the value."""
     # A header may stand there as curl takes it: `Name: value`.
     colon = re.compile(r"[\w-]+:\s")
     pairs = [one.partition(":" if option == "--header" and colon.match(one) else "=") for one in given]
@@ -304,7 +304,7 @@ def _ask_for_secret(server: str, secret: str) -> str | None:
     return value if value.strip() and value.isprintable() else None
 
 
-# What comes of an import: carried out, or only shown; and said, without a single value of a secret.
+# Writing and reporting
 
 
 def write_plan(target: "ConfigTarget", plan: "ServerImportPlan", as_json: bool) -> None:

@@ -68,7 +68,7 @@ class Variables:
         return self._variable(name, default if isinstance(default, str) and not asked.get("password") else None)
 
 
-# What looks like a secret leaves the block and gets a name; `${NAME}` stays in its place.
+# Secrets
 
 
 _WORDS = {
@@ -99,7 +99,7 @@ _HEADER = re.compile(r"([A-Za-z][\w-]*):[ ]*(.+)\Z", re.DOTALL)
 
 
 class SecretCollector:
-    """Secrets to be kept, by names that are free, or that mean the same already."""
+    """Collects secrets to store, under unused names or names with the same value."""
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
@@ -109,7 +109,7 @@ class SecretCollector:
         return name in self.new or self._secrets.where(name) is not None
 
     def is_borrowed(self, name: str) -> bool:
-        """Whether it is there only as long as this environment is."""
+        """Whether it comes only from the environment."""
         return name not in self.new and name not in _EVERYWHERE and self._secrets.where(name) == "environment"
 
     def keep(self, wanted: str, server: str, value: str) -> str:
@@ -123,7 +123,7 @@ class SecretCollector:
         return f"${{{name}}}"
 
     def put(self, name: str, value: str) -> bool:
-        """Whether this name can stand for this value from now on."""
+        """Whether this name can be used for this value."""
         if self._secrets.hosts(name):  # kept for others than whoever this is for, as far as anybody knows
             return False
         there = self.new.get(name) or self._secrets.get(name)
@@ -147,7 +147,7 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def _is_anybodys(name: str) -> bool:
-    """API_KEY says nothing of whose it is."""
+    """Whether the name is too generic, like API_KEY."""
     return all(word in _WORDS or word in _VAGUE for word in name.upper().split("_"))
 
 

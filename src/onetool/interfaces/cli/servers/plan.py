@@ -39,7 +39,7 @@ Change = Callable[[str], str]
 
 
 class ConfigTarget:
-    """The config that is to be changed: the one in force, or the one that `onetool init` would write here.
+    """The config to change: the one in force, or a new one.
 
     `new` is another file to write where there is none.
     """
@@ -54,7 +54,7 @@ class ConfigTarget:
         self.servers = _servers_in(self.file) if self.found.config else {}
 
     def elsewhere(self, name: str) -> str | None:
-        """The included file that this server stands in."""
+        """The included file that defines this server."""
         node = self.servers.get(name)
         return None if node is None or Path(node.file) == self.file.absolute() else node.file
 
@@ -146,7 +146,7 @@ def _undone_if_it_fails(file: Path | None, secrets: Mapping[str, str]) -> Iterat
         raise
 
 
-# Blocks of other clients -> what would be written, what is left out, and why.
+# The plan
 
 
 LONGEST_NAME = 100
@@ -167,7 +167,7 @@ class ServerImportPlan(msgspec.Struct, kw_only=True):
 
 
 class Planner:
-    """Goes through the files, one after the other; the first one that has a name wins."""
+    """Goes through the files in order; the first definition of a name wins."""
 
     def __init__(self, target: ConfigTarget, *, replace: bool, only: Iterable[str] = (), ask: AskUser) -> None:
         self.target = target
@@ -229,7 +229,7 @@ class Planner:
 
 
 class SkipSelf(SkipServer):
-    """A server that would call itself; nobody misses it."""
+    """Raised for an entry that starts OneTool itself; it is skipped silently."""
 
 
 def is_onetool(block: Mapping[str, Any], config: Config) -> bool:

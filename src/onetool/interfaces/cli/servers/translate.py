@@ -24,7 +24,7 @@ START = ("command", "cmd", "url", "httpUrl", "serverUrl", "uri")  # a block has 
 
 
 class ClientServers(msgspec.Struct, frozen=True, kw_only=True):
-    """What one file says."""
+    """The servers that one client's file defines."""
 
     file: Path
     folder: Path  # what `${workspaceFolder}` and relative paths in it mean
@@ -33,7 +33,7 @@ class ClientServers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_servers(file: Path, folder: Path) -> ClientServers:
-    """The servers in a file. Unreadable says why there are none, as the end of a sentence about the file."""
+    """The servers in a file. Raises JsoncError if there are none; its message completes a sentence about the file."""
     return servers_in(read_data(text_of(file), file.suffix), file, folder)
 
 
@@ -157,7 +157,7 @@ def _yaml(text: str) -> Any:
     return data
 
 
-# One server in another client's words -> the block that our config has for it.
+# Translation
 
 
 KNOWN = (
@@ -193,12 +193,12 @@ OTHERS = {  # what clients call the same things
     "enabled_tools": "tools",
     "oauth": "auth",
 }
-READ_HERE = {
+HANDLED_KEYS = {
     "type", "transport", "transportType", "enabled", "disabled", "env_vars", "env_http_headers", "envHeaders",
     "bearer_token_env_var", "bearerTokenEnvVar",
 }  # fmt: skip
-WITHOUT_LOSS = {"name", "description", "displayName", "source", "version", "gallery", "icon"}
-NOT_THESE = ("excludeTools", "disabled_tools", "disabledTools")
+IGNORED_KEYS = {"name", "description", "displayName", "source", "version", "gallery", "icon"}
+EXCLUDE_KEYS = ("excludeTools", "disabled_tools", "disabledTools")
 STARTED = {"stdio", "local", "process", "command"}
 CALLED = {"http", "streamable-http", "streamablehttp", "streamable", "remote"}
 NOTHING = (None, {}, [], "", False)
@@ -212,7 +212,7 @@ class SkipServer(Exception):  # noqa: N818 - an answer, not a fault
 def translated(
     raw: Any, variables: Variables, folder: Path, *, old_url: bool = False
 ) -> tuple[dict[str, Any], list[str]]:
-    """The block, and notes on what was not taken over. `old_url`: in this file a `url` means the transport SSE."""
+    """The block for our config, and notes on what was dropped. `old_url`: `url` means the transport SSE here."""
     if not isinstance(raw, Mapping):
         raise SkipServer("it is no mapping")
     found, notes = _renamed(raw)
@@ -237,10 +237,10 @@ def _renamed(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         ours = OTHERS.get(key, key)
         if ours in KNOWN:
             found.setdefault(ours, value / 1000 if key.lower().endswith("ms") and _is_number(value) else value)
-        elif key not in READ_HERE | WITHOUT_LOSS and value not in NOTHING:
+        elif key not in HANDLED_KEYS | IGNORED_KEYS and value not in NOTHING:
             unknown.append(str(key))
     notes = [f"without {', '.join(unknown)}, for which OneTool has nothing"] if unknown else []
-    if any(key in unknown for key in NOT_THESE) and "tools" not in found:
+    if any(key in unknown for key in EXCLUDE_KEYS) and "tools" not in found:
         notes.append("all its tools are offered: name those you want in `tools`")
     if "envFile" in unknown:
         notes.append("the variables of its envFile are not read: name those it needs in `env`")
@@ -288,7 +288,7 @@ def _environment(raw: Mapping[str, Any], block: dict[str, Any]) -> None:
 
 
 def _fitting(block: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Without what can't go with the rest, in the order in which people write it."""
+    """The block without keys that don't apply to its transport, in the usual order."""
     useless = ("env", "cwd", "args") if "url" in block else ("headers", "auth")
     for key in [key for key in useless if key in block]:
         del block[key]
@@ -298,14 +298,14 @@ def _fitting(block: dict[str, Any], notes: list[str]) -> dict[str, Any]:
 
 
 def _absolute(block: dict[str, Any], folder: Path) -> None:
-    """Paths that were meant from the project's folder; our config would take them from its own."""
+    """Resolve paths against the project's folder."""
     for key in ("command", "cwd"):
         path = block.get(key)
         if path and (key == "cwd" or path.startswith(("./", "../", ".\\"))) and not path.startswith(("/", "~", "$")):
             block[key] = os.path.normpath(folder / path)
 
 
-# What the values must be
+# Checks of values
 
 
 def _text(value: Any, key: str) -> str:
