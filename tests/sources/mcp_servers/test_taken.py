@@ -1,7 +1,6 @@
 """Calls that a server would take are not refused before they reach it; what it can't take is, with help."""
 
 import asyncio
-import json
 
 import pytest
 from sources.mcp_servers.stage import call, ran
