@@ -42,7 +42,7 @@ def only_file(folder):
 def everything_small():
     """Pieces of 6 characters, all of them in an index: then short texts have all that long ones have."""
     with ExitStack() as stack:
-        for name, value in {"lines.PIECE": 6, "search._WINDOW": 8, "stored.SMALL": 0}.items():
+        for name, value in {"paging.PIECE": 6, "paging._WINDOW": 8, "SMALL": 0}.items():
             stack.enter_context(patch(f"{ROOM}.{name}", value))
         yield
 

@@ -71,7 +71,8 @@ def test_the_access_log_can_be_turned_off(serve):
     assert server.ask("/healthz").status == 200
     assert server.ask("/mcp?fail").status == 500
     server.stop()
-    assert [line["logger"] for line in server.log()] == ["onetool", "onetool.serve"]
+    ours = [line["logger"] for line in server.log() if line["logger"].startswith("onetool")]  # asyncio may say a line
+    assert ours == ["onetool", "onetool.serve"]
 
 
 # The docs

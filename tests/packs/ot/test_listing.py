@@ -145,7 +145,7 @@ def test_what_was_inferred_of_a_value_is_told_as_inferred():
     told = {tool["name"]: tool.get("returns") for tool in ask.tools(catalogue, info="full")}
     assert told == {
         "a.learnt": "{id: str, title: str, by: {login: str}} (inferred from 1 result)",
-        "a.nothing": "not told",
+        "a.nothing": None,
         "a.declared": "{iso?: str}",
     }
     learnt.note({"id": "8", "by": None})

@@ -195,6 +195,8 @@ async def _as_sent(
 ) -> Result:
     """An answer of somebody else's server, as it came. What is too large is stored, unless its tool promises it."""
     content, structured = sent
+    if not content and structured is not None:  # many clients show content alone
+        content = [text_block(as_json(structured))]
     if promise == "wrapper":
         return {"content": content, "structuredContent": {RESULT: value}}
     if promise == "object":

@@ -128,7 +128,7 @@ def in_full(one: ListedTool) -> dict[str, Any]:
     spec = one.spec
     known = {
         "args": [*arguments(spec.input_schema, spec.order)],
-        "returns": returned_type(spec) or "not told",
+        "returns": returned_type(spec),
         "example": example(one),
         "requires": [need.told() for need in spec.requires],
     }
