@@ -8,6 +8,7 @@ more:
 - `shorthand = "host"`: a string alone stands for a struct with that one field
 - `problems()`: yields (field, message, hint) for rules that involve several fields
 - `from_node(node, findings)`: reads itself
+- `broken(mistakes)`: replaces one of several that has mistakes, so that the rest of the config is used
 """
 
 import math
@@ -288,7 +289,7 @@ def _dict(node: Node, wanted: Any, findings: Findings) -> Any:
 
 
 def _spared(node: Node, struct: Any, findings: Findings) -> Any:
-    """A block that is not even a mapping is a mistake of its own, too: the rest of the config is used."""
+    """One of several that has mistakes keeps them to itself, also if it is not even a mapping: the rest is used."""
     own = Findings()
     value = convert(node, struct, own)
     findings.add(own.warnings)
@@ -296,15 +297,6 @@ def _spared(node: Node, struct: Any, findings: Findings) -> Any:
 
 
 def _struct(node: Node, struct: Any, findings: Findings) -> Any:
-    if not hasattr(struct, "broken"):
-        return _made(node, struct, findings)
-    own = Findings()
-    made = _made(node, struct, own)
-    findings.add(own.warnings)
-    return struct.broken(in_order(own.errors)) if own.errors else made
-
-
-def _made(node: Node, struct: Any, findings: Findings) -> Any:
     if isinstance(node.value, str):
         node = replace(node, value={struct.shorthand: replace(node, path=(*node.path, struct.shorthand))})
     values = read_fields(node, struct, findings)

@@ -130,9 +130,6 @@ class PendingFutures:
                 cancel()
 
 
-# One feed of code through a worker: the code asks, we answer, until it ends.
-
-
 # What code sees when a tool fails: exceptions that it can catch by what went wrong.
 EXCEPTION_BY_REASON = {"timeout": "TimeoutError", "denied": "PermissionError", "not_found": "FileNotFoundError"}
 PER_CALL = 4  # questions that one tool call may cost: a name, an attribute, the call, its future
