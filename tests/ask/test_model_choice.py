@@ -9,7 +9,7 @@ import pytest
 from ask.fake import KEY, Fake, listen, run
 from ask.stage import Stage
 from ask.stand_in import Says
-from handlers.upstream import Reply, Upstream
+from upstream import Reply, Upstream
 
 from onetool.ask import model_choice
 from onetool.ask.errors import ModelError, NoModelError

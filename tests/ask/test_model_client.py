@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import pytest
 from ask.fake import KEY, PROMPT, Fake, Pauses, heard, listen, model_at, run
-from handlers.upstream import CLOSE, Reply, Upstream
+from upstream import CLOSE, Reply, Upstream
 
 from onetool.ask import model_client, streaming
 from onetool.ask.errors import ModelError, NoModelError

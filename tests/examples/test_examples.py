@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from handlers.upstream import Reply, Upstream
 from helpers import cli
+from upstream import Reply, Upstream
 
 from onetool import App, ToolCall
 from onetool.core.errors import ToolFailure

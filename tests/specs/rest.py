@@ -5,8 +5,8 @@ from http.client import HTTPConnection
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
-from handlers.upstream import Upstream
 from interfaces.mcp.servers import Server, until
+from upstream import Upstream
 
 from onetool.sources.bundles.names import new_id
 

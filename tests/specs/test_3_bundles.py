@@ -11,9 +11,9 @@ from io import BytesIO
 from zipfile import ZipFile
 
 import pytest
-from handlers.upstream import CLOSE
-from handlers.upstream import Reply as Answer
 from specs.rest import ADD, PACK, TOKEN, Api, place, until
+from upstream import CLOSE
+from upstream import Reply as Answer
 
 from onetool import App, ToolCall
 from onetool.sources.bundles.archive import pack, unpack

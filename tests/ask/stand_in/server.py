@@ -11,8 +11,8 @@ from ask.stand_in import anthropic, gemini, ollama, openai
 from ask.stand_in.script import Act, Breaks, Fails, Hangs, Raw, Says
 from ask.stand_in.seen import Seen
 from ask.stand_in.wire import Wire, compact
-from handlers.upstream import CLOSE, Upstream
-from handlers.upstream import Seen as Bytes
+from upstream import CLOSE, Upstream
+from upstream import Seen as Bytes
 
 WIRES: dict[str, Wire] = {"openai": openai, "ollama": ollama, "gemini": gemini, "anthropic": anthropic}
 MODELS = ["stand-in", "stand-in-small"]

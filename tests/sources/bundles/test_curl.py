@@ -4,10 +4,10 @@ import json
 
 import msgspec
 import pytest
-from handlers.http.stage import Stage, allowed
-from handlers.upstream import Reply, Upstream
+from http_stage import Stage, allowed
 from hypothesis import given
 from hypothesis import strategies as st
+from upstream import Reply, Upstream
 
 from onetool.core.schema import CompiledSchema
 from onetool.http.template import RequestTemplate

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import npm
 import pytest
-from handlers.http.stage import Stage, allowed
-from handlers.upstream import Reply, Upstream
+from http_stage import Stage, allowed
+from upstream import Reply, Upstream
 
 from onetool.core.schema import CompiledSchema
 from onetool.http.definition import Request

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from handlers.http.stage import Stage, allowed
-from handlers.upstream import Reply, Upstream
+from http_stage import Stage, allowed
+from upstream import Reply, Upstream
 
 from onetool.core.schema import CompiledSchema
 from onetool.sources.bundles.openapi import from_openapi

@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 import pytest
-from handlers.http.stage import allowed, run, stage
-from handlers.upstream import CLOSE, Reply, Upstream
+from http_stage import allowed, run, stage
+from upstream import CLOSE, Reply, Upstream
 
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.http.client import HttpClient

@@ -5,10 +5,10 @@ import gzip
 import time
 
 import pytest
-from handlers.http.stage import run, stage
-from handlers.upstream import CLOSE, Reply, Upstream
+from http_stage import run, stage
 from hypothesis import given
 from hypothesis import strategies as st
+from upstream import CLOSE, Reply, Upstream
 
 from onetool.core.errors import ToolFailure
 from onetool.http.client import HttpClient

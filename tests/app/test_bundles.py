@@ -7,8 +7,8 @@ import sys
 import time
 
 import pytest
-from handlers.upstream import Reply, Upstream
 from interfaces.mcp.servers import until
+from upstream import Reply, Upstream
 
 from onetool import App, ToolCall
 from onetool.sources.bundles.errors import InvalidError

@@ -5,8 +5,8 @@ import time
 
 import msgspec
 import pytest
-from handlers.http.stage import Environment, allowed, stage
-from handlers.upstream import Reply, Upstream
+from http_stage import Environment, allowed, stage
+from upstream import Reply, Upstream
 
 from onetool.core.call import ToolCall
 from onetool.core.errors import ToolFailure

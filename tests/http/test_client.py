@@ -9,8 +9,8 @@ import time
 import zlib
 
 import pytest
-from handlers.http.stage import allowed, certificate, fetched, get, run
-from handlers.upstream import CLOSE, Reply, Upstream
+from http_stage import allowed, certificate, fetched, get, run
+from upstream import CLOSE, Reply, Upstream
 
 from onetool import __version__
 from onetool.core.errors import ToolFailure

@@ -5,8 +5,8 @@ import time
 from email.utils import formatdate
 
 import pytest
-from handlers.http.stage import allowed, run, stage
-from handlers.upstream import CLOSE, Reply, Upstream
+from http_stage import allowed, run, stage
+from upstream import CLOSE, Reply, Upstream
 
 from onetool.core.errors import ToolFailure
 from onetool.http.client import HttpClient

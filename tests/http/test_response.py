@@ -7,8 +7,8 @@ import time
 
 import msgspec
 import pytest
-from handlers.http.stage import run, stage
-from handlers.upstream import Reply, Upstream
+from http_stage import run, stage
+from upstream import Reply, Upstream
 
 from onetool.core import json_data
 from onetool.core.errors import ToolFailure
