@@ -6,6 +6,8 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
+import warm
+
 from onetool import Executor, Registry, ToolCall, ToolSpec
 
 NO_ARGUMENTS = {"type": "object", "properties": {}}
@@ -36,13 +38,19 @@ def run(executor, name="t", /, **args):
     return asyncio.run(executor.execute(ToolCall(id="1", name=name, args=args, source="test")))
 
 
-def cli(*args, cwd, stdin=None, env=None):
-    """Run the real command line in a process of its own, piped as a program would run it."""
+def cli(*args, cwd, stdin=None, env=None, cold=False):
+    """Run the real command line in a process of its own, piped as a program would run it.
+
+    The process has imported everything already (see `warm`), unless it is to start cold.
+    """
+    env = {**os.environ, **(env or {})}
+    if not cold and warm.can_fork(env):
+        return warm.run(args, cwd, env, stdin, timeout=60)
     return subprocess.run(
         [sys.executable, "-m", "onetool", *args],
         cwd=cwd,
         input=stdin,
-        env={**os.environ, **(env or {})},
+        env=env,
         capture_output=True,
         text=True,
         timeout=60,

@@ -7,6 +7,7 @@ no accident, and not tried again.
 """
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +31,9 @@ def main(args: list[str]) -> int:
 
 
 def _pytest(*args: str) -> int:
-    return subprocess.run([sys.executable, "-m", "pytest", *args], check=False).returncode
+    # Hundreds of tests start a process. Each would compile everything anew where no bytecode may be written.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    return subprocess.run([sys.executable, "-m", "pytest", *args], check=False, env=environment).returncode
 
 
 def _failed() -> list[str]:

@@ -1,0 +1,191 @@
+"""The command line in a process of its own that has imported everything already.
+
+A command takes a second to start and a few hundredths to do its work, and the tests run it about a thousand times. So
+one process per worker of pytest imports all of OneTool and forks for each command: the command has a process, an
+environment, a folder and pipes of its own, as it would have otherwise. What is about starting up, importing or the
+interpreter's own options takes a real start instead: `helpers.cli(…, cold=True)`.
+"""
+
+import array
+import atexit
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+# What the interpreter reads when it starts: a process that was forked would not see it.
+READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_")
+# Imported inside of functions, where they are used.
+ALSO = (
+    "mcp",
+    "mcp.client.session",
+    "mcp.client.stdio",
+    "mcp.client.streamable_http",
+    "httpx",
+    "uvicorn",
+    "rich.console",
+)
+
+
+@cache
+def _started() -> tuple[socket.socket, dict[str, str], subprocess.Popen[bytes]]:
+    """The process that forks; it ends when ours does, because then nobody has the other end of its socket."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    environment = dict(os.environ)
+    process = subprocess.Popen(
+        [sys.executable, __file__, str(theirs.fileno())],
+        pass_fds=[theirs.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        env=environment,
+    )
+    theirs.close()
+    atexit.register(lambda: (ours.close(), process.wait()))
+    return ours, environment, process
+
+
+def can_fork(env: dict[str, str]) -> bool:
+    """Whether a command in this environment does not need an interpreter of its own."""
+    if sys.platform != "linux":
+        return False
+    _, known, _ = _started()
+    names = [name for name in env.keys() | known.keys() if name.startswith(READ_AT_START)]
+    return all(env.get(name) == known.get(name) for name in names)
+
+
+def run(args: list[str], cwd: Path, env: dict[str, str], stdin: str | None, timeout: float):
+    """As `subprocess.run` of `python -m onetool`, with pipes and texts."""
+    control, *_ = _started()
+    pipes = [os.pipe() for _ in range(4)]  # its input, its output, its errors, its exit
+    (its_in, to_it), (from_it, its_out), (from_errors, its_errors), (ended, its_end) = pipes
+    order = os.memfd_create("order")  # of any length
+    os.write(order, json.dumps({"args": [*map(str, args)], "cwd": str(cwd), "env": env}).encode())
+    theirs = array.array("i", [its_in, its_out, its_errors, its_end, order])
+    control.sendmsg([b"run"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, theirs)])
+    for file in theirs:
+        os.close(file)
+    return _finish(args, to_it, from_it, from_errors, ended, stdin, timeout)
+
+
+def _finish(args, to_it, from_it, from_errors, ended, stdin, timeout):
+    said: dict[int, bytes] = {}
+    readers = [threading.Thread(target=lambda fd=fd: said.update({fd: _read(fd)})) for fd in (from_it, from_errors)]
+    for reader in readers:
+        reader.start()
+    with suppress(BrokenPipeError), os.fdopen(to_it, "wb") as pipe:
+        pipe.write((stdin or "").encode())
+    with os.fdopen(ended, "rb") as pipe:
+        pid = int(pipe.readline())
+        clock = threading.Timer(timeout, os.kill, (pid, signal.SIGKILL))
+        clock.start()
+        status = int(pipe.readline())
+    was_late = clock.finished.is_set()
+    clock.cancel()
+    for reader in readers:
+        reader.join()
+    out, errors = (said[fd].decode() for fd in (from_it, from_errors))
+    if was_late:
+        raise subprocess.TimeoutExpired(["onetool", *args], timeout, out, errors)
+    return subprocess.CompletedProcess(["onetool", *args], os.waitstatus_to_exitcode(status), out, errors)
+
+
+def _read(fd: int) -> bytes:
+    with os.fdopen(fd, "rb") as pipe:
+        return pipe.read()
+
+
+# The process that forks
+
+
+def _main(control: socket.socket) -> None:
+    _import_everything()
+    gc.collect()
+    gc.freeze()  # else the first collection of each command would copy all of it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of who runs the tests: it ends when they do
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who mind the commands
+    while True:
+        word, ancillary, _, _ = control.recvmsg(16, socket.CMSG_SPACE(5 * 4))
+        if not word:
+            return
+        files = array.array("i")
+        for _, _, data in ancillary:
+            files.frombytes(data)
+        if os.fork() == 0:
+            control.close()
+            _mind(*files)
+        for file in files:
+            os.close(file)
+
+
+def _import_everything() -> None:
+    import onetool
+
+    found = [module.name for module in pkgutil.walk_packages(onetool.__path__, "onetool.")]
+    for name in (*found, *ALSO):
+        if name != "onetool.__main__":
+            importlib.import_module(name)
+
+
+def _mind(its_in: int, its_out: int, its_errors: int, its_end: int, order: int) -> None:
+    """Start a command, wait for it, and say how it ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    pid = os.fork()
+    if pid == 0:
+        os.close(its_end)
+        _be_the_command(its_in, its_out, its_errors, order)
+    for file in (its_in, its_out, its_errors, order):
+        os.close(file)
+    os.write(its_end, b"%d\n" % pid)
+    _, status = os.waitpid(pid, 0)
+    os.write(its_end, b"%d\n" % status)
+    os._exit(0)
+
+
+def _be_the_command(its_in: int, its_out: int, its_errors: int, order: int) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.lseek(order, 0, os.SEEK_SET)
+    wanted = json.loads(_read(order))
+    for number, file in enumerate((its_in, its_out, its_errors)):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(wanted["cwd"])
+    os.environ.clear()
+    os.environ.update(wanted["env"])
+    sys.argv, sys.path[0] = ["onetool", *wanted["args"]], wanted["cwd"]
+    code = 1
+    try:
+        runpy.run_module("onetool", run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        _leave(code)
+
+
+def _leave(code: int) -> None:
+    """End as an interpreter does, but take nothing apart: that would copy everything that was imported."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    _main(socket.socket(fileno=int(sys.argv[1])))
