@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 
 import warm
@@ -39,23 +40,42 @@ def run(executor, name="t", /, **args):
 
 
 def cli(*args, cwd, stdin=None, env=None, cold=False):
-    """Run the real command line in a process of its own, piped as a program would run it.
+    """Run the real command line in a process of its own, piped as a program would run it."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with start(*args, cwd=cwd, env={**os.environ, **(env or {})}, cold=cold, **pipes) as process:
+        try:
+            said, told = process.communicate(stdin, timeout=60)
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess(args, process.returncode, said, told)
+
+
+def start(*args, cold=False, **options):
+    """Start the real command line in a process of its own: `subprocess.Popen` with its options.
 
     The process has imported everything already (see `warm`), unless it is to start cold.
     """
-    env = {**os.environ, **(env or {})}
-    if not cold and warm.can_fork(env):
-        return warm.run(args, cwd, env, stdin, timeout=60)
-    return subprocess.run(
-        [sys.executable, "-m", "onetool", *args],
-        cwd=cwd,
-        input=stdin,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    if not cold and not options.get("preexec_fn") and warm.can_fork(options.get("env") or os.environ):
+        return warm.Command(args, **options)
+    return subprocess.Popen([sys.executable, "-m", "onetool", *args], **options)
+
+
+def until(true, within=20):
+    """Wait until something is true, and give it. The seconds are for what never comes: nothing is measured by them."""
+    deadline = time.monotonic() + within
+    while not (found := true()):
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.005)
+    return found
+
+
+async def until_async(true, within=20):
+    """The same for who must not hold up the loop."""
+    deadline = time.monotonic() + within
+    while not (found := true()):
+        assert time.monotonic() < deadline, "it did not come about"
+        await asyncio.sleep(0.005)
+    return found
 
 
 @contextmanager

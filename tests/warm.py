@@ -14,15 +14,17 @@ import json
 import os
 import pkgutil
 import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
+from typing import Any
 
 # What the interpreter reads when it starts: a process that was forked would not see it.
 READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_")
@@ -64,45 +66,53 @@ def can_fork(env: dict[str, str]) -> bool:
     return all(env.get(name) == known.get(name) for name in names)
 
 
-def run(args: list[str], cwd: Path, env: dict[str, str], stdin: str | None, timeout: float):
-    """As `subprocess.run` of `python -m onetool`, with pipes and texts."""
-    control, *_ = _started()
-    pipes = [os.pipe() for _ in range(4)]  # its input, its output, its errors, its exit
-    (its_in, to_it), (from_it, its_out), (from_errors, its_errors), (ended, its_end) = pipes
-    order = os.memfd_create("order")  # of any length
-    os.write(order, json.dumps({"args": [*map(str, args)], "cwd": str(cwd), "env": env}).encode())
-    theirs = array.array("i", [its_in, its_out, its_errors, its_end, order])
-    control.sendmsg([b"run"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, theirs)])
-    for file in theirs:
-        os.close(file)
-    return _finish(args, to_it, from_it, from_errors, ended, stdin, timeout)
+class Command(subprocess.Popen):
+    """As `subprocess.Popen` starts `python -m onetool`; only who starts it and how its end is heard differ."""
+
+    def __init__(self, args: Sequence[str], **options: Any) -> None:
+        self._ended: int | None = None  # where the exit status comes
+        super().__init__(["onetool", *map(str, args)], **options)
+
+    def _execute_child(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *more) -> None:
+        pipes, start_new_session = more[3:9], more[14]
+        its_in, _, _, its_out, _, its_errors = pipes
+        assert not preexec_fn, "such a command starts cold"
+        self._ended, its_end = os.pipe()
+        order = os.memfd_create("order")  # of any length
+        wanted = {"args": args[1:], "cwd": str(cwd or os.getcwd()), "env": dict(os.environ if env is None else env)}
+        os.write(order, json.dumps({**wanted, "new_session": start_new_session}).encode())
+        given = [number if file == -1 else file for number, file in enumerate((its_in, its_out, its_errors))]
+        files = array.array("i", [*given, its_end, order])
+        _started()[0].sendmsg([b"run"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+        self._child_created = True
+        self._close_pipe_fds(*pipes)
+        os.close(its_end)
+        os.close(order)
+        self.pid = int(_line(self._ended))
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        timeout = 0 if wait_flags & os.WNOHANG else None
+        if self._ended is None or not select.select([self._ended], [], [], timeout)[0]:
+            return 0, 0
+        status = int(_line(self._ended) or b"9")
+        os.close(self._ended)
+        self._ended = None
+        return self.pid, status
+
+    def _internal_poll(self, _deadstate: int | None = None, **_: Any) -> int | None:
+        if self.returncode is None and self._ended is not None:
+            pid, status = self._try_wait(os.WNOHANG)
+            if pid:
+                self._handle_exitstatus(status)
+        return self.returncode
 
 
-def _finish(args, to_it, from_it, from_errors, ended, stdin, timeout):
-    said: dict[int, bytes] = {}
-    readers = [threading.Thread(target=lambda fd=fd: said.update({fd: _read(fd)})) for fd in (from_it, from_errors)]
-    for reader in readers:
-        reader.start()
-    with suppress(BrokenPipeError), os.fdopen(to_it, "wb") as pipe:
-        pipe.write((stdin or "").encode())
-    with os.fdopen(ended, "rb") as pipe:
-        pid = int(pipe.readline())
-        clock = threading.Timer(timeout, os.kill, (pid, signal.SIGKILL))
-        clock.start()
-        status = int(pipe.readline())
-    was_late = clock.finished.is_set()
-    clock.cancel()
-    for reader in readers:
-        reader.join()
-    out, errors = (said[fd].decode() for fd in (from_it, from_errors))
-    if was_late:
-        raise subprocess.TimeoutExpired(["onetool", *args], timeout, out, errors)
-    return subprocess.CompletedProcess(["onetool", *args], os.waitstatus_to_exitcode(status), out, errors)
-
-
-def _read(fd: int) -> bytes:
-    with os.fdopen(fd, "rb") as pipe:
-        return pipe.read()
+def _line(file: int) -> bytes:
+    """One line, and nothing of the next."""
+    found = b""
+    while (one := os.read(file, 1)) not in (b"", b"\n"):
+        found += one
+    return found
 
 
 # The process that forks
@@ -155,10 +165,16 @@ def _mind(its_in: int, its_out: int, its_errors: int, its_end: int, order: int) 
 def _be_the_command(its_in: int, its_out: int, its_errors: int, order: int) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.lseek(order, 0, os.SEEK_SET)
-    wanted = json.loads(_read(order))
+    with os.fdopen(order, "rb") as file:
+        wanted = json.loads(file.read())
     for number, file in enumerate((its_in, its_out, its_errors)):
         os.dup2(file, number)
+    for file in {its_in, its_out, its_errors}:
         os.close(file)
+    if sys.stdout.isatty():
+        sys.stdout.reconfigure(line_buffering=True)
+    if wanted["new_session"]:
+        os.setsid()
     os.chdir(wanted["cwd"])
     os.environ.clear()
     os.environ.update(wanted["env"])

@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from interfaces.mcp.servers import until
+from helpers import until
 from upstream import Reply, Upstream
 
 from onetool import App, ToolCall

@@ -5,7 +5,8 @@ from http.client import HTTPConnection
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
-from interfaces.mcp.servers import Server, until
+from helpers import until
+from interfaces.mcp.servers import Server
 from upstream import Upstream
 
 from onetool.sources.bundles.names import new_id

@@ -11,7 +11,8 @@ from io import BytesIO
 from zipfile import ZipFile
 
 import pytest
-from specs.rest import ADD, PACK, TOKEN, Api, place, until
+from helpers import until
+from specs.rest import ADD, PACK, TOKEN, Api, place
 from upstream import CLOSE
 from upstream import Reply as Answer
 

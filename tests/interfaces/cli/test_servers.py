@@ -10,24 +10,35 @@ import sys
 import pytest
 from helpers import cli, trusted
 from sources.mcp_servers.authority import Authority, browser
+from sources.mcp_servers.stage import SCRIPTS
 
-SERVER = """
+# A server that needs the standard library alone: it is there in a moment.
+SERVER = f"""
 import sys
 from pathlib import Path
 
-from mcp.server import MCPServer
+sys.path.insert(0, {str(SCRIPTS)!r})
+from wire import Server, text, tool
 
-server = MCPServer("clock")
 words = Path(__file__).with_name("words.txt")
+ZONE = {{"type": "object", "properties": {{"zone": {{"type": "string"}}}}}}
 
 
-@server.tool(description=words.read_text() if words.exists() else "Say the time.\\nIn detail.")
-def tell(zone: str = "UTC") -> str:
-    return f"noon in {zone}"
+class Clock(Server):
+    tools = [tool("tell") | {{"inputSchema": ZONE, "description": "Say the time.\\nIn detail."}}]
+
+    def initialize(self, params):
+        return super().initialize(params) | {{"serverInfo": {{"name": "clock", "version": "1.0"}}}}
+
+    def list(self, params):
+        return {{"tools": [self.tools[0] | ({{"description": words.read_text()}} if words.exists() else {{}})]}}
+
+    def call(self, name, args, call):
+        return text(f"noon in {{args.get('zone', 'UTC')}}")
 
 
 print("I am up", file=sys.stderr, flush=True)
-server.run("stdio")
+Clock().run()
 """
 
 

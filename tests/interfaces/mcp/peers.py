@@ -7,14 +7,14 @@ one transport. Tests that are true of all of them take the fixture `peer`, and a
 import json
 import signal
 import subprocess
-import sys
 from concurrent.futures import Future
 from contextlib import suppress
 from http.client import HTTPException
 from itertools import count
 from threading import Condition, Thread
 
-from interfaces.mcp.servers import CONFIG, PATIENCE, Exchange, as_header, environment, until
+from helpers import start, until
+from interfaces.mcp.servers import CONFIG, PATIENCE, Exchange, as_header, environment
 
 NEW, OLD = "2026-07-28", "2025-11-25"
 META = "io.modelcontextprotocol/"
@@ -179,8 +179,8 @@ class StdioPeer(Peer):
         self.other_lines = []
         self.log_file = folder / "mcp.log"
         with self.log_file.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "onetool", "--config", str(config), "mcp", *args],
+            self.process = start(
+                *("--config", str(config), "mcp", *args),
                 cwd=folder,
                 env=environment(folder, **(env or {})),
                 stdin=subprocess.PIPE,

@@ -6,24 +6,15 @@ import re
 import signal
 import socket
 import subprocess
-import sys
-import time
 from base64 import b64encode
 from contextlib import suppress
 from http.client import HTTPConnection
 from pathlib import Path
 
+from helpers import start, until
+
 CONFIG = Path(__file__).parent / "fixture" / "onetool.yaml"
 PATIENCE = 20  # seconds, after which something that should come is taken not to
-
-
-def until(true, patience=PATIENCE):
-    """Wait until something is true, and give it."""
-    deadline = time.monotonic() + patience
-    while not (found := true()) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert found, "it did not come about"
-    return found
 
 
 def environment(folder, **more):
@@ -59,8 +50,8 @@ class Server:
         self.folder = folder
         self.log_file = folder / "serve.log"
         with self.log_file.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "onetool", "--config", str(config), "serve", "--port", "0", *args],
+            self.process = start(
+                *("--config", str(config), "serve", "--port", "0", *args),
                 cwd=folder,
                 env=environment(folder, **env),
                 stdin=subprocess.DEVNULL,

@@ -7,8 +7,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from helpers import until
 from interfaces.mcp.peers import ABLE, TASKS, HttpPeer
-from interfaces.mcp.servers import until
 
 SLOW = ["working__wait_for", "working__wait_for_blocking"]
 

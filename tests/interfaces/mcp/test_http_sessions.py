@@ -3,8 +3,8 @@
 import re
 
 import pytest
+from helpers import until
 from interfaces.mcp.peers import INFO, OLD, HttpPeer
-from interfaces.mcp.servers import until
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 JSON = ("Content-Type", "application/json")

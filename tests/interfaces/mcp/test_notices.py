@@ -1,8 +1,8 @@
 """What a tool tells while it works: progress and messages, as far as the client wants to hear of them."""
 
 import pytest
+from helpers import until
 from interfaces.mcp.peers import META
-from interfaces.mcp.servers import until
 
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 PROGRESS, MESSAGE = "notifications/progress", "notifications/message"

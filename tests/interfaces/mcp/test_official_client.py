@@ -7,8 +7,9 @@ import sys
 
 import anyio
 import pytest
+from helpers import until
 from interfaces.mcp.peers import NEW, OLD
-from interfaces.mcp.servers import CONFIG, children_of, environment, until
+from interfaces.mcp.servers import CONFIG, children_of, environment
 from mcp import MCPError
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client

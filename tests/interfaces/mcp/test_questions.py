@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import pytest
+from helpers import until
 from interfaces.mcp.peers import HttpPeer
-from interfaces.mcp.servers import CONFIG, until
+from interfaces.mcp.servers import CONFIG
 
 ELICIT, SAMPLE, ROOTS = "elicitation/create", "sampling/createMessage", "roots/list"
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}

@@ -5,8 +5,9 @@ import time
 from contextlib import ExitStack
 
 import pytest
+from helpers import until
 from interfaces.mcp.peers import META, HttpPeer, StdioPeer
-from interfaces.mcp.servers import CONFIG, Server, ended_well, until
+from interfaces.mcp.servers import CONFIG, Server, ended_well
 
 TOOL = 'def wave() -> str:\n    """Wave."""\n    return "o/"\n'
 PROMPT = 'from onetool.sdk import prompt\n\n\n@prompt\ndef farewell() -> str:\n    """Bye."""\n    return "Bye."\n'

@@ -1,8 +1,9 @@
 """What a client of the new era holds while its call waits for an answer: good once, for this call, as it was given."""
 
 import pytest
+from helpers import until
 from interfaces.mcp.peers import HttpPeer
-from interfaces.mcp.servers import CONFIG, until
+from interfaces.mcp.servers import CONFIG
 
 ADA = {"name": {"action": "accept", "content": {"name": "Ada"}}}
 BLUE = {"color": {"action": "accept", "content": {"color": "blue"}}}

@@ -5,9 +5,8 @@ import re
 
 import pytest
 import yaml
-from helpers import definition
+from helpers import definition, until
 from interfaces.mcp.peers import HttpPeer
-from interfaces.mcp.servers import until
 
 from onetool.core.schema import CompiledSchema
 

@@ -3,8 +3,8 @@
 import signal
 
 import pytest
+from helpers import until
 from interfaces.mcp.peers import StdioPeer
-from interfaces.mcp.servers import until
 from interfaces.mcp.upstreams import Site, listen, names, said, up
 from sources.mcp_servers.nasty.http_server import HttpServer
 from sources.mcp_servers.stage import is_gone

@@ -4,9 +4,9 @@ import json
 import time
 
 import pytest
+from helpers import until
 from interfaces.mcp.conftest import WAYS
 from interfaces.mcp.peers import META, StdioPeer
-from interfaces.mcp.servers import until
 from interfaces.mcp.upstreams import Site, heard, said, up
 
 ERAS = ["old", "new"]

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from interfaces.mcp.servers import CONFIG, PATIENCE, children_of, environment, until
+from helpers import until
+from interfaces.mcp.servers import CONFIG, PATIENCE, children_of, environment
 
 DIRECT = ("--menu", "direct")
 ENDLESS = {"name": "run", "arguments": {"code": "while True: pass"}}

@@ -4,8 +4,9 @@ import re
 import time
 
 import pytest
+from helpers import until
 from interfaces.mcp.peers import ABLE, TASKS, HttpPeer
-from interfaces.mcp.servers import CONFIG, until
+from interfaces.mcp.servers import CONFIG
 
 KNOWS = {**ABLE, "extensions": {TASKS: {}}}
 UNKNOWN = "taskId: there is no such task, or its time is up"

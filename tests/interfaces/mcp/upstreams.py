@@ -6,8 +6,9 @@ import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from helpers import until
 from interfaces.mcp.peers import HttpPeer, StdioPeer
-from interfaces.mcp.servers import PATIENCE, Server, environment, until
+from interfaces.mcp.servers import PATIENCE, Server, environment
 from sources.mcp_servers.stage import Stage
 
 SCRIPT = Path(__file__).parent / "fixture" / "upstream.py"

@@ -6,11 +6,12 @@ import re
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import httpx
-from helpers import trusted
+from helpers import start, trusted
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 PATIENCE = 20
@@ -34,12 +35,11 @@ class Api:
         """
         real = options.get("real")
         command = (
-            ["-m", "onetool", "serve", "--port", "0", *options.get("args", ())]
+            partial(start, "serve", "--port", "0", *options.get("args", ()))
             if real
-            else [str(STAND_IN), json.dumps(options)]
+            else partial(subprocess.Popen, [sys.executable, str(STAND_IN), json.dumps(options)])
         )
-        self.process = subprocess.Popen(
-            [sys.executable, *command],
+        self.process = command(
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             stdin=subprocess.DEVNULL,
