@@ -79,6 +79,15 @@ async def until_async(true, within=20):
 
 
 @contextmanager
+def computing(at_most):
+    """What is done in here takes this process so many seconds of computing; what others do does not count."""
+    before = time.process_time()
+    yield
+    took = time.process_time() - before
+    assert took < at_most, f"it took {took:.1f} s of computing"
+
+
+@contextmanager
 def sandboxed(**limits):
     """A worker of its own: a function that runs code in it and gives the value, and keeps its names."""
     from onetool.sandbox.messages import WorkerLimits

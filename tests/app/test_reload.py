@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from helpers import until
 
 from onetool.app import App
 from onetool.app.reload import Reloader
@@ -56,13 +57,6 @@ def place(tmp_path):
     place = Place(tmp_path)
     yield place
     place.app.close()
-
-
-def eventually(is_so):
-    until = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def test_all_of_it_is_read_again(place):
@@ -386,13 +380,13 @@ def test_files_that_change_are_read_again(place, quick, how, caplog):
         place.app.watches = True
     place.app.connect()
     place.pack("two")
-    eventually(lambda: place.says() == "two")
+    until(lambda: place.says() == "two")
     place.pack("three", name="other")
-    eventually(lambda: "other.hello" in place.app.registry)
+    until(lambda: "other.hello" in place.app.registry)
     place.write("runs: x\n", "prompts.yaml")
-    eventually(lambda: "what was in force stays" in caplog.text)
+    until(lambda: "what was in force stays" in caplog.text)
     place.write("run: Go.\n", "prompts.yaml")
-    eventually(lambda: place.app.config.texts.run == "Go.")
+    until(lambda: place.app.config.texts.run == "Go.")
 
 
 def test_a_file_that_stood_in_the_way_is_looked_at_too(place, quick):
@@ -401,10 +395,10 @@ def test_a_file_that_stood_in_the_way_is_looked_at_too(place, quick):
     place.app.connect()
     place.write("alias: {}\n", "more.yaml")
     place.write("watch: true\nstats: {enabled: false}\ninclude: [more.yaml]\n")
-    eventually(lambda: place.app.reload_error)
+    until(lambda: place.app.reload_error)
     time.sleep(0.1)  # it looks at the file for the first time
     place.write("aliases: {n: time.now}\n", "more.yaml")
-    eventually(lambda: place.app.config.aliases == {"n": "time.now"})
+    until(lambda: place.app.config.aliases == {"n": "time.now"})
 
 
 def test_it_ends_when_the_config_says_so(place, quick):
@@ -412,7 +406,7 @@ def test_it_ends_when_the_config_says_so(place, quick):
     place.app.reload()
     place.app.connect()
     place.write("stats: {enabled: false}\n")
-    eventually(lambda: not place.app.config.watch)
+    until(lambda: not place.app.config.watch)
     time.sleep(0.2)
     place.pack("two")
     time.sleep(0.3)
@@ -423,7 +417,7 @@ def test_what_changed_between_reading_and_looking_is_seen(place, quick):
     place.pack("two")  # after it was read
     place.app.watches = True
     place.app.connect()
-    eventually(lambda: place.says() == "two")
+    until(lambda: place.says() == "two")
 
 
 def test_nobody_watches_for_who_does_not_stay(place, quick):

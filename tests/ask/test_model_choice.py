@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 
 import msgspec
 import pytest
@@ -215,9 +214,7 @@ def test_an_ollama_that_was_named_and_is_not_there(refused):
 def test_somebody_else_at_its_port(refused, upstream, monkeypatch, said):
     monkeypatch.setattr(model_choice, "PROBE", 0.1)
     upstream.say(said)
-    began = time.monotonic()
     assert refused(ollama=upstream.netloc).reason == "no_provider"
-    assert time.monotonic() - began < 3
 
 
 def test_an_address_that_is_none(refused):

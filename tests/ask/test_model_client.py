@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 import pytest
 from ask.fake import KEY, PROMPT, Fake, Pauses, heard, listen, model_at, run
+from helpers import until, until_async
 from upstream import CLOSE, Reply, Upstream
 
 from onetool.ask import model_client, streaming
@@ -113,9 +114,7 @@ def test_pieces_come_as_they_are_said(upstream):
         async with aclosing(model_at(upstream.url).ask(PROMPT)) as coming:
             return await anext(coming)
 
-    began = time.monotonic()
-    assert run(main()) == TextDelta("a")
-    assert time.monotonic() - began < 5
+    assert run(main()) == TextDelta("a")  # the server says nothing more for a minute, which nobody waits for
 
 
 def test_steps_share_a_connection_and_one_that_was_closed_is_made_anew(upstream):
@@ -161,9 +160,7 @@ def test_nor_for_what_comes_for_ever(upstream, monkeypatch, ending, coming):
             yield from (coming, 0.01)
 
     upstream.say(endless)
-    began = time.monotonic()
-    assert heard(model_at(upstream.url)) == [TextDelta("a"), Whole(text="a")]
-    assert time.monotonic() - began < 5  # of the 20 s that there are for an answer
+    assert heard(model_at(upstream.url)) == [TextDelta("a"), Whole(text="a")]  # else: that it took too long
 
 
 def test_after_its_end_nothing_is_read(upstream):
@@ -349,13 +346,6 @@ def test_there_is_little_time_for_a_connection(monkeypatch):
 # Who stops listening
 
 
-def open_connections(upstream, until=5.0):
-    deadline = time.monotonic() + until
-    while upstream.open and time.monotonic() < deadline:
-        time.sleep(0.005)
-    return upstream.open
-
-
 def watched(told):
     """A server's side of a stream: it goes on until it sees that nobody listens."""
 
@@ -365,8 +355,9 @@ def watched(told):
             for _ in range(2000):
                 yield chunk({"say": "a"})
                 yield 0.005
+            told.append("all of it was sent")
         finally:
-            told.append(time.monotonic())
+            told.append("it ended")
 
     return endless
 
@@ -395,12 +386,11 @@ def test_whoever_stops_listening_ends_the_connection(upstream, how):
             await first.wait()
             task.cancel()
             await asyncio.wait([task])
-        stopped = time.monotonic()
-        assert await asyncio.to_thread(open_connections, upstream) == 0  # with the loop still running
-        return stopped
+        await until_async(lambda: not upstream.open)  # with the loop still running
 
-    stopped = run(main())
-    assert told[0] - stopped < 5.0  # of the ten that the stream would last
+    run(main())
+    until(lambda: told)
+    assert told == ["it ended"]
 
 
 def test_also_before_the_first_byte(upstream):
@@ -408,8 +398,7 @@ def test_also_before_the_first_byte(upstream):
 
     async def main():
         task = asyncio.create_task(listen(model_at(upstream.url)))
-        while not upstream.seen:
-            await asyncio.sleep(0.005)
+        await until_async(lambda: upstream.seen)
         task.cancel()
         await asyncio.wait([task])
 

@@ -4,6 +4,7 @@ import time
 
 import pytest
 from ask.sessions.things import paired
+from helpers import computing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -121,10 +122,9 @@ def test_ten_thousand_messages_are_soon_counted():
 
 
 def test_a_huge_result_is_soon_shortened():
-    started = time.process_time()
-    kept, _ = fit(turn(content="word " * 200_000), 10_000)
-    assert size(kept) <= 10_000
-    assert time.process_time() - started < 6.0
+    with computing(6.0):
+        kept, _ = fit(turn(content="word " * 200_000), 10_000)
+        assert size(kept) <= 10_000
 
 
 def test_what_is_remembered_has_a_limit(monkeypatch):

@@ -1,10 +1,10 @@
 """What is not YAML is told in plain words, with line and column, the same by both parsers."""
 
-import time
 from typing import Any
 
 import pytest
 import yaml
+from helpers import computing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -75,7 +75,5 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 def test_mending_is_bounded() -> None:
     text = "{" + ",".join(f"k{n}: ${{NAME}}" for n in range(20_000)) + "}"
-    start = time.process_time()
-    with pytest.raises(ConfigFileError, match="expected ','"):
+    with computing(10), pytest.raises(ConfigFileError, match="expected ','"):
         compose(text)
-    assert time.process_time() - start < 10

@@ -1,12 +1,12 @@
 """Schemas: compiled once, closed unless they say open, in words that help, and never a way to hurt us."""
 
 import threading
-import time
 from contextlib import suppress
 from copy import deepcopy
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from helpers import computing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -238,24 +238,21 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_schema_is_refused_within_a_second(name):
-    started = time.perf_counter()
-    with pytest.raises(SchemaError):
+    with computing(1), pytest.raises(SchemaError):
         CompiledSchema({"type": "object", **HOSTILE[name]})
-    assert time.perf_counter() - started < 1
 
 
 def test_a_large_web_of_definitions_is_judged_quickly():
     names = [f"d{n}" for n in range(60)]
     one = {"type": "object", "properties": {other: {"$ref": f"#/$defs/{other}"} for other in names[:30]}}
-    started = time.perf_counter()
-    CompiledSchema(
-        {
-            "type": "object",
-            "$defs": {name: deepcopy(one) for name in names},
-            "properties": {"x": {"$ref": "#/$defs/d0"}},
-        }
-    )
-    assert time.perf_counter() - started < 2
+    with computing(2):
+        CompiledSchema(
+            {
+                "type": "object",
+                "$defs": {name: deepcopy(one) for name in names},
+                "properties": {"x": {"$ref": "#/$defs/d0"}},
+            }
+        )
 
 
 def test_no_reference_is_fetched_from_a_network():
@@ -319,19 +316,17 @@ def _chain(length, last):
 
 def test_a_recursive_schema_takes_deep_values_and_refuses_wrong_ones_quickly():
     compiled = CompiledSchema(RECURSIVE, closed=True)
-    started = time.perf_counter()
-    assert compiled.check(_chain(60, "b")) == []
-    assert compiled.check(_chain(3, "c"))
-    assert "too deep" in compiled.check(_chain(60, "c"))[0].got
-    assert time.perf_counter() - started < 1
+    with computing(1):
+        assert compiled.check(_chain(60, "b")) == []
+        assert compiled.check(_chain(3, "c"))
+        assert "too deep" in compiled.check(_chain(60, "c"))[0].got
 
 
 def test_a_large_wrong_value_is_refused_quickly():
     schema = {"type": "object", "properties": {"x": {"items": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}}
-    started = time.perf_counter()
-    problems = CompiledSchema(schema).check({"x": list(range(500_000))})
-    assert (len(problems), problems[0].path) == (20, "x[0]")
-    assert time.perf_counter() - started < 1
+    with computing(1):
+        problems = CompiledSchema(schema).check({"x": list(range(500_000))})
+        assert (len(problems), problems[0].path) == (20, "x[0]")
 
 
 EXPENSIVE = {
@@ -347,16 +342,14 @@ EXPENSIVE = {
 def test_a_costly_schema_and_a_large_value_do_not_multiply(name):
     schema, value = EXPENSIVE[name]
     compiled = CompiledSchema({"type": "object", "properties": {"x": schema}})
-    started = time.perf_counter()
-    compiled.check({"x": value})
-    assert time.perf_counter() - started < 1.5
+    with computing(1.5):
+        compiled.check({"x": value})
 
 
 def test_an_unknown_argument_with_a_huge_name_is_told_in_short():
-    started = time.perf_counter()
-    (problem,) = told(PERSON, {"name": "Ann", "x" * 5_000_000: 1})
-    assert len(problem) < 500
-    assert time.perf_counter() - started < 1
+    with computing(1):
+        (problem,) = told(PERSON, {"name": "Ann", "x" * 5_000_000: 1})
+        assert len(problem) < 500
 
 
 def test_a_catastrophic_pattern_does_not_hang():
@@ -364,9 +357,8 @@ def test_a_catastrophic_pattern_does_not_hang():
         "type": "object",
         "properties": {"x": {"type": "string", "pattern": "^(a+)+$"}, "y": {"pattern": r"^(a+)+\1$"}},
     }
-    started = time.perf_counter()
-    assert CompiledSchema(schema).check({"x": "a" * 5_000 + "b", "y": "a" * 5_000 + "b"})
-    assert time.perf_counter() - started < 1
+    with computing(1):
+        assert CompiledSchema(schema).check({"x": "a" * 5_000 + "b", "y": "a" * 5_000 + "b"})
 
 
 json_values = st.recursive(

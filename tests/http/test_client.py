@@ -9,6 +9,7 @@ import time
 import zlib
 
 import pytest
+from helpers import until
 from http_stage import allowed, certificate, fetched, get, run
 from upstream import CLOSE, Reply, Upstream
 
@@ -336,10 +337,7 @@ def test_one_client_for_loops_that_come_and_go(upstream):
     for _ in range(3):
         fetched(upstream, "/", "/", client=client)
     assert upstream.connections == 3
-    deadline = time.monotonic() + 2
-    while upstream.open and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert upstream.open == 0
+    until(lambda: upstream.open == 0)
 
 
 def test_closing_ends_what_is_under_way(upstream):

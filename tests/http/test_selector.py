@@ -5,6 +5,7 @@ import time
 from contextlib import suppress
 
 import pytest
+from helpers import computing
 
 from onetool.core.errors import ToolFailure
 from onetool.http import selector
@@ -82,10 +83,8 @@ def test_bombs_end_soon(text, monkeypatch):
     monkeypatch.setattr(selector, "MOST_PARTS", 200_000)
     monkeypatch.setattr(selector, "SECONDS", 0.2)
     data = ["x" * 100] * 40
-    started = time.monotonic()
-    with suppress(ToolFailure, SelectorError):
+    with computing(10), suppress(ToolFailure, SelectorError):
         Selector(text).now(data if "join" not in text else "x" * 100)
-    assert time.monotonic() - started < 10
 
 
 def test_time_is_up(monkeypatch):
@@ -98,10 +97,8 @@ def test_time_is_up(monkeypatch):
 def test_time_is_up_between_any_two_steps(monkeypatch):
     monkeypatch.setattr(selector, "SECONDS", 0.2)
     data = [one * 7919 % 400_009 for one in range(400_000)]
-    started = time.monotonic()
-    with pytest.raises(ToolFailure, match=r"0\.2 s or"):
+    with computing(10), pytest.raises(ToolFailure, match=r"0\.2 s or"):
         Selector(f"[{','.join(['sort(@)[0]'] * 60)}]").now(data)
-    assert time.monotonic() - started < 10
 
 
 @pytest.mark.parametrize("text", ["to_number('nan')", "[to_number('1e999')]", "sum(`[1e308, 1e308]`)"])

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers import until
 
 PACK = '''
 async def block() -> str:
@@ -66,17 +67,10 @@ def pipe(tmp_path):
             stream.close()
 
 
-def waited(true, seconds=15):
-    end = time.monotonic() + seconds
-    while not (found := true()) and time.monotonic() < end:
-        time.sleep(0.05)
-    return found
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
 def test_a_server_that_is_stuck_is_ended(pipe):
     stuck = pipe()
-    assert waited(stuck.has_a_dog)
+    until(stuck.has_a_dog)
     stuck.run("bad.block()")
     assert stuck.process.wait(20) == -signal.SIGKILL
     told = stuck.process.stderr.read().decode()
@@ -87,7 +81,7 @@ def test_a_server_that_is_stuck_is_ended(pipe):
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
 def test_a_server_that_is_only_busy_is_let_be_and_leaves_nobody_behind(pipe):
     busy = pipe()
-    assert waited(busy.has_a_dog)
+    until(busy.has_a_dog)
     busy.run("import time\ntime.sleep(2.5)\n'rested'")
     assert b"rested" in busy.line()
     busy.process.stdin.close()

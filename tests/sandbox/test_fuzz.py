@@ -1,9 +1,9 @@
 """What a worker would never send is refused: with our own errors, in little time, and within the budget."""
 
 import struct
-import time
 
 import pytest
+from helpers import computing
 
 from onetool.sandbox import wire
 from onetool.sandbox.errors import ProtocolError
@@ -82,7 +82,6 @@ def test_a_field_that_is_cut_off_is_refused(cut):
 def test_arguments_one_by_one_take_no_longer_than_in_one_go():
     arena = wire.message(7, b"\x12\x02\x12\x00")
     call = wire.message(2, b"\x10\x00" * 400_000 + arena)
-    before = time.process_time()
-    args, _ = read_event(call).arguments(4_000_000)
-    assert args == [None] * 400_000
-    assert time.process_time() - before < 4  # seconds of computing
+    with computing(4):  # seconds of computing
+        args, _ = read_event(call).arguments(4_000_000)
+        assert args == [None] * 400_000

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from helpers import computing
 
 from onetool import App
 
@@ -55,11 +56,9 @@ def harmless(app, code):
     """Run it; whatever it wanted, it got none of it, and the next run does not notice."""
     started = time.monotonic()
     result = app.run_sync(code)
-    assert time.monotonic() - started < SECONDS + SLACK
+    assert time.monotonic() - started < SECONDS + SLACK  # the limit of time is one of those that are to hold
     assert SECRET not in repr(result)
-    started = time.monotonic()
     assert app.run_sync("1 + 1").data == 2
-    assert time.monotonic() - started < 1 + SLACK
     return result
 
 
@@ -284,9 +283,8 @@ MEGABYTE = 1024 * 1024 - 100
 )
 def test_no_text_keeps_our_parser_busy(app, begin, again, end):
     for times in (3000, (MEGABYTE - len(begin) - len(end)) // len(again)):
-        started = time.process_time()
-        app.run_sync(f"{begin}{again * times}{end}")
-        assert time.process_time() - started < 5, f"{times} times"  # about one on an idle machine
+        with computing(5):  # about one on an idle machine
+            app.run_sync(f"{begin}{again * times}{end}")
 
 
 def test_the_parser_of_this_python_survives_every_depth(tmp_path):

@@ -4,11 +4,10 @@ import ast
 import contextlib
 import json
 import sys
-import time
 from typing import Any
 
 import pytest
-from helpers import sandboxed
+from helpers import computing, sandboxed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -408,7 +407,5 @@ def test_the_sandbox_reads_them_as_we_do():
     ["$research topic=" + " " * 50_000 + "x", "$research topic=" + "a " * 50_000, "$research topic='" + "\\" * 100_001],
 )
 def test_long_calls_are_read_quickly(call):
-    started = time.perf_counter()
-    with contextlib.suppress(SnippetError):
+    with computing(1), contextlib.suppress(SnippetError):
         expand(call, SNIPPETS)
-    assert time.perf_counter() - started < 1

@@ -8,6 +8,7 @@ import textwrap
 import time
 
 import pytest
+from helpers import until
 
 SCRIPT = """
     import subprocess, sys, time
@@ -30,11 +31,8 @@ def lives(pid):
         return stat.read().rpartition(")")[2].split()[0] != "Z"
 
 
-def ends(pid, seconds=10):
-    until = time.monotonic() + seconds
-    while lives(pid) and time.monotonic() < until:
-        time.sleep(0.02)
-    return not lives(pid)
+def ends(pid):
+    return until(lambda: not lives(pid))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the test looks into /proc")

@@ -4,11 +4,11 @@ import errno
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from helpers import until
 
 from onetool.services import file_watcher as module
 from onetool.services.file_watcher import FileWatcher
@@ -39,19 +39,12 @@ class Watched:
     def looks_again(self, times: int = 6) -> None:
         """Wait for some whole looks: long enough for whatever there is to be told."""
         until = self.looks + times + 1
-        wait_for(lambda: self.looks >= until)
+        until(lambda: self.looks >= until)
 
     def tells(self, times: int) -> None:
-        wait_for(lambda: self.told >= times)
+        until(lambda: self.told >= times)
         self.looks_again()
         assert self.told == times
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.002)
 
 
 def put(file: Path, text: str) -> None:
@@ -359,7 +352,7 @@ def test_it_ends_at_once_however_seldom_it_looks(tmp_path: Path) -> None:
 def test_it_is_ended_by_whoever_is_told(tmp_path: Path, watch: Watch) -> None:
     watched = watch(tmp_path, tell=lambda: watched.lookout.close())
     put(tmp_path / "a.py", "x")
-    wait_for(lambda: not is_alive(watched))
+    until(lambda: not is_alive(watched))
     assert watched.told == 1
 
 
@@ -370,11 +363,11 @@ def test_it_does_not_wait_for_ever_for_whoever_is_told(
     go_on = threading.Event()
     watched = watch(tmp_path, tell=lambda: go_on.wait(PATIENCE) and None)
     put(tmp_path / "a.py", "x")
-    wait_for(lambda: watched.told == 1)
+    until(lambda: watched.told == 1)
     watched.lookout.close()
     assert is_alive(watched)
     go_on.set()
-    wait_for(lambda: not is_alive(watched))
+    until(lambda: not is_alive(watched))
 
 
 def test_nobody_has_to_wait_for_its_thread(tmp_path: Path, watch: Watch) -> None:

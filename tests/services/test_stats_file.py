@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from helpers import until
 
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent, RunEvent
@@ -134,10 +135,7 @@ def test_a_newer_file_is_left_alone_and_told_once(tmp_path, caplog):
 def test_what_waits_is_written_after_a_while_by_itself(tmp_path):
     stats = UsageStats(tmp_path / "stats.db")
     stats.record(event())
-    deadline = time.monotonic() + GATHER_SECONDS + 20
-    while not asked(tmp_path / "stats.db", "SELECT 1 FROM sqlite_master LIMIT 1"):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: asked(tmp_path / "stats.db", "SELECT 1 FROM sqlite_master LIMIT 1"), GATHER_SECONDS + 20)
     assert asked(tmp_path / "stats.db", "SELECT tool FROM calls") == [("a.b",)]
 
 

@@ -6,6 +6,7 @@ import stat
 import time
 
 import pytest
+from helpers import computing
 from msgspec import UNSET
 
 from onetool.ask.errors import SessionError
@@ -461,9 +462,8 @@ def test_a_thousand_are_listed_soon(sessions):
     data = file_of(sessions, "a").read_bytes()
     for number in range(1000):
         file_of(sessions, f"s{number}").write_bytes(data)
-    started = time.process_time()
-    assert len(sessions.list()) == 1001
-    assert time.process_time() - started < 1.0
+    with computing(1.0):
+        assert len(sessions.list()) == 1001
 
 
 # Results that are used again

@@ -7,14 +7,13 @@ import re
 import stat
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from select import select
 from time import monotonic
 
 import pytest
-from helpers import cli, trusted
+from helpers import cli, computing, trusted
 
 from onetool.config import load_config
 from onetool.core.errors import ConfigError
@@ -523,16 +522,13 @@ def test_files_that_are_none_or_too_large(project):
 def test_a_large_file_of_a_client_is_read_in_good_time(project):
     history = {str(number): "x" * 1000 for number in range(20_000)}
     file = put(project / "big.json", {"history": history, "mcpServers": {"a": {"command": "x"}}})
-    began = time.monotonic()
-    assert list(read_servers(file, project).servers) == ["a"]
-    assert time.monotonic() - began < 5
+    with computing(5):
+        assert list(read_servers(file, project).servers) == ["a"]
 
 
 def test_many_servers_at_once(project):
     put(project / "mcp.json", {"mcpServers": {f"s{number}": {"command": "x"} for number in range(1000)}})
-    began = time.monotonic()
     assert cli("servers", "import", "mcp.json", cwd=project).returncode == 0
-    assert time.monotonic() - began < 20
     assert len(config_of(project).servers) == 1000
 
 

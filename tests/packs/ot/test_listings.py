@@ -4,6 +4,7 @@ import asyncio
 from time import perf_counter
 
 import pytest
+from helpers import computing
 
 from onetool import App, ToolCall, ToolSpec
 from onetool.core.inferred_schema import SeenValues
@@ -169,10 +170,9 @@ def test_ten_thousand_tools_are_listed_in_no_time(app):
     for number in range(10_000):
         app.registry.add(spec(f"pack-{number % 200}.tool-{number}", description="What it does, in some words. " * 5))
     assert len(tools(app)) > 10_000  # this one also finds out what they are called
-    start = perf_counter()
-    assert tools(app, pattern="tool-777", info="list")[0] == "pack_177.tool_777"
-    assert len(tools(app)) > 10_000
-    assert perf_counter() - start < 2
+    with computing(2):
+        assert tools(app, pattern="tool-777", info="list")[0] == "pack_177.tool_777"
+        assert len(tools(app)) > 10_000
 
 
 LONG = ("x y zz " * 430_000, "x" * 3_000_000)

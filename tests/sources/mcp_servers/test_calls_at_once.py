@@ -6,6 +6,7 @@ import threading
 from http.server import BaseHTTPRequestHandler
 
 import pytest
+from helpers import until_async
 from sources.mcp_servers.nasty.http_server import HELLO, Quiet, tool
 
 from onetool import ToolCall
@@ -88,12 +89,6 @@ async def call(app, name):
     return await app.call(ToolCall(id=name, name=f"shop.{name}", args={}, source="test"))
 
 
-async def until(true):
-    async with asyncio.timeout(PATIENCE):
-        while not true():
-            await asyncio.sleep(0.01)
-
-
 @pytest.mark.parametrize("how", ["error", "breaks off"])
 def test_a_call_that_finds_nobody_does_not_have_another_done_twice(stage, how):
     first = Opened(how)
@@ -103,7 +98,7 @@ def test_a_call_that_finds_nobody_does_not_have_another_done_twice(stage, how):
     async def scene(app):
         assert (await call(app, "ping")).data == "pong"
         paying = asyncio.create_task(call(app, "pay"))
-        await until(lambda: paid)
+        await until_async(lambda: paid)
         await asyncio.to_thread(first.close)
         other = asyncio.create_task(call(app, "ping"))  # nobody is there
         await asyncio.sleep(0.3)
@@ -131,7 +126,7 @@ def test_one_that_was_not_heard_is_told_so_and_the_other_gets_its_answer(stage):
     async def scene(app):
         assert (await call(app, "ping")).data == "pong"
         paying = asyncio.create_task(call(app, "pay"))
-        await until(lambda: shop.server.paid)
+        await until_async(lambda: shop.server.paid)
         await asyncio.to_thread(shop.close)
         other = await asyncio.wait_for(call(app, "ping"), PATIENCE)
         shop.server.go.set()

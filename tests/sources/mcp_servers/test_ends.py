@@ -6,22 +6,16 @@ import os
 import signal
 import sys
 import threading
-from time import monotonic, sleep
+from time import sleep
 
 import pytest
+from helpers import until
 from sources.mcp_servers.stage import call, is_gone, settle
 
 from onetool.sources.mcp_servers.process import _named
 
 LONG = 60  # seconds that nobody waits for
 QUICK = 20  # seconds, on a machine that is busy
-
-
-def until(true, within=QUICK):
-    end = monotonic() + within
-    while not true():
-        assert monotonic() < end
-        sleep(0.02)
 
 
 # It says no more, and lives on

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from time import monotonic, sleep
+from time import sleep
 
 import pytest
 from sources.mcp_servers.stage import call, is_fine, is_gone, ran, settle
@@ -68,11 +68,9 @@ def test_a_command_starts_only_the_servers_that_it_needs(stage):
     stage.config({"bad": stage.nasty("never_answers"), "good": stage.nasty("ok")})
     stage.cli("run", "good.echo(text='hello')")  # to be remembered
     before = len(stage.started())
-    began = monotonic()
     done = stage.cli("run", "good.echo(text='hello')")
     assert (done.stdout.strip(), done.returncode) == ("hello", 0)
     assert len(stage.started()) - before == 1
-    assert monotonic() - began < 5
 
 
 def test_one_that_starts_slowly_is_waited_for(stage):
@@ -80,10 +78,10 @@ def test_one_that_starts_slowly_is_waited_for(stage):
         assert call(app, "slow.fine").data == "fine"
 
 
-def test_one_that_starts_slowly_holds_up_nobody(stage, took):
-    with stage.app({"slow": stage.nasty("starts_slowly", 8), "good": stage.nasty("ok")}) as app:
+def test_one_that_starts_slowly_holds_up_nobody(stage):
+    with stage.app({"slow": stage.nasty("starts_slowly", 30), "good": stage.nasty("ok")}) as app:
         assert is_fine(app)
-        assert took() < 8
+        assert {one.name: one.state for one in app.servers.statuses()}["slow"] == "connecting"
 
 
 def test_an_old_one_that_knows_only_the_handshake(stage):
@@ -189,9 +187,9 @@ def test_a_cancelled_call_is_cancelled_at_the_server(stage):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        until = monotonic() + 5
-        while (told := await app.call(ToolCall("2", "good.cancelled"))).data == [] and monotonic() < until:
-            await asyncio.sleep(0.05)
+        async with asyncio.timeout(20):
+            while (told := await app.call(ToolCall("2", "good.cancelled"))).data == []:
+                await asyncio.sleep(0.01)
         return told.data
 
     with stage.app({"good": stage.nasty("ok")}) as app:

@@ -3,9 +3,9 @@
 import json
 import subprocess
 import sys
-from time import monotonic, sleep
 
 import pytest
+from helpers import until
 from sources.mcp_servers.stage import call, is_gone, settle
 
 
@@ -70,10 +70,7 @@ def test_a_tool_that_comes_later(stage):
         settle(app)
         assert call(app, "good.grown").error.code == "tool_not_found"
         call(app, "good.grow")
-        until = monotonic() + 5
-        while call(app, "good.grown").error and monotonic() < until:
-            sleep(0.05)
-        assert call(app, "good.grown").data == "grown"
+        until(lambda: call(app, "good.grown").data == "grown")
 
 
 def test_many_pages(stage):

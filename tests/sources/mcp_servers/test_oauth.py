@@ -10,11 +10,12 @@ import subprocess
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
-from time import monotonic, sleep, time
+from time import monotonic, time
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
+from helpers import until
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
@@ -84,7 +85,7 @@ class TestLogin:
     def test_the_page_at_the_end_is_friendly_and_safe(self, authority, folder):
         pages = []
         log_in(authority, folder, browse=lambda url: run_thread(lambda: pages.append(visit(url))))
-        wait_for(lambda: pages)
+        until(lambda: pages)
         status, headers, text = pages[0]
         assert status == 200
         assert "Back to the terminal" in text
@@ -584,10 +585,3 @@ def run_thread(work):
     from threading import Thread
 
     Thread(target=work, daemon=True).start()
-
-
-def wait_for(condition, within=5.0):
-    until = monotonic() + within
-    while not condition():
-        assert monotonic() < until
-        sleep(0.01)

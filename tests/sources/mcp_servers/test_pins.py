@@ -1,9 +1,9 @@
 """Definitions that change: trusted when first seen, shown when they are others, refused where they are pinned."""
 
 import json
-from time import monotonic, sleep
 
 import pytest
+from helpers import until
 from sources.mcp_servers.stage import call, ran, settle
 
 PAY = {
@@ -157,10 +157,7 @@ def test_somebody_approves_in_another_process(stage, shop, pin):
         done = stage.cli("servers", "approve", "shop")
         assert done.returncode == 0, done.stderr
         assert "pay (description)" in done.stdout
-        until = monotonic() + 10
-        while app.servers.statuses()[0].changed and monotonic() < until:
-            sleep(0.05)
-        assert app.servers.statuses()[0].changed == ()
+        until(lambda: app.servers.statuses()[0].changed == ())
         assert call(app, "shop.pay").data == "pay"
         assert bool(told) is pin  # that there are other tools than before
     with stage.app(shop(pin=True)) as app:  # what this process had known does not take it back
@@ -192,9 +189,7 @@ def test_a_change_while_it_is_connected(stage):
     with stage.app({"good": stage.nasty("ok", pin=True)}) as app:
         settle(app)
         assert call(app, "good.grow").data == "grown"
-        until = monotonic() + 10
-        while not app.servers.statuses()[0].refused and monotonic() < until:
-            sleep(0.02)
+        until(lambda: app.servers.statuses()[0].refused)
         assert app.servers.statuses()[0].changed == ("grown (new)",)
         assert call(app, "good.echo", text="x").error.reason == "refused"
         app.servers.approve("good")
@@ -263,11 +258,7 @@ def test_what_another_process_approves_counts_here(stage, shop):
         assert hints(app) == (False, False)
         done = stage.cli("servers", "approve", "shop")
         assert done.returncode == 0, done.stderr
-        deadline = monotonic() + 20
-        while hints(app) != (True, True) and monotonic() < deadline:
-            call(app, "shop.pay")
-            sleep(0.05)
-        assert hints(app) == (True, True)
+        until(lambda: call(app, "shop.pay") and hints(app) == (True, True))
 
 
 def test_tools_of_a_server_that_look_alike_are_told(stage, shop):
