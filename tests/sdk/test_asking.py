@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from onetool.core.caller import CannotAsk, Declined, ForModel, ForPerson, ForRoots, current_caller
-from onetool.sdk import ask_model, ask_person, client_can, client_roots, log_message
+from onetool.sdk import ask_model, ask_person, asking, client_can, client_roots, log_message
 from onetool.sdk.testing import packs
 
 NAME = {"name": {"type": "string"}}
@@ -190,8 +190,21 @@ def test_messages_reach_the_caller():
     assert caller.logged == [("info", "a", None), ("error", {"b": 1}, "mine")]
 
 
-def test_without_a_caller_they_reach_nobody():
-    log_message("a")
+def test_without_a_caller_they_reach_nobody(monkeypatch, caplog):
+    """Neither one that was there before, nor the log, nor what is made ready for somebody."""
+    caller, cleaned = Caller(), []
+    monkeypatch.setattr(asking, "_clean", lambda data: cleaned.append(data) or data)
+
+    async def work():
+        log_message("to the caller")
+        current_caller.set(None)
+        log_message("to nobody")
+
+    with caplog.at_level("DEBUG", "onetool"):
+        asked(caller, work)
+    assert caller.logged == [("info", "to the caller", None)]
+    assert cleaned == ["to the caller"]
+    assert [one for one in caplog.records if one.name.startswith("onetool")] == []
 
 
 def test_a_level_that_there_is_not_is_refused():
@@ -239,6 +252,9 @@ def test_secrets_are_masked_in_what_is_asked():
             return await tools.result_async("pack.ask")
 
         assert asyncio.run(call()).ok
+    for_model, for_person = caller.asked
+    assert (for_model.messages[0]["content"]["text"], for_model.system) == ("what is ***?", "never say ***")
+    assert for_person.message == "is it ***?"
     assert "s3cret" not in repr(caller.asked)
 
 
