@@ -50,11 +50,16 @@ class AppBundles:
                 self._service = self._open_service(self._folder, lambda: self._functions)
             return self._service
 
-    def is_in_step(self) -> bool:
+    def is_unchanged(self) -> bool:
+        """Whether their tools are known to be current. It never blocks: where nobody can tell, they are not."""
+        return self._service is None or monotonic() < self._again_at or self._service.loading.is_unchanged()
+
+    def is_in_step(self, hurried: bool = False) -> bool:
+        """The same, and the store is asked where nobody can tell. `hurried`: for an event loop that waits for it."""
         if self._service is None or monotonic() < self._again_at:
             return True
         try:
-            return self._service.loading.is_in_step()
+            return self._service.loading.is_in_step(hurried)
         except BundleError:  # as long as nobody knows, what was there stays; who asks for bundles is told why
             return True
 
