@@ -198,7 +198,7 @@ class App:
         if not isinstance(args, Mapping):
             raise InvalidError("/args: expected an object", "/args")
         service = self.bundles  # before the refresh, which looks after bundles that are open
-        await self.catalog.refresh()
+        await self.catalog.refresh(at_once=True)  # what somebody has switched off is not called any more
         ready = service.ready(bundle_id, slug, version)
         if ready is None:
             ready = await to_thread(service.make_ready, bundle_id, slug, version)

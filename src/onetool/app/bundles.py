@@ -50,16 +50,17 @@ class AppBundles:
                 self._service = self._open_service(self._folder, lambda: self._functions)
             return self._service
 
-    def is_unchanged(self) -> bool:
+    def is_unchanged(self, at_once: bool = False) -> bool:
         """Whether their tools are known to be current. It never blocks: where nobody can tell, they are not."""
-        return self._service is None or monotonic() < self._again_at or self._service.loading.is_unchanged()
+        service = self._service
+        return service is None or service.loading.is_unchanged(at_once) or monotonic() < self._again_at
 
-    def is_in_step(self, hurried: bool = False) -> bool:
+    def is_in_step(self, at_once: bool = False, hurried: bool = False) -> bool:
         """The same, and the store is asked where nobody can tell. `hurried`: for an event loop that waits for it."""
         if self._service is None or monotonic() < self._again_at:
             return True
         try:
-            return self._service.loading.is_in_step(hurried)
+            return self._service.loading.is_in_step(at_once, hurried)
         except BundleError:  # as long as nobody knows, what was there stays; who asks for bundles is told why
             return True
 

@@ -8,6 +8,7 @@ import builtins
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from keyword import kwlist
 from threading import RLock
+from time import monotonic
 from typing import Any, NamedTuple
 
 from onetool.core.errors import Mistake
@@ -133,6 +134,9 @@ def _shadowed(bundle: Bundle, by: Bundle | None) -> Mistake:
 # Loading: the tools of a store under their names in code, again whenever there are others.
 
 
+FRESH = 0.05  # seconds that what is known of the store counts; our own changes are known at once
+
+
 class SeenState(NamedTuple):
     """What the store was like when it was last asked, and what tells that it still is."""
 
@@ -161,6 +165,7 @@ class BundleTools:
         self._state: int | None = None  # what the store was like
         self._changes = 0  # of our own
         self._seen: SeenState | None = None
+        self._seen_at = 0.0
         self.count = 0  # of loads: who keeps something made looks whether there was another one
 
     def load(self, taken: Collection[str] = ()) -> Catalogue:
@@ -199,16 +204,24 @@ class BundleTools:
         made = self._made.get(name)
         return name, made.spec if made is not None and made.tool == tool and made.spec.enabled else None
 
-    def is_unchanged(self) -> bool:
-        """Whether the tools are known to be current. It never blocks: where nobody can tell, they are not."""
-        seen = self._seen
-        if seen is None or seen.stamp is None or (seen.state, seen.changes) != (self._state, self._changes):
-            return False
-        return seen.stamp == self._store.stamp()
+    def is_unchanged(self, at_once: bool = False) -> bool:
+        """Whether the tools are known to be current. It never blocks: where nobody can tell, they are not.
 
-    def is_in_step(self, hurried: bool = False) -> bool:
+        A change by another process counts after a moment; with `at_once`, immediately.
+        """
+        seen, now = self._seen, monotonic()
+        if seen is None or (seen.state, seen.changes) != (self._state, self._changes):
+            return False
+        if not at_once and now - self._seen_at < FRESH:
+            return True
+        if seen.stamp is None or seen.stamp != self._store.stamp():
+            return False
+        self._seen_at = now
+        return True
+
+    def is_in_step(self, at_once: bool = False, hurried: bool = False) -> bool:
         """The same, and the store is asked where nobody can tell. `hurried`: for an event loop that waits for it."""
-        if self.is_unchanged():
+        if self.is_unchanged(at_once):
             return True
         token = in_a_hurry.set(hurried)
         try:
@@ -217,8 +230,9 @@ class BundleTools:
             in_a_hurry.reset(token)
 
     def _ask_state(self) -> int:
-        changes, stamp = self._changes, self._store.stamp()  # from before: a change in between is seen the next time
-        self._seen = SeenState(self._store.state(), changes, stamp)
+        # From before: a change in between is seen the next time.
+        now, changes, stamp = monotonic(), self._changes, self._store.stamp()
+        self._seen, self._seen_at = SeenState(self._store.state(), changes, stamp), now
         return self._seen.state
 
     def changed(self) -> None:

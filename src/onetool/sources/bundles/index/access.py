@@ -84,7 +84,7 @@ class IndexAccess:
     def stamp(self) -> Hashable:
         """Differs after every change. It asks SQLite nothing, and so never blocks; None where only asking tells."""
         if self._file is not None:
-            return change_stamp(self._file, self._log)
+            return change_stamp(self._log)
         try:
             held = self._connections.current()
         except UnavailableError:  # it has been closed

@@ -130,11 +130,11 @@ def identity(file: Path) -> Identity | None:
     return found.st_dev, found.st_ino
 
 
-def change_stamp(file: Path, log: str) -> Hashable:
-    """Differs after every commit by anybody, without a question to SQLite. `log` is the file's write-ahead log.
+def change_stamp(log: str) -> Hashable:
+    """Differs after every commit by anybody, without a question to SQLite. `log` is the write-ahead log of the file.
 
-    None where nobody can tell: the clock of a file system ticks every few ms, so that a commit right after this look
-    could leave the same time.
+    An index that is made anew has a new log, too. None where nobody can tell: the clock of a file system ticks every
+    few ms, so that a commit right after this look could leave the same time.
     """
     try:
         written = os.stat(log)
@@ -142,7 +142,7 @@ def change_stamp(file: Path, log: str) -> Hashable:
         return None
     if time_ns() - written.st_mtime_ns < _TICK_NS:
         return None
-    return identity(file), written.st_ino, written.st_mtime_ns, written.st_size
+    return written.st_ino, written.st_mtime_ns, written.st_size
 
 
 def throw_away(file: Path, which: Identity, patience: float = LONG_SECONDS) -> None:
