@@ -2,14 +2,10 @@
 
 It takes data as it came and gives data to show; what is refused raises a BundleError. All methods block, but `invoke`
 and `ready`, which are for event loops.
-`StorePoller` is the thread that regularly looks for files that were edited by hand.
 """
 
-import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from threading import Event, Thread
-from time import perf_counter
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from onetool.core.call import ToolResult
 from onetool.core.context import CallEvent, Progress
@@ -18,7 +14,7 @@ from onetool.core.spec import ToolSpec
 from onetool.http.definition import below
 from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoundError, RateLimitError
 from onetool.sources.bundles.loading import BundleTools
-from onetool.sources.bundles.model import Bundle, Tool, built_in_id, function_of, shown
+from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, built_in_id, function_of, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 from onetool.sources.bundles.store import (
     EVERYTHING,
@@ -33,7 +29,11 @@ from onetool.sources.bundles.store import (
 from onetool.sources.bundles.tool_factory import ToolFactory
 from onetool.sources.bundles.validation import read_bundle, read_tool
 
+if TYPE_CHECKING:
+    from onetool.sources.bundles.archive import ImportPlan
+
 T = TypeVar("T")
+Content = TypeVar("Content", BundleContent, ToolContent)
 Shown = dict[str, Any]
 MOST_READY = 10_000  # tools that are kept ready to be invoked by their ids
 LIMITED = "rate_limited"
@@ -151,8 +151,42 @@ class BundleService:
         self.changed(self.store.delete_tool(bundle_id, slug, version, _of_file(match)))
 
     def check(self, tool: Tool) -> None:
-        """Raises InvalidError for what could never run, as `put_tool` does: for callers that store a whole bundle."""
+        """Raises InvalidError for what could never run, as `put_tool` does: for callers that store nothing yet."""
         self._workshop.check(tool)
+
+    # Whole bundles
+
+    def put_all(self, bundle: Bundle, tools: Sequence[Tool]) -> None:
+        """Create a bundle with its tools, each checked as `put_tool` does: all of it, or nothing."""
+        for tool in tools:
+            self._workshop.check(tool)
+        self.changed(self.store.put_all(bundle, tools))
+
+    def put_import(self, plan: "ImportPlan") -> None:
+        """Do what an import plans: all of it, or nothing."""
+        wrong = [f"{tool.slug}@{tool.version}: {why}" for tool, why in self.invalid(plan.new_tools)]
+        if plan.refused or wrong:
+            raise InvalidError("; ".join([*plan.refused, *wrong]))
+        if plan.is_new:
+            self.changed(self.store.put_all(plan.bundle, plan.new_tools))
+            return
+        content = _content(plan.bundle, BundleContent) if plan.rows[0].what == "changed" else None
+        tools = [(tool.slug, tool.version, _content(tool, ToolContent)) for tool in plan.new_tools]
+        self.changed(self.store.put_tools(plan.bundle.id, tools, content))
+
+    def invalid(self, tools: Iterable[Tool]) -> list[tuple[Tool, InvalidError]]:
+        """Those of an import that could never run, and why.
+
+        Only HTTP tools: others may need a function, or a tool, that comes with them or later.
+        """
+        found: list[tuple[Tool, InvalidError]] = []
+        for tool in tools:
+            try:
+                if tool.type == "http":
+                    self._workshop.check(tool)
+            except InvalidError as error:
+                found.append((tool, error))
+        return found
 
     def get_tool(self, bundle_id: str, slug: str, version: str, sight: Visibility = EVERYTHING) -> tuple[Shown, ETag]:
         tool = self._tool(bundle_id, slug, version, sight)
@@ -355,46 +389,11 @@ def _page(
         after = found[-1][0]
 
 
+def _content(thing: Bundle | Tool, shape: type[Content]) -> Content:
+    """What a person gives of it."""
+    return shape(**{name: getattr(thing, name) for name in shape.__struct_fields__})
+
+
 def _of_file(match: ETag | None) -> ETag | None:
     """What the store knows a tool by."""
     return None if match is None else match.removesuffix(OFF)
-
-
-# Looks after a store now and then, in a thread of its own: what was edited by hand is taken in, old things go.
-
-
-log = logging.getLogger("onetool.bundles")
-
-EVERY = 1.0  # seconds
-SHARE = 20  # a look that takes long is made less often: it may cost one part in so many
-LAST_WAIT = 2.0
-
-
-class StorePoller:
-    """Calls `look` regularly until it is closed. An error is logged once."""
-
-    def __init__(self, look: Callable[[], None], every: float = EVERY) -> None:
-        self._look = look
-        self._every = every
-        self._closed = Event()
-        self._trouble = ""
-        self._thread = Thread(target=self._keep, name="onetool-bundles", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._closed.set()
-        self._thread.join(LAST_WAIT)
-
-    def _keep(self) -> None:
-        pause = self._every
-        while not self._closed.wait(pause):
-            began = perf_counter()
-            trouble = ""
-            try:
-                self._look()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
-                trouble = f"{type(error).__name__}: {error}"
-            if trouble and trouble != self._trouble:
-                log.error("changes of bundles are not noticed for now: %s", trouble)
-            self._trouble = trouble
-            pause = max(self._every, (perf_counter() - began) * SHARE)

@@ -84,6 +84,15 @@ class BundleStore(Protocol):
 
     def put_tool(self, bundle_id: str, slug: str, version: str, content: ToolContent) -> Tool: ...
 
+    def put_tools(
+        self, bundle_id: str, tools: Iterable[tuple[str, str, ToolContent]], content: BundleContent | None = None
+    ) -> list[Tool]:
+        """Tools (slug, version, content) into a bundle that is there, and that bundle's own content; all or nothing.
+
+        With `content`, a bundle that is soft-deleted comes back.
+        """
+        ...
+
     def patch_tool(
         self, bundle_id: str, slug: str, version: str, is_enabled: bool, match: ETag | None = None
     ) -> Tool: ...
