@@ -28,6 +28,7 @@ from onetool.core.source import Catalogue, Prompt, Resource, SingleTool
 from onetool.core.spec import ToolSpec
 from onetool.packs.ot import ot_tools
 from onetool.registry import Registry
+from onetool.sources.bundles.errors import InvalidError
 
 if TYPE_CHECKING:
     from onetool.app.ask import AskService, PendingAnswer
@@ -175,6 +176,36 @@ class App:
         if result.error is None or call.name in self.registry or not (why := self.catalog.why_missing(call.name)):
             return result
         return replace(result, error=with_reason(result.error, why))
+
+    async def invoke_version(
+        self,
+        bundle_id: str,
+        slug: str,
+        version: str,
+        args: Mapping[str, Any],
+        source: str = "rest",
+        progress: "Progress | None" = None,
+        allowed: Collection[str] | None = None,
+    ) -> "ToolResult":
+        """Run one version of a tool of a bundle, also one that no name in code stands for.
+
+        What is not there, switched off or over its limit raises a BundleError.
+        """
+        from asyncio import to_thread
+
+        from onetool.core.call import ToolCall
+
+        if not isinstance(args, Mapping):
+            raise InvalidError("/args: expected an object", "/args")
+        service = self.bundles  # before the refresh, which looks after bundles that are open
+        await self.catalog.refresh(at_once=True)  # what somebody has switched off is not called any more
+        ready = service.ready(bundle_id, slug, version)
+        if ready is None:
+            ready = await to_thread(service.make_ready, bundle_id, slug, version)
+        call = ToolCall(new_id(), ready.spec.name, args, source)
+        result = await self.executor.execute(call, allowed, progress, tools=ready.lookup)
+        service.refuse_limited(ready, result)
+        return result
 
     async def offer(
         self, spec: ToolSpec, args: Mapping[str, Any], source: str, allowed: Collection[str] | None = None
@@ -373,6 +404,7 @@ class App:
             run=self.run,
             snapshot=self.catalog.current_snapshot,
             refresh=self.catalog.refresh,
+            invoke=self.invoke_version,
         )
 
     def _apply(self, config: Config, read: Read, found: Found | None) -> None:

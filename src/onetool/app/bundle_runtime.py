@@ -4,21 +4,19 @@ It is imported only where there are bundles, because it brings SQLite and the HT
 """
 
 import os
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onetool.config.file_checks import ownership_mistake
 from onetool.config.find import trust_store, user_home
-from onetool.core.call import ToolCall, ToolResult
-from onetool.core.context import Progress, current_call
+from onetool.core.context import current_call
 from onetool.core.errors import Mistake
 from onetool.core.registry import Snapshot
-from onetool.core.source import SingleTool
 from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import built_in_bundles
-from onetool.sources.bundles.service import BundleService
+from onetool.sources.bundles.service import BundleService, InvokeVersion
 from onetool.sources.bundles.tool_factory import ToolFactory
 from onetool.sources.packs import BUILTIN, builtin_tools
 
@@ -36,6 +34,7 @@ def open_bundle_service(
     run: "RunCode",
     snapshot: Callable[[], Snapshot],
     refresh: Callable[[], Awaitable[None]],
+    invoke: InvokeVersion,
 ) -> BundleService:
     """The bundles of a folder, and the built-in packs."""
     own = {spec.name for pack in BUILTIN for spec in builtin_tools(pack)}
@@ -43,9 +42,7 @@ def open_bundle_service(
     ways = AppBundleRuntime(functions, runtime, run, snapshot)
     most = runtime().config.bundles.max_tools
     store = FileStore(folder, built_in_bundles(built_in), max_tools=most, foreign=_foreign)
-    return BundleService(
-        store, ToolFactory(ways), ways.execute, ways.function, [spec.name for spec in built_in], refresh
-    )
+    return BundleService(store, ToolFactory(ways), invoke, ways.function, [spec.name for spec in built_in], refresh)
 
 
 def _foreign(path: Path) -> Mistake | None:
@@ -106,8 +103,3 @@ class AppBundleRuntime:
     @property
     def script_seconds(self) -> float:
         return self._runtime().config.run.timeout_s
-
-    async def execute(
-        self, call: ToolCall, spec: ToolSpec, allowed: Collection[str] | None, progress: Progress | None
-    ) -> ToolResult:
-        return await self._runtime().executor.execute(call, allowed, progress, tools=SingleTool(spec))

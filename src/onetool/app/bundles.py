@@ -1,10 +1,14 @@
-"""Holds the bundle service of the config in force and reloads the tools of bundles when their files change."""
+"""Holds the bundle service of the config in force and reloads the tools of bundles when their files change.
 
+`StorePoller` is the thread that regularly looks for files that were edited by hand.
+"""
+
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from threading import RLock
-from time import monotonic
+from threading import Event, RLock, Thread
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -18,7 +22,9 @@ if TYPE_CHECKING:
     from onetool.config import Config
     from onetool.core.context import CallEvent
     from onetool.core.registry import Further
-    from onetool.sources.bundles.service import BundleService, StorePoller
+    from onetool.sources.bundles.service import BundleService
+
+log = logging.getLogger("onetool.bundles")
 
 FOLDER = "bundles"
 RETRY_SECONDS = 2.0
@@ -50,11 +56,17 @@ class AppBundles:
                 self._service = self._open_service(self._folder, lambda: self._functions)
             return self._service
 
-    def is_in_step(self) -> bool:
+    def is_unchanged(self, at_once: bool = False) -> bool:
+        """Whether their tools are known to be current. It never blocks: where nobody can tell, they are not."""
+        service = self._service
+        return service is None or service.loading.is_unchanged(at_once) or monotonic() < self._again_at
+
+    def is_in_step(self, at_once: bool = False, hurried: bool = False) -> bool:
+        """The same, and the store is asked where nobody can tell. `hurried`: for an event loop that waits for it."""
         if self._service is None or monotonic() < self._again_at:
             return True
         try:
-            return self._service.loading.is_in_step()
+            return self._service.loading.is_in_step(at_once, hurried)
         except BundleError:  # as long as nobody knows, what was there stays; who asks for bundles is told why
             return True
 
@@ -99,8 +111,6 @@ class AppBundles:
     def stay(self) -> None:
         """For who stays: take in what others do to the files, in the background."""
         if self._poller is None:
-            from onetool.sources.bundles.service import StorePoller
-
             self._poller = StorePoller(self._look)
 
     def warm(self) -> None:
@@ -141,3 +151,41 @@ def _by_name(catalogues: list[Catalogue]) -> dict[str, ToolSpec]:
 
 def _disabled(spec: ToolSpec, off: set[str]) -> ToolSpec:
     return replace(spec, enabled=False, off=f"onetool bundles enable {spec.pack}") if spec.name in off else spec
+
+
+# Looks after a store now and then, in a thread of its own: what was edited by hand is taken in, old things go.
+
+
+EVERY = 1.0  # seconds
+SHARE = 20  # a look that takes long is made less often: it may cost one part in so many
+LAST_WAIT = 2.0
+
+
+class StorePoller:
+    """Calls `look` regularly until it is closed. An error is logged once."""
+
+    def __init__(self, look: Callable[[], None], every: float = EVERY) -> None:
+        self._look = look
+        self._every = every
+        self._closed = Event()
+        self._trouble = ""
+        self._thread = Thread(target=self._keep, name="onetool-bundles", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join(LAST_WAIT)
+
+    def _keep(self) -> None:
+        pause = self._every
+        while not self._closed.wait(pause):
+            began = perf_counter()
+            trouble = ""
+            try:
+                self._look()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
+                trouble = f"{type(error).__name__}: {error}"
+            if trouble and trouble != self._trouble:
+                log.error("changes of bundles are not noticed for now: %s", trouble)
+            self._trouble = trouble
+            pause = max(self._every, (perf_counter() - began) * SHARE)

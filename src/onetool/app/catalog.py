@@ -129,12 +129,16 @@ class ToolCatalog:
                 if not self._bundles.is_in_step():  # somebody else may have been faster
                     self._list()
 
-    async def refresh(self) -> None:
-        """The same on a loop that others wait for: with many tools it takes a while."""
-        if not self._bundles.is_in_step():
+    async def refresh(self, at_once: bool = False) -> None:
+        """The same on an event loop: what asks SQLite, or loads many tools, does so in a thread.
+
+        A change by another process counts after a moment; with `at_once`, immediately.
+        """
+        if not self._bundles.is_unchanged(at_once):
             from asyncio import to_thread
 
-            await to_thread(self.refresh_sync)
+            if not await to_thread(self._bundles.is_in_step, at_once, hurried=True):
+                await to_thread(self.refresh_sync)
 
     async def wait_for_servers(self, packs: Iterable[str] | None = None) -> None:
         """Wait for servers whose tools are not known yet: of those packs, or all; until they tell, or can't."""

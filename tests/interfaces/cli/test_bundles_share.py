@@ -136,6 +136,21 @@ def test_an_archive_whose_tool_could_never_work_is_refused_as_a_whole(weather, h
     assert did("list")[0]["isBuiltIn"]
 
 
+def test_what_comes_into_a_bundle_that_is_there_comes_whole_or_not_at_all(weather, here, monkeypatch):
+    did("import", "-", stdin=document())
+    before = did("show", "pet-store")
+    (here / ".onetool").mkdir()
+    (here / ".onetool" / "onetool.yaml").write_text("bundles: {max_tools: 3}\n")
+    trusted(here)
+    did("import", "-", stdin=document())
+    assert did("show", "pet-store")["description"] == before["description"]
+    more = {**DOCUMENT["paths"], "/owners": DOCUMENT["paths"]["/pets"], "/food": DOCUMENT["paths"]["/pets"]}
+    larger = document(paths=more, info={**DOCUMENT["info"], "description": "All of them."})
+    assert "more than 3 tools" in refused("import", "-", stdin=larger)
+    assert did("show", "pet-store")["description"] == before["description"]
+    assert len(tools_of("pet-store")) == 2
+
+
 def test_a_tool_whose_function_is_missing_comes_in_and_is_told(weather, here):
     did("save", "weather/twice", "-", "--description", "Twice.", stdin="weather.say(message=text) * 2")
     run("export", "weather")

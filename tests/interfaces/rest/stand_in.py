@@ -18,7 +18,10 @@ def app_of(options):
     from onetool.services.secrets import Secret
 
     http = HttpConfig(token=Secret(options["token"]) if "token" in options else None)
-    return SimpleNamespace(config=SimpleNamespace(http=http), bundles=MemoryShelf(), redact=hush)
+    shelf = MemoryShelf()
+    return SimpleNamespace(
+        config=SimpleNamespace(http=http), bundles=shelf, invoke_version=shelf.invoke_version, redact=hush
+    )
 
 
 def main(options):

@@ -27,7 +27,6 @@ from onetool.interfaces.rest.problem import Fault, RestError, error_from_store
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body, set_caller
 from onetool.sources.bundles.errors import BundleError
 
-SOURCE = "rest"
 EVENT_STREAM = "text/event-stream"
 
 
@@ -37,10 +36,9 @@ async def invoke(ask: RestRequest) -> RestResponse | None:
     set_caller(ask.scope.get("principal", ""))
     if wants_events(ask.headers.get(b"accept", b"")):
         return await stream_invocation(ask, args)
-    bundle_id, slug, version = ask.path
     watch = DisconnectWatch(ask.receive)
     try:
-        result = await ask.context.bundles.invoke(bundle_id, slug, version, args, SOURCE, None, ask.context.allowed)
+        result = await ask.context.invoke(ask.path, args, None)
     except CancelledError:
         if not watch.was_disconnected():
             raise
@@ -130,10 +128,8 @@ async def stream_invocation(ask: RestRequest, args: Mapping[str, Any]) -> None:
 
 
 async def _final_event(ask: RestRequest, args: Mapping[str, Any], response: ResponseStream) -> bytes:
-    bundle_id, slug, version = ask.path
     try:
-        teller, allowed = ProgressEvents(response), ask.context.allowed
-        return envelope(await ask.context.bundles.invoke(bundle_id, slug, version, args, SOURCE, teller, allowed))
+        return envelope(await ask.context.invoke(ask.path, args, ProgressEvents(response)))
     except (BundleError, HttpError) as error:
         if not response.is_stream:
             raise

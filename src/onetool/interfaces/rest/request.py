@@ -26,9 +26,12 @@ from onetool.sources.bundles.store import EVERYTHING, Visibility
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.core.call import ToolResult
+    from onetool.core.context import Progress
     from onetool.sources.bundles.service import BundleService
 
 
+SOURCE = "rest"
 EXACT_FLOAT = 2**53  # from here on a float may stand for several integers
 LARGE_BODY = 64 * 1024  # bytes from which on reading it would hold up others
 
@@ -221,6 +224,11 @@ class RestContext:
         """
         admin = self._app.config.http.admin
         return self.allowed is None if admin is None else admin
+
+    async def invoke(self, path: tuple[str, ...], args: Mapping[str, Any], progress: "Progress | None") -> "ToolResult":
+        """Call the tool at this path (bundle, tool, version)."""
+        bundle_id, slug, version = path
+        return await self._app.invoke_version(bundle_id, slug, version, args, SOURCE, progress, self.allowed)
 
     async def sight(self) -> Visibility:
         """What clients may see: everything if they may change bundles, else what they may call."""

@@ -5,7 +5,7 @@ one name, the first keeps it; the other one is reached by its id, over REST. The
 """
 
 import builtins
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from keyword import kwlist
 from threading import RLock
 from time import monotonic
@@ -16,7 +16,7 @@ from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.names import code_name
-from onetool.sources.bundles.store import BundleStore
+from onetool.sources.bundles.store import BundleStore, in_a_hurry
 from onetool.sources.bundles.tool_factory import ToolFactory
 
 Make = Callable[[Tool, str, str | None], ToolSpec]
@@ -134,7 +134,15 @@ def _shadowed(bundle: Bundle, by: Bundle | None) -> Mistake:
 # Loading: the tools of a store under their names in code, again whenever there are others.
 
 
-FRESH = 0.05  # seconds that what is known of the store's state counts; our own changes are known at once
+FRESH = 0.05  # seconds that what is known of the store counts; our own changes are known at once
+
+
+class SeenState(NamedTuple):
+    """What the store was like when it was last asked, and what tells that it still is."""
+
+    state: int
+    changes: int  # of our own until then
+    stamp: Hashable
 
 
 class MadeSpec(NamedTuple):
@@ -156,13 +164,15 @@ class BundleTools:
         self._made: dict[str, MadeSpec] = {}  # by name
         self._state: int | None = None  # what the store was like
         self._changes = 0  # of our own
-        self._seen: tuple[float, int, int] | None = None  # when, what the store's state was, after how many of them
+        self._seen: SeenState | None = None
+        self._seen_at = 0.0
         self.count = 0  # of loads: who keeps something made looks whether there was another one
 
     def load(self, taken: Collection[str] = ()) -> Catalogue:
         """`taken` are names that something else has already."""
         with self._lock:
-            state = self._store.state()
+            self.count += 1  # also of a load that fails: what was made before is out of date
+            state = self._ask_state()
             bundles, tools = self._store.everything()
             made: dict[str, MadeSpec] = {}
 
@@ -188,15 +198,42 @@ class BundleTools:
         """What a call of this very tool is counted under."""
         return self._named.name_of(bundle, tool)
 
-    def is_in_step(self) -> bool:
-        return self._state == self.state()
+    def name_and_spec(self, bundle: Bundle, tool: Tool) -> tuple[str, ToolSpec | None]:
+        """What a call of this very tool is counted under; and its spec, if the one of that name was made of it."""
+        name = self.name_of(bundle, tool)
+        made = self._made.get(name)
+        return name, made.spec if made is not None and made.tool == tool and made.spec.enabled else None
 
-    def state(self) -> int:
-        """The store's, as it was a moment ago, or after our own last change: asking it for each call costs too much."""
-        now, seen, changes = monotonic(), self._seen, self._changes
-        if seen is None or now - seen[0] > FRESH or seen[2] != changes:
-            seen = self._seen = now, self._store.state(), changes
-        return seen[1]
+    def is_unchanged(self, at_once: bool = False) -> bool:
+        """Whether the tools are known to be current. It never blocks: where nobody can tell, they are not.
+
+        A change by another process counts after a moment; with `at_once`, immediately.
+        """
+        seen, now = self._seen, monotonic()
+        if seen is None or (seen.state, seen.changes) != (self._state, self._changes):
+            return False
+        if not at_once and now - self._seen_at < FRESH:
+            return True
+        if seen.stamp is None or seen.stamp != self._store.stamp():
+            return False
+        self._seen_at = now
+        return True
+
+    def is_in_step(self, at_once: bool = False, hurried: bool = False) -> bool:
+        """The same, and the store is asked where nobody can tell. `hurried`: for an event loop that waits for it."""
+        if self.is_unchanged(at_once):
+            return True
+        token = in_a_hurry.set(hurried)
+        try:
+            return self._state == self._ask_state()
+        finally:
+            in_a_hurry.reset(token)
+
+    def _ask_state(self) -> int:
+        # From before: a change in between is seen the next time.
+        now, changes, stamp = monotonic(), self._changes, self._store.stamp()
+        self._seen, self._seen_at = SeenState(self._store.state(), changes, stamp), now
+        return self._seen.state
 
     def changed(self) -> None:
         """We have changed the store: whoever asks next sees it."""

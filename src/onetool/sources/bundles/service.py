@@ -1,23 +1,20 @@
 """`BundleService` is what REST and the command line do with bundles: stored and built-in ones, by the same rules.
 
-It takes data as it came and gives data to show; what is refused raises a BundleError. All methods but `invoke` block.
-`StorePoller` is the thread that regularly looks for files that were edited by hand.
+It takes data as it came and gives data to show; what is refused raises a BundleError. All methods block, but `invoke`
+and `ready`, which are for event loops.
 """
 
-import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from threading import Event, Thread
-from time import perf_counter
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from onetool.core.call import ToolCall, ToolResult
-from onetool.core.call import new_id as call_id
+from onetool.core.call import ToolResult
 from onetool.core.context import CallEvent, Progress
+from onetool.core.source import SingleTool
 from onetool.core.spec import ToolSpec
 from onetool.http.definition import below
 from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoundError, RateLimitError
 from onetool.sources.bundles.loading import BundleTools
-from onetool.sources.bundles.model import Bundle, Tool, built_in_id, function_of, shown
+from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, built_in_id, function_of, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 from onetool.sources.bundles.store import (
     EVERYTHING,
@@ -32,50 +29,63 @@ from onetool.sources.bundles.store import (
 from onetool.sources.bundles.tool_factory import ToolFactory
 from onetool.sources.bundles.validation import read_bundle, read_tool
 
+if TYPE_CHECKING:
+    from onetool.sources.bundles.archive import ImportPlan
+
 T = TypeVar("T")
+Content = TypeVar("Content", BundleContent, ToolContent)
 Shown = dict[str, Any]
 MOST_READY = 10_000  # tools that are kept ready to be invoked by their ids
 LIMITED = "rate_limited"
 OFF = "-off"
 
 
-class Execute(Protocol):
-    """Runs one tool: the executor's way in."""
+class InvokeVersion(Protocol):
+    """`App.invoke_version`: calls one version of a tool."""
 
     async def __call__(
-        self, call: ToolCall, spec: ToolSpec, allowed: Collection[str] | None, progress: Progress | None
+        self,
+        bundle_id: str,
+        slug: str,
+        version: str,
+        args: Mapping[str, Any],
+        source: str = "rest",
+        progress: Progress | None = None,
+        allowed: Collection[str] | None = None,
     ) -> ToolResult: ...
 
 
-class _Ready(NamedTuple):
+class ReadyTool(NamedTuple):
+    """A stored version that may be called: what it is, and what runs it."""
+
     tool: Tool
     spec: ToolSpec
+    lookup: SingleTool  # for the executor: it finds this spec and no other
 
 
 class BundleService:
-    """`function` gives a registered function by its name; `execute` runs a spec; `built_in` are the built-in tools.
+    """`function` gives a registered function by its name; `built_in` are the built-in tools.
 
-    `keep_in_step` reloads the registry if tools have changed.
+    `invoke` calls a version as REST does. `keep_in_step` reloads the registry if tools have changed.
     """
 
     def __init__(
         self,
         store: BundleStore,
         workshop: ToolFactory,
-        execute: Execute,
+        invoke: InvokeVersion,
         function: Callable[[str], ToolSpec | None],
         built_in: Iterable[str],
         keep_in_step: Callable[[], Awaitable[None]],
     ) -> None:
         self.store = store
         self._workshop = workshop
-        self._execute = execute
+        self.invoke = invoke
         self._function = function
         self._keep_in_step = keep_in_step
         self._built_in = {name: built_in_id(name) for name in built_in}
         self.loading = BundleTools(store, workshop)
-        self._ready: dict[tuple[str, str, str], _Ready] = {}
-        self._ready_since: tuple[int, int] | None = None  # the store's state, and the load, that these are of
+        self._ready: tuple[int, dict[tuple[str, str, str], ReadyTool]] = (0, {})  # of which load
 
     # Bundles
 
@@ -141,8 +151,42 @@ class BundleService:
         self.changed(self.store.delete_tool(bundle_id, slug, version, _of_file(match)))
 
     def check(self, tool: Tool) -> None:
-        """Raises InvalidError for what could never run, as `put_tool` does: for callers that store a whole bundle."""
+        """Raises InvalidError for what could never run, as `put_tool` does: for callers that store nothing yet."""
         self._workshop.check(tool)
+
+    # Whole bundles
+
+    def put_all(self, bundle: Bundle, tools: Sequence[Tool]) -> None:
+        """Create a bundle with its tools, each checked as `put_tool` does: all of it, or nothing."""
+        for tool in tools:
+            self._workshop.check(tool)
+        self.changed(self.store.put_all(bundle, tools))
+
+    def put_import(self, plan: "ImportPlan") -> None:
+        """Do what an import plans: all of it, or nothing."""
+        wrong = [f"{tool.slug}@{tool.version}: {why}" for tool, why in self.invalid(plan.new_tools)]
+        if plan.refused or wrong:
+            raise InvalidError("; ".join([*plan.refused, *wrong]))
+        if plan.is_new:
+            self.changed(self.store.put_all(plan.bundle, plan.new_tools))
+            return
+        content = _content(plan.bundle, BundleContent) if plan.rows[0].what == "changed" else None
+        tools = [(tool.slug, tool.version, _content(tool, ToolContent)) for tool in plan.new_tools]
+        self.changed(self.store.put_tools(plan.bundle.id, tools, content))
+
+    def invalid(self, tools: Iterable[Tool]) -> list[tuple[Tool, InvalidError]]:
+        """Those of an import that could never run, and why.
+
+        Only HTTP tools: others may need a function, or a tool, that comes with them or later.
+        """
+        found: list[tuple[Tool, InvalidError]] = []
+        for tool in tools:
+            try:
+                if tool.type == "http":
+                    self._workshop.check(tool)
+            except InvalidError as error:
+                found.append((tool, error))
+        return found
 
     def get_tool(self, bundle_id: str, slug: str, version: str, sight: Visibility = EVERYTHING) -> tuple[Shown, ETag]:
         tool = self._tool(bundle_id, slug, version, sight)
@@ -191,24 +235,31 @@ class BundleService:
 
     # Calls
 
-    async def invoke(
-        self,
-        bundle_id: str,
-        slug: str,
-        version: str,
-        args: Any,
-        source: str = "rest",
-        progress: Progress | None = None,
-        allowed: Collection[str] | None = None,
-    ) -> ToolResult:
-        """Run exactly this tool. What is not there, switched off or over its limit is refused before anything runs."""
-        ready = await self._ready_for(bundle_id, slug, version)
-        if not isinstance(args, Mapping):
-            raise InvalidError("/args: expected an object", "/args")
-        result = await self._execute(ToolCall(call_id(), ready.spec.name, args, source), ready.spec, allowed, progress)
+    def ready(self, bundle_id: str, slug: str, version: str) -> ReadyTool | None:
+        """What `make_ready` has made since the tools were loaded last. It never blocks."""
+        load, found = self._ready
+        return found.get((bundle_id, slug, version)) if load == self.loading.count else None
+
+    def make_ready(self, bundle_id: str, slug: str, version: str) -> ReadyTool:
+        """Find a version that may be called. Raises NotFoundError, and ForbiddenError for one that is switched off."""
+        load = self.loading.count  # from before: what is loaded meanwhile is looked for again
+        tool, bundle = self._tool(bundle_id, slug, version), self._bundle(bundle_id)
+        self._refuse_disabled(bundle, tool)
+        name, spec = self.loading.name_and_spec(bundle, tool)
+        if tool.is_built_in:
+            spec = self._function(name)
+        spec = spec or self._workshop.spec(tool, name, None)
+        made = ReadyTool(tool, spec, SingleTool(spec))
+        known = self._ready
+        if known[0] != load or len(known[1]) >= MOST_READY:
+            known = self._ready = (load, {})
+        known[1][bundle_id, slug, version] = made
+        return made
+
+    def refuse_limited(self, ready: ReadyTool, result: ToolResult) -> None:
+        """Raises RateLimitError, with the time to wait, where this call was one too many."""
         if result.error is not None and result.error.reason == LIMITED:
             raise RateLimitError(result.error.message, self._workshop.wait(ready.tool))
-        return result
 
     def record(self, event: CallEvent) -> None:
         """Count a finished call; calls of other tools are ignored."""
@@ -219,31 +270,14 @@ class BundleService:
         if id is not None:
             self.store.used(id)
 
-    async def _ready_for(self, bundle_id: str, slug: str, version: str) -> _Ready:
-        """Made once, as long as nothing changes."""
-        since, key = (self.store.state(), self.loading.count), (bundle_id, slug, version)  # switches count at once
-        if since != self._ready_since or len(self._ready) > MOST_READY:
-            await self._keep_in_step()  # what a tool is called, and so whether it is allowed, depends on the others
-            self._ready, self._ready_since = {}, (since[0], self.loading.count)
-        found = self._ready.get(key)
-        if found is None:
-            found = self._ready[key] = self._made_ready(bundle_id, slug, version)
-        return found
-
-    def _made_ready(self, bundle_id: str, slug: str, version: str) -> _Ready:
-        tool, bundle = self._tool(bundle_id, slug, version), self._bundle(bundle_id)
+    def _refuse_disabled(self, bundle: Bundle, tool: Tool) -> None:
+        name = f"{bundle.slug}/{tool.slug}"
         if not bundle.is_enabled or bundle.soft_deleted_at is not None:
             raise ForbiddenError(f"the bundle {bundle.slug!r} is switched off: enable it first", "disabled")
         if not tool.is_enabled:
-            raise ForbiddenError(
-                f"{bundle.slug}/{slug} in version {version} is switched off: enable it first", "disabled"
-            )
+            raise ForbiddenError(f"{name} in version {tool.version} is switched off: enable it first", "disabled")
         if (why := self._why_disabled(tool)) is not None:
-            raise ForbiddenError(f"{bundle.slug}/{slug} can't be called now: {why}", "disabled")
-        name = self.loading.name_of(bundle, tool)
-        if tool.is_built_in and (own := self._function(name)) is not None:
-            return _Ready(tool, own)
-        return _Ready(tool, self._workshop.spec(tool, name, None))
+            raise ForbiddenError(f"{name} can't be called now: {why}", "disabled")
 
     def switched_off(self) -> set[str]:
         """The built-in tools that must not be called, by their names."""
@@ -355,46 +389,11 @@ def _page(
         after = found[-1][0]
 
 
+def _content(thing: Bundle | Tool, shape: type[Content]) -> Content:
+    """What a person gives of it."""
+    return shape(**{name: getattr(thing, name) for name in shape.__struct_fields__})
+
+
 def _of_file(match: ETag | None) -> ETag | None:
     """What the store knows a tool by."""
     return None if match is None else match.removesuffix(OFF)
-
-
-# Looks after a store now and then, in a thread of its own: what was edited by hand is taken in, old things go.
-
-
-log = logging.getLogger("onetool.bundles")
-
-EVERY = 1.0  # seconds
-SHARE = 20  # a look that takes long is made less often: it may cost one part in so many
-LAST_WAIT = 2.0
-
-
-class StorePoller:
-    """Calls `look` regularly until it is closed. An error is logged once."""
-
-    def __init__(self, look: Callable[[], None], every: float = EVERY) -> None:
-        self._look = look
-        self._every = every
-        self._closed = Event()
-        self._trouble = ""
-        self._thread = Thread(target=self._keep, name="onetool-bundles", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._closed.set()
-        self._thread.join(LAST_WAIT)
-
-    def _keep(self) -> None:
-        pause = self._every
-        while not self._closed.wait(pause):
-            began = perf_counter()
-            trouble = ""
-            try:
-                self._look()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
-                trouble = f"{type(error).__name__}: {error}"
-            if trouble and trouble != self._trouble:
-                log.error("changes of bundles are not noticed for now: %s", trouble)
-            self._trouble = trouble
-            pause = max(self._every, (perf_counter() - began) * SHARE)

@@ -5,7 +5,8 @@ BundleError, and then nothing has changed. Built-in bundles are given to a store
 them as all others, keeps only their switches, and refuses every other change.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from contextvars import ContextVar
 from typing import NamedTuple, Protocol
 
 from onetool.core.errors import Mistake
@@ -14,6 +15,9 @@ from onetool.sources.bundles.names import code_name
 
 ETag = str
 """What a client knows of the state of a thing: an ETag without its quotes; "*" stands for any that is there."""
+
+in_a_hurry = ContextVar("in_a_hurry", default=False)
+"""Whether an event loop's caller waits for this thread: then a busy store is waited for a moment only."""
 
 
 class Rank(NamedTuple):
@@ -80,6 +84,15 @@ class BundleStore(Protocol):
 
     def put_tool(self, bundle_id: str, slug: str, version: str, content: ToolContent) -> Tool: ...
 
+    def put_tools(
+        self, bundle_id: str, tools: Iterable[tuple[str, str, ToolContent]], content: BundleContent | None = None
+    ) -> list[Tool]:
+        """Tools (slug, version, content) into a bundle that is there, and that bundle's own content; all or nothing.
+
+        With `content`, a bundle that is soft-deleted comes back.
+        """
+        ...
+
     def patch_tool(
         self, bundle_id: str, slug: str, version: str, is_enabled: bool, match: ETag | None = None
     ) -> Tool: ...
@@ -110,6 +123,10 @@ class BundleStore(Protocol):
 
     def state(self) -> int:
         """A number that changes with every visible change. Cheap."""
+        ...
+
+    def stamp(self) -> Hashable:
+        """Differs after every change by anybody. It never blocks; None where only `state` tells."""
         ...
 
     def key(self) -> bytes:

@@ -13,12 +13,12 @@ from threading import Lock
 from typing import Any, Protocol
 
 from onetool.core.context import current_call
-from onetool.core.errors import SchemaError, ToolFailure
-from onetool.core.schema import CompiledSchema
+from onetool.core.errors import ToolFailure
 from onetool.core.spec import NO_PARAMETERS, Handler, ToolSpec
 from onetool.core.text import did_you_mean
 from onetool.http.definition import HttpImpl, ToolLimits, is_idempotent, total_seconds
 from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.files.form import check_schemas
 from onetool.sources.bundles.model import Tool, ToolContent, code_of, function_of, http_of, limits_of
 
 WINDOW = 60.0  # seconds
@@ -189,7 +189,9 @@ class ToolFactory:
 
     def check(self, tool: ToolContent) -> None:
         """Raises InvalidError for what could never run."""
-        _check_schemas(tool)
+        if tool.arg_schema.get("type", "object") != "object":
+            raise InvalidError('/argSchema/type: arguments are an object: write "object"', "/argSchema/type")
+        check_schemas(tool)
         if tool.type == "http":
             self._check_http(tool)
         elif tool.type == SCRIPT:
@@ -355,16 +357,3 @@ def _schemas(tool: ToolContent) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Its arguments, each with what is said of it."""
     for name, schema in (tool.arg_schema.get("properties") or {}).items():
         yield name, schema if isinstance(schema, Mapping) else {}
-
-
-def _check_schemas(tool: ToolContent) -> None:
-    if tool.arg_schema.get("type", "object") != "object":
-        raise InvalidError('/argSchema/type: arguments are an object: write "object"', "/argSchema/type")
-    for pointer, schema, closed in (
-        ("/argSchema", tool.arg_schema, True),
-        ("/outputSchema", tool.output_schema, False),
-    ):
-        try:
-            CompiledSchema(schema, closed=closed)
-        except SchemaError as error:
-            raise InvalidError(f"{pointer}: {error}", pointer) from None

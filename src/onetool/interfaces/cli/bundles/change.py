@@ -177,9 +177,9 @@ def put_tool(app: "App", place: ToolReference, data: Any, create: bool) -> "Show
     shelf, version = app.bundles, version_of(place, data)
     if create and live_bundle(shelf, place.bundle) is None and shelf.store.bundle(place.bundle) is None:
         bundle, (tool,) = assemble({"slug": place.bundle}, [(str(place.tool), version, data)])
-        shelf.check(tool)
+        shelf.check(tool)  # before the warning: of a bundle that is not made nothing is told
         warn_if_name_taken(app, bundle.slug)
-        shelf.store.put_all(bundle, [tool])
+        shelf.put_all(bundle, [tool])
         return shelf.get_tool(bundle.id, tool.slug, tool.version)[0]
     home = find_bundle(shelf, place.bundle, otherwise="to make it with its first tool: --create")
     try:

@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,12 +32,10 @@ if TYPE_CHECKING:
     from onetool.interfaces.cli.bundles.requirements import Requirements
     from onetool.sources.bundles.archive import ImportPlan
     from onetool.sources.bundles.model import Bundle, Tool
-    from onetool.sources.bundles.store import BundleStore
 
 
 MOST_TOLD = 20
 LARGE = 1024**2  # bytes
-STEP = 50  # tools between two words on how far it is
 
 
 @click.command()
@@ -105,7 +103,7 @@ def import_bundle(
     if arrival.plan.is_new and not arrival.plan.refused:
         warn_if_name_taken(app, arrival.plan.bundle.slug)
     if not dry_run and not arrival.plan.refused:
-        arrival = arrival._replace(notes=[*arrival.notes, *store_import(app, arrival, _progress())])
+        arrival = arrival._replace(notes=[*arrival.notes, *store_import(app, arrival)])
     needs = requirements_of(app, map(shown, arrival.tools))
     if allow and not dry_run and not arrival.plan.refused:
         needs = allowing(ctx, needs)
@@ -131,17 +129,6 @@ def _print_please_wait(data: bytes) -> None:
     """A large document takes some seconds, and who looks at a terminal should know that it is not stuck."""
     if len(data) > LARGE and sys.stderr.isatty():
         print_note(f"Reading {len(data) / 1024**2:.1f} MiB …")
-
-
-def _progress() -> "Progress":
-    """On one line of a terminal; nobody else wants to know."""
-    from onetool.interfaces.cli.output import show_progress
-
-    def show(done: int, of: int) -> None:
-        if of > STEP and (done % STEP == 0 or done == of):
-            show_progress(done, of, "tools")
-
-    return show if sys.stderr.isatty() else lambda done, of: None
 
 
 # Reporting an import
@@ -210,9 +197,6 @@ def _print_remarks(heading: str, remarks: "Sequence[ImportRemark]") -> None:
 # Reading and storing an import
 
 
-Progress = Callable[[int, int], None]
-"""How many are done, of how many."""
-
 PAGE = 1000
 
 
@@ -246,20 +230,13 @@ def read_import(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
     return _from_archive(app, data, wishes) if is_archive(data) else _from_openapi(app, data, wishes)
 
 
-def store_import(app: "App", arrival: BundleImport, progress: Progress) -> list[ImportRemark]:
-    """Store an import. Tools that can't be called yet are reported."""
+def store_import(app: "App", arrival: BundleImport) -> list[ImportRemark]:
+    """Store an import: all of it, or nothing. Tools that can't be called yet are reported."""
     from onetool.sources.bundles.errors import InvalidError
-    from onetool.sources.bundles.model import BundleContent
 
-    plan, store = arrival.plan, app.bundles.store
-    if plan.is_new:
-        store.put_all(plan.bundle, plan.new_tools)
-    else:
-        if plan.rows[0].what == "changed":
-            store.put_bundle(plan.bundle.id, _content(plan.bundle, BundleContent))
-        _put_each(store, plan, progress)
+    app.bundles.put_import(arrival.plan)
     remarks: list[ImportRemark] = []
-    for tool in plan.new_tools:
+    for tool in arrival.plan.new_tools:
         if tool.type == "http":  # checked before, and it depends on nothing but itself
             continue
         app.catalog.refresh_sync()  # a script may call what came with it
@@ -284,7 +261,7 @@ def _from_archive(app: "App", data: bytes, wishes: ImportOptions) -> BundleImpor
         else:
             here = app.bundles.store.bundle(unpacked.bundle.id)
     planned = plan(unpacked, here, tools_of(app, here), as_new=wishes.slug is not None)
-    wrong = [f"{tool.slug}@{tool.version}: {why}" for tool in planned.new_tools if (why := _why_not(app, tool))]
+    wrong = [f"{tool.slug}@{tool.version}: {why}" for tool, why in app.bundles.invalid(planned.new_tools)]
     if planned.is_new and (other := live_bundle(app.bundles, planned.bundle.slug)):
         wrong.append(f"there is a bundle {other['slug']} already ({other['id']}); give it another name: --as SLUG")
     return BundleImport(planned._replace(refused=[*planned.refused, *wrong]), unpacked.tools, [], [])
@@ -300,25 +277,16 @@ def _from_openapi(app: "App", data: bytes, wishes: ImportOptions) -> BundleImpor
     other = live_bundle(app.bundles, found.bundle["slug"])
     here = None if other is None else app.bundles.store.bundle(other["id"])
     bundle, tools = assemble(found.bundle, found.tools, id=here.id if here else None)
+    wrong = [(tool, ImportRemark(tool.slug, str(why))) for tool, why in app.bundles.invalid(tools)]
+    tools = [tool for tool in tools if not any(tool is one for one, _ in wrong)]
     planned = plan(Unpacked(bundle, tools, []), here, tools_of(app, here))
     refused = [] if tools else ["none of its operations can be a tool"]
     return BundleImport(
         planned._replace(refused=[*planned.refused, *refused]),
         tools,
-        [ImportRemark(*one) for one in found.skipped],
+        [*(ImportRemark(*one) for one in found.skipped), *(remark for _, remark in wrong)],
         [ImportRemark(*one) for one in found.notes],
     )
-
-
-def _why_not(app: "App", tool: "Tool") -> str | None:
-    from onetool.sources.bundles.errors import InvalidError
-
-    try:
-        if tool.type == "http":
-            app.bundles.check(tool)
-    except InvalidError as error:
-        return str(error)
-    return None
 
 
 def tools_of(app: "App", bundle: "Bundle | None") -> "list[Tool]":
@@ -329,16 +297,3 @@ def tools_of(app: "App", bundle: "Bundle | None") -> "list[Tool]":
         if len(page) < PAGE:
             break
     return found
-
-
-def _put_each(store: "BundleStore", plan: "ImportPlan", progress: Progress) -> None:
-    from onetool.sources.bundles.model import ToolContent
-
-    for number, tool in enumerate(plan.new_tools):
-        store.put_tool(plan.bundle.id, tool.slug, tool.version, _content(tool, ToolContent))
-        progress(number + 1, len(plan.new_tools))
-
-
-def _content(thing: "Bundle | Tool", shape: type) -> Any:
-    """What a person gives of it."""
-    return shape(**{name: getattr(thing, name) for name in shape.__struct_fields__})

@@ -17,7 +17,7 @@ from onetool.core.errors import SchemaError
 from onetool.core.schema import CompiledSchema, depth_of
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, OutdatedError
 from onetool.sources.bundles.files.disk import LARGEST
-from onetool.sources.bundles.model import SCHEMA_VERSION, Bundle, Tool, shown
+from onetool.sources.bundles.model import SCHEMA_VERSION, Bundle, Tool, ToolContent, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
 from onetool.sources.bundles.store import ETag, tag_of
 from onetool.sources.bundles.validation import converted, read_bundle, read_tool
@@ -189,8 +189,7 @@ def read_bundle_file(text: bytes, folder: str, mtime_ns: int) -> Bundle:
 def read_tool_file(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
     """Raises InvalidError. `bundle_id` is that of the bundle in whose folder it lies, whatever it says of itself."""
     tool = _tool(text, bundle_id, folder, mtime_ns)
-    _check_schema("/argSchema", tool.arg_schema, True)
-    _check_schema("/outputSchema", tool.output_schema, False)
+    check_schemas(tool)
     return tool
 
 
@@ -256,6 +255,12 @@ def _name(data: Mapping[str, Any], key: str) -> str:
     if not isinstance(name, str):
         raise InvalidError(f'/{key}: expected a text; put quotes around it: "{name}"', f"/{key}")
     return name
+
+
+def check_schemas(tool: ToolContent) -> None:
+    """Raises InvalidError for a schema of the tool that can't be used."""
+    _check_schema("/argSchema", tool.arg_schema, True)
+    _check_schema("/outputSchema", tool.output_schema, False)
 
 
 def _check_schema(pointer: str, schema: dict[str, Any], closed: bool) -> None:

@@ -5,7 +5,7 @@ So it is with a disk that becomes full: files can be read, whether or not the in
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -94,6 +94,11 @@ class IndexedReads:
 
     def state(self) -> int:
         return self._ask(Index.state)
+
+    def stamp(self) -> Hashable:
+        if self._made is None or self._is_behind or (self._is_nowhere and self._folder.is_dir()):
+            return None
+        return self._made[0].stamp()
 
     def look(self) -> bool:
         with self._lock.alone():

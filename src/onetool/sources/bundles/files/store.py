@@ -33,7 +33,12 @@ from onetool.sources.bundles.files.form import (
 )
 from onetool.sources.bundles.files.indexed import IndexedReads
 from onetool.sources.bundles.files.state import KEY_BYTES, UsageCounter, key_of, read_key
-from onetool.sources.bundles.files.transaction import BrokenFileError, IndexOutOfDate, StoreTransaction
+from onetool.sources.bundles.files.transaction import (
+    BrokenFileError,
+    IndexOutOfDate,
+    StoreTransaction,
+    refuse_closed,
+)
 from onetool.sources.bundles.files.writing import ensure_place
 from onetool.sources.bundles.index import PathTakenError
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
@@ -89,10 +94,14 @@ class FileStore(IndexedReads, BundleStore):
         refuse_stale(old, match)
         if create_only and old.soft_deleted_at is None:
             raise ConflictError(f"there is a bundle {id} already", "exists")
-        bundle = msgspec.structs.replace(old, **fields_of(content), soft_deleted_at=None)
-        if structure(bundle) != structure(old):
-            bundle = msgspec.structs.replace(bundle, modified_at=max(now, old.modified_at))
+        bundle = self._changed_bundle(old, content)
         self._keep_bundle(work, old, bundle, folder, (bundle, False))
+
+    def _changed_bundle(self, old: Bundle, content: BundleContent) -> Bundle:
+        bundle = msgspec.structs.replace(old, **fields_of(content), soft_deleted_at=None)
+        if structure(bundle) == structure(old):
+            return bundle
+        return msgspec.structs.replace(bundle, modified_at=max(time_text(self._now()), old.modified_at))
 
     def patch_bundle(self, id: str, is_enabled: bool, match: ETag | None = None) -> Bundle:
         if (built_in := self._built_in_bundle(id)) is not None:
@@ -165,28 +174,53 @@ class FileStore(IndexedReads, BundleStore):
     # Tools
 
     def put_tool(self, bundle_id: str, slug: str, version: str, content: ToolContent) -> Tool:
-        check_slug(slug)
-        check_version(version)
         self._refuse_built_in(bundle_id)
-        now = self._now()
-        tool = Tool(
-            **fields_of(content),
-            id=new_id(now),
-            bundle_id=bundle_id,
-            slug=slug,
-            version=version,
-            created_at=time_text(now),
-            modified_at=time_text(now),
-        )
+        tool = self._new_tool(bundle_id, slug, version, content)
         text = tool_text(tool)
 
         def job(work: StoreTransaction) -> None:
             bundle, folder = work.open_bundle(bundle_id)
             work.refuse_tool(bundle, folder, slug, version)
             self._refuse_more(work, 1)
-            work.add_tool(tool, text, folder)
+            work.add_tools([tool], [text], folder, tool)
 
         return self._write(job)
+
+    def put_tools(
+        self, bundle_id: str, tools: Iterable[tuple[str, str, ToolContent]], content: BundleContent | None = None
+    ) -> list[Tool]:
+        self._refuse_built_in(bundle_id)
+        if content is not None:
+            check_slug(content.slug)
+        made = [self._new_tool(bundle_id, *one) for one in tools]
+        check_set(made)
+        texts = [tool_text(tool) for tool in made]
+
+        def job(work: StoreTransaction) -> None:
+            old, folder = work.existing_bundle(bundle_id)
+            bundle = old if content is None else self._changed_bundle(old, content)
+            if not made:
+                self._keep_bundle(work, old, bundle, folder, made)
+                return
+            refuse_closed(bundle)
+            for tool in made:
+                work.refuse_tool(bundle, folder, tool.slug, tool.version)
+            self._refuse_more(work, len(made))
+            work.add_tools(made, texts, folder, made, None if bundle == old else bundle)
+
+        return self._write(job)
+
+    def _new_tool(self, bundle_id: str, slug: str, version: str, content: ToolContent) -> Tool:
+        now = self._now()
+        return Tool(
+            **fields_of(content),
+            id=new_id(now),
+            bundle_id=bundle_id,
+            slug=check_slug(slug),
+            version=check_version(version),
+            created_at=time_text(now),
+            modified_at=time_text(now),
+        )
 
     def patch_tool(self, bundle_id: str, slug: str, version: str, is_enabled: bool, match: ETag | None = None) -> Tool:
         if (built_in := self._built_in_bundle(bundle_id)) is not None:

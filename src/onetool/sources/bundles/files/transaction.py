@@ -48,6 +48,14 @@ class BrokenFileError(ConflictError):
         self.path = path
 
 
+def refuse_closed(bundle: Bundle) -> None:
+    """Raises ForbiddenError for a bundle whose tools may not be changed."""
+    if bundle.soft_deleted_at is not None:
+        raise ForbiddenError(f"the bundle {bundle.slug} is deleted; PUT on the bundle itself brings it back", "deleted")
+    if not bundle.is_enabled:
+        raise ForbiddenError(f"the bundle {bundle.slug} is disabled; enable it first", "disabled")
+
+
 class StoreTransaction:
     """`is_done`: the files are written durably; `result` is returned even if the index fails then."""
 
@@ -78,12 +86,7 @@ class StoreTransaction:
     def open_bundle(self, id: str) -> tuple[Bundle, str]:
         """A bundle whose tools may be changed."""
         bundle, folder = self.existing_bundle(id)
-        if bundle.soft_deleted_at is not None:
-            raise ForbiddenError(
-                f"the bundle {bundle.slug} is deleted; PUT on the bundle itself brings it back", "deleted"
-            )
-        if not bundle.is_enabled:
-            raise ForbiddenError(f"the bundle {bundle.slug} is disabled; enable it first", "disabled")
+        refuse_closed(bundle)
         return bundle, folder
 
     def tool(self, bundle: Bundle, folder: str, slug: str, version: str) -> tuple[Tool, str]:
@@ -147,19 +150,36 @@ class StoreTransaction:
         self._done(result)
         self._changes.drop(bundle_file(folder))
 
-    def add_tool(self, tool: Tool, text: bytes, folder: str) -> None:
-        path = tool_file(folder, tool.slug, tool.version)
-        is_new = writing.ensure_folder(self._root, tools_of(folder))
+    def add_tools(
+        self, tools: Sequence[Tool], texts: Sequence[bytes], folder: str, result: Any, bundle: Bundle | None = None
+    ) -> None:
+        """All of them, or none; and `bundle` in the place of that of the folder, if it is given."""
+        paths = [tool_file(folder, tool.slug, tool.version) for tool in tools]
+        made: list[str] = []
+        if writing.ensure_folder(self._root, tools_of(folder)):
+            made.append(tools_of(folder))
+        try:
+            for tool, path, text in zip(tools, paths, texts, strict=True):
+                self._create_tool(tool, path, text)
+                made.append(path)
+            if bundle is not None:
+                writing.replace(self._root, bundle_file(folder), bundle_text(bundle))
+        except BaseException:
+            for path in reversed(made):
+                writing.remove_quietly(self._root, path)
+            raise
+        self._done(result)
+        if bundle is not None:
+            self._changes.put_bundle(bundle, bundle_file(folder), self._stamp(bundle_file(folder)))
+        for tool, path in zip(tools, paths, strict=True):
+            self._changes.put_tool(tool, path, self._stamp(path))
+
+    def _create_tool(self, tool: Tool, path: str, text: bytes) -> None:
         try:
             writing.create(self._root, path, text)
-        except BaseException as error:
-            if is_new:
-                writing.remove_quietly(self._root, tools_of(folder))
-            if isinstance(error, FileExistsError):
-                self._refuse_file(tool, path)
+        except FileExistsError:
+            self._refuse_file(tool, path)
             raise
-        self._done(tool)
-        self._changes.put_tool(tool, path, self._stamp(path))
 
     def replace_tool(self, tool: Tool, path: str) -> None:
         writing.replace(self._root, path, tool_text(tool))

@@ -10,7 +10,7 @@ Safe for several threads and processes.
     queries     lists by id, search by rank
 """
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -119,6 +119,10 @@ class Index:
     def state(self) -> int:
         """Another number after every change by anybody, and after the index was made anew; it only grows."""
         return self._access.revision()
+
+    def stamp(self) -> Hashable:
+        """Differs after every change by anybody. It never blocks; None where only `state` tells."""
+        return self._access.stamp()
 
     def close(self) -> None:
         self._access.close()

@@ -4,7 +4,7 @@ Here a damaged file is replaced by a new one: a read is answered from the new on
 """
 
 import sqlite3
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import local
@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
-from onetool.sources.bundles.index.database import IndexConnection, IndexConnections
+from onetool.sources.bundles.index.database import IndexConnection, IndexConnections, change_stamp
 from onetool.sources.bundles.index.waiting import (
     LONG_SECONDS,
     IndexBusyError,
@@ -36,6 +36,7 @@ _TURN_SECONDS = 0.5  # seconds that who must not wait waits for its turn, where 
 class IndexAccess:
     def __init__(self, file: Path | None, fill: Fill | None) -> None:
         self._file = file
+        self._log = f"{file}-wal"
         self._fill = fill
         self._mine = local()
         self._patience = WaitLimit()
@@ -79,6 +80,16 @@ class IndexAccess:
         if self._file is None and (known := self._ready().revision) is not None:
             return known
         return self.ask(_revision, is_single=True)
+
+    def stamp(self) -> Hashable:
+        """Differs after every change. It asks SQLite nothing, and so never blocks; None where only asking tells."""
+        if self._file is not None:
+            return change_stamp(self._log)
+        try:
+            held = self._connections.current()
+        except UnavailableError:  # it has been closed
+            return None
+        return held.revision if held.is_filled else None
 
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Connection]:

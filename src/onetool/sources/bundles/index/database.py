@@ -8,7 +8,7 @@ identity. An index in memory has a single connection, which its threads share. A
 import fcntl
 import os
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Generator, Hashable
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
@@ -81,6 +81,7 @@ def is_ours(database: sqlite3.Connection) -> bool:
 
 
 _POLL_SECONDS = 0.005
+_TICK_NS = 20_000_000  # no file system that SQLite's log works on has a coarser clock
 
 Identity = tuple[int, int]
 
@@ -127,6 +128,21 @@ def identity(file: Path) -> Identity | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def change_stamp(log: str) -> Hashable:
+    """Differs after every commit by anybody, without a question to SQLite. `log` is the write-ahead log of the file.
+
+    An index that is made anew has a new log, too. None where nobody can tell: the clock of a file system ticks every
+    few ms, so that a commit right after this look could leave the same time.
+    """
+    try:
+        written = os.stat(log)
+    except OSError:
+        return None
+    if time_ns() - written.st_mtime_ns < _TICK_NS:
+        return None
+    return written.st_ino, written.st_mtime_ns, written.st_size
 
 
 def throw_away(file: Path, which: Identity, patience: float = LONG_SECONDS) -> None:

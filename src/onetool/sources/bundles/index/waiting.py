@@ -14,6 +14,7 @@ from threading import Lock, Thread
 from time import monotonic
 
 from onetool.sources.bundles.errors import UnavailableError
+from onetool.sources.bundles.store import in_a_hurry
 
 # A disk that is full or for reading only. Reading goes on, in an index that is kept elsewhere.
 _UNWRITABLE = frozenset((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY))
@@ -88,7 +89,7 @@ def on_loop() -> bool:
 
 
 class WaitLimit:
-    """The time that a caller may wait: long until the first answer, then short on an event loop."""
+    """The time that a caller may wait: long until the first answer, then short for an event loop."""
 
     def __init__(self) -> None:
         self._has_answered = False
@@ -102,7 +103,7 @@ class WaitLimit:
 
     @property
     def is_short(self) -> bool:
-        return self._has_answered and on_loop()
+        return self._has_answered and (in_a_hurry.get() or on_loop())
 
     @property
     def seconds(self) -> float:
