@@ -29,6 +29,18 @@ class HttpError(Exception):
         return msgspec.json.encode({"error": {"code": self.code, "message": str(self)}})
 
 
+async def read_body(receive: Receive) -> bytes | None:
+    """The whole body, or None if the client has disconnected before its end. interfaces/http limits its size."""
+    part = await receive()
+    parts = [part.get("body", b"")]
+    while part.get("more_body"):
+        part = await receive()
+        parts.append(part.get("body", b""))
+    if part["type"] == "http.disconnect":
+        return None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
 async def respond(send: Send, status: int, body: bytes, kind: bytes = JSON, headers: Headers = ()) -> None:
     """A whole answer."""
     await send(response_start(status, body, kind, headers))

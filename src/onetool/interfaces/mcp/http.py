@@ -26,7 +26,7 @@ from onetool.interfaces.mcp.http_headers import (
     check_present,
     check_version,
     headers_of,
-    read_body,
+    read_message,
 )
 from onetool.interfaces.mcp.http_sessions import (
     HttpSession,
@@ -143,7 +143,7 @@ class McpHttpApp:
         try:
             headers = headers_of(scope)
             if scope["method"] == "POST":
-                message = decode(await read_body(headers, receive))
+                message = decode(await read_message(headers, receive))
                 await self._post(scope, headers, message, receive, send)
             elif scope["method"] == "GET":
                 if SESSION not in headers:
