@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onetool.config.file_checks import CONFIG_FILE as NAME
 from onetool.config.file_checks import is_inside, ownership_mistake
 from onetool.core import flock
 from onetool.core.errors import ConfigError, Mistake
@@ -89,7 +90,6 @@ def _kept(found: Any) -> TrustEntries:
 
 
 TRUST_VARIABLE = "ONETOOL_TRUST"
-NAME = "onetool.yaml"  # here again: find asks us
 STRICT = b"strict"
 NOT_TRUSTED = "not trusted yet: run onetool trust"
 MOST_TOLD = 3

@@ -5,6 +5,7 @@ alone, and carries in `_meta` what a session used to know.
 """
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -65,6 +66,11 @@ class JsonRpcError(Exception):
     def error(self) -> dict[str, Any]:
         told: dict[str, Any] = {"code": self.code, "message": str(self)}
         return told if self.data is None else {**told, "data": self.data}
+
+
+def unsupported_version(requested: str, supported: Sequence[str]) -> JsonRpcError:
+    data = {"supported": list(supported), "requested": requested}
+    return JsonRpcError(UNSUPPORTED_VERSION, f"protocol version {requested:.40} is not supported here", data)
 
 
 def decode(data: bytes) -> Any:

@@ -20,6 +20,7 @@ from onetool.config import Config, find, load_config, load_secrets
 from onetool.config.find import FOLDER, NAME, own_folder
 from onetool.config.include import read_files
 from onetool.config.node import Findings, Node
+from onetool.config.yaml_text import PLACEHOLDER
 from onetool.config.yaml_text import ConfigFileError as NotYaml
 from onetool.core.errors import ConfigError
 from onetool.core.private_file import draft_of, write_new
@@ -28,7 +29,7 @@ from onetool.interfaces.cli.clients.edit_files import EditError, put_file
 from onetool.interfaces.cli.clients.known import LOOPBACK
 from onetool.interfaces.cli.init import IGNORED, starter_config
 from onetool.interfaces.cli.output import printable
-from onetool.interfaces.cli.servers.hide_secrets import OURS, SecretCollector, Variables, without_secrets
+from onetool.interfaces.cli.servers.hide_secrets import SecretCollector, Variables, without_secrets
 from onetool.interfaces.cli.servers.translate import ClientServers, SkipServer, translated
 from onetool.interfaces.cli.trust import renew_trust
 from onetool.services.secret_file import drop_secret, put_secret
@@ -242,6 +243,6 @@ def is_onetool(block: Mapping[str, Any], config: Config) -> bool:
 def placeholders(value: Any) -> list[str]:
     """The names of all secrets in a block."""
     if isinstance(value, str):
-        return OURS.findall(value)
+        return PLACEHOLDER.findall(value)
     items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
     return list(dict.fromkeys(name for item in items for name in placeholders(item)))
