@@ -4,13 +4,31 @@ import pytest
 from helpers import sandboxed
 
 from onetool.sandbox.errors import CodeError
+from onetool.sandbox.messages import MONTY_VERSION
 from onetool.script import rewrite
-from onetool.script.rewrite import AVAILABLE, prelude, public_names
+from onetool.script.rewrite import AVAILABLE, NATIVE, prelude, public_names
 
 
 def test_what_is_available_is_what_the_folder_holds():
     held = {path.stem.replace("urllib_", "urllib.") for path in rewrite._FOLDER.glob("*.py")}
     assert held | {"urllib"} == AVAILABLE
+
+
+@pytest.mark.parametrize("name", sorted(AVAILABLE))
+def test_the_sandbox_itself_lacks_it(name):
+    """It asks us for it. One that a newer sandbox has goes into NATIVE: then ours is skipped."""
+    with sandboxed() as run, pytest.raises(AttributeError, match="OsCall"):
+        run(f"import {name}")
+
+
+@pytest.mark.parametrize("name", sorted(NATIVE))
+def test_the_sandbox_itself_has_it(name):
+    with sandboxed() as run:
+        run(f"import {name}")
+
+
+def test_the_folder_says_which_sandbox_it_is_for():
+    assert f"Monty {MONTY_VERSION}" in (rewrite._FOLDER / "README.md").read_text()
 
 
 @pytest.mark.parametrize("name", sorted(AVAILABLE))

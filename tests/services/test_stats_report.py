@@ -8,7 +8,8 @@ import html5lib
 import pytest
 from browser.summaries import HOSTILE, hostile, one_call, summary, usual
 
-from onetool.services.stats.formatting import clipped, duration, moment, percent, safe, short, span, tick, whole
+from onetool.core.errors import cut
+from onetool.services.stats.formatting import duration, moment, percent, safe, short, span, tick, whole
 from onetool.services.stats.report import MARK, report
 from onetool.services.stats.report_charts import HEIGHT, count_axis, decade_axis
 
@@ -277,7 +278,7 @@ def test_numbers_in_short(number, words):
 def test_other_words():
     assert whole(-1234567) == "−1,234,567"
     assert (percent(None), percent(96.0), percent(99.9)) == ("–", "96%", "99.9%")
-    assert clipped("abcdef", 4) == "abc…"
+    assert cut("abcdef", 4) == "abc…"
     assert moment("2026-11-15T10:02:00+00:00") == "15 Nov 2026, 10:02"
     assert moment("2026-11-15T10:02:00+02:00") == "15 Nov 2026, 08:02"
     assert (moment(None), moment("<b>")) == ("–", "&lt;b&gt;")

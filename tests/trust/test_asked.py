@@ -19,6 +19,7 @@ def config(tmp_path, monkeypatch):
     config.write_text(MILD)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(trust, "is_interactive", lambda: True)
+    monkeypatch.setattr("onetool.interfaces.cli.output.is_interactive", lambda: True)
     return config
 
 

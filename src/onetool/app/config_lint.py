@@ -61,7 +61,7 @@ def _topics(config: "Config") -> list[Mistake]:
     """Files that can't be written: what counts is how they are opened, but a person should hear of it before."""
     if not config.topics:
         return []
-    beside = config.path.parent if config.path else config.home
+    beside = config.beside
     roots = [Path(os.path.realpath(root)) for root in (beside, *config.fs.roots)]
     return [
         Mistake(

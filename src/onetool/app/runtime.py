@@ -299,7 +299,7 @@ class Runtime:
     def _new_topics(self) -> "Topics":
         from onetool.services.topics import Topics
 
-        fs, beside = self.settings("fs"), self.config.path.parent if self.config.path else self.config.home
+        fs, beside = self.settings("fs"), self.config.beside
         topics = [(one.pattern, one.file) for one in self.config.topics]
         within = None if self.within is None else [str(beside), *self.within]
         return Topics(topics, [str(beside), *fs["roots"]], self.unwritable, within=within, own=str(beside))

@@ -15,6 +15,9 @@ from typing import Any
 
 from onetool.core.errors import ConfigError, Mistake
 
+CONFIG_FILE = "onetool.yaml"
+SECRETS_FILE = "secrets.yaml"  # beside the config, unless it says otherwise
+
 # What we make ourselves, and so never a link; nor is anything in those folders.
 STATE = ("results", "sessions", "servers", "bundles", "bundles/.state", "stats.db")
 LINKLESS = ("results", "sessions", "servers", "bundles/.state")

@@ -32,7 +32,7 @@ def watched_files(config: Config, in_vain: Iterable[Path], finds: bool) -> list[
     config to appear.
     """
     beside = _config_folder(config)
-    place = beside / "onetool.yaml" if config.path is None and finds else config.path
+    place = beside / NAME if config.path is None and finds else config.path
     named = (place, *config.include, config.prompts or beside / PROMPTS, config.secrets.file)
     files = [*(file for file in named if file), *config.packs, beside / "packs", *in_vain]
     return list(dict.fromkeys(files))

@@ -7,12 +7,12 @@ from typing import Literal
 
 import msgspec
 
+from onetool.config.file_checks import CONFIG_FILE as NAME
 from onetool.config.file_checks import everybody_can_write, is_accepted_place, ownership_mistake, require_ownership
 from onetool.config.trust import TrustStore, Untrusted, accepted_names
 from onetool.core.errors import ConfigError, Mistake
 
 FOLDER = ".onetool"
-NAME = "onetool.yaml"
 MOUNTS = "/proc/self/mountinfo"
 NOWHERE = Path(os.devnull)  # a folder that can't contain anything
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from onetool.config.file_checks import STATE, is_inside, require_no_links, require_ownership
+from onetool.config.file_checks import SECRETS_FILE, STATE, is_inside, require_no_links, require_ownership
 from onetool.config.find import FOLDER, NAME, Found, own_folder, place_of, state_home, trust_store, user_home
 from onetool.config.model import PROMPTS_FILE, Config, FsConfig, Keys, read_prompts
 from onetool.config.node import Findings, Node, in_order
@@ -65,7 +65,7 @@ def load_secrets(at: Found | Path | None, *, env: Mapping[str, str] = os.environ
     found = at if isinstance(at, Found) else _found_from_path(at, env)
     path = found.config and found.config.absolute()
     home = state_home(path, env)
-    file = home / "secrets.yaml"
+    file = home / SECRETS_FILE
     if path is None and not file.exists():
         return Secrets(env=env, file=file)
 
@@ -114,7 +114,7 @@ def _secrets(
     may_be_missing: bool = False,
 ) -> Secrets | None:
     """A project has secrets of its own, and of the environment and the keyring only those that were accepted."""
-    from onetool.config.secret_values import SECRETS_FILE, read_secrets
+    from onetool.config.secret_values import read_secrets
 
     if found.whose != "project":
         return read_secrets(node, home, env, findings, may_be_missing)

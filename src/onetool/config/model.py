@@ -260,6 +260,11 @@ class Config(Keys, frozen=True, kw_only=True):
     texts: PromptTexts = PromptTexts()  # what the file of prompts says
     warnings: tuple[Mistake, ...] = ()
 
+    @property
+    def beside(self) -> Path:
+        """The folder of the config; without one, the home."""
+        return self.path.parent if self.path else self.home
+
     def __repr__(self) -> str:
         # Secrets hide themselves, but one may have become part of a path or a number.
         return self.secrets.redact(super().__repr__())

@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from onetool.config.file_checks import MAX_DIGEST_BYTES, digest_of, is_inside, stamp_of
+from onetool.config.file_checks import MAX_DIGEST_BYTES, SECRETS_FILE, digest_of, is_inside, stamp_of
 from onetool.config.node import Findings, Node
 from onetool.config.secret_values import LITERAL_KEYS
-from onetool.config.yaml_text import VARIABLE
+from onetool.config.yaml_text import PLACEHOLDER
 from onetool.core.errors import ConfigError
 from onetool.core.redaction import sounds_secret
 from onetool.sources.packs.importing import Part, parts_of
@@ -78,12 +78,10 @@ def _parts(path: Path) -> Iterable[Part]:
 
 UNPINNED_KEYS = {"timeout", "connect_timeout", "enabled", "disabled", "tools", "prefix", "pin", "type"}  # of a server
 LISTENS = ("host", "hosts", "origins", "admin")  # of http
-DEFAULT_SECRETS = "secrets.yaml"
 
 ADDRESS = "://"
 DOOR = "http.token, which whoever calls us has to know"
 
-PLACEHOLDER = re.compile(r"\$\{(" + VARIABLE + r")\}")
 _ASKED_FOR = re.compile(r"(?:secret\w*|api_headers)\s*[(=]\s*[\"']([A-Za-z_][A-Za-z0-9_]*)[\"']")
 
 
@@ -122,7 +120,7 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
     project = project_of(folder)
     data, named, stamps = _read(config)
     included = list(map(Path, stamps))
-    secrets = None if isinstance(data.get("secrets"), dict) else named.get("secrets", [folder / DEFAULT_SECRETS])[0]
+    secrets = None if isinstance(data.get("secrets"), dict) else named.get("secrets", [folder / SECRETS_FILE])[0]
     stamps |= {str(file): stamp_of(file) for file in named.get("prompts", ()) if not is_inside(file, project)}
     stamps |= {str(secrets): stamp_of(secrets)} if secrets else {}
     paths = list(dict.fromkeys([folder / PACKS, *named.get("packs", [])]))

@@ -12,10 +12,11 @@ import msgspec
 from msgspec.structs import replace
 
 from onetool.config.convert import BAD, convert
+from onetool.config.file_checks import SECRETS_FILE
 from onetool.config.include import mistake_of
 from onetool.config.node import BROKEN, Findings, Node
 from onetool.config.yaml_nodes import read_yaml
-from onetool.config.yaml_text import VARIABLE, ConfigFileError
+from onetool.config.yaml_text import PLACEHOLDER, ConfigFileError
 from onetool.core.text import did_you_mean
 from onetool.services.secrets import UNMISTAKABLE, Fits, Secret, SecretHostError, Secrets, too_open
 
@@ -25,7 +26,6 @@ OPTIONAL_KEYS = {"servers"}
 # `${…}` in these is not ours and stays.
 LITERAL_KEYS = {"tools", "snippets", "aliases", "prompts", "allowedHosts"}
 
-_PLACEHOLDER = re.compile(r"\$\{(" + VARIABLE + r")\}")
 _OTHER = re.compile(r"\$\{[^{}]{0,100}\}")  # bounded: a text of nothing but `${` would take a square of time
 
 
@@ -43,7 +43,7 @@ def resolve(root: Node, secrets: Secrets | None, findings: Findings, kept_here: 
 
 def names_in(text: object) -> list[str]:
     """The names of secrets that a text asks for."""
-    return _PLACEHOLDER.findall(text) if isinstance(text, str) else []
+    return PLACEHOLDER.findall(text) if isinstance(text, str) else []
 
 
 def _filled(key: str, node: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str]) -> Node:
@@ -98,15 +98,15 @@ class _Filler:
                 return (secrets.get(match[1], lambda _: True) if secrets else None) or match[0]
 
             try:
-                return is_one_of(parse_url(_PLACEHOLDER.sub(known, url)), hosts)
+                return is_one_of(parse_url(PLACEHOLDER.sub(known, url)), hosts)
             except RequestRefusedError:
                 return False
 
         return fits
 
     def _text(self, node: Node, text: str, fits: Fits | None) -> Node:
-        names = list(dict.fromkeys(_PLACEHOLDER.findall(text)))
-        for other in _OTHER.findall(_PLACEHOLDER.sub("", text)):
+        names = list(dict.fromkeys(PLACEHOLDER.findall(text)))
+        for other in _OTHER.findall(PLACEHOLDER.sub("", text)):
             self.findings.warn(node, f"{other} stays as it is", "only ${NAME} is replaced, by the secret of that name")
         if not names:
             return node
@@ -123,7 +123,7 @@ class _Filler:
                 (self.findings.warn if self.spares else self.findings.error)(node, str(bound), bound.hints[0])
         if None in values.values():
             return node if self.spares else replace(node, value=BROKEN)
-        filled = _PLACEHOLDER.sub(lambda match: values[match[1]] or "", text)
+        filled = PLACEHOLDER.sub(lambda match: values[match[1]] or "", text)
         return replace(node, value=Secret(filled, shown=text), written=text)
 
     def _value(self, secrets: Secrets, name: str, fits: Fits | None) -> str | None:
@@ -150,9 +150,6 @@ def _goes_along(key: str, node: Node) -> bool:
 
 
 # The key `secrets`
-
-
-SECRETS_FILE = "secrets.yaml"
 
 
 class HostBoundSecret(msgspec.Struct, frozen=True, kw_only=True):

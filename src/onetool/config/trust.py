@@ -20,8 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onetool.config.file_checks import CONFIG_FILE as NAME
 from onetool.config.file_checks import is_inside, ownership_mistake
+from onetool.core import flock
 from onetool.core.errors import ConfigError, Mistake
+from onetool.core.private_file import replace_file
 
 if TYPE_CHECKING:
     from onetool.config.reach import Reach
@@ -56,11 +59,11 @@ class TrustStore:
     def change(self, change: Callable[[dict[str, TrustEntries]], None]) -> None:
         """Read it anew, change it and write it. Raises OSError: then it is as it was."""
         self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(self.file):
+        with flock.lock_beside(self.file):
             content = _content_of(self.file)
             change(content)
             text = msgspec.json.format(msgspec.json.encode({"version": FILE_VERSION, **content}), indent=1)
-            _replace_file(self.file, text)
+            replace_file(Path(os.path.realpath(self.file)), text)  # a link of the person's own stays a link
         self._read = content
 
     def _content(self) -> dict[str, TrustEntries]:
@@ -83,41 +86,10 @@ def _kept(found: Any) -> TrustEntries:
     return {key: one for key, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
 
 
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    try:
-        import fcntl
-    except ImportError:  # not on this system
-        yield
-        return
-    with open(file.with_name(f".{file.name}.lock"), "a") as lock:  # never deleted: a new one would be another lock
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _replace_file(file: Path, data: bytes) -> None:
-    from secrets import token_hex  # most only read
-
-    file = Path(os.path.realpath(file))  # a link of the person's own stays a link
-    draft = file.with_name(f".{file.name}.{token_hex(4)}")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(file)
-    except BaseException:
-        with suppress(OSError):
-            draft.unlink()
-        raise
-
-
 # Deciding about a folder
 
 
 TRUST_VARIABLE = "ONETOOL_TRUST"
-NAME = "onetool.yaml"  # here again: find asks us
 STRICT = b"strict"
 NOT_TRUSTED = "not trusted yet: run onetool trust"
 MOST_TOLD = 3

@@ -76,7 +76,7 @@ def _line_at(text: str, index: int) -> int:
 
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_.-]*"
 
-_PLACEHOLDER = re.compile(r"\$\{" + VARIABLE + r"\}")
+PLACEHOLDER = re.compile(r"\$\{(" + VARIABLE + r")\}")
 _BEFORE = re.compile(r"""(?:[\[{,]|[:?][ \t]|["']:|^)[ \t]*""")  # what can stand before an unquoted text
 _AFTER = re.compile(r"(?:\$\{" + VARIABLE + r"\}|:(?=[^\s,\[\]{}])|(?<!\s)#|[^\s:#,\[\]{}]|[ \t]+(?=[^\s#,\[\]{}]))*")
 _PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
@@ -93,7 +93,7 @@ def repaired(text: str, index: int) -> str | None:
 
 
 def _with_quotes(text: str, dollar: int) -> str | None:
-    if dollar < 0 or not _PLACEHOLDER.match(text, dollar):
+    if dollar < 0 or not PLACEHOLDER.match(text, dollar):
         return None
     line = text.rfind("\n", 0, dollar) + 1
     start = line + max(before.end() for before in _BEFORE.finditer(text[line:dollar]))

@@ -1,11 +1,13 @@
-"""Files that are ours alone: made readable by their owner, and never opened through a link."""
+"""Files that are ours: made readable by their owner, never opened through a link, replaced as a whole or not at all."""
 
 import os
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # not on every system
 MODE = 0o600
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | getattr(os, "O_BINARY", 0)
 
 
 def private(path: str | Path, flags: int) -> int:
@@ -17,3 +19,37 @@ def write_new(file: Path, text: str) -> None:
     """Unless something is there already, be it a link that leads nowhere."""
     with suppress(FileExistsError), open(file, "x", encoding="utf-8") as stream:
         stream.write(text)
+
+
+@contextmanager
+def draft_of(file: Path, data: bytes, mode: int = MODE, *, sync: bool = True) -> Generator[Path]:
+    """A file beside it with this content, to be moved to its place. If it is not, leaving removes it."""
+    draft = file.with_name(f".{file.name}.{os.urandom(8).hex()}")
+    handle = os.open(draft, NEW_FILE, mode)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            if sync:
+                os.fsync(handle)
+        yield draft
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+
+
+def replace_file(file: Path, data: bytes, *, sync: bool = True) -> None:
+    """Readers see the old content or the new one. After OSError it is the old one."""
+    with draft_of(file, data, sync=sync) as draft:
+        draft.replace(file)
+
+
+def sync_folder(folder: Path) -> None:
+    """A new name is safe on the disk only when its folder is."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -12,6 +12,7 @@ import msgspec
 
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import JsonTooCostlyError
+from onetool.core.redaction import MASK
 from onetool.http.auth import AUTH_POINTER, Authenticator, AuthTexts, Signer, basic, check_length, with_header
 from onetool.http.decoding import json_of
 from onetool.http.definition import TOKEN_SECONDS, OAuth2, Request
@@ -147,7 +148,7 @@ class _OAuthSigner(Signer):
         words = ": ".join(text for text in texts if text) or "it gave no access token"
         for value in (self._filled["client_secret"], self._filled["refresh_token"], newer):
             if value:
-                words = words.replace(value, "***")
+                words = words.replace(value, MASK)
         words = quoted(_UNFIT.sub(" ", self._outside.redact(words)), self._outside.redact, 300)
         return ToolFailure(
             f"no access token: {self._endpoint.url.authority} answered {status}: {words}",

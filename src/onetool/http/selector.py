@@ -5,30 +5,17 @@ makes is counted wherever it is walked through.
 """
 
 import asyncio
-from collections.abc import Callable
-from functools import cache
-from math import isfinite
-from time import monotonic
 from typing import Any
 
 from onetool.core.errors import ToolFailure, cut
-from onetool.http.decoding import DEEPEST, levels
 from onetool.http.errors import Redact, quoted
 
 LONGEST = 4_000  # characters
-SECONDS = 2.0
-MOST_STEPS = 2_000_000
-MOST_PARTS = 2_000_000
-LONGEST_TEXT = 16 * 1024**2
 LARGE = 64 * 1024  # bytes of an answer: the loop does not wait for the rest of them
 
 
 class SelectorError(ValueError):
     """An expression that is none."""
-
-
-class _TooMuchError(Exception):
-    pass
 
 
 class Selector:
@@ -56,11 +43,13 @@ class Selector:
     def now(self, data: Any, redact: Redact = lambda value: value) -> Any:
         from jmespath.exceptions import JMESPathError
 
+        from onetool.http.jmespath_bounds import Interpreter, SelectionTooLargeError, count
+
         try:
-            value = _interpreter()().visit(self._tree, data)
+            value = Interpreter().visit(self._tree, data)
             count(value)
             return value
-        except _TooMuchError as error:
+        except SelectionTooLargeError as error:
             raise self._failure(str(error)) from None
         except RecursionError:
             raise self._failure("it is nested too deep") from None
@@ -86,82 +75,3 @@ class Selector:
             if one.get("type") == "function_expression" and one["value"] not in table:
                 raise SelectorError(f"there is no function {one['value']}(); there are {', '.join(sorted(table))}")
             waiting += one.get("children") or ()
-
-
-def count(value: Any) -> None:
-    """Whether it can be walked through. What is in it several times counts several times."""
-    seen = 0
-    for deep, level in enumerate(levels(value), 1):
-        seen += sum(map(len, level))
-        if seen > MOST_PARTS:
-            raise _TooMuchError(f"it makes more than {MOST_PARTS:,} parts of it")
-        if deep > DEEPEST:
-            raise _TooMuchError(f"what it makes is nested too deep: more than {DEEPEST} levels")
-
-
-@cache
-def _interpreter() -> Callable[[], Any]:
-    """The library's interpreter with bounds. Its class can only be made when the library is there."""
-    from jmespath.functions import Functions, signature
-    from jmespath.visitor import Options, TreeInterpreter
-
-    class Bounded(Functions):
-        """Those functions that walk through data, or make much of little."""
-
-        @signature({"types": ["array", "string"]}, {"types": []})
-        def _func_contains(self, subject: Any, search: Any) -> bool:
-            if isinstance(search, list | dict):
-                count(subject)
-            among: Any = subject
-            return search in among if isinstance(search, str) or not isinstance(among, str) else False
-
-        @signature({"types": []})
-        def _func_to_string(self, arg: Any) -> Any:
-            count(arg)
-            return _short(Functions._func_to_string(self, arg))  # pyright: ignore[reportAttributeAccessIssue]
-
-        @signature({"types": ["string"]}, {"types": ["array-string"]})
-        def _func_join(self, separator: str, array: list[str]) -> str:
-            if len(separator) * len(array) + sum(map(len, array)) > LONGEST_TEXT:
-                raise _TooMuchError(f"it makes a text of more than {LONGEST_TEXT:,} characters")
-            return separator.join(array)
-
-    class Interpreter(TreeInterpreter):
-        def __init__(self) -> None:
-            super().__init__(Options(custom_functions=Bounded()))
-            self._steps = 0
-            self._until = monotonic() + SECONDS
-            self._visits: dict[str, Any] = {}
-
-        def visit(self, node: Any, value: Any = None) -> Any:
-            self._steps += 1
-            if self._steps > MOST_STEPS or monotonic() > self._until:  # each time: one step may sort a million
-                raise _TooMuchError(f"it takes more than {SECONDS:g} s or {MOST_STEPS:,} steps")
-            kind = node["type"]
-            visit = self._visits.get(kind)
-            if visit is None:
-                visit = self._visits[kind] = getattr(self, f"visit_{kind}")
-            return visit(node, value)
-
-        def visit_function_expression(self, node: Any, value: Any) -> Any:
-            made = super().visit_function_expression(node, value)
-            if isinstance(made, float) and not isfinite(made):
-                raise _TooMuchError(f"{node['value']}() makes a number that JSON does not have: {made}")
-            return made
-
-        def visit_comparator(self, node: Any, value: Any) -> Any:
-            sides = [self.visit(child, value) for child in node["children"]]
-            for side in sides:
-                if isinstance(side, list | dict):
-                    count(side)
-            literals: Any = [{"type": "literal", "value": side, "children": []} for side in sides]
-            compared: Any = {**node, "children": literals}
-            return super().visit_comparator(compared, value)
-
-    return Interpreter
-
-
-def _short(text: str) -> str:
-    if len(text) > LONGEST_TEXT:
-        raise _TooMuchError(f"it makes a text of more than {LONGEST_TEXT:,} characters")
-    return text

@@ -1,6 +1,6 @@
 """The types of ASGI, and helpers that send JSON responses and errors (`{"error": {"code", "message"}}`)."""
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from typing import Any
 
 import msgspec
@@ -15,6 +15,13 @@ Headers = Iterable[tuple[bytes, bytes]]
 JSON = b"application/json"
 CLOSE = (b"connection", b"close")
 
+# Of a page. No script, nothing loaded, no frame around it: there is nothing that an enemy's page could use.
+SECURITY_HEADERS = [
+    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+]
+
 
 class HttpError(Exception):
     """Ends a request with this error response."""
@@ -27,6 +34,27 @@ class HttpError(Exception):
 
     def body(self) -> bytes:
         return msgspec.json.encode({"error": {"code": self.code, "message": str(self)}})
+
+
+def read_headers(scope: Scope, names: Collection[bytes]) -> dict[bytes, bytes]:
+    """Those of these names. Duplicates are joined with a comma."""
+    found: dict[bytes, bytes] = {}
+    for name, value in scope["headers"]:
+        if name in names:
+            found[name] = found[name] + b", " + value if name in found else value
+    return found
+
+
+async def read_body(receive: Receive) -> bytes | None:
+    """The whole body, or None if the client has disconnected before its end. interfaces/http limits its size."""
+    part = await receive()
+    parts = [part.get("body", b"")]
+    while part.get("more_body"):
+        part = await receive()
+        parts.append(part.get("body", b""))
+    if part["type"] == "http.disconnect":
+        return None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 async def respond(send: Send, status: int, body: bytes, kind: bytes = JSON, headers: Headers = ()) -> None:

@@ -75,7 +75,7 @@ class Values:
         return _copy(value) if self._is_shared else value
 
     def read(self, data: bytes, pos: int, end: int) -> None:
-        """Read all nodes. One that holds others stands behind them."""
+        """Read all nodes. One that holds others stands behind them. Long on purpose: a call a node costs too much."""
         values, budget, part = self._values, self._budget, self._part
         add, weigh = values.append, self._weights.append
         check_at = 0

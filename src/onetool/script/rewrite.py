@@ -94,6 +94,13 @@ def _is_bare(scan: CodeScan, call: ast.Call, start: int, end: int) -> bool:
 # The standard modules that the sandbox lacks and we bring: `import statistics` means a file of the library folder.
 
 
+NATIVE = frozenset(
+    {"asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal",
+     "functools", "hashlib", "itertools", "json", "math", "os", "os.path", "pathlib", "posixpath", "random", "re",
+     "sys", "time", "tomllib", "typing", "unicodedata"}
+)  # fmt: skip
+"""The modules that the sandbox has itself."""
+
 _FOLDER = Path(__file__).parent / "monty_stdlib"
 _FILES = {  # a test holds this against the folder
     "contextlib": "contextlib.py",
@@ -111,7 +118,8 @@ _FILES = {  # a test holds this against the folder
 }
 _PACKAGES = {"urllib": "urllib.parse"}
 
-AVAILABLE = frozenset([*_FILES, *_PACKAGES])
+AVAILABLE = frozenset([*_FILES, *_PACKAGES]) - NATIVE
+"""Those of ours that are used: not one that the sandbox has itself."""
 
 
 def prelude(names: Iterable[str]) -> str:
@@ -175,12 +183,6 @@ def _module_function(module: str) -> str:
 # What imports mean here: the sandbox's own modules, those that our library adds, and packs.
 
 
-NATIVE = frozenset(
-    {"asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal",
-     "functools", "hashlib", "itertools", "json", "math", "os", "os.path", "pathlib", "posixpath", "random", "re",
-     "sys", "time", "tomllib", "typing", "unicodedata"}
-)  # fmt: skip
-"""The modules that the sandbox has itself."""
 MODULES = NATIVE | AVAILABLE
 
 

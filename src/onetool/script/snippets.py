@@ -20,6 +20,7 @@ from typing import Any, NoReturn, Protocol
 from msgspec import UNSET
 
 from onetool.core.errors import OneToolError
+from onetool.core.strict_json import no_constant
 from onetool.core.text import did_you_mean, nearest
 from onetool.script.render import literal_block_mark, yaml_quoted, yaml_text
 from onetool.script.render import render as render_value
@@ -114,17 +115,13 @@ def _value(text: str, at: int, type: str, several: bool) -> tuple[Any, int]:
 
 def _json_value(text: str, at: int, type: str) -> tuple[Any, int]:
     try:
-        value, end = json.JSONDecoder(parse_constant=_no_number).raw_decode(text, at)
+        value, end = json.JSONDecoder(parse_constant=no_constant).raw_decode(text, at)
     except (ValueError, RecursionError):
         end = -1
         value = None
     if end < 0 or not ALONE.match(text, end):
         raise WrongValueError(f"is to be {EXPECTED[type]}, not {value_shown(text[at : _line_end(text, at)])}")
     return value, end
-
-
-def _no_number(word: str) -> Any:
-    raise ValueError(word)
 
 
 def _unescaped(text: str) -> str:
@@ -149,7 +146,7 @@ def _read(text: str, type: str) -> Any:
             return {"true": True, "false": False}[text.lower()]
         if type == "number" or type == "integer":
             return float(text) if any(char in text for char in ".eE") else int(text)
-        return json.loads(text, parse_constant=_no_number)
+        return json.loads(text, parse_constant=no_constant)
     except (ValueError, KeyError, RecursionError):
         return text
 

@@ -62,13 +62,7 @@ def tool(
         tags: Words to find it by.
         examples: Calls as one would write them, for help texts.
     """
-    if timeout is not None and not is_seconds(timeout):
-        raise ValueError(f"timeout: expected a number of seconds above 0, got {timeout}")
-    if task not in (None, "optional", "required"):
-        raise ValueError(f'task: expected "optional" or "required", got {task!r}')
-    for words, told in ((tags, "tags"), (examples, "examples")):
-        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
-            raise TypeError(f"{told}: expected a list of texts, got {words!r}")
+    _check_marks(timeout, task, tags, examples)
     marks = ToolMarks(
         name=name,
         pure=pure,
@@ -87,6 +81,16 @@ def tool(
         return function
 
     return mark if function is None else mark(function)
+
+
+def _check_marks(timeout: float | None, task: str | None, tags: Sequence[str], examples: Sequence[str]) -> None:
+    if timeout is not None and not is_seconds(timeout):
+        raise ValueError(f"timeout: expected a number of seconds above 0, got {timeout}")
+    if task not in (None, "optional", "required"):
+        raise ValueError(f'task: expected "optional" or "required", got {task!r}')
+    for words, told in ((tags, "tags"), (examples, "examples")):
+        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+            raise TypeError(f"{told}: expected a list of texts, got {words!r}")
 
 
 def marks_of(function: Callable[..., Any]) -> ToolMarks:

@@ -4,13 +4,13 @@ Only the line of the secret that changes is touched: what a person wrote around 
 """
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from onetool.core.private_file import private, write_new
+from onetool.core.flock import lock_beside
+from onetool.core.private_file import draft_of, write_new
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -44,16 +44,8 @@ def drop_secret(file: Path, name: str, check: Check) -> bool:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    """One writer at a time, also among processes: each reads, changes and writes the whole file."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        import fcntl
-    except ImportError:  # not on this system
-        yield
-        return
-    # Never deleted: a new one would be another lock.
-    with open(file.parent / f".{file.name}.lock", "a", opener=private) as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with lock_beside(file):
         yield
 
 
@@ -83,16 +75,6 @@ def _line_of(name: str, lines: list[str]) -> int | None:
 
 def _write(file: Path, lines: list[str], check: Check) -> None:
     file = file.resolve()  # a link stays a link
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.writelines(lines)
-            stream.flush()
-            os.fsync(stream.fileno())
+    with draft_of(file, "".join(lines).encode()) as draft:
         check(draft)
         draft.replace(file)
-    except BaseException:
-        with suppress(OSError):
-            draft.unlink()
-        raise

@@ -16,12 +16,12 @@ from typing import Any, Self
 import msgspec
 
 from onetool.core.errors import ToolFailure
+from onetool.core.redaction import MASK
 
 SHORTEST = 4  # shorter values would blot out half of an innocent text
 UNMISTAKABLE = 8  # characters that no other text has by chance
 UNMISTAKABLE_NUMBER = 10 ** (UNMISTAKABLE - 1)
 LARGEST_NUMBER = 10**100  # nobody's secret; and Python does not write numbers of any length
-MASK = "***"
 LONGEST = 16 * 1024  # characters of a value that is told while we run …
 MOST_TOLD = 300  # … how many of these are known at a time …
 MOST_CHARACTERS = 512 * 1024  # … and how long they are together: masking gets slower with each

@@ -1,11 +1,10 @@
 """`onetool bundles …`: each command does what its reader thinks it does, and says what to do next."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from helpers import cli, trusted
-from interfaces.cli.bundling import ECHO, FORECAST, Screen, did, refused, run, seen
+from interfaces.cli.bundling import ECHO, FORECAST, did, refused, run, seen
 from interfaces.cli.bundling import here as here  # a fixture
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -239,8 +238,7 @@ def test_deleting_is_confirmed_and_a_bundle_can_come_back(weather):
 
 
 def test_a_person_is_asked_and_may_say_no(weather, monkeypatch):
-    terminal = SimpleNamespace(stdin=Screen(), stderr=Screen())
-    monkeypatch.setattr("onetool.interfaces.cli.bundles.change.sys", terminal)
+    monkeypatch.setattr("onetool.interfaces.cli.output.is_interactive", lambda: True)
     said = refused("delete", "weather/forecast", stdin="n\n")
     assert "Delete weather/forecast@1 for good?" in said
     assert "nothing was deleted" in said

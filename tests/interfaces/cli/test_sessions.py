@@ -201,7 +201,7 @@ def test_they_are_deleted(kept):
 
 def test_a_person_is_asked_first(kept, monkeypatch):
     says(kept, "a")
-    monkeypatch.setattr(command, "_is_interactive", lambda: True)
+    monkeypatch.setattr("onetool.interfaces.cli.output.is_interactive", lambda: True)
     refused = CliRunner().invoke(root, ["sessions", "delete", "a"], input="\n")
     assert "Delete a for good? [y/N]" in refused.output
     assert "nothing was deleted" in refused.output

@@ -1,6 +1,8 @@
 """What the API says of itself is so."""
 
+import ast
 import re
+from pathlib import Path
 
 import jsonschema_rs
 import msgspec
@@ -9,10 +11,13 @@ from ask.stand_in import StandIn
 from interfaces.rest.fuzz import SHORT, fuzz
 from interfaces.rest.served import BUILT_IN, problem, with_model
 
+from onetool.interfaces import rest
 from onetool.interfaces.rest import openapi_schemas
 from onetool.interfaces.rest.ask_body import PROVIDER_STATUS, STATUS_OF_REASON
+from onetool.interfaces.rest.problem import STATUS_OF_ERROR
 from onetool.interfaces.rest.routing import ASK_PATH as ASK
 from onetool.interfaces.rest.routing import ROOT, ROUTES
+from onetool.sources.bundles.validation import KEPT, SHOWN
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -77,6 +82,47 @@ def test_every_route_says_which_refusals_it_knows(document):
                 kinds = list(response.get("content", {}))
                 if status >= "400":
                     assert kinds == ["application/problem+json"]
+
+
+def raised_statuses():
+    """The numbers in `RestError(…)` and `HttpError(…)` of all that a request to a route goes through."""
+    folder = Path(rest.__file__).parent
+    files = [*folder.glob("*.py"), folder.parent / "json_data.py", folder.parent / "http" / "rules.py"]
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("RestError", "HttpError"):
+                inside = [one for argument in node.args[:1] for one in ast.walk(argument)]
+                yield from (one.value for one in inside if isinstance(one, ast.Constant) and type(one.value) is int)
+
+
+def test_every_status_that_handlers_raise_is_described(document):
+    raised = {*raised_statuses(), *STATUS_OF_ERROR.values(), *STATUS_OF_REASON.values(), PROVIDER_STATUS}
+    told = {
+        int(status)
+        for item in document["paths"].values()
+        for method, one in item.items()
+        if method != "parameters"
+        for status in one["responses"]
+    }
+    assert {400, 403, 404, 405, 415, 421, 429, 503} <= raised
+    assert raised <= told
+    every = {*raised, 200, 201, 204, 304, 500}  # 413 is of the door before it: interfaces/http
+    assert told - every <= {413}
+
+
+def test_every_component_has_the_properties_of_what_is_encoded(document):
+    """Only what the store alone knows, or what a switch over kinds splits up, differs."""
+    schemas = document["components"]["schemas"]
+    _, encoded = msgspec.json.schema_components(openapi_schemas._SHAPES, ref_template="{name}")
+    added = {"BundleContent": KEPT - {"bundleID"}, "Tool": SHOWN}
+    dropped = {"Bundle": {"schemaVersion"}}
+    for struct, schema in encoded.items():
+        name = openapi_schemas._component_name(struct)
+        alternatives = [one["$ref"].rpartition("/")[2] for one in schemas[name].get("oneOf", ())] or [name]
+        told = {key for one in alternatives for key in schemas[one].get("properties", ())}
+        if len(alternatives) > 1:
+            told -= {*KEPT, *SHOWN, "slug", "version"}
+        assert told == ({*schema.get("properties", ())} | added.get(name, set())) - dropped.get(name, set()), name
 
 
 def test_every_reason_why_a_model_gives_no_answer_has_its_status_there(document):

@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from random import uniform
 
 import msgspec
 
@@ -274,11 +273,12 @@ class SessionStore:
 
         if id is None:
             return await run_in_thread(self._made_up, undo=ChatSession.close)
-        named, give_up = await run_in_thread(lambda: self._named(id, new)), time.monotonic() + wait
+        named = await run_in_thread(lambda: self._named(id, new))
+        pauses = flock.pauses(wait, PAUSE, PAUSE)
         while (session := await run_in_thread(lambda: self._tried(named, new), undo=_close)) is None:
-            if time.monotonic() >= give_up:
+            if (pause := next(pauses, None)) is None:
                 raise _busy_error(named, self._path(named), f"or {NEW_SESSION_HINT}")
-            await sleep(uniform(PAUSE / 2, PAUSE))  # noqa: S311 - so that those who wait do not march in step
+            await sleep(pause)
         return session
 
     def _named(self, id: str, new: bool) -> str:

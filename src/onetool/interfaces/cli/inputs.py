@@ -10,6 +10,7 @@ import os
 import select
 import stat
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
@@ -24,24 +25,47 @@ MOST_BYTES = 64 * 1024**2  # who takes it has limits of its own
 STDIN = "-"
 SECONDS = 60.0
 
+Wrong = Callable[[str], click.ClickException]
+"""Makes the error for a message."""
+
 
 def is_url(name: str) -> bool:
     return name.lower().startswith(("http://", "https://"))
 
 
 def read_bytes(name: str) -> bytes:
-    """Of a file, or of standard input."""
+    """Of a regular file, or of standard input."""
+    return _read(name, MOST_BYTES, _opened_regular_file, click.ClickException, click.ClickException)
+
+
+def read_text(name: str) -> str:
+    return _decoded(read_bytes(name), name, click.ClickException)
+
+
+def read_input(name: str, most: int, wrong: Wrong, unreadable: Wrong = click.UsageError) -> str:
+    """The text of any file, or of standard input: at most so many bytes, in UTF-8."""
+    return _decoded(_read(name, most, lambda name: open(name, "rb"), wrong, unreadable), name, wrong)
+
+
+def _read(name: str, most: int, opened: Callable[[str], BinaryIO], wrong: Wrong, unreadable: Wrong) -> bytes:
     try:
         if name == STDIN:
-            data = sys.stdin.buffer.read(MOST_BYTES + 1)
+            data = read(most)
         else:
-            with _opened_regular_file(name) as stream:
-                data = stream.read(MOST_BYTES + 1)
+            with opened(name) as stream:
+                data = stream.read(most + 1)
     except OSError as error:
-        raise click.ClickException(printable(f"can't read {name}: {error.strerror}.")) from None
-    if len(data) > MOST_BYTES:
-        raise click.ClickException(printable(f"{shown_name(name)} is larger than {MOST_BYTES // 1024**2} MiB."))
+        raise unreadable(printable(f"can't read {name}: {error.strerror}.")) from None
+    if len(data) > most:
+        raise wrong(printable(f"{shown_name(name)} is larger than {most // 1024**2} MiB."))
     return data
+
+
+def _decoded(data: bytes, name: str, wrong: Wrong) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise wrong(printable(f"{shown_name(name)} is not UTF-8 (byte {error.start}).")) from None
 
 
 def _opened_regular_file(name: str) -> BinaryIO:
@@ -54,13 +78,6 @@ def _opened_regular_file(name: str) -> BinaryIO:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     raise click.ClickException(printable(f"{name} is no regular file. What comes out of a pipe is read as -"))
-
-
-def read_text(name: str) -> str:
-    try:
-        return read_bytes(name).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise click.ClickException(printable(f"{shown_name(name)} is not UTF-8 (byte {error.start}).")) from None
 
 
 def read_data(name: str) -> Any:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
@@ -13,7 +14,9 @@ import msgspec
 
 from onetool.core.call import ToolCall
 from onetool.core.redaction import mask_arguments
+from onetool.core.strict_json import StrictJsonError, strict_decoder
 from onetool.core.text import did_you_mean
+from onetool.interfaces.cli.inputs import STDIN, read_input, shown_name
 from onetool.interfaces.cli.output import printable, show_progress
 from onetool.interfaces.cli.person import let_tools_ask
 
@@ -83,7 +86,7 @@ def _argument(key: str, value: str, spec: "ToolSpec") -> Any:
     if is_text:
         return value
     try:
-        return _strict(value)
+        return strict_decoder().decode(value)
     except ValueError as error:
         if is_text is None:
             return value
@@ -138,11 +141,11 @@ def read_args(text: str) -> dict[str, Any]:
     """--args: JSON itself, `@file`, or `-` for standard input."""
     where, source = _source(text)
     try:
-        args = _strict(source)
+        args = strict_decoder().decode(source)
     except json.JSONDecodeError as error:
         raise click.BadParameter(_where_it_breaks(where, source, error), param_hint="--args") from None
-    except _NotStrictError as error:
-        raise click.BadParameter(f"{where} {error}", param_hint="--args") from None
+    except StrictJsonError as error:
+        raise click.BadParameter(f"{where} {error}.", param_hint="--args") from None
     except RecursionError:
         raise click.BadParameter(f"{where} is nested too deep.", param_hint="--args") from None
     except ValueError as error:  # a whole number of thousands of digits
@@ -153,54 +156,12 @@ def read_args(text: str) -> dict[str, Any]:
     return args
 
 
-class _NotStrictError(ValueError):
-    """JSON that Python takes and that would lose something on the way."""
-
-
-def _strict(text: str) -> Any:
-    return json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique)
-
-
-def _no_constant(name: str) -> Any:
-    raise _NotStrictError(f"has {name}, which is not in JSON.")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if number in (float("inf"), float("-inf")):
-        raise _NotStrictError(f"has {text}, which is too large for a number.")
-    return number
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _NotStrictError(f"has {twice!r} twice; only one of them could be meant.")
-    return fields
-
-
 def _source(text: str) -> tuple[str, str]:
-    if text == "-":
-        return "standard input", _limited(sys.stdin.buffer.read(MOST_BYTES + 1), "standard input")
-    if not text.startswith("@"):
+    if text != STDIN and not text.startswith("@"):
         return "it", text
-    file = Path(text[1:])
-    try:
-        with file.open("rb") as stream:
-            return str(file), _limited(stream.read(MOST_BYTES + 1), str(file))
-    except OSError as error:
-        raise click.BadParameter(f"can't read {file}: {error.strerror}.", param_hint="--args") from None
-
-
-def _limited(data: bytes, where: str) -> str:
-    if len(data) > MOST_BYTES:
-        raise click.BadParameter(f"{where} is larger than {MOST_BYTES // 1024**2} MiB.", param_hint="--args")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise click.BadParameter(f"{where} is not UTF-8 (byte {error.start}).", param_hint="--args") from None
+    name = text if text == STDIN else str(Path(text[1:]))
+    wrong = partial(click.BadParameter, param_hint="--args")
+    return shown_name(name), read_input(name, MOST_BYTES, wrong, wrong)
 
 
 def _where_it_breaks(where: str, source: str, error: json.JSONDecodeError) -> str:

@@ -124,6 +124,21 @@ def printable(value: Any) -> str:
 # Mistakes
 
 
+def is_interactive() -> bool:
+    """Whether somebody is there to be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def confirm(question: str, yes: bool, to_do: str, done: str) -> None:
+    """Ask first, unless --yes was said. Raises if the answer is no, or nobody is there."""
+    if yes:
+        return
+    if not is_interactive():
+        raise click.UsageError(f"nobody is there to ask: say --yes to {to_do}.")
+    if not click.confirm(printable(question), err=True):
+        raise click.ClickException(f"nothing was {done}.")
+
+
 def print_mistakes(summary: str, mistakes: Sequence[Mistake]) -> None:
     echo(summary)
     if not mistakes:

@@ -12,6 +12,7 @@ import sys
 from codeop import CommandCompiler
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ import click
 from msgspec.structs import replace
 
 from onetool.core.private_file import private
+from onetool.interfaces.cli.inputs import STDIN, read_input
 from onetool.interfaces.cli.options import allow_option, data_options, envelope_option, open_app
 from onetool.interfaces.cli.output import (
     echo,
@@ -151,25 +153,12 @@ def _code(code: str | None, file: str | None) -> str:
     if code is not None and file is not None:
         raise click.UsageError("Give CODE or --file, not both.")
     if file is not None:
-        try:
-            with open(file, "rb") as stream:
-                return _decoded(stream.read(MOST_BYTES + 1), file)
-        except OSError as error:
-            raise click.BadParameter(f"can't read {file}: {error.strerror}.", param_hint="--file") from None
-    if code == "-" or (code is None and not sys.stdin.isatty()):
-        return _decoded(sys.stdin.buffer.read(MOST_BYTES + 1), "standard input")
+        return read_input(file, MOST_BYTES, click.UsageError, partial(click.BadParameter, param_hint="--file"))
+    if code == STDIN or (code is None and not sys.stdin.isatty()):
+        return read_input(STDIN, MOST_BYTES, click.UsageError)
     if code is None:
         raise click.UsageError("Give the code: onetool run 'time.now()'. `-i` starts an interactive session.")
     return code
-
-
-def _decoded(data: bytes, where: str) -> str:
-    if len(data) > MOST_BYTES:
-        raise click.UsageError(f"{where} is larger than {MOST_BYTES // 1024**2} MiB.")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise click.UsageError(f"{where} is not UTF-8 (byte {error.start}).") from None
 
 
 # `onetool run -i`: line by line, with history and completion.

@@ -4,7 +4,6 @@ No tools are loaded for it, and no config is read: where state lives is all that
 """
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from time import time
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -12,7 +11,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from onetool.interfaces.cli.options import config_option, data_options, find_here
-from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, stdout, styled, wants_json
+from onetool.interfaces.cli.output import (
+    confirm,
+    counted,
+    echo,
+    print_json,
+    print_table,
+    printable,
+    stdout,
+    styled,
+    wants_json,
+)
 
 if TYPE_CHECKING:
     from onetool.ask.errors import AskError
@@ -161,7 +170,8 @@ def delete(ctx: click.Context, ids: tuple[str, ...], days: int | None, everythin
     if not chosen:
         click.echo("There are none to delete.", err=True)
         return
-    _confirm(f"Delete {chosen[0] if len(chosen) == 1 else counted(len(chosen), 'session')} for good?", yes)
+    what = chosen[0] if len(chosen) == 1 else counted(len(chosen), "session")
+    confirm(f"Delete {what} for good?", yes, "delete", "deleted")
     ctx.exit(0 if _deleted(kept, chosen) else 1)
 
 
@@ -178,19 +188,6 @@ def _deleted(kept: "SessionStore", ids: list[str]) -> bool:
             click.echo(_words(error), err=True)
     click.echo(f"Deleted {counted(gone, 'session')}.", err=True)
     return gone == len(ids)
-
-
-def _confirm(question: str, yes: bool) -> None:
-    if yes:
-        return
-    if not _is_interactive():
-        raise click.UsageError("nobody is there to ask: say --yes to delete.")
-    if not click.confirm(printable(question), err=True):
-        raise click.ClickException("nothing was deleted.")
-
-
-def _is_interactive() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _is_older(one: "SessionInfo", days: int) -> bool:

@@ -1,7 +1,6 @@
 """`onetool trust`: shows what a project's folder would run, call and read, and stores that the user trusts it."""
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onetool.core import text as lookalike
-from onetool.interfaces.cli.output import echo, print_json, print_table, wants_json
+from onetool.interfaces.cli.output import confirm, echo, is_interactive, print_json, print_table, wants_json
 
 if TYPE_CHECKING:
     from onetool.config.reach import Reach
@@ -54,11 +53,11 @@ def _trust(folder: Path, store: "TrustStore", yes: bool) -> None:
     require_ownership([folder, *([config] if config else [])], user_home(os.environ), store.owners)
     echo(visible(f"Folder: {folder}"))
     reach = _shown(folder, config, store)
-    _confirm("Trust it?", yes)
+    confirm("Trust it?", yes, "trust it", "changed")
     while not yes and not reach.is_like(reach_of(folder, config)):
         echo("It has changed meanwhile. It is like this now:")
         reach = _shown(folder, config, store)
-        _confirm("Trust it?", yes)
+        confirm("Trust it?", yes, "trust it", "changed")
     store_trust(folder, reach)
     click.echo(visible(f"{folder} is trusted. onetool trust --revoke takes that back."), err=True)
 
@@ -92,7 +91,7 @@ def _accept_owner(path: Path | None, store: "TrustStore", revoke: bool, yes: boo
     echo(visible(f"{real} belongs to user {how['uid']}{others}."))
     if not is_interactive():
         yes = True  # the path was named, which says it all
-    _confirm("Count files there as if they were yours?", yes)
+    confirm("Count files there as if they were yours?", yes, "trust it", "changed")
     how["at"] = datetime.now(UTC).isoformat(timespec="seconds")
     _change(store, lambda content: content["owners"].__setitem__(real, how))
     click.echo(visible(f"Files in {real} count. Whether it is trusted is another question: onetool trust."), err=True)
@@ -139,15 +138,6 @@ def _folder(path: Path | None, must_exist: bool = True) -> Path:
     return folder
 
 
-def _confirm(question: str, yes: bool) -> None:
-    if yes:
-        return
-    if not is_interactive():
-        raise click.UsageError("nobody is there to ask: say --yes to trust it.")
-    if not click.confirm(question, err=True):
-        raise click.ClickException("nothing was changed.")
-
-
 def _change(store: "TrustStore", change: Any) -> None:
     try:
         store.change(change)
@@ -187,10 +177,6 @@ def offer_trust(waits: "Untrusted") -> bool:
             return True
         else:
             return False
-
-
-def is_interactive() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def store_trust(folder: Path, reach: "Reach") -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from html import escape
 from typing import NamedTuple
 
-from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
+from onetool.interfaces.asgi import SECURITY_HEADERS, Asgi, Receive, Scope, Send, respond
 
 REVISION = "2026-07-28"
 DEFAULT_VARIABLE = "$ONETOOL_TOKEN"  # where the token was written down as it is: a variable for the reader to set
@@ -90,12 +90,6 @@ def greeting(facts: ServerFacts) -> str:
 # The page at `/`
 
 
-# No script, nothing loaded, no frame around it: there is nothing here that an enemy's page could use.
-_SECURITY_HEADERS = [
-    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cache-control", b"no-store"),
-]
 PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -139,6 +133,6 @@ def welcome_page(facts: Callable[[], ServerFacts]) -> Asgi:
             "call": first_call(now.url, now.header, now.menu),
         }
         text = PAGE.format_map({name: escape(part) for name, part in parts.items()})
-        await respond(send, 200, text.encode(), b"text/html; charset=utf-8", _SECURITY_HEADERS)
+        await respond(send, 200, text.encode(), b"text/html; charset=utf-8", SECURITY_HEADERS)
 
     return show

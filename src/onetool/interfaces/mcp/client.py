@@ -24,8 +24,8 @@ from onetool.interfaces.mcp.protocol import (
     SESSION_REVISIONS,
     STATELESS_REVISIONS,
     TASKS,
-    UNSUPPORTED_VERSION,
     JsonRpcError,
+    unsupported_version,
 )
 
 CLIENT_INFO = f"{META}clientInfo"
@@ -122,8 +122,7 @@ def client_from_meta(meta: Any, owner: str = "", menu: str | None = None) -> Rem
             what = "is missing" if value is None else f"must be {'a text' if kind is str else 'an object'}"
             raise JsonRpcError(INVALID_PARAMS, f"params._meta[{key!r}] {what}")
     if version not in STATELESS_REVISIONS:
-        data = {"supported": list(STATELESS_REVISIONS), "requested": version}
-        raise JsonRpcError(UNSUPPORTED_VERSION, f"protocol version {version:.40} is not supported here", data)
+        raise unsupported_version(version, STATELESS_REVISIONS)
     level = meta.get(LOG_LEVEL)
     if level is not None and level not in LEVELS:
         raise JsonRpcError(INVALID_PARAMS, f"params._meta[{LOG_LEVEL!r}] must be one of {', '.join(LEVELS)}")

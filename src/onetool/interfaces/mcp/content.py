@@ -14,6 +14,7 @@ from onetool.core.json_data import Block, ServerAnswer
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
 from onetool.interfaces.json_data import encode
+from onetool.services.results.errors import is_handle
 
 if TYPE_CHECKING:
     from onetool.script.reply import RunReply  # writes values out: not for those who only list tools
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 MEDIA_TYPES = ("image", "audio", "blob", "resource_link")
 EMBEDDED = {"type", "uri", "text", "mimeType", "_meta"}
 MANY_ITEMS = 1_000  # items that are not looked at on the event loop
-_HANDLE = re.compile(r"[0-9a-f]{32}")
 _DATA_URL = re.compile(r"data:([^;,]{1,200});base64,([A-Za-z0-9+/=]*)")
 
 Read = Callable[[str], str]
@@ -52,7 +52,7 @@ def media_in(text: str) -> tuple[str, str] | None:
 def _is_record(item: Any) -> TypeGuard[dict[str, Any]]:
     if not isinstance(item, dict) or item.get("type") not in MEDIA_TYPES:
         return False
-    return isinstance(handle := item.get("handle"), str) and _HANDLE.fullmatch(handle) is not None
+    return is_handle(item.get("handle"))
 
 
 def _is_embedded(item: Any) -> TypeGuard[dict[str, Any]]:
@@ -78,7 +78,7 @@ def _media_block(item: Any, read: Read, as_text: Callable[[Any], str]) -> Block:
         return text
     mime, data = media
     if item["type"] == "blob":
-        uri = str(item.get("uri") or f"ot://results/{item['handle']}")
+        uri = str(item.get("uri") or f"{RESULTS}{item['handle']}")
         return {"type": "resource", "resource": {"uri": uri, "mimeType": mime, "blob": data}}
     return {"type": item["type"], "data": data, "mimeType": mime}
 

@@ -26,7 +26,7 @@ from onetool.interfaces.mcp.http_headers import (
     check_present,
     check_version,
     headers_of,
-    read_body,
+    read_message,
 )
 from onetool.interfaces.mcp.http_sessions import (
     HttpSession,
@@ -43,7 +43,6 @@ from onetool.interfaces.mcp.protocol import (
     PROTOCOL_VERSION,
     SESSION_REVISIONS,
     STATELESS_REVISIONS,
-    UNSUPPORTED_VERSION,
     JsonRpcError,
     Message,
     check_message,
@@ -52,6 +51,7 @@ from onetool.interfaces.mcp.protocol import (
     id_of,
     notification,
     result_response,
+    unsupported_version,
 )
 from onetool.interfaces.mcp.request import Request
 from onetool.interfaces.mcp.service import Service
@@ -143,7 +143,7 @@ class McpHttpApp:
         try:
             headers = headers_of(scope)
             if scope["method"] == "POST":
-                message = decode(await read_body(headers, receive))
+                message = decode(await read_message(headers, receive))
                 await self._post(scope, headers, message, receive, send)
             elif scope["method"] == "GET":
                 if SESSION not in headers:
@@ -173,10 +173,7 @@ class McpHttpApp:
             await self._post_alone(scope, headers, check_message(message), receive, send)
             return
         if headers.get(VERSION, DEFAULT_REVISION) not in SESSION_REVISIONS:
-            data = {"supported": [*STATELESS_REVISIONS, *SESSION_REVISIONS], "requested": headers[VERSION]}
-            raise JsonRpcError(
-                UNSUPPORTED_VERSION, f"protocol version {headers[VERSION]:.40} is not supported here", data
-            )
+            raise unsupported_version(headers[VERSION], (*STATELESS_REVISIONS, *SESSION_REVISIONS))
         if isinstance(message, dict) and message.get("method") == "initialize" and SESSION not in headers:
             await self._post_first(scope, check_message(message), send)
             return

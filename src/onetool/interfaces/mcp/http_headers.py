@@ -4,7 +4,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from onetool.interfaces.asgi import HttpError, Receive
+from onetool.interfaces.asgi import HttpError, Receive, read_body
 from onetool.interfaces.json_data import check_content_type, encode
 from onetool.interfaces.mcp.menus.entry import MenuEntry
 from onetool.interfaces.mcp.protocol import (
@@ -136,8 +136,8 @@ HTTP_STATUS = {  # of a response that is an error of JSON-RPC; 200 for all other
 _RESPONSE_TYPES = ("application/json", "text/event-stream", "*/*", "application/*")
 
 
-async def read_body(headers: Headers, receive: Receive) -> bytes:
-    """Read the body. Its size is limited by interfaces/http."""
+async def read_message(headers: Headers, receive: Receive) -> bytes:
+    """The body. Refuses a wrong type, also of the response that the client accepts."""
     check_content_type(headers.get("content-type", "").encode("latin-1"))
     accepted = headers.get("accept", "*/*")
     if not any(one in accepted for one in _RESPONSE_TYPES):
@@ -146,14 +146,10 @@ async def read_body(headers: Headers, receive: Receive) -> bytes:
             "not_acceptable",
             "an answer is application/json or text/event-stream, which the header accept does not allow",
         )
-    part = await receive()
-    parts = [part.get("body", b"")]
-    while part.get("more_body"):
-        part = await receive()
-        parts.append(part.get("body", b""))
-    if part["type"] == "http.disconnect":
+    body = await read_body(receive)
+    if body is None:
         raise JsonRpcError(PARSE_ERROR, "the client went away in the middle of its message")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return body
 
 
 def as_json_rpc(refused: HttpError, id: Id | None = None) -> bytes:

@@ -5,13 +5,14 @@ alone, and carries in `_meta` what a session used to know.
 """
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
-from math import isfinite
 from typing import Any
 
 import msgspec
 
 from onetool.core.json_data import JsonTooCostlyError, check_json
+from onetool.core.strict_json import finite, no_constant
 
 STATELESS_REVISIONS = ("2026-07-28",)
 SESSION_REVISIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # the newest first
@@ -67,6 +68,11 @@ class JsonRpcError(Exception):
         return told if self.data is None else {**told, "data": self.data}
 
 
+def unsupported_version(requested: str, supported: Sequence[str]) -> JsonRpcError:
+    data = {"supported": list(supported), "requested": requested}
+    return JsonRpcError(UNSUPPORTED_VERSION, f"protocol version {requested:.40} is not supported here", data)
+
+
 def decode(data: bytes) -> Any:
     try:
         check_json(data)
@@ -77,7 +83,7 @@ def decode(data: bytes) -> Any:
         # Half of a surrogate pair, from a client that cut a text: strange, but JSON, and somebody waits for an answer.
         if b"\\u" in data:
             with suppress(ValueError, RecursionError):
-                return json.loads(data.decode(), parse_constant=_finite, parse_float=_finite)
+                return json.loads(data.decode(), parse_constant=no_constant, parse_float=finite)
         raise JsonRpcError(PARSE_ERROR, f"not JSON: {error}") from None
 
 
@@ -120,12 +126,6 @@ def error_response(id: Id | None, fault: JsonRpcError) -> Message:
 def notification(method: str, params: Any = None) -> Message:
     message: Message = {"jsonrpc": "2.0", "method": method}
     return message if params is None else {**message, "params": params}
-
-
-def _finite(number: str) -> float:
-    if not isfinite(value := float(number)):
-        raise ValueError(f"out of range: {number}")
-    return value
 
 
 def _json_type(value: Any) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from onetool.interfaces.asgi import JSON, HttpError, Receive, Scope, Send, respond
+from onetool.interfaces.asgi import JSON, HttpError, Receive, Scope, Send, read_headers, respond
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError, error_from_store, problem_body
 from onetool.interfaces.rest.request import ClientInput, RestContext, RestRequest, RestResponse
 from onetool.interfaces.rest.routing import match_route, read_query
@@ -46,7 +46,7 @@ class RestApp:
         raw, parameters = scope["query_string"], found.way.parameters
         query = read_query(raw, parameters) if raw or parameters else parameters
         return await found.way.answer(
-            RestRequest(self._context, found.path, query, _headers(scope), scope, receive, send)
+            RestRequest(self._context, found.path, query, read_headers(scope, _RELEVANT_HEADERS), scope, receive, send)
         )
 
     async def _refuse(self, scope: Scope, refused: HttpError, send: Send, sent: ClientInput) -> None:
@@ -60,15 +60,6 @@ def _read_only_message(allowed: Collection[str] | None) -> str:
     why = "its config says so" if allowed is None else "it was started with --tool-allow"
     how = "http.admin, set to true in its config, lets clients change bundles"
     return f"Nothing can be changed over this server: {why}. {how}."
-
-
-def _headers(scope: Scope) -> dict[bytes, bytes]:
-    """The headers that are used here. Duplicates are joined with a comma."""
-    found: dict[bytes, bytes] = {}
-    for name, value in scope["headers"]:
-        if name in _RELEVANT_HEADERS:
-            found[name] = found[name] + b", " + value if name in found else value
-    return found
 
 
 async def _send_response(answer: RestResponse, send: Send) -> None:

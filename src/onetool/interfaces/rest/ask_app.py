@@ -14,7 +14,7 @@ import msgspec
 from onetool.ask.errors import AskError
 from onetool.ask.events import Answer, Done, Event, Started
 from onetool.core.text import or_rather
-from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, respond
+from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_headers, respond
 from onetool.interfaces.disconnect import DisconnectWatch
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.response_stream import MOST_UNSENT, ResponseStream
@@ -166,7 +166,7 @@ class AskApp:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         read_query(scope["query_string"], {})
-        headers = _headers(scope)
+        headers = read_headers(scope, (b"content-type", b"accept"))
         question = read_question(await json_body(headers, receive, whole=True))
         set_caller(scope.get("principal", ""))
         with self._one_more():
@@ -203,12 +203,3 @@ async def _answer_whole(turn: AskTurn, receive: Receive) -> Answer | None:
         return None
     finally:
         watch.end()
-
-
-def _headers(scope: Scope) -> dict[bytes, bytes]:
-    """The headers that are used here. Duplicates are joined with a comma."""
-    found: dict[bytes, bytes] = {}
-    for name, value in scope["headers"]:
-        if name in (b"content-type", b"accept"):
-            found[name] = found[name] + b", " + value if name in found else value
-    return found

@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
+from onetool.interfaces.asgi import SECURITY_HEADERS, Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.rest.openapi import openapi_document
 from onetool.interfaces.rest.openapi_schemas import SCHEMA_PREFIX
 
@@ -122,21 +122,13 @@ def _property_row(key: str, schema: Part, needed: bool) -> str:
 # The page
 
 
-# No script, nothing loaded, no frame around it: there is nothing here that an enemy's page could use.
-_SECURITY_HEADERS = [
-    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cache-control", b"no-store"),
-]
-
-
 def docs(app: "App") -> Asgi:
     """The route /docs. Examples use the Host header of the request."""
 
     async def show(scope: Scope, _receive: Receive, send: Send) -> None:
         host = next((value for name, value in scope["headers"] if name == b"host"), b"127.0.0.1:8765")
         text = docs_page(openapi_document(app), f"{scope.get('scheme', 'http')}://{host.decode('latin-1')}")
-        await respond(send, 200, text.encode(), b"text/html; charset=utf-8", _SECURITY_HEADERS)
+        await respond(send, 200, text.encode(), b"text/html; charset=utf-8", SECURITY_HEADERS)
 
     return show
 

@@ -9,13 +9,13 @@ import json
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Collection, Mapping
-from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from onetool.core.caller import CannotAsk, Level, Question, current_caller
 from onetool.core.json_data import JsonTooCostlyError, check_json
-from onetool.interfaces.asgi import Message, Receive, Scope, Send
+from onetool.core.strict_json import StrictJsonError, finite, strict_decoder
+from onetool.interfaces.asgi import Message, Receive, Scope, Send, read_body
 from onetool.interfaces.json_data import (
     check_content_type,
     encode,  # also of data that JSON has no word for
@@ -60,7 +60,9 @@ async def json_body(headers: Mapping[bytes, bytes], receive: Receive, empty: Any
     With `whole` a number such as 60.0 is the integer that it is to JSON Schema.
     """
     check_content_type(headers.get(b"content-type"))
-    data = await _read_all(receive)
+    data = await read_body(receive)
+    if data is None:
+        raise RestError(400, "incomplete", "The client went away in the middle of its request.")
     if not data and empty is not ...:
         return empty
     return parse_json(data, whole) if len(data) < LARGE_BODY else await asyncio.to_thread(parse_json, data, whole)
@@ -83,52 +85,32 @@ def parse_json(data: bytes, whole: bool = False) -> Any:
         raise _not_json("it is nested too deep") from None
     except JsonTooCostlyError as error:
         raise _not_json(f"it {error}") from None
+    except StrictJsonError as error:
+        raise _not_json(_not_strict(error)) from None
     except ValueError as error:
         raise _not_json(str(error)) from None
     return value
-
-
-async def _read_all(receive: Receive) -> bytes:
-    part = await receive()
-    parts = [part.get("body", b"")]
-    while part.get("more_body"):
-        part = await receive()
-        parts.append(part.get("body", b""))
-    if part["type"] == "http.disconnect":
-        raise RestError(400, "incomplete", "The client went away in the middle of its request.")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _not_json(what: str) -> RestError:
     return RestError(400, "bad_json", f"The body is not JSON that can be read: {what}.", part="body", pointer="")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise ValueError(f"the key {twice[:100]!r} is there twice")
-    return found
-
-
-def _number(text: str) -> float:
-    if not isfinite(value := float(text)):
-        raise ValueError(f"the number {text[:40]} is out of range")
-    return value
+def _not_strict(error: StrictJsonError) -> str:
+    if error.kind == "duplicate":
+        return f"the key {error.text[:100]!r} is there twice"
+    if error.kind == "range":
+        return f"the number {error.text[:40]} is out of range"
+    return f"{error.text} is no number of JSON"
 
 
 def _whole(text: str) -> float:
-    value = _number(text)
+    value = finite(text)
     return int(value) if value.is_integer() and abs(value) < EXACT_FLOAT else value
 
 
-def _constant(text: str) -> Any:
-    raise ValueError(f"{text} is no number of JSON")
-
-
-_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number, parse_constant=_constant)
-_whole_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=_whole, parse_constant=_constant)
+_decoder = strict_decoder()
+_whole_decoder = strict_decoder(_whole)
 
 
 # ETag, If-Match and If-None-Match (RFC 9110, 13.1)

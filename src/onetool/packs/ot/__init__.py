@@ -3,8 +3,8 @@
 The tools are made for one `View` of the app, so `ot` is not a module of functions like other packs.
 """
 
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from onetool.core.errors import BadArguments, ToolFailure, cut, message_of
@@ -16,6 +16,7 @@ from onetool.packs.ot.listings import Info, ListedTool, Listing, packs_of
 from onetool.packs.ot.listings import listed_packs as packs_listed
 from onetool.packs.ot.view import View, current_catalogue
 from onetool.sdk import LogSpan, tool
+from onetool.sdk.decorators import TOOL_MARK
 from onetool.sdk.signature import tool_from_function
 from onetool.services.results.errors import HandleNotFoundError, ResultExpiredError
 from onetool.services.results.paging import Page
@@ -27,24 +28,28 @@ if TYPE_CHECKING:
 LONGEST_CALL = 600.0  # seconds: what is called has a limit of its own
 
 
-def discovery_tools(view: View) -> list[Callable[..., Any]]:
-    listing = Listing(view.words)
+class DiscoveryTools:
+    """Each method with `@tool` is a tool; their docstrings are what models read."""
 
-    @cache
-    def helper() -> "Help":
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._listing = Listing(view.words)
+
+    @cached_property
+    def _helper(self) -> "Help":
         from onetool.packs.ot.help import Help  # not for those who only list tools
 
-        return Help(view, listing)
+        return Help(self._view, self._listing)
 
-    def found(name: str) -> ListedTool:
+    def _found(self, name: str) -> ListedTool:
         catalogue, allowed = current_catalogue()
-        if one := listing.find(view.aliases.get(name, name), catalogue, allowed):
+        if one := self._listing.find(self._view.aliases.get(name, name), catalogue, allowed):
             return one
-        near = or_rather(name, [one.word for one in listing.of(catalogue, allowed)])
+        near = or_rather(name, [one.word for one in self._listing.of(catalogue, allowed)])
         raise ToolFailure(f"Tool not found: {name:.200}{near}", reason="not_found")
 
     @tool(read_only=True, examples=['ot.tools(pattern="file", info="full")'])
-    def tools(pattern: str = "", info: Info = "min") -> list[str | dict[str, Any]]:
+    def tools(self, pattern: str = "", info: Info = "min") -> list[str | dict[str, Any]]:
         """List the tools that can be called here, under the names to call them by.
 
         Args:
@@ -58,10 +63,10 @@ def discovery_tools(view: View) -> list[Callable[..., Any]]:
             Empty when nothing matches.
         """
         with LogSpan("ot.tools", pattern=pattern, info=info):
-            return listing.tools(*current_catalogue(), pattern, info)
+            return self._listing.tools(*current_catalogue(), pattern, info)
 
     @tool(read_only=True, examples=['ot.packs(pattern="git", info="full")'])
-    def packs(pattern: str = "", info: Info = "min") -> list[str | dict[str, Any]]:
+    def packs(self, pattern: str = "", info: Info = "min") -> list[str | dict[str, Any]]:
         """List the packs that the tools belong to.
 
         Args:
@@ -74,11 +79,13 @@ def discovery_tools(view: View) -> list[Callable[..., Any]]:
         """
         with LogSpan("ot.packs", pattern=pattern, info=info):
             catalogue, allowed = current_catalogue()
-            every = packs_of(listing.of(catalogue, allowed), view.server_packs(allowed), dict(view.instructions))
+            every = packs_of(
+                self._listing.of(catalogue, allowed), self._view.server_packs(allowed), dict(self._view.instructions)
+            )
             return packs_listed(every.values(), pattern, info)
 
     @tool(read_only=True)
-    def aliases(pattern: str = "", info: Info = "min") -> list[str | dict[str, str]]:
+    def aliases(self, pattern: str = "", info: Info = "min") -> list[str | dict[str, str]]:
         """List the aliases: shorter names that tools can be called by.
 
         Args:
@@ -87,13 +94,13 @@ def discovery_tools(view: View) -> list[Callable[..., Any]]:
         """
         with LogSpan("ot.aliases", pattern=pattern, info=info):
             catalogue, allowed = current_catalogue()
-            every = view.aliases
+            every = self._view.aliases
             if allowed is not None:  # of what may be used
-                every = {name: to for name, to in every.items() if listing.find(to, catalogue, allowed)}
+                every = {name: to for name, to in every.items() if self._listing.find(to, catalogue, allowed)}
             return listings.aliases(every, pattern, info)
 
     @tool(read_only=True)
-    def snippets(pattern: str = "", info: Info = "min") -> list[str] | str:
+    def snippets(self, pattern: str = "", info: Info = "min") -> list[str] | str:
         """List the snippets: templates of code that are called as `$name key=value`, alone and not inside of code.
 
         Args:
@@ -102,10 +109,10 @@ def discovery_tools(view: View) -> list[Callable[..., Any]]:
                 as one text.
         """
         with LogSpan("ot.snippets", pattern=pattern, info=info):
-            return listings.snippets(view, pattern, info)
+            return listings.snippets(self._view, pattern, info)
 
     @tool(read_only=True, examples=['ot.help("fs.read_file")', 'ot.help("fetch a web page")'])
-    def help(query: str = "", info: Info = "min") -> str | list[str]:
+    def help(self, query: str = "", info: Info = "min") -> str | list[str]:
         """Explain a tool, a pack, an alias or a $snippet; or find what was meant, typos included.
 
         Args:
@@ -116,10 +123,10 @@ def discovery_tools(view: View) -> list[Callable[..., Any]]:
             Text; with info="list" the names that match.
         """
         with LogSpan("ot.help", query=query, info=info):
-            return helper().help(query, info, *current_catalogue())
+            return self._helper.help(query, info, *current_catalogue())
 
     @tool(read_only=True, examples=['ot.search("read a file")'])
-    def search(query: str, limit: int = 5) -> list[dict[str, Any]]:
+    def search(self, query: str, limit: int = 5) -> list[dict[str, Any]]:
         """Find tools by what they do, in plain words, the best first.
 
         Args:
@@ -135,8 +142,8 @@ def discovery_tools(view: View) -> list[Callable[..., Any]]:
             catalogue, allowed = current_catalogue()
             best = [
                 (one, score)
-                for spec, score in view.search(query, limit, allowed)
-                if (one := listing.find(spec.name, catalogue, allowed))  # others have come since this run began
+                for spec, score in self._view.search(query, limit, allowed)
+                if (one := self._listing.find(spec.name, catalogue, allowed))  # others have come since this run began
             ]
             return [
                 {
@@ -149,18 +156,18 @@ def discovery_tools(view: View) -> list[Callable[..., Any]]:
             ]
 
     @tool(read_only=True, examples=['ot.signature("fs.read_file")'])
-    def signature(name: str) -> str:
+    def signature(self, name: str) -> str:
         """Tell how a tool is called, in one line.
 
         Args:
             name: The tool, as code calls it or under its own name.
         """
         with LogSpan("ot.signature", name_=name):
-            one = found(name)
+            one = self._found(name)
             return signature_of(one.spec, one.word)
 
     @tool(timeout=LONGEST_CALL)
-    async def call(name: str, args: Mapping[str, Any] | None = None) -> Any:
+    async def call(self, name: str, args: Mapping[str, Any] | None = None) -> Any:
         """Call any tool by its name, also one whose name Python can't say.
 
         Args:
@@ -170,9 +177,7 @@ def discovery_tools(view: View) -> list[Callable[..., Any]]:
         from onetool.sdk import call_tool
 
         with LogSpan("ot.call", tool=name):
-            return await call_tool(found(name).spec.name, **(args or {}))
-
-    return [tools, packs, aliases, snippets, help, search, signature, call]
+            return await call_tool(self._found(name).spec.name, **(args or {}))
 
 
 # State, reports, reload
@@ -187,20 +192,25 @@ MOST_WORDS = 1_000  # … and of what is wrong with it
 PERIODS = ("day", "week", "month", "all")
 
 
-def state_tools(view: View) -> list[Callable[..., Any]]:
+class StateTools:
+    """As above: each method with `@tool` is a tool."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
     @tool(read_only=True)
-    def config() -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """Show what is configured: aliases, snippets and MCP servers, by their names."""
         with LogSpan("ot.config"):
             allowed = current_catalogue()[1]
             return {
-                "aliases": {name: to for name, to in view.aliases.items() if allowed is None or to in allowed},
-                "snippets": {name: {"description": one.description} for name, one in view.snippets.items()},
-                "servers": [server["name"] for server in view.servers(allowed)],
+                "aliases": {name: to for name, to in self._view.aliases.items() if allowed is None or to in allowed},
+                "snippets": {name: {"description": one.description} for name, one in self._view.snippets.items()},
+                "servers": [server["name"] for server in self._view.servers(allowed)],
             }
 
     @tool(read_only=True, timeout=HEALTH_SECONDS)
-    async def health() -> dict[str, Any]:
+    async def health(self) -> dict[str, Any]:
         """Tell how everything is doing: tools that could not be loaded, MCP servers that are not connected, and those
         whose tools are not as they were approved.
 
@@ -210,26 +220,27 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
             `trust` where the project's folder is not trusted and therefore not used.
         """
         with LogSpan("ot.health"):
-            return await view.health(current_catalogue()[1])
+            return await self._view.health(current_catalogue()[1])
 
     @tool(read_only=True)
-    def servers() -> list[dict[str, Any]]:
+    def servers(self) -> list[dict[str, Any]]:
         """List the MCP servers whose tools are used here, and how each is doing.
 
         Returns:
             {name, state, transport, tools} of each; `version`, `error` and `changed` where there are any.
         """
         with LogSpan("ot.servers"):
-            return view.servers(current_catalogue()[1])
+            return self._view.servers(current_catalogue()[1])
 
     @tool(read_only=True)
-    def version() -> str:
+    def version(self) -> str:
         """Tell which version of OneTool this is."""
         with LogSpan("ot.version"):
-            return view.version
+            return self._view.version
 
     @tool(read_only=True, timeout=RESULT_SECONDS)
     def result(
+        self,
         handle: str,
         offset: int = 1,
         limit: int = 100,
@@ -258,12 +269,12 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
         asked = {} if search is None else {"search": search}
         try:
             with LogSpan("ot.result", handle=handle, offset=offset, limit=limit, **asked):
-                return view.page(handle, offset, limit, search, fuzzy, column)
+                return self._view.page(handle, offset, limit, search, fuzzy, column)
         except (HandleNotFoundError, ResultExpiredError) as gone:
             return str(gone)
 
     @tool(timeout=STATS_SECONDS, examples=['ot.stats(period="day")'])
-    def stats(period: str = "all", tool: str | None = None, output: str | None = None) -> dict[str, Any] | str:
+    def stats(self, period: str = "all", tool: str | None = None, output: str | None = None) -> dict[str, Any] | str:
         """Tell what was called, how often, how it went, and what it saved.
 
         Args:
@@ -280,19 +291,19 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
                 known = ", ".join(PERIODS)
                 return f"Error: Invalid period '{cut(period, SHOWN)}'. Valid: {known}. Example: ot.stats(period='day')"
             try:
-                told = view.stats(period, tool, current_catalogue()[1])
+                told = self._view.stats(period, tool, current_catalogue()[1])
             except ToolFailure as failure:
                 return f"Error: {message_of(failure)}"
             shown = {key: value for key, value in told.items() if key != "series"}  # that is for charts
             if output is None:
                 return shown
             try:
-                return {**shown, "html_report": view.write_report(output, told)}
+                return {**shown, "html_report": self._view.write_report(output, told)}
             except ToolFailure as failure:
                 return f"Error: Cannot write to '{cut(output, SHOWN)}': {cut(message_of(failure), MOST_WORDS)}"
 
     @tool(examples=['ot.notify(topic="notes", message="Remember to review PR #123")'])
-    def notify(topic: str, message: str) -> str:
+    def notify(self, topic: str, message: str) -> str:
         """Publish a message to a topic: it is added to the file that the config has for that topic.
 
         Args:
@@ -303,19 +314,17 @@ def state_tools(view: View) -> list[Callable[..., Any]]:
             OK and the file; or the text "SKIP: no matching topic".
         """
         with LogSpan("ot.notify", topic=topic):
-            return view.publish(topic, message)
+            return self._view.publish(topic, message)
 
     @tool(timeout=RELOAD_SECONDS)
-    def reload() -> str:
+    def reload(self) -> str:
         """Read the config, the packs, the prompts and all tools again. What can't be used changes nothing, and is told.
 
         Runs that are under way keep what they began with: call it alone.
         """
         with LogSpan("ot.reload"):
-            view.reload()
+            self._view.reload()
             return "OK: Configuration reloaded"
-
-    return [config, health, servers, version, result, stats, notify, reload]
 
 
 pack = "ot"
@@ -325,4 +334,9 @@ __all__ = ["ot_tools"]
 
 def ot_tools(view: View) -> list[ToolSpec]:
     """The tools of the pack, for an app that can be seen so."""
-    return [tool_from_function(function, pack) for function in (*discovery_tools(view), *state_tools(view))]
+    return [
+        tool_from_function(getattr(owner, name), pack)
+        for owner in (DiscoveryTools(view), StateTools(view))
+        for name, function in vars(type(owner)).items()
+        if hasattr(function, TOOL_MARK)
+    ]

@@ -4,16 +4,15 @@ The folder was opened below a root. From there on only a name in it counts, so n
 out. A link of that name is refused: its target may be anywhere, and the link would be lost if it were replaced.
 """
 
-import fcntl
 import heapq
 import os
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Literal, NamedTuple
 
+from onetool.core import flock
 from onetool.services.file_access.opening import LIST, PathRefusedError, path_errors, path_shown, reason_for
 from onetool.services.file_access.private import Private
 
@@ -103,7 +102,6 @@ def _kind(found: "os.DirEntry[str]") -> Kind:
 
 
 PATIENCE = 5.0  # seconds for other writers of a file; each holds it for well under a millisecond
-PAUSE = 0.002
 MOST_TRIES = 20  # for a file that is replaced again and again before we have it
 
 # Not to wait for a pipe's reader, not to become a terminal's session. Never truncates.
@@ -197,19 +195,12 @@ def _refuse_all_but_files(status: os.stat_result, private: Private) -> None:
 @contextmanager
 def _locked(file: int) -> Iterator[None]:
     """One writer at a time, also among processes. One that holds on to it is not waited for without end."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise PathRefusedError("busy") from None
-            time.sleep(PAUSE)
+    if not flock.wait(file, PATIENCE):
+        raise PathRefusedError("busy")
     try:
         yield
     finally:
-        fcntl.flock(file, fcntl.LOCK_UN)  # closing is not enough where the process has been forked meanwhile
+        flock.release(file)
 
 
 def _add(file: int, size: int, data: bytes, on_new_line: bool) -> None:

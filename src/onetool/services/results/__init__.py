@@ -22,7 +22,13 @@ import msgspec
 
 from onetool.core.errors import ToolFailure
 from onetool.core.private_file import private
-from onetool.services.results.errors import HandleNotFoundError, NotStoredError, ResultExpiredError, ResultTooLargeError
+from onetool.services.results.errors import (
+    HandleNotFoundError,
+    NotStoredError,
+    ResultExpiredError,
+    ResultTooLargeError,
+    is_handle,
+)
 from onetool.services.results.paging import (
     MOST_BYTES,
     Page,
@@ -116,7 +122,6 @@ log = logging.getLogger("onetool.results")
 DAY = 86_400
 _MINUTE = 60
 _ABANDONED = 5 * _MINUTE  # who lives writes on
-_HANDLE = re.compile(r"[0-9a-f]{32}")
 _FILE = re.compile(r"[0-9a-f]{32}\.txt")
 _DRAFT = re.compile(r"\.[0-9a-f]{32}\.txt")
 _LIST = re.compile(r"ended-([0-9]+)")
@@ -196,7 +201,7 @@ class ResultStore:
 
         HandleNotFoundError or ResultExpiredError, where there is none.
         """
-        if not (isinstance(handle, str) and _HANDLE.fullmatch(handle)):  # it may come from anybody
+        if not is_handle(handle):
             raise HandleNotFoundError(handle)
         file = self._file(handle, owner)
         try:

@@ -1,8 +1,17 @@
 """The errors of stored results: unknown, expired or too large handles, and wrong queries."""
 
+import re
+from typing import TypeGuard
+
 from onetool.core.errors import BadArguments, ToolFailure
 
+_HANDLE = re.compile(r"[0-9a-f]{32}")
 LONGEST_SHOWN_HANDLE = 60  # characters of a handle that came from outside
+
+
+def is_handle(value: object) -> TypeGuard[str]:
+    """Whether it looks like a handle: it may come from anybody."""
+    return isinstance(value, str) and _HANDLE.fullmatch(value) is not None
 
 
 class HandleNotFoundError(ToolFailure):

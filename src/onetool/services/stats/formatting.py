@@ -3,6 +3,8 @@
 import html
 from datetime import UTC, datetime
 
+from onetool.core.errors import cut
+
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -17,10 +19,6 @@ PERIOD_TITLES = {
 def safe(text: object) -> str:
     """Text of anybody's, for a page: it can't become markup, turn the writing around, or break the encoding."""
     return html.escape("".join(char if char.isprintable() else "�" for char in str(text)))
-
-
-def clipped(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def whole(number: float) -> str:
@@ -103,7 +101,7 @@ def span(iso: str, period: str) -> str:
 
 
 def _unread(text: str) -> str:
-    return safe(clipped(text, 8))
+    return safe(cut(text, 8))
 
 
 def _day(at: datetime) -> str:

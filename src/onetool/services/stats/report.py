@@ -11,9 +11,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from onetool.core.errors import cut
 from onetool.services.stats.formatting import (
     PERIOD_TITLES,
-    clipped,
     counted,
     decade,
     duration,
@@ -131,7 +131,7 @@ def _of_one(name: str, full_name: str, calls: int) -> Bar:
 
 
 def _name(text: str) -> str:
-    return safe(clipped(text, _LONGEST))
+    return safe(cut(text, _LONGEST))
 
 
 def _folded(rows: Sequence[Row], most: int) -> tuple[Sequence[Row], Sequence[Row]]:

@@ -9,14 +9,17 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-from onetool.sources.bundles.names import fits
+from onetool.http.client import HttpContext
+from onetool.http.tool import HttpTool
+from onetool.sources.bundles.model import http_of, limits_of
+from onetool.sources.bundles.names import CAMEL, fits
+from onetool.sources.bundles.validation import read_tool
 
 LONGEST_SLUG = 64
 LONGEST_TITLE = 120
 LONGEST_DESCRIPTION = 600
 MOST_WORDS = 6  # of a summary, in a slug
 
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
 _ASIDE = re.compile(r"\s[-–—+|]\s|[:(\[]")
 # fmt: off
@@ -188,7 +191,7 @@ def _first_paragraph(text: Any) -> str:
 
 def _slug_words(text: str) -> list[str]:
     """Lower-case words of letters and digits, split at every other sign and between the humps of camelCase."""
-    text = _CAMEL.sub("-", unicodedata.normalize("NFC", text[:500]))
+    text = CAMEL.sub("-", unicodedata.normalize("NFC", text[:500]))
     kept = "".join(sign if fits(sign) else "-" for sign in text.lower())
     kept = unicodedata.normalize("NFC", "".join(sign if fits(sign) else "-" for sign in kept))
     return [word for word in kept.split("-") if word]
@@ -241,3 +244,13 @@ def placeholder(name: str) -> str:
 
 def is_header_name(text: str) -> bool:
     return bool(_HEADER.fullmatch(text))
+
+
+def http_tool_of(tool: dict[str, Any]) -> HttpTool:
+    """As a store would make it: raises what a store would say. It can't be called."""
+    content = read_tool(tool, "tool", "1")
+    return HttpTool(http_of(content), content.arg_schema, limits_of(content), _nowhere)
+
+
+def _nowhere() -> HttpContext:
+    raise AssertionError("no tool is called here")

@@ -27,6 +27,7 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from msgspec.structs import replace
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
+from onetool.core.redaction import MASK
 from onetool.sources.mcp_servers.oauth_store import LoginStore, StoredLogin
 from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredError, note_auth_error
 
@@ -282,7 +283,7 @@ class StoredAuth(OAuthClientProvider):
             if text.startswith(start):
                 return start
         for value in self._secrets():
-            text = text.replace(value, "***")
+            text = text.replace(value, MASK)
         return short(text)
 
     # The SDK's storage. It is this object itself, which loads and saves at moments of its own choosing.

@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from onetool.core import flock
-from onetool.core.call import new_id
-from onetool.core.private_file import private
+from onetool.core.private_file import private, replace_file, sync_folder
 from onetool.sources.mcp_servers.server_cache import file_name
 from onetool.sources.mcp_servers.upstream_calls import AuthError
 
@@ -64,17 +63,10 @@ class LoginStore:
 
     def write(self, kept: StoredLogin) -> None:
         """Within `locked` only."""
-        draft = self.file.with_name(f".{self.file.name}.{new_id()}")
         try:
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-                stream.write(msgspec.json.format(msgspec.json.encode(kept), indent=1))
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(draft, self.file)
-            _sync_folder(self.file.parent)
+            replace_file(self.file, msgspec.json.format(msgspec.json.encode(kept), indent=1))
+            sync_folder(self.file.parent)
         except OSError as error:
-            with suppress(OSError):
-                draft.unlink()
             raise _not_kept(self.file, error) from None
 
     @asynccontextmanager
@@ -82,11 +74,9 @@ class LoginStore:
         """One at a time, also among processes. Waiting keeps nobody else of this process waiting."""
         import anyio
 
-        with _lock_file(self.file) as attempt:
-            give_up = time.monotonic() + PATIENCE
-            while not attempt():
-                _still(give_up, self.file)
-                await anyio.sleep(PAUSE)
+        with _lock_file(self.file) as lock:
+            for pause in _attempts(lock, self.file):
+                await anyio.sleep(pause)
             yield
 
 
@@ -99,25 +89,29 @@ def forget_login(folder: Path, name: str) -> bool:
     file = auth_file(folder, name)
     if not file.exists():
         return False
-    with _lock_file(file) as attempt:
-        give_up = time.monotonic() + PATIENCE
-        while not attempt():
-            _still(give_up, file)
-            time.sleep(PAUSE)
+    with _lock_file(file) as lock:
+        for pause in _attempts(lock, file):
+            time.sleep(pause)
         with suppress(FileNotFoundError):
             file.unlink()
             return True
     return False
 
 
-def _still(give_up: float, file: Path) -> None:
-    if time.monotonic() > give_up:
-        raise AuthError(f"another process holds {file.name} for more than {PATIENCE:.0f} s; end it, and try again")
+def _attempts(lock: int, file: Path) -> Iterator[float]:
+    """Take the lock; each time that somebody else has it, how long to wait. Raises AuthError after a long wait."""
+    between = flock.pauses(PATIENCE, PAUSE, PAUSE)
+    with suppress(flock.NoFlockError):  # then whoever writes last wins
+        while not flock.take(lock):
+            if (pause := next(between, None)) is None:
+                held = f"another process holds {file.name} for more than {PATIENCE:.0f} s"
+                raise AuthError(f"{held}; end it, and try again")
+            yield pause
 
 
 @contextmanager
-def _lock_file(file: Path) -> Iterator[Any]:
-    """Gives a function that tries once to get the lock. Leaving gives it back, as the end of the process does."""
+def _lock_file(file: Path) -> Iterator[int]:
+    """Gives the open file of the lock. Leaving gives the lock back, as the end of the process does."""
     try:
         _private_folder(file.parent)
         # Never deleted: a new file would be another lock.
@@ -125,16 +119,9 @@ def _lock_file(file: Path) -> Iterator[Any]:
     except OSError as error:
         raise _not_kept(file, error) from None
     try:
-        yield lambda: _try_lock(lock)
+        yield lock
     finally:
         flock.give_back(lock)
-
-
-def _try_lock(lock: int) -> bool:
-    try:
-        return flock.take(lock)
-    except flock.NoFlockError:  # whoever writes last wins
-        return True
 
 
 def _not_kept(file: Path, error: OSError) -> AuthError:
@@ -146,14 +133,3 @@ def _private_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if os.name == "posix" and folder.stat().st_mode & 0o077:
         folder.chmod(0o700)
-
-
-def _sync_folder(folder: Path) -> None:
-    """The new name is not safe before the folder is."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -4,9 +4,7 @@ So tools can be listed before their server is up, and a definition that has chan
 server is identified by its command or its url: with another one everything is forgotten. One small file per server.
 """
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from onetool.core.call import new_id
+from onetool.core.private_file import draft_of
 from onetool.sources.mcp_servers.settings import ServerSettings
 
 Definition = Mapping[str, Any]
@@ -73,16 +71,13 @@ class ServerCache:
 
     def write(self, memory: CachedServer) -> int:
         """As a whole or not at all. Gives what `changed_at` says of it."""
-        draft = self.file.with_name(f".{self.file.name}.{new_id()}")
+        data = msgspec.json.format(msgspec.json.encode(memory), indent=1)
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-                stream.write(msgspec.json.format(msgspec.json.encode(memory), indent=1))
-            written = draft.stat().st_mtime_ns
-            os.replace(draft, self.file)
+            with draft_of(self.file, data, sync=False) as draft:
+                written = draft.stat().st_mtime_ns
+                draft.replace(self.file)
         except OSError:
-            with suppress(OSError):
-                draft.unlink()
             return self.changed_at()
         return written
 

@@ -136,22 +136,7 @@ class OneOf(click.Choice[str]):
 @data_options
 @click.pass_context
 def ask(
-    ctx: click.Context,
-    words: tuple[str, ...],
-    names: tuple[str, ...],
-    with_tools: bool | None,
-    allowed: list[str] | None,
-    approve: str | None,
-    provider: str | None,
-    model: str | None,
-    session: str | None,
-    new_session: bool,
-    max_steps: int | None,
-    menu: str | None,
-    system: str | None,
-    temperature: float | None,
-    no_stream: bool,
-    as_json: bool,
+    ctx: click.Context, words: tuple[str, ...], names: tuple[str, ...], as_json: bool, no_stream: bool, **options: Any
 ) -> None:
     """Ask a model, which has your tools at hand. The answer is printed; exit code 0, or 1 if there is none.
 
@@ -162,39 +147,30 @@ def ask(
     onetool ask --session last "And the smallest?"
     git diff | onetool ask "Review this." --with-tools=false
     """
-    approval = _approval(approve)
-    from onetool.interfaces.cli.ask.runner import checked, read_question
-    from onetool.interfaces.cli.sessions import check_session
+    options |= {"approve": _approval(options["approve"]), "stream": not (no_stream or as_json)}
+    from onetool.interfaces.cli.ask.runner import INTERRUPTED, AskRunner, print_interrupted, read_question
 
-    for option, text in (("--model", model), ("--session", session), ("--tool-allow", ",".join(allowed or ()))):
-        checked(text or "", option)
-    if session is not None:
-        check_session(session, new_session)
+    _check_options(options)
     question = read_question(words, names)
-    wishes = {
-        "with_tools": with_tools,
-        "allowed": allowed,
-        "approve": approval,
-        "provider": provider,
-        "model": model,
-        "session": session,
-        "new_session": new_session,
-        "max_steps": max_steps,
-        "menu": menu,
-        "system": None if system is None else checked(system, "--system"),
-        "temperature": temperature,
-        "stream": not (no_stream or as_json),
-    }
-    from onetool.interfaces.cli.ask.runner import INTERRUPTED, AskRunner, print_interrupted
-
     try:
-        app = open_app(ctx, allowed)
+        app = open_app(ctx, options["allowed"])
     except KeyboardInterrupt:  # servers may be slow to say what they have
         if not as_json:
             raise
         print_interrupted()
         ctx.exit(INTERRUPTED)
-    ctx.exit(AskRunner(app, question, wishes, as_json).run())
+    ctx.exit(AskRunner(app, question, options, as_json).run())
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    from onetool.interfaces.cli.ask.runner import checked
+    from onetool.interfaces.cli.sessions import check_session
+
+    for option in ("model", "session", "system"):
+        checked(options[option] or "", f"--{option}")
+    checked(",".join(options["allowed"] or ()), "--tool-allow")
+    if options["session"] is not None:
+        check_session(options["session"], options["new_session"])
 
 
 def _approval(wanted: str | None) -> str:

@@ -1,6 +1,5 @@
 """`onetool bundles create`, `enable`, `disable`, `delete` and `restore`, and writing new tools to the store."""
 
-import sys
 from collections.abc import Iterable, Mapping
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from onetool.interfaces.cli.bundles.references import (
 )
 from onetool.interfaces.cli.bundles.requirements import print_outcome, warn_if_name_taken
 from onetool.interfaces.cli.options import config_option, data_options, open_app
-from onetool.interfaces.cli.output import counted, echo, printable
+from onetool.interfaces.cli.output import confirm, counted, echo, printable
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -84,7 +83,7 @@ def delete(ctx: click.Context, place: ToolReference, with_tools: bool, yes: bool
         return
     tool = find_only_tool(shelf, bundle, place)
     exactly = f"{bundle['slug']}/{tool['slug']}@{tool['version']}"
-    _confirm(f"Delete {exactly} for good?", yes)
+    confirm(f"Delete {exactly} for good?", yes, "delete it", "deleted")
     shelf.delete_tool(bundle["id"], tool["slug"], tool["version"])
     echo(printable(f"Deleted {exactly}."))
 
@@ -138,22 +137,14 @@ def _delete_bundle(shelf: "BundleService", bundle: "Shown", with_tools: bool, ye
         raise click.ClickException(
             printable(f"{slug} has {number}. Switch it off (disable), or delete them, too, for good: --with-tools")
         )
-    _confirm(f"Delete the bundle {slug}, and {number} for good?" if tools else f"Delete the bundle {slug}?", yes)
+    question = f"Delete the bundle {slug}, and {number} for good?" if tools else f"Delete the bundle {slug}?"
+    confirm(question, yes, "delete it", "deleted")
     for tool in tools:
         shelf.delete_tool(bundle["id"], tool["slug"], tool["version"])
     shelf.delete_bundle(bundle["id"])
     gone = f" and {number}" if tools else ""
     echo(printable(f"Deleted {slug}{gone}."))
     echo(printable(f"The bundle itself stays for two days; to get it back: onetool bundles restore {slug}"))
-
-
-def _confirm(question: str, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty() or not sys.stderr.isatty():
-        raise click.UsageError("nobody is there to ask: say --yes to delete it.")
-    if not click.confirm(printable(question), err=True):
-        raise click.ClickException("nothing was deleted.")
 
 
 # Writing new tools to the store

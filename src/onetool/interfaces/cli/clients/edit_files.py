@@ -9,11 +9,10 @@ import re
 import stat
 import tomllib
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
+from onetool.core.private_file import draft_of
 from onetool.interfaces.cli.clients.jsonc import JsoncDocument, JsoncError, Value, read_json
 
 
@@ -74,22 +73,12 @@ def _encoded(text: str) -> bytes:
 
 def _write(file: Path, before: bytes | None, data: bytes, mode: int) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f".{file.name}.{token_hex(4)}")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
+    with draft_of(file, data, mode) as draft:
         if before is not None:
             draft.chmod(stat.S_IMODE(file.stat().st_mode))
         if _bytes_of(file) != before:  # clients write their files too
             raise EditError("somebody else changed it just now; please try again")
         draft.replace(file)
-    except BaseException:
-        with suppress(OSError):
-            draft.unlink()
-        raise
 
 
 # JSON

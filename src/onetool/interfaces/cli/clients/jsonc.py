@@ -6,6 +6,8 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from onetool.core.strict_json import no_constant
+
 MAX_DEPTH = 200
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -43,16 +45,12 @@ def read_json(text: str) -> JsoncDocument:
     return JsoncDocument(root=root, comments=reader.comments)
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(name)
-
-
 class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
         self.comments: list[tuple[int, str]] = []
-        self.scalars = json.JSONDecoder(parse_constant=_no_constant)
+        self.scalars = json.JSONDecoder(parse_constant=no_constant)
 
     def fail(self, message: str, at: int | None = None) -> NoReturn:
         at = self.at if at is None else at

@@ -15,8 +15,6 @@ _ANY = re.compile(r"\$?\{(?:env:[^{}]{1,200})\}|\$\{[^{}]{0,200}\}")
 _NAMED = re.compile(rf"(?:env:)?({VARIABLE})(?::-(.*))?\Z", re.DOTALL)
 _BARE = re.compile(r"\$([A-Z_][A-Z0-9_]*)\Z")
 
-OURS = re.compile(r"\$\{(" + VARIABLE + r")\}")
-
 
 def variable_name(text: str) -> str:
     """A text as the name of a secret: GITHUB_TOKEN for github-token."""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,15 +20,16 @@ from onetool.config import Config, find, load_config, load_secrets
 from onetool.config.find import FOLDER, NAME, own_folder
 from onetool.config.include import read_files
 from onetool.config.node import Findings, Node
+from onetool.config.yaml_text import PLACEHOLDER
 from onetool.config.yaml_text import ConfigFileError as NotYaml
 from onetool.core.errors import ConfigError
-from onetool.core.private_file import write_new
+from onetool.core.private_file import draft_of, write_new
 from onetool.interfaces.cli.auth import check as holds
 from onetool.interfaces.cli.clients.edit_files import EditError, put_file
 from onetool.interfaces.cli.clients.known import LOOPBACK
 from onetool.interfaces.cli.init import IGNORED, starter_config
 from onetool.interfaces.cli.output import printable
-from onetool.interfaces.cli.servers.hide_secrets import OURS, SecretCollector, Variables, without_secrets
+from onetool.interfaces.cli.servers.hide_secrets import SecretCollector, Variables, without_secrets
 from onetool.interfaces.cli.servers.translate import ClientServers, SkipServer, translated
 from onetool.interfaces.cli.trust import renew_trust
 from onetool.services.secret_file import drop_secret, put_secret
@@ -100,20 +100,14 @@ def _servers_in(file: Path) -> dict[str, Node]:
 
 def _must_load(file: Path, text: str, secrets: Mapping[str, str], broken: Collection[str]) -> None:
     """Load it from beside the file, where everything that it names is found. `broken` servers were there before."""
-    draft = file.absolute().with_name(f".{file.name}.{token_hex(4)}")
-    try:
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(text.encode(errors="surrogatepass"))
-        servers = load_config(draft, env={**os.environ, **secrets}).servers
-        if found := [mistake for name, one in servers.items() if name not in broken for mistake in one.mistakes]:
-            raise ConfigError(found)
-    except ConfigError as error:
-        found = "\n".join(str(mistake) for mistake in error.mistakes).replace(str(draft), str(file))
-        raise EditError(f"with that change it could not be used:\n{found}") from None
-    finally:
-        with suppress(OSError):
-            draft.unlink()
+    with draft_of(file.absolute(), text.encode(errors="surrogatepass"), sync=False) as draft:
+        try:
+            servers = load_config(draft, env={**os.environ, **secrets}).servers
+            if found := [mistake for name, one in servers.items() if name not in broken for mistake in one.mistakes]:
+                raise ConfigError(found)
+        except ConfigError as error:
+            found = "\n".join(str(mistake) for mistake in error.mistakes).replace(str(draft), str(file))
+            raise EditError(f"with that change it could not be used:\n{found}") from None
 
 
 @contextmanager
@@ -249,6 +243,6 @@ def is_onetool(block: Mapping[str, Any], config: Config) -> bool:
 def placeholders(value: Any) -> list[str]:
     """The names of all secrets in a block."""
     if isinstance(value, str):
-        return OURS.findall(value)
+        return PLACEHOLDER.findall(value)
     items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
     return list(dict.fromkeys(name for item in items for name in placeholders(item)))

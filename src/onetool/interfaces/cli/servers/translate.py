@@ -15,6 +15,7 @@ from onetool.config.convert import plain
 from onetool.config.node import Findings
 from onetool.config.yaml_nodes import node_of
 from onetool.config.yaml_text import ConfigFileError
+from onetool.core.strict_json import unique
 from onetool.interfaces.cli.clients.jsonc import JsoncError, read_json
 from onetool.interfaces.cli.servers.hide_secrets import Variables
 
@@ -125,18 +126,11 @@ def _json(text: str) -> Any:
     if not text.strip():
         return {}
     try:
-        return json.loads(text, object_pairs_hook=_once)
+        return json.loads(text, object_pairs_hook=unique)
     except RecursionError:
         raise JsoncError("it is nested too deep") from None
-    except (json.JSONDecodeError, ValueError):
+    except ValueError:  # also a key that stands twice: the slow reader says where
         return read_json(text).root.data
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError("a name stands twice")  # the slow reader will say where
-    return members
 
 
 def _toml(text: str) -> Any:

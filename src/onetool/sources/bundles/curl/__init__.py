@@ -11,11 +11,9 @@ from base64 import b64decode
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from onetool.http.client import HttpContext
 from onetool.http.definition import Method
 from onetool.http.errors import RequestRefusedError
 from onetool.http.placeholders import TemplateError
-from onetool.http.tool import HttpTool
 from onetool.http.url import parse_url
 from onetool.sources.bundles.curl.arguments import (
     ArgumentCollector,
@@ -29,9 +27,7 @@ from onetool.sources.bundles.curl.arguments import (
 )
 from onetool.sources.bundles.curl.command import BEGIN, Command, read_command, words
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.import_names import is_header_name, literal, path_slug
-from onetool.sources.bundles.model import http_of, limits_of
-from onetool.sources.bundles.validation import read_tool
+from onetool.sources.bundles.import_names import http_tool_of, is_header_name, literal, path_slug
 
 _METHODS = Method.__args__
 _URL = re.compile(r"(?i)(https?)://(?:([^/?#@]*)@)?([^/?#@]+)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
@@ -265,15 +261,10 @@ def _decoded(text: str) -> str | None:
 
 def _check(tool: dict[str, Any]) -> None:
     """As a store would."""
-    content = read_tool(tool, "tool", "1")
     try:
-        HttpTool(http_of(content), content.arg_schema, limits_of(content), _nowhere)
+        http_tool_of(tool)
     except TemplateError as error:
         raise InvalidError(f"no tool can be made of it: {error} ({error.pointer})") from None
-
-
-def _nowhere() -> HttpContext:
-    raise AssertionError("no tool is called here")
 
 
 # curl commands, as people paste them, -> HTTP tools: `from_curl`.

@@ -12,6 +12,7 @@ from urllib.parse import unquote_plus
 import msgspec
 
 from onetool.core.redaction import sounds_secret
+from onetool.http.template import FORM
 from onetool.sources.bundles.curl.command import BEGIN, END, pieces, variables
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.import_names import argument_name, literal, placeholder, secret_prefix
@@ -190,7 +191,6 @@ def _typed(value: Any) -> dict[str, Any]:
 # Pairs of a query or a form, and bodies of a command, as templates with arguments.
 
 
-FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
 DEEPEST = 50
 

@@ -15,6 +15,7 @@ import msgspec
 
 from onetool.core.errors import SchemaError
 from onetool.core.schema import CompiledSchema, depth_of
+from onetool.core.strict_json import StrictJsonError, no_constant, unique
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, OutdatedError
 from onetool.sources.bundles.files.disk import LARGEST
 from onetool.sources.bundles.model import SCHEMA_VERSION, Bundle, Tool, ToolContent, shown
@@ -219,13 +220,15 @@ def parsed(text: bytes) -> dict[str, Any]:
     if not text.strip():
         raise InvalidError("it is empty")
     try:
-        data = json.loads(text.decode(), object_pairs_hook=_once, parse_constant=_no_number)
+        data = json.loads(text.decode(), object_pairs_hook=unique, parse_constant=no_constant)
     except UnicodeDecodeError as error:
         raise InvalidError(f"it is not UTF-8: byte {error.start} can't be read") from None
     except json.JSONDecodeError as error:
         raise InvalidError(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from None
     except RecursionError:
         raise InvalidError(f"it is nested deeper than {DEEPEST} levels") from None
+    except StrictJsonError as error:
+        raise InvalidError(_not_strict(error)) from None
     except ValueError as error:  # a number with thousands of digits
         raise InvalidError(str(error)) from None
     if not isinstance(data, dict):
@@ -235,17 +238,10 @@ def parsed(text: bytes) -> dict[str, Any]:
     return data
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidError(f"the key {twice!r:.60} stands twice in one object")
-    return found
-
-
-def _no_number(text: str) -> Any:
-    raise InvalidError(f"{text} is no number in JSON")
+def _not_strict(error: StrictJsonError) -> str:
+    if error.kind == "duplicate":
+        return f"the key {error.text!r:.60} stands twice in one object"
+    return f"{error.text} is no number in JSON"
 
 
 def _name(data: Mapping[str, Any], key: str) -> str:

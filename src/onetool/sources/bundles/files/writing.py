@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from random import uniform
 from threading import RLock
 
 from onetool.core import flock
@@ -22,8 +21,6 @@ from onetool.sources.bundles.files.disk import DRAFT, parent
 from onetool.sources.bundles.files.disk import new_draft as new_draft_name
 
 LOCK_PATIENCE = 10.0  # seconds; a write holds it for some milliseconds
-PAUSE = 0.001
-LONGEST_PAUSE = 0.005
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -52,39 +49,25 @@ class FolderLock:
             if self._root is not None:
                 yield self._root
                 return
-            self._root = root = self._taken(deadline, patience)
+            self._root = root = self._taken(deadline - time.monotonic(), patience)
             try:
                 yield root
             finally:
                 self._root = None
                 flock.give_back(root)
 
-    def _taken(self, deadline: float, patience: float) -> int:
-        pause = PAUSE
-        while True:
-            root = os.open(self._folder, OPEN_FOLDER)
-            try:
-                if _try_lock(root) and flock.leads_to(self._folder, root):
-                    return root
-            except BaseException:
-                flock.give_back(root)
-                raise
-            flock.give_back(root)
-            if time.monotonic() > deadline:
-                raise UnavailableError(self._busy(patience))
-            time.sleep(uniform(pause / 2, pause))  # noqa: S311 - so that those who wait do not march in step
-            pause = min(pause * 1.1, LONGEST_PAUSE)
+    def _taken(self, left: float, patience: float) -> int:
+        try:
+            root = flock.take_path(self._folder, OPEN_FOLDER, left)
+        except flock.NoFlockError:
+            raise UnavailableError("bundles can't be written on this system: it has no flock") from None
+        if root is None:
+            raise UnavailableError(self._busy(patience))
+        return root
 
     def _busy(self, patience: float) -> str:
         who = flock.holder(self._folder) or flock.UNKNOWN
         return f"{self._folder} is being written by {who}, for more than {patience:g} s; try again later"
-
-
-def _try_lock(root: int) -> bool:
-    try:
-        return flock.take(root)
-    except flock.NoFlockError:
-        raise UnavailableError("bundles can't be written on this system: it has no flock") from None
 
 
 # Changes of files: durable when they return, and undone when they raise.

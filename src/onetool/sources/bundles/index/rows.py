@@ -14,10 +14,10 @@ from unicodedata import category, combining, normalize
 import msgspec
 
 from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.names import CAMEL
 
 LONGEST = 100  # characters of a word
 _ASCII = re.compile("[a-z0-9]+")
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # get|Weather, HTTP|Server
 _SELECTORS = range(0xFE00, 0xFE10)  # say how the sign before them is to be drawn
 
 
@@ -58,7 +58,7 @@ class SearchName:
         found = words(text)
         self.key = " ".join(found)
         self.squeezed = "".join(found)[:LONGEST]  # `read-file` as some would write it
-        humps = words(_HUMP.sub(" ", text))
+        humps = words(CAMEL.sub(" ", text))
         if humps != found:  # getWeather is found by its parts, too
             found = found + humps
         self.words = [*found, self.squeezed] if len(found) > 1 else found

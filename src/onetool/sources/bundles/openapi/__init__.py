@@ -10,12 +10,17 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from onetool.core.errors import OneToolError
-from onetool.http.client import HttpContext
 from onetool.http.placeholders import TemplateError
-from onetool.http.tool import HttpTool
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.import_names import UniqueSlugs, bundle_slug, described, printable, title, version_label
-from onetool.sources.bundles.model import http_of, limits_of
+from onetool.sources.bundles.import_names import (
+    UniqueSlugs,
+    bundle_slug,
+    described,
+    http_tool_of,
+    printable,
+    title,
+    version_label,
+)
 from onetool.sources.bundles.names import check_slug
 from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError, read_document
 from onetool.sources.bundles.openapi.operation import (
@@ -27,7 +32,6 @@ from onetool.sources.bundles.openapi.operation import (
     base_of,
     host_of,
 )
-from onetool.sources.bundles.validation import read_tool
 
 MOST_OPERATIONS = 5_000
 MOST_SECONDS = 60.0
@@ -95,7 +99,7 @@ class _Import:
                 if number >= MOST_OPERATIONS:
                     raise UnresolvedError(f"only {MOST_OPERATIONS:,} operations are taken from one document")
                 tool, urls = self._maker.make(operation)
-                needed = _check_tool(tool)
+                needed = http_tool_of(tool).secrets
             except (UnresolvedError, OneToolError, TemplateError) as error:
                 skipped.append(ImportNote(operation.name, str(error)))
                 continue
@@ -135,16 +139,6 @@ class _Import:
     def _note(self, what: str) -> None:
         if len(self._notes) < MOST_NOTES:
             self._notes[ImportNote(self._now, what)] = None
-
-
-def _check_tool(tool: dict[str, Any]) -> frozenset[str]:
-    """As a store would check it; gives the secrets that it needs."""
-    content = read_tool(tool, "tool", "1")
-    return HttpTool(http_of(content), content.arg_schema, limits_of(content), _nowhere).secrets
-
-
-def _nowhere() -> HttpContext:
-    raise AssertionError("no tool is called here")
 
 
 # OpenAPI 3 documents -> bundles of HTTP tools: `from_openapi`.

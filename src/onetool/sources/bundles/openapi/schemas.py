@@ -17,8 +17,6 @@ from onetool.core.schema_keywords import upgrade
 from onetool.sources.bundles.import_names import printable
 from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
 
-FORM = "application/x-www-form-urlencoded"
-
 _MEDIA = re.compile(r"[a-z0-9!#$&^_.+*-]{1,60}/[a-z0-9!#$&^_.+*-]{1,80}")
 _TEXTS = ("application/xml", "application/yaml", "application/x-yaml", "application/javascript", "application/graphql")
 

@@ -1,0 +1,91 @@
+"""The interpreter of JMESPath with bounds of time, steps and size. Imports the library: import it where you use it."""
+
+from math import isfinite
+from time import monotonic
+from typing import Any
+
+from jmespath.functions import Functions, signature
+from jmespath.visitor import Options, TreeInterpreter
+
+from onetool.http.decoding import DEEPEST, levels
+
+SECONDS = 2.0
+MOST_STEPS = 2_000_000
+MOST_PARTS = 2_000_000
+LONGEST_TEXT = 16 * 1024**2
+
+
+class SelectionTooLargeError(Exception):
+    """What an expression makes of the data, or how long it takes, is over a bound."""
+
+
+def count(value: Any) -> None:
+    """Whether it can be walked through. What is in it several times counts several times."""
+    seen = 0
+    for deep, level in enumerate(levels(value), 1):
+        seen += sum(map(len, level))
+        if seen > MOST_PARTS:
+            raise SelectionTooLargeError(f"it makes more than {MOST_PARTS:,} parts of it")
+        if deep > DEEPEST:
+            raise SelectionTooLargeError(f"what it makes is nested too deep: more than {DEEPEST} levels")
+
+
+class Bounded(Functions):
+    """Those functions that walk through data, or make much of little."""
+
+    @signature({"types": ["array", "string"]}, {"types": []})
+    def _func_contains(self, subject: Any, search: Any) -> bool:
+        if isinstance(search, list | dict):
+            count(subject)
+        among: Any = subject
+        return search in among if isinstance(search, str) or not isinstance(among, str) else False
+
+    @signature({"types": []})
+    def _func_to_string(self, arg: Any) -> Any:
+        count(arg)
+        return _short(Functions._func_to_string(self, arg))  # pyright: ignore[reportAttributeAccessIssue]
+
+    @signature({"types": ["string"]}, {"types": ["array-string"]})
+    def _func_join(self, separator: str, array: list[str]) -> str:
+        if len(separator) * len(array) + sum(map(len, array)) > LONGEST_TEXT:
+            raise SelectionTooLargeError(f"it makes a text of more than {LONGEST_TEXT:,} characters")
+        return separator.join(array)
+
+
+class Interpreter(TreeInterpreter):
+    def __init__(self) -> None:
+        super().__init__(Options(custom_functions=Bounded()))
+        self._steps = 0
+        self._until = monotonic() + SECONDS
+        self._visits: dict[str, Any] = {}
+
+    def visit(self, node: Any, value: Any = None) -> Any:
+        self._steps += 1
+        if self._steps > MOST_STEPS or monotonic() > self._until:  # each time: one step may sort a million
+            raise SelectionTooLargeError(f"it takes more than {SECONDS:g} s or {MOST_STEPS:,} steps")
+        kind = node["type"]
+        visit = self._visits.get(kind)
+        if visit is None:
+            visit = self._visits[kind] = getattr(self, f"visit_{kind}")
+        return visit(node, value)
+
+    def visit_function_expression(self, node: Any, value: Any) -> Any:
+        made = super().visit_function_expression(node, value)
+        if isinstance(made, float) and not isfinite(made):
+            raise SelectionTooLargeError(f"{node['value']}() makes a number that JSON does not have: {made}")
+        return made
+
+    def visit_comparator(self, node: Any, value: Any) -> Any:
+        sides = [self.visit(child, value) for child in node["children"]]
+        for side in sides:
+            if isinstance(side, list | dict):
+                count(side)
+        literals: Any = [{"type": "literal", "value": side, "children": []} for side in sides]
+        compared: Any = {**node, "children": literals}
+        return super().visit_comparator(compared, value)
+
+
+def _short(text: str) -> str:
+    if len(text) > LONGEST_TEXT:
+        raise SelectionTooLargeError(f"it makes a text of more than {LONGEST_TEXT:,} characters")
+    return text
