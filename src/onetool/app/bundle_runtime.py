@@ -92,13 +92,14 @@ class AppBundleRuntime:
         return HttpTool(impl, arg_schema, limits, lambda: self._runtime().outside)
 
     def why_not_called(self, impl: "HttpImpl", arg_schema: Mapping[str, Any]) -> str | None:
+        from onetool.http.definition import ToolLimits
         from onetool.http.errors import RequestRefusedError
-        from onetool.http.template import RequestTemplate
+        from onetool.http.tool import HttpTool
 
-        url = RequestTemplate(impl.request, arg_schema).fixed_url
+        outside = self._runtime().outside
         try:
-            if url is not None:
-                self._runtime().outside.hosts.check(url)
+            for url in HttpTool(impl, arg_schema, ToolLimits(), lambda: outside).fixed_urls:
+                outside.hosts.check(url)
         except RequestRefusedError as refusal:
             return "; ".join([str(refusal), *refusal.hints])
         return None

@@ -34,6 +34,8 @@ class _TooMuchError(Exception):
 class Selector:
     """Compiled once. `await selector.of(data, size)` gives the part; ToolFailure where it takes too long."""
 
+    _WHAT, _DATA = "selector", "the answer"  # in messages
+
     def __init__(self, text: str) -> None:
         import jmespath
         from jmespath.exceptions import JMESPathError
@@ -41,10 +43,10 @@ class Selector:
         if len(text) > LONGEST:
             raise SelectorError(f"it has more than {LONGEST:,} characters")
         try:
-            self._tree = jmespath.compile(text).parsed
+            self.tree = jmespath.compile(text).parsed
         except (JMESPathError, RecursionError, ValueError) as error:
             raise SelectorError(" ".join(str(error).split()) or "it is nested too deep") from None
-        self._check_functions(self._tree)
+        self._check_functions(self.tree)
         self._text = text
 
     async def of(self, data: Any, size: int, redact: Redact = lambda value: value) -> Any:
@@ -57,7 +59,7 @@ class Selector:
         from jmespath.exceptions import JMESPathError
 
         try:
-            value = _interpreter()().visit(self._tree, data)
+            value = _interpreter()().visit(self.tree, data)
             count(value)
             return value
         except _TooMuchError as error:
@@ -69,7 +71,7 @@ class Selector:
 
     def _failure(self, why: str) -> ToolFailure:
         return ToolFailure(
-            f"the selector {cut(self._text, 80)!r} can't be applied to the answer: {why}",
+            f"the {self._WHAT} {cut(self._text, 80)!r} can't be applied to {self._DATA}: {why}",
             reason="output_invalid",
         )
 

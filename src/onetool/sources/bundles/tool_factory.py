@@ -206,12 +206,12 @@ class ToolFactory:
 
     def _http(self, tool: Tool) -> dict[str, Any]:
         impl, limits = http_of(tool), limits_of(tool)
-        request = impl.request
+        requests = [step.request for step in impl.steps]
         return {
             "handler": self._limited(_HttpHandler(tool, self._ways), tool, True),
             "timeout": total_seconds(impl, limits),
-            "idempotent": is_idempotent(request),
-            "read_only": request.method in SAFE,
+            "idempotent": all(map(is_idempotent, requests)),
+            "read_only": all(request.method in SAFE for request in requests),
         }
 
     def _function(self, tool: Tool) -> dict[str, Any]:
