@@ -109,7 +109,7 @@ class ResponseOptions(CamelStruct, frozen=True, kw_only=True):
 class RequestStep(CamelStruct, frozen=True, kw_only=True):
     """One of several requests. Those after it use its value as `${steps.NAME.…}`.
 
-    `when` is a condition: JMESPath over `{args, steps}`, or one placeholder. A step that is left out has the value null.
+    `when` is a condition: JMESPath over `{args, steps}`, or one placeholder. The value of a step left out is null.
     """
 
     name: StepName
@@ -129,9 +129,7 @@ class HttpImpl(CamelStruct, frozen=True, kw_only=True):
         if self.request is None and self.requests is None:
             raise ValueError("it needs `request`, or `requests` for several")
         if self.requests is not None and (self.request is not None or self.response is not None):
-            raise ValueError(
-                "`requests` stands alone: each of them has its own request and response; leave out the others"
-            )
+            raise ValueError("`requests` stands alone: each of them has a request and a response of its own")
 
     @property
     def steps(self) -> tuple[RequestStep, ...]:

@@ -53,7 +53,7 @@ class HttpTool:
         if environment is not None:
             outside = outside._replace(redact=lambda value: environment.redact(value, args))
         if self._alone is not None:
-            return await self._alone.send(args, secret, outside, call.progress if call else None)
+            return await self._alone.send(args, secret, outside, call.progress if call else None, self._total)
         return await self._send_all(args, secret, outside, call)
 
     async def _send_all(

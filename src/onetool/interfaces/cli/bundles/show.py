@@ -190,6 +190,8 @@ def argument_rows(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str, st
 
 def _print_implementation(tool: Mapping[str, Any]) -> None:
     """What happens when it is called."""
+    for number, one in enumerate(tool.get("preProcessors") or ()):
+        echo(printable(f"preProcessors[{number}]:\n{one['code']}"))
     if (script := tool.get("scriptImpl")) is not None:
         echo(printable(script["code"]))
         return
