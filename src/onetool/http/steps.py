@@ -145,6 +145,8 @@ def _roots(node: Any) -> Iterator[tuple[str, ...]]:
     if not isinstance(node, dict) or node.get("type") == "expref":
         return
     kind, parts = node.get("type"), node.get("children") or []
+    if kind in _NARROWING and parts[0]["type"] == "not_expression":
+        raise TemplateError("`!a.b` means `(!a).b` in JMESPath: write `!(a.b)`", "/when")
     if kind == "field":
         yield (node["value"],)
     elif kind == "subexpression" and [part["type"] for part in parts[:2]] == ["field", "field"]:
@@ -156,6 +158,10 @@ def _roots(node: Any) -> Iterator[tuple[str, ...]]:
 
 def _check_root(path: tuple[str, ...], arg_schema: Mapping[str, Any], steps: StepNames) -> None:
     first, *rest = path
+    if path == ("null",):  # no field has this name, and so it is what it says
+        return
+    if first in ("true", "false"):
+        raise TemplateError(f"{first} is a name in JMESPath: write it between backticks, `{first}`", "/when")
     if first not in (ARGS, STEPS):
         raise TemplateError(f"{first!r} is nothing here: a condition begins with `args.` or `steps.`", "/when")
     if first == STEPS and rest and (why := steps.why_unknown(rest[0])):
