@@ -788,7 +788,7 @@ def test_pre_processors_change_the_arguments_before_validation(api):
         ([{"type": "scripts", "code": "args"}], "/preProcessors/0/type", "did you mean script"),
         ([{"type": "script", "code": "args +"}], "/preProcessors/0/code", "line 1"),
         (
-            [{"type": "script", "code": "args"}, {"type": "script", "code": "sums.add(a=1)"}],
+            [{"type": "script", "code": "args"}, {"type": "script", "code": "sums.lie()"}],
             "/preProcessors/1/code",
             "",
         ),
