@@ -13,6 +13,7 @@ from zipfile import ZipFile
 import pytest
 from handlers.upstream import CLOSE
 from handlers.upstream import Reply as Answer
+from interfaces.mcp.peers import HttpPeer
 from specs.rest import ADD, PACK, TOKEN, Api, place, until
 
 from onetool import App, ToolCall
@@ -780,6 +781,9 @@ def test_pre_processors_change_the_arguments_before_validation(api):
     api.made(bundle, "get", **http, preProcessors=[{"type": "script", "code": "{'city': args['town'].title()}"}])
     assert api.invoke(bundle, "get", town="rome").json["ok"] is True
     assert api.upstream.seen[0].target == "/v1/Rome"
+    assert HttpPeer(api.server, "new").text("run", {"code": "prepared.add(text='41')"}) == "42"
+    direct = HttpPeer(api.server, "new", query="?menu=direct")
+    assert direct.text("prepared__add", {"text": "41"}) == "42"
 
 
 @pytest.mark.parametrize(

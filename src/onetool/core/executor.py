@@ -204,7 +204,7 @@ class Executor:
         data, error, sent, warnings = None, None, None, ()
         try:
             context = self._context(call, spec, tools, allowed, progress, loop, is_gated)
-            if context.spec.prepare is not None and isinstance(call.args, Mapping):
+            if context.spec.prepare is not None:
                 call = replace(call, args=_prepared((yield _preparing(context)), context.spec))
                 context = replace(context, call=call)
             if (given := self._validated(call, context.spec)).args is not call.args:
