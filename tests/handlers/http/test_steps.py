@@ -1,7 +1,6 @@
 """HTTP tools that send several requests: what a step may use, what it can't do with it, and how such a call ends."""
 
 import asyncio
-import time
 
 import msgspec
 import pytest
@@ -382,9 +381,7 @@ def test_one_deadline_for_all_of_it(upstream):
 
 def test_the_time_of_one_step_is_not_the_time_of_all(upstream):
     upstream.say([0.4, js(1).encoded("GET")], [0.4, js(2).encoded("GET")])
-    started = time.monotonic()
     assert steps(upstream, {"request": {"timeoutMs": 800}}, {"request": {"timeoutMs": 800}})() == 2
-    assert time.monotonic() - started >= 0.8
     upstream.say(js(1), [2.0, b""])
     result = call(steps(upstream, {}, {"request": {"timeoutMs": 300}}))
     assert result.error.reason == "timeout"
