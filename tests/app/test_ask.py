@@ -128,6 +128,22 @@ def test_always(stage):
     assert answer.denied == ()
 
 
+def test_whoever_decides_sees_the_arguments_that_pre_processors_made(stage):
+    steps = [{"type": "script", "code": "{'text': args['words'].upper()}"}]
+    kept, *_ = stage.app.bundles.put_bundle(derived_id("mine"), {"slug": "mine"})
+    tool = {"type": "python", "pythonImpl": {"func": "notes.add"}, "preProcessors": steps}
+    stage.app.bundles.put_tool(kept["id"], "shout", "1", tool)
+    asked = []
+
+    async def approve(call, spec):
+        asked.append((spec.name, dict(call.args)))
+        return True
+
+    stage.model.will(wants("mine.shout", words="loud"), DONE)
+    assert stage.ask(approve=approve).tool_results[0].result.data == "written"
+    assert asked == [("mine.shout", {"text": "LOUD"})]
+
+
 def test_somebody_decides_each_call_and_is_not_asked_about_wrong_ones(stage):
     asked = []
 

@@ -12,6 +12,7 @@ from zipfile import ZipFile
 
 import pytest
 from helpers import until
+from interfaces.mcp.peers import HttpPeer
 from specs.rest import ADD, PACK, TOKEN, Api, place
 from upstream import CLOSE
 from upstream import Reply as Answer
@@ -677,6 +678,146 @@ def test_export_and_import_as_zip(tmp_path):
     assert other.tool(id, "add", "1") == store.tool(id, "add", "1")
     store.close()
     other.close()
+
+
+# Several requests in one tool
+
+
+def several(api, *steps, properties=None, **more):
+    """A tool of these steps: (name, path, more of the request, more of the step)."""
+    made = [
+        {"name": name, "request": {"urlTemplate": api.upstream.url + path, **request}, **step}
+        for name, path, request, step in steps
+    ]
+    schema = {"type": "object", "properties": properties or {}}
+    return {"type": "http", "argSchema": schema, "httpImpl": {"requests": made}, **more}
+
+
+def test_one_or_many_outbound_rest_calls(api):
+    bundle = api.bundle("many")
+    tool = several(
+        api,
+        ("login", "/login", {"method": "POST", "body": {"key": "${WEATHER_TOKEN}"}}, {}),
+        ("find", "/find", {"query": {"q": "${city}"}, "auth": {"type": "bearer", "value": "${steps.login.t}"}}, {}),
+        ("create", "/new", {"method": "POST"}, {"when": "steps.find.id == null"}),
+        ("get", "/places/${steps.find.id}", {}, {"when": "steps.find.id", "response": {"selector": "sky"}}),
+        properties={"city": {"type": "string"}},
+        limits={"maxCallsPerMinute": 2},
+    )
+    made = api.made(bundle, **tool)
+    assert made["httpImpl"] == api.get(bundle).json["httpImpl"] == tool["httpImpl"]
+    api.upstream.say(
+        Answer(body=b'{"t": "session-1234"}'), Answer(body=b'{"id": "a/b"}'), Answer(body=b'{"sky": "clear"}')
+    )
+    assert api.invoke(bundle, city="x&y").json == {"ok": True, "value": "clear"}
+    assert [seen.target for seen in api.upstream.seen] == ["/login", "/find?q=x%26y", "/places/a%2Fb"]
+    assert api.upstream.seen[1].headers["authorization"] == "Bearer session-1234"
+    assert TOKEN.encode() in api.upstream.seen[0].raw
+    api.upstream.say(Answer(body=b'{"t": "session-1234"}'), Answer(403, body=b"session-1234 may not"))
+    failed = api.invoke(bundle, city="x").json["error"]
+    assert (failed["code"], failed["reason"]) == ("execution_error", "upstream_error")
+    assert re.fullmatch(r"step `find` failed: .*403.*\*\*\* may not; done: `login`", failed["message"])
+    assert api.invoke(bundle, city="x").status == 429  # one call is one call, whatever it sends
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer", "words"),
+    [
+        ({"request": {"urlTemplate": "https://x.example/"}}, "/httpImpl", "requests"),
+        ({"response": {"encoding": "text"}}, "/httpImpl", "requests"),
+        ({"requests": []}, "/httpImpl/requests", ""),
+        ({"requests": None}, "/httpImpl", "`request`"),
+        ({"requests": [{"name": "no-name", "request": {}}]}, "/httpImpl/requests/0/name", ""),
+    ],
+)
+def test_a_tool_has_request_or_requests(api, change, pointer, words):
+    tool = several(api, ("a", "/a", {}, {}))
+    reply = api.put(api.bundle("either"), **tool | {"httpImpl": tool["httpImpl"] | change})
+    assert (code(reply), reply.json["pointer"]) == ((400, "invalid"), pointer)
+    assert words in reply.json["detail"]
+
+
+def test_a_step_names_earlier_ones_alone_and_is_in_no_host(api):
+    bundle = api.bundle("earlier")
+    for path, words in (
+        ("/${steps.frist.id}", "did you mean first"),
+        ("/${steps.last.id}", "no value yet"),
+        ("/${steps.second}", "no value yet"),
+        (".${steps.first}/x", "host"),
+    ):
+        reply = api.put(bundle, **several(api, ("first", "", {}, {}), ("second", path, {}, {}), ("last", "", {}, {})))
+        assert (code(reply)[0], reply.json["pointer"]) == (400, "/httpImpl/requests/1/request/urlTemplate"), path
+        assert words in reply.json["detail"], path
+    reply = api.put(bundle, **several(api, ("first", "/", {}, {}), properties={"steps": {"type": "integer"}}))
+    assert (code(reply)[0], reply.json["pointer"]) == (400, "/httpImpl/requests")
+    assert "another name" in reply.json["detail"]
+
+
+def test_the_last_of_several_requests_is_streamed(api):
+    events = Answer(headers={"Content-Type": "text/event-stream"}, body=b"data: one\n\ndata: two\n\n")
+    api.upstream.say(Answer(headers=JSON, body=b'{"id": 1}'), events)
+    bundle = api.bundle("several-streamed")
+    api.made(bundle, **several(api, ("a", "/a", {}, {}), ("b", "/b", {}, {"response": {"encoding": "sse"}})))
+    reply = api.invoke(bundle, headers={"Accept": "text/event-stream"})
+    assert reply.body.count(b"event: chunk") == 2
+    assert b'"value":["one","two"]' in reply.body.replace(b" ", b"")
+
+
+# Pre-processors
+
+
+def test_pre_processors_change_the_arguments_before_validation(api):
+    bundle = api.bundle("prepared")
+    steps = [{"type": "script", "code": "args['a'] = int(args.pop('text'))\nargs"}]
+    made = api.made(bundle, "add", **ADD, preProcessors=steps)
+    assert made["preProcessors"] == api.get(bundle, "add").json["preProcessors"] == steps
+    assert api.invoke(bundle, "add", text="41").json == {"ok": True, "value": 42}
+    reply = api.invoke(bundle, "add", text="no number")
+    assert code(reply) == (400, "invalid_args")
+    assert "preProcessors[0]: line 1: ValueError" in reply.json["detail"]
+    assert reply.json["pointer"] == "/args"
+    reply = api.invoke(bundle, "add", text="1", b=2)
+    assert (code(reply), reply.json["pointer"]) == ((400, "invalid_args"), "/args/b")
+    http = api.http("/v1/${city}", {"city": {"type": "string"}}, ["city"])
+    api.made(bundle, "get", **http, preProcessors=[{"type": "script", "code": "{'city': args['town'].title()}"}])
+    assert api.invoke(bundle, "get", town="rome").json["ok"] is True
+    assert api.upstream.seen[0].target == "/v1/Rome"
+    assert HttpPeer(api.server, "new").text("run", {"code": "prepared.add(text='41')"}) == "42"
+    direct = HttpPeer(api.server, "new", query="?menu=direct")
+    assert direct.text("prepared__add", {"text": "41"}) == "42"
+
+
+@pytest.mark.parametrize(
+    ("steps", "pointer", "words"),
+    [
+        ([{"type": "scripts", "code": "args"}], "/preProcessors/0/type", "did you mean script"),
+        ([{"type": "script", "code": "args +"}], "/preProcessors/0/code", "line 1"),
+        (
+            [{"type": "script", "code": "args"}, {"type": "script", "code": "sums.lie()"}],
+            "/preProcessors/1/code",
+            "",
+        ),
+        ({"type": "script", "code": "args"}, "/preProcessors", "array"),
+        (["args"], "/preProcessors/0", "object"),
+    ],
+)
+def test_pre_processors_are_checked_when_they_are_put(api, steps, pointer, words):
+    reply = api.put(api.bundle("unprepared"), **ADD, preProcessors=steps)
+    assert (code(reply), reply.json["pointer"]) == ((400, "invalid"), pointer)
+    assert words in reply.json["detail"]
+
+
+def test_modified_at_is_the_last_change_of_body_tags_or_pre_processors(api):
+    bundle = api.bundle("prepared-edited")
+    api.made(bundle, "add", **ADD, preProcessors=[{"type": "script", "code": "args"}])
+    [file] = api.folder.glob("**/bundles/prepared-edited-*/tools/*.json")
+    before = api.get(bundle, "add").json
+    data = json.loads(file.read_text())
+    until(lambda: time.time() > os.stat(file).st_mtime + 0.05)
+    file.write_text(json.dumps({**data, "preProcessors": [{"type": "script", "code": "{'a': 5}"}]}))
+    until(lambda: api.get(bundle, "add").json["preProcessors"][0]["code"] == "{'a': 5}")
+    assert api.get(bundle, "add").json["modifiedAt"] > before["modifiedAt"]
+    assert api.invoke(bundle, "add").json == {"ok": True, "value": 6}
 
 
 # Secrets

@@ -3,15 +3,19 @@
 It is imported only where there are bundles, because it brings SQLite and the HTTP handlers with it.
 """
 
+import asyncio
 import os
+import re
 from collections.abc import Awaitable, Callable, Mapping
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onetool.config.file_checks import ownership_mistake
 from onetool.config.find import trust_store, user_home
+from onetool.core.call import ToolError
 from onetool.core.context import current_call
-from onetool.core.errors import Mistake
+from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.files.store import FileStore
@@ -54,6 +58,19 @@ def _is_ot(spec: ToolSpec) -> bool:
     return spec.pack == "ot" and spec.defined_in is None
 
 
+NO_TOOLS = Snapshot({})
+TELLING = 0.1  # seconds that a pre-processor has less than its call
+_LINE = re.compile(r"line \d+")
+
+
+def _with_line(error: ToolError) -> list[str]:
+    """What went wrong, with the line before it, and then the hints."""
+    message, hints = error.message, error.hints
+    if not _LINE.match(message) and hints and (found := _LINE.match(hints[0])):
+        return [f"{found[0]}: {message}", *hints[1:]]
+    return [message, *hints]
+
+
 class AppBundleRuntime:
     """What the tools of bundles use of the app: `sources.bundles.tool_factory` says what that is."""
 
@@ -81,6 +98,28 @@ class AppBundleRuntime:
         error = self._runtime().engine.check(code, self._snapshot(), variables)
         return None if error is None else " ".join((error.message, *error.hints))
 
+    async def run_pre_processor(self, code: str, args: Mapping[str, Any]) -> Any:
+        context = current_call.get()
+        source, left = ("run", inf) if context is None else (context.call.source, context.left())
+        try:
+            # A moment before the call has to end: else nobody would say which of them took so long.
+            async with asyncio.timeout(None if left == inf else left - min(TELLING, left / 10)):
+                engine = self._runtime().bare_engine
+                result = await engine.run(code, NO_TOOLS, source=source, variables={"args": dict(args)})
+        except TimeoutError:
+            seconds = inf if context is None else context.seconds
+            raise ToolFailure(f"took longer than the {seconds:g} s of the call", reason="timeout") from None
+        if result.error is not None:
+            message, *hints = _with_line(result.error)
+            raise ToolFailure(message, result.error.reason, hints)
+        return result.data
+
+    def check_pre_processor(self, code: str) -> str | None:
+        error = self._runtime().bare_engine.check(code, NO_TOOLS, ("args",))
+        if error is None:
+            return None
+        return " ".join(_with_line(error)) + ("; a pre-processor can't call tools" if error.reason == "check" else "")
+
     def http_tool(
         self, impl: "HttpImpl", arg_schema: Mapping[str, Any], limits: "ToolLimits"
     ) -> Callable[..., Awaitable[Any]]:
@@ -89,13 +128,14 @@ class AppBundleRuntime:
         return HttpTool(impl, arg_schema, limits, lambda: self._runtime().outside)
 
     def why_not_called(self, impl: "HttpImpl", arg_schema: Mapping[str, Any]) -> str | None:
+        from onetool.http.definition import ToolLimits
         from onetool.http.errors import RequestRefusedError
-        from onetool.http.template import RequestTemplate
+        from onetool.http.tool import HttpTool
 
-        url = RequestTemplate(impl.request, arg_schema).fixed_url
+        outside = self._runtime().outside
         try:
-            if url is not None:
-                self._runtime().outside.hosts.check(url)
+            for url in HttpTool(impl, arg_schema, ToolLimits(), lambda: outside).fixed_urls:
+                outside.hosts.check(url)
         except RequestRefusedError as refusal:
             return "; ".join([str(refusal), *refusal.hints])
         return None

@@ -74,6 +74,11 @@ class Runtime:
         return self._part("engine", self._new_engine)
 
     @property
+    def bare_engine(self) -> "Engine":
+        """For code that calls no tools. It shares the workers of `engine`, and not what that keeps of a catalogue."""
+        return self._part("bare_engine", self._new_bare_engine)
+
+    @property
     def results(self) -> "ResultStore":
         return self._part("results", self._new_results)
 
@@ -255,6 +260,12 @@ class Runtime:
             recorders=[self.stats.ran] if self.stats else [],
             room=room,
         )
+
+    def _new_bare_engine(self) -> "Engine":
+        from onetool.script.engine import Engine
+
+        room = self._part("room", self._new_room)
+        return Engine(room.limits, self.executor, environment=self, room=room)
 
     def _new_outside(self) -> "HttpContext":
         from onetool.http.allowed_hosts import AllowedHosts, HostRule

@@ -64,6 +64,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     progress: Progress | None = None
     run: str | None = None  # the id of the run that this is, if it is one: what its code calls is counted to it
     gate: Gate | None = None  # of a run: what its code calls has to pass; not what tools call in their turn
+    prepares: bool = False  # its handler makes the arguments of the call, which comes after it
     loop: Any = None  # the event loop that async tools of this chain of calls run on
 
     def left(self) -> float:

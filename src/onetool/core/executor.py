@@ -1,13 +1,13 @@
 """Executor: runs a ToolCall and returns a ToolResult.
 
-Each call is looked up, checked against the allow-list, validated, run within its deadline, validated again (its
-output) and recorded. Every interface (`run`, the command line, REST, MCP, `ask`, other tools) calls the executor, and
-only the executor turns a value or an exception into a result.
+Each call is looked up, checked against the allow-list, prepared, validated, run within its deadline, validated again
+(its output) and recorded. Every interface (`run`, the command line, REST, MCP, `ask`, other tools) calls the executor,
+and only the executor turns a value or an exception into a result.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from time import monotonic, perf_counter
 from traceback import format_exception
@@ -42,7 +42,7 @@ from onetool.core.json_data import AnsweredValue, ServerAnswer
 from onetool.core.lenient import Taken, taken
 from onetool.core.redaction import mask_values, secret_values
 from onetool.core.registry import Snapshot
-from onetool.core.running import HandlerRunner
+from onetool.core.running import HandlerRunner, HandlerTask
 from onetool.core.schema import MOST_PROBLEMS
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
@@ -83,10 +83,6 @@ log = logging.getLogger("onetool.executor")
 
 
 Cancel = Callable[[], None]
-
-
-def _nothing() -> None:
-    """Cancel a call that has already ended: does nothing."""
 
 
 class ToolLookup(Protocol):
@@ -143,6 +139,8 @@ class Executor:
         steps = self._steps(call, tools, allowed, progress, asyncio.get_running_loop(), gate is not None)
         try:
             context = next(steps)
+            if context.prepares:
+                context = steps.send(await self._runner.run(context))
             refused = None if gate is None else await _passed(gate, context)
             steps.send(await self._runner.run(context) if refused is None else (None, refused))
         except StopIteration as end:
@@ -151,23 +149,25 @@ class Executor:
             with suppress(StopIteration):
                 steps.send((None, ToolFailure("cancelled by the caller", reason="cancelled")))
             raise
-        raise AssertionError("the generator yields once")
+        raise AssertionError("the generator has ended")
 
     def begin(self, call: ToolCall, done: Callable[[ToolResult], None], tools: ToolLookup | None = None) -> Cancel:
         """Start the call and report its result to a callback. Returns a function that cancels it."""
         steps = self._steps(call, tools, None, None, asyncio.get_running_loop())
+        flight: HandlerTask | None = None
 
-        def ended(outcome: Outcome) -> None:
+        def go_on(outcome: Outcome | None) -> None:
+            nonlocal flight
             try:
-                steps.send(outcome)
+                context = next(steps) if outcome is None else steps.send(outcome)
             except StopIteration as end:
+                flight = None
                 done(end.value)
+            else:
+                flight = self._runner.start(context, go_on)
 
-        try:
-            return self._runner.start(next(steps), ended).cancel
-        except StopIteration as end:
-            done(end.value)
-            return _nothing
+        go_on(None)
+        return lambda: None if flight is None else flight.cancel()
 
     def execute_blocking(
         self, call: ToolCall, allowed: Collection[str] | None = None, tools: ToolLookup | None = None
@@ -176,10 +176,11 @@ class Executor:
         outer = current_call.get()
         steps = self._steps(call, tools, allowed, None, outer.loop if outer else None)
         try:
-            steps.send(self._runner.run_blocking(next(steps)))
+            context = next(steps)
+            while True:
+                context = steps.send(self._runner.run_blocking(context))
         except StopIteration as end:
             return end.value
-        raise AssertionError("the generator yields once")
 
     def _steps(
         self,
@@ -190,7 +191,10 @@ class Executor:
         loop: asyncio.AbstractEventLoop | None,
         is_gated: bool = False,
     ) -> Generator[CallContext, Outcome, ToolResult]:
-        """The steps of a call as a generator: it yields where the handler runs, and is sent the outcome."""
+        """The steps of a call as a generator: it yields where a handler runs, and is sent the outcome.
+
+        That is the tool's own handler, and before it the one that prepares its arguments, if there is one.
+        """
         tools = self._registry if tools is None else tools
         spec = tools.get(call.name)
         if spec is not None and "arguments" not in spec.__dict__:
@@ -200,6 +204,9 @@ class Executor:
         data, error, sent, warnings = None, None, None, ()
         try:
             context = self._context(call, spec, tools, allowed, progress, loop, is_gated)
+            if context.spec.prepare is not None:
+                call = replace(call, args=_prepared((yield _preparing(context)), context.spec))
+                context = replace(context, call=call)
             if (given := self._validated(call, context.spec)).args is not call.args:
                 call = replace(call, args=given.args)
                 context = replace(context, call=call)
@@ -360,6 +367,31 @@ class Executor:
                 record(event)
             except Exception:
                 log.exception("a recorder failed; the call itself is not touched by that")
+
+
+PREPARING = "preProcessors"
+
+
+def _preparing(context: CallContext) -> CallContext:
+    """The context of the handler that makes the arguments. It has the deadline and the allow-list of the call."""
+    args = {"args": context.call.args}
+    return replace(context, spec=context.spec.prepare, call=replace(context.call, args=args), prepares=True)
+
+
+def _prepared(outcome: Outcome, spec: ToolSpec) -> Mapping[str, Any]:
+    """The arguments as they were made. Where that failed, they are wrong: nothing has run yet."""
+    value, raised = outcome
+    if raised is None and isinstance(value, Mapping):
+        return cast(Mapping[str, Any], value)
+    step, hints, reason = PREPARING, (), None
+    if isinstance(raised, ToolFailure):
+        why, hints, reason = message_of(raised), raised.hints, raised.reason
+        step = getattr(raised, "argument", None) or step
+    else:
+        why = "gave no arguments" if raised is None else describe_error(raised)
+    wrong = WrongArgument(path=step, expected="", got=why)
+    message = f"{wrong_arguments(spec.name)} {wrong}"
+    raise CallRefused("invalid_args", message, reason=_text(reason), hints=_texts(hints), details=(wrong,))
 
 
 async def _passed(gate: Gate, context: CallContext) -> ToolFailure | None:

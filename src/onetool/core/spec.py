@@ -66,6 +66,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     requires: tuple[Requirement, ...] = ()
     docs_url: str | None = None  # where its pack is documented, where the pack says so itself
     kept_as: str | None = None  # its id, where it is kept in a store
+    prepare: "ToolSpec | None" = None  # gets the arguments as `args`; its value is what is validated in their place
     lenient: bool = False  # somebody else's server checks its arguments: it may take more than its schema says
     seen: "SeenValues | None" = None  # what its values looked like, where it does not say: for help, never for checks
 

@@ -64,6 +64,7 @@ class AuthTexts:
         self._fit = fit
         self._keys = keys
         self.secrets = frozenset(hole.name for hole in self._holes if hole.is_secret)
+        self.step_values = frozenset(hole for hole in self._holes if hole.step is not None)
 
     def fill(self, args: Mapping[str, Any], secret: Lookup) -> dict[str, str]:
         values = gather(self._holes, args, secret)
@@ -80,13 +81,14 @@ class AuthTexts:
         """
         if len(self.secrets) == len(self._holes):
             return [credential] if self.secrets else []
-        return [part for name in self.secrets for part in _encoded_parts(form(secret(name) or ""))]
+        return [part for name in self.secrets for part in encoded_parts(form(secret(name) or ""))]
 
 
 class Authenticator:
     """Authenticates the requests of one tool. `secrets` are the names of secrets that it needs."""
 
     secrets: frozenset[str]
+    step_values: frozenset[Placeholder]  # what it needs of the steps before
     asks_elsewhere = False  # its secrets go to another place than the request, and it looks after that itself
 
     def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "HttpContext") -> Signer:
@@ -109,7 +111,7 @@ class _ByHeader(Authenticator):
     """Sets a header that is made of the fields of `auth`. `derived`: its value is another form of a secret."""
 
     def __init__(self, texts: AuthTexts, name: str, value: Callable[[dict[str, str]], str], derived: bool) -> None:
-        self.secrets = texts.secrets
+        self.secrets, self.step_values = texts.secrets, texts.step_values
         self._texts, self._name, self._value, self._derived = texts, name, value, derived
         self._told = ""
 
@@ -124,7 +126,7 @@ class _ByHeader(Authenticator):
 
 class _InQuery(Authenticator):
     def __init__(self, auth: ApiKey, texts: AuthTexts) -> None:
-        self.secrets = texts.secrets
+        self.secrets, self.step_values = texts.secrets, texts.step_values
         self._name, self._texts = quote(auth.name, safe=""), texts
 
     def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "HttpContext") -> Signer:
@@ -143,7 +145,7 @@ class _QuerySigner(Signer):
 
 class _InCookie(Authenticator):
     def __init__(self, auth: ApiKey, texts: AuthTexts) -> None:
-        self.secrets = texts.secrets
+        self.secrets, self.step_values = texts.secrets, texts.step_values
         self._name, self._texts = auth.name, texts
 
     def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "HttpContext") -> Signer:
@@ -203,7 +205,7 @@ def basic(username: str, password: str) -> str:
     return f"Basic {b64encode(f'{username}:{password}'.encode()).decode()}"
 
 
-def _encoded_parts(text: str) -> list[str]:
+def encoded_parts(text: str) -> list[str]:
     """A text as it stands in the middle of base64: it may begin at any of three places of a group there."""
     data = text.encode()
     ends = [(start, (start + len(data)) * 8 // 6) for start in range(3)]
@@ -246,6 +248,7 @@ class HmacAuthenticator(Authenticator):
         self._secret = AuthTexts(auth, ("secret",), arguments, one_line)
         self._prefix = AuthTexts(auth, ("prefix",), arguments, in_header)
         self.secrets = self._secret.secrets | self._prefix.secrets
+        self.step_values = self._secret.step_values | self._prefix.step_values
         self.auth = auth
         self.now = now
         self.payload = _signed_parts(auth)

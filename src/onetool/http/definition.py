@@ -21,6 +21,7 @@ Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 Text = Annotated[str, Meta(min_length=1)]
 Status = Annotated[int, Meta(ge=100, le=599)]
 Milliseconds = Annotated[int, Meta(ge=1, le=600_000)]
+StepName = Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
 
 
 class CamelStruct(
@@ -105,9 +106,37 @@ class ResponseOptions(CamelStruct, frozen=True, kw_only=True):
     error_mode: Literal["fail", "empty", "return"] = "fail"  # "empty": the value null; "return": {status, body}
 
 
-class HttpImpl(CamelStruct, frozen=True, kw_only=True):
+class RequestStep(CamelStruct, frozen=True, kw_only=True):
+    """One of several requests. Those after it use its value as `${steps.NAME.…}`.
+
+    `when` is a condition: JMESPath over `{args, steps}`, or one placeholder. The value of a step left out is null.
+    """
+
+    name: StepName
     request: Request
     response: ResponseOptions = ResponseOptions()
+    when: str = ""
+
+
+class HttpImpl(CamelStruct, frozen=True, kw_only=True):
+    """One request, `request` with its `response`; or several, `requests`."""
+
+    request: Request | None = None
+    response: ResponseOptions | None = None
+    requests: Annotated[tuple[RequestStep, ...], Meta(min_length=1, max_length=20)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.request is None and self.requests is None:
+            raise ValueError("it needs `request`, or `requests` for several")
+        if self.requests is not None and (self.request is not None or self.response is not None):
+            raise ValueError("`requests` stands alone: each of them has a request and a response of its own")
+
+    @property
+    def steps(self) -> tuple[RequestStep, ...]:
+        """All requests, in their order. A single one has no name."""
+        if self.request is None:
+            return self.requests or ()
+        return (RequestStep(name="", request=self.request, response=self.response or ResponseOptions()),)
 
 
 class ToolLimits(CamelStruct, frozen=True, kw_only=True):
@@ -146,15 +175,20 @@ def longest_pause(number: int) -> float:
     return min(FIRST_PAUSE * 2 ** (number - 1), LONGEST_PAUSE)
 
 
-def sending_seconds(impl: HttpImpl, limits: ToolLimits) -> float:
-    """Seconds for all tries and the pauses between them."""
-    request = impl.request
+def sending_seconds(request: Request, limits: ToolLimits) -> float:
+    """Seconds for all tries of one request and the pauses between them."""
     number, seconds = max_tries(request, limits), request.timeout_ms / 1000
     token = TOKEN_SECONDS if isinstance(request.auth, OAuth2) else 0
     total = seconds * number + sum(map(longest_pause, range(1, number))) + token
     return min(total, max(LONGEST_TOTAL, seconds))
 
 
+def all_sending_seconds(impl: HttpImpl, limits: ToolLimits) -> float:
+    """The same for all requests of a call, one after the other: they share one deadline."""
+    each = [sending_seconds(step.request, limits) for step in impl.steps]
+    return min(sum(each), max(LONGEST_TOTAL, *each))
+
+
 def total_seconds(impl: HttpImpl, limits: ToolLimits) -> float:
     """Seconds that a call may take in total."""
-    return sending_seconds(impl, limits) + OVERHEAD
+    return all_sending_seconds(impl, limits) + OVERHEAD

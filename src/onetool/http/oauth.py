@@ -4,7 +4,7 @@ No token is written to disk; every new one is registered for masking before it i
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus, urlencode
 
@@ -17,7 +17,7 @@ from onetool.http.auth import AUTH_POINTER, Authenticator, AuthTexts, Signer, ba
 from onetool.http.decoding import json_of
 from onetool.http.definition import TOKEN_SECONDS, OAuth2, Request
 from onetool.http.errors import quoted, with_message
-from onetool.http.placeholders import Lookup, TemplateError
+from onetool.http.placeholders import KnownNames, Lookup, TemplateError
 from onetool.http.token_cache import FetchedToken, Key
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _UNFIT = re.compile(r"[^\x20-\x7e]+")
 class OAuthAuthenticator(Authenticator):
     asks_elsewhere = True
 
-    def __init__(self, auth: OAuth2, arguments: Collection[str], arg_schema: Mapping[str, Any]) -> None:
+    def __init__(self, auth: OAuth2, arguments: KnownNames, arg_schema: Mapping[str, Any]) -> None:
         from onetool.http.template import RequestTemplate
 
         self.auth = auth
@@ -43,10 +43,12 @@ class OAuthAuthenticator(Authenticator):
         if auth.grant == "refreshToken" and not auth.refresh_token:
             raise TemplateError("the grant refreshToken needs a refreshToken", f"{AUTH_POINTER}/refreshToken")
         try:
-            self._endpoint = RequestTemplate(Request(url_template=auth.token_url, method="POST"), arg_schema)
+            request = Request(url_template=auth.token_url, method="POST")
+            self._endpoint = RequestTemplate(request, arg_schema, arguments.steps)
         except TemplateError as error:
             raise TemplateError(str(error), f"{AUTH_POINTER}/tokenUrl") from None
         self.secrets = self.texts.secrets | self._endpoint.secrets
+        self.step_values = self.texts.step_values | self._endpoint.step_values
 
     def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "HttpContext") -> Signer:
         endpoint = self._endpoint.fill(args, secret)

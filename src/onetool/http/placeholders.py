@@ -1,7 +1,8 @@
 """`${name}` in the texts of a template: parsed once, when a tool is defined, and filled in for each call.
 
 A name of the argSchema stands for an argument, any other for a secret of the app; which of the two is decided here, so
-that no caller can give a secret's name a value. One pass: a value that contains `${…}` is data. `$${name}` stands for
+that no caller can give a secret's name a value. In a tool of several requests `${steps.login.user.0.id}` stands for a
+part of what the step `login` gave. One pass: a value that contains `${…}` is data. `$${name}` stands for
 the characters `${name}`. Before `{`, every two dollars are one, so that `$$${price}` is a dollar and a price. A dollar
 elsewhere is a dollar.
 """
@@ -14,10 +15,12 @@ from typing import Any, NamedTuple
 
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.core.schema_keywords import in_place_subschemas
+from onetool.core.text import did_you_mean
 
 Values = Mapping[str, Any]  # what stands for each name in one call; an absent argument is not in it
 Lookup = Callable[[str], str | None]
 
+STEPS = "steps"  # the first part of the name of a step's value
 MARK = "\ufdd0"  # no character, and promised never to become one
 
 # Looked for from the first dollar of a row only, and with a bound: a text of nothing but `$` or `${` takes no longer.
@@ -48,9 +51,12 @@ class Placeholder(NamedTuple):
 
     name: str
     is_secret: bool
+    step: str | None = None  # the step that it is a value of, if it is one
 
     def bad(self, why: str) -> ToolFailure:
         """The error for a value that does not fit. Does not show the value: it may be secret."""
+        if self.step is not None:
+            return ToolFailure(f"the value {self.name} {why}", reason="upstream_error")
         if self.is_secret:
             return ToolFailure(f"the secret {self.name} {why}", hints=[f"run: onetool auth set {self.name}"])
         wrong = BadArguments(f"the argument `{self.name}` {why}")
@@ -132,7 +138,49 @@ def parse_text(text: str, arguments: Collection[str], pointer: str) -> TemplateT
     return TemplateText([*pieces, text[end:]])
 
 
+class StepNames(NamedTuple):
+    """The steps of a tool as one of them sees them: only those before it have values."""
+
+    before: tuple[str, ...]
+    others: tuple[str, ...]  # itself, and those after it
+
+    def why_unknown(self, name: str) -> str | None:
+        """Why there is no value of this step; None if there is one."""
+        if name in self.before:
+            return None
+        known = did_you_mean(name, self.before) or (
+            f"there are {', '.join(self.before)}" if self.before else "there is none before this one"
+        )
+        if name in self.others:
+            return f"the step `{name}` has no value yet: only steps before this one have; {known}"
+        return f"there is no step `{name}`; {known}"
+
+
+class KnownNames(dict[str, Any]):
+    """The names that a template may use: the arguments, each with its schema, and the steps of a tool that has some."""
+
+    def __init__(self, arg_schema: Any, steps: StepNames | None = None) -> None:
+        super().__init__(dict.fromkeys(argument_names(arg_schema)) | dict(properties(arg_schema)))
+        self.steps = steps
+
+
+def _step_value(name: str, steps: StepNames, pointer: str) -> Placeholder:
+    _, step, *path = [*name.split("."), ""] if name == STEPS else name.split(".")
+    if "[" in name:
+        raise TemplateError(f"`${{{name}}}`: a number stands between dots, like `${{steps.list.0.id}}`", pointer)
+    if not step or not all(path):
+        raise TemplateError(
+            f"`${{{name}}}` names no value: write `${{steps.STEP}}`, or a part, `${{steps.STEP.id}}`", pointer
+        )
+    if why := steps.why_unknown(step):
+        raise TemplateError(f"`${{{name}}}`: {why}", pointer)
+    return Placeholder(name, is_secret=False, step=step)
+
+
 def _placeholder(name: str, arguments: Collection[str], pointer: str) -> Placeholder:
+    steps = arguments.steps if isinstance(arguments, KnownNames) else None
+    if steps is not None and name.partition(".")[0] == STEPS:
+        return _step_value(name, steps, pointer)
     if name in arguments and not _UNFIT_IN_NAMES.search(name):
         return Placeholder(name, is_secret=False)
     if _SECRET.fullmatch(name):
@@ -179,9 +227,12 @@ def _referred(schema: Mapping[str, Any], ref: Any) -> Any:
 
 
 def gather(holes: Iterable[Placeholder], args: Mapping[str, Any], secret: Lookup) -> dict[str, Any]:
-    """The values of one call. A secret that is not set is a failure, an absent argument is just not there."""
+    """The values of one call. A secret that is not set is a failure, an absent argument is just not there.
+
+    Values of steps stand among the arguments, under the names of their placeholders.
+    """
     values: dict[str, Any] = {}
-    for name, is_secret in holes:
+    for name, is_secret, _ in holes:
         if not is_secret:
             if name in args:
                 values[name] = args[name]

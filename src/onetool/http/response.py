@@ -44,7 +44,10 @@ class ResponseReader:
     def is_success(self, status: int) -> bool:
         return status in self._codes if self._codes else 200 <= status < 300
 
-    async def value(self, answer: HttpResponse, place: str, keep: StoreBlob, redact: Redact) -> Any:
+    async def value(
+        self, answer: HttpResponse, place: str, keep: StoreBlob, redact: Redact, clean: Redact | None = None
+    ) -> Any:
+        """`redact` is for messages, and for data before a part of it is taken, unless `clean` is for that."""
         if not self.is_success(answer.status):
             return await _by_size(answer, lambda: self._other(answer, place, redact))
         if self._encoding == "binary":
@@ -55,8 +58,9 @@ class ResponseReader:
         value = await _by_size(answer, lambda: _json(answer, place, redact))
         if self._selector is None:
             return value
-        clean = await _by_size(answer, lambda: redact(value))  # half of a secret would not be known any more
-        return await self._selector.of(clean, len(answer.body), redact)
+        mask = clean or redact
+        masked_value = await _by_size(answer, lambda: mask(value))  # half of a secret would not be known any more
+        return await self._selector.of(masked_value, len(answer.body), redact)
 
     async def events(self, answer: HttpResponse, place: str, tell: Tell | None, redact: Redact) -> Any:
         """Each event is told as it comes; the value is the list of them all."""

@@ -21,6 +21,8 @@ class SelectorError(ValueError):
 class Selector:
     """Compiled once. `await selector.of(data, size)` gives the part; ToolFailure where it takes too long."""
 
+    _WHAT, _DATA = "selector", "the answer"  # in messages
+
     def __init__(self, text: str) -> None:
         import jmespath
         from jmespath.exceptions import JMESPathError
@@ -28,10 +30,10 @@ class Selector:
         if len(text) > LONGEST:
             raise SelectorError(f"it has more than {LONGEST:,} characters")
         try:
-            self._tree = jmespath.compile(text).parsed
+            self.tree = jmespath.compile(text).parsed
         except (JMESPathError, RecursionError, ValueError) as error:
             raise SelectorError(" ".join(str(error).split()) or "it is nested too deep") from None
-        self._check_functions(self._tree)
+        self._check_functions(self.tree)
         self._text = text
 
     async def of(self, data: Any, size: int, redact: Redact = lambda value: value) -> Any:
@@ -46,7 +48,7 @@ class Selector:
         from onetool.http.jmespath_bounds import Interpreter, SelectionTooLargeError, count
 
         try:
-            value = Interpreter().visit(self._tree, data)
+            value = Interpreter().visit(self.tree, data)
             count(value)
             return value
         except SelectionTooLargeError as error:
@@ -58,7 +60,7 @@ class Selector:
 
     def _failure(self, why: str) -> ToolFailure:
         return ToolFailure(
-            f"the selector {cut(self._text, 80)!r} can't be applied to the answer: {why}",
+            f"the {self._WHAT} {cut(self._text, 80)!r} can't be applied to {self._DATA}: {why}",
             reason="output_invalid",
         )
 

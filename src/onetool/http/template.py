@@ -20,19 +20,20 @@ from typing import Any, NamedTuple
 import msgspec
 
 from onetool.core.errors import BadArguments
+from onetool.core.redaction import sounds_secret
 from onetool.http.definition import Request, below
 from onetool.http.errors import RequestRefusedError
 from onetool.http.placeholders import (
     MARK,
+    KnownNames,
     Lookup,
     Placeholder,
+    StepNames,
     TemplateError,
     TemplateText,
     Values,
-    argument_names,
     gather,
     parse_text,
-    properties,
     refused_at,
     unmarked,
 )
@@ -281,21 +282,24 @@ _LABELS = re.compile(r"[A-Za-z0-9.-]{1,253}")
 
 
 class RequestTemplate:
-    """What a request is made of. TemplateError when it can't ever work."""
+    """What a request is made of. TemplateError when it can't ever work. `steps` are those of a tool that has some."""
 
-    def __init__(self, request: Request, arg_schema: Any) -> None:
-        arguments = argument_names(arg_schema)
+    def __init__(self, request: Request, arg_schema: Any, steps: StepNames | None = None) -> None:
+        arguments = KnownNames(arg_schema, steps)
         self.method = request.method
         self._idempotent = request.idempotent
         pairs = self._read_url(parse_text(request.url_template, arguments, URL_POINTER))
         pairs += named_pairs(request.query, arguments, "/request/query")
         self._query = PairTemplates(pairs)
         self._fields = HeaderTemplates(request.headers, arguments)
-        schemas = dict.fromkeys(arguments) | dict(properties(arg_schema))
-        self._payload = body_template(request.body, self._fields.content_type, schemas)
+        self._payload = body_template(request.body, self._fields.content_type, arguments)
         holes = [hole for part in (*self._places, *pairs, self._fields, self._payload) if part for hole in part.holes]
         self._holes = tuple(dict.fromkeys(holes))
         self.secrets = frozenset(hole.name for hole in self._holes if hole.is_secret)
+        self.step_values = frozenset(hole for hole in self._holes if hole.step is not None)
+        self.credentials = frozenset(
+            hole for hole in self.step_values if hole in self._fields.credentials or sounds_secret(hole.name)
+        )
         self.secrets_in_host = frozenset(hole.name for hole in self._places[0].holes if hole.is_secret)
 
     def fill(self, args: Mapping[str, Any], secret: Lookup) -> HttpRequest:
@@ -325,6 +329,8 @@ class RequestTemplate:
                 raise RequestRefusedError("a placeholder after `#` is never sent")
             plain, self._port = read_authority(authority.replace(MARK, "x"), self._scheme)
             host = unmarked(authority.rpartition(":")[0] if _has_port(authority) else authority, holes)
+            if any(hole.step for hole in host.holes):
+                raise RequestRefusedError("what a step gave can't be part of a host: whoever answers would choose it")
             self._host = host if host.holes else plain
             path, _, query = rest.partition("?")
             segments = [unmarked(part, holes) for part in as_target(path).split("/")]

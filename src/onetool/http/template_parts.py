@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 
+from onetool.core.redaction import sounds_secret
 from onetool.http.definition import below
 from onetool.http.placeholders import Placeholder, TemplateError, TemplateText, Values, as_text, parse_text, unmarked
 from onetool.http.url import escape_unsafe
@@ -188,6 +189,12 @@ class HeaderTemplates:
     @property
     def holes(self) -> list[Placeholder]:
         return [hole for _, value in self.parts if isinstance(value, TemplateText) for hole in value.holes]
+
+    @property
+    def credentials(self) -> list[Placeholder]:
+        """Those in headers that carry secrets, by their names."""
+        parts = [value for name, value in self.parts if isinstance(value, TemplateText) and sounds_secret(name)]
+        return [hole for value in parts for hole in value.holes]
 
     def fill(self, values: Values) -> list[tuple[str, str]]:
         filled: list[tuple[str, str]] = []

@@ -1,24 +1,27 @@
-"""`HttpTool` is the handler of an HTTP tool: arguments in, a value out."""
+"""`HttpTool` is the handler of an HTTP tool: arguments in, a value out, by one request or by several."""
 
-import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any, NamedTuple
 
-from onetool.core.context import current_call
-from onetool.http.auth import Authenticator, authenticator_for
+from onetool.core.context import CallContext, current_call
+from onetool.core.errors import ToolFailure
 from onetool.http.client import HttpContext
-from onetool.http.definition import HttpImpl, OAuth2, ToolLimits, sending_seconds, total_seconds
-from onetool.http.errors import WireError, with_message
-from onetool.http.placeholders import argument_names
-from onetool.http.response import ResponseReader
-from onetool.http.sending import Retries, Sender
-from onetool.http.template import RequestTemplate
+from onetool.http.definition import HttpImpl, ToolLimits, all_sending_seconds, total_seconds
+from onetool.http.placeholders import Lookup, TemplateError
+from onetool.http.steps import CredentialMask, StepCondition, failed_step, stand_ins, step_names, values_for
+from onetool.http.tool_request import ToolRequest
+from onetool.http.url import Url
 
-if TYPE_CHECKING:
-    from onetool.http.definition import Auth
+TELLING = 0.1  # seconds before the end of a call, in which it says what was done until then
 
-SLOW = "timeoutMs in the tool's httpImpl.request sets how long each try may take"
-ACCEPTS = {"json": "application/json, */*;q=0.5", "sse": "text/event-stream"}
+
+class _Step(NamedTuple):
+    name: str
+    request: ToolRequest
+    condition: StepCondition | None
 
 
 class HttpTool:
@@ -27,22 +30,20 @@ class HttpTool:
     def __init__(
         self, impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits, outside: Callable[[], HttpContext]
     ) -> None:
-        request, response = impl.request, impl.response
-        self._template = RequestTemplate(request, arg_schema)
-        self._auth = _authenticator(request.auth, arg_schema)
         self._outside = outside
-        self._reader = ResponseReader(response, time.time)
-        self._accept = ("Accept", ACCEPTS.get(response.encoding, "*/*"))
-        if any(name.lower() == "accept" for name in request.headers):
-            self._accept = None
-        self._streams = response.encoding == "sse"
-        retries = Retries(request, limits)
-        seconds = request.timeout_ms / 1000
-        sizes = limits.max_response_bytes, limits.max_request_bytes
-        self._sending = Sender(retries, seconds, *sizes, request.follow_redirects, self._streams)
-        self._total = sending_seconds(impl, limits)
+        if impl.request is None:
+            self._steps = _made_steps(impl, arg_schema, limits)
+        else:
+            self._steps = (_Step("", ToolRequest(impl.steps[0], arg_schema, limits), None),)
+        self._alone = None if impl.request is None else self._steps[0].request
+        self._total = all_sending_seconds(impl, limits)
         self.timeout = total_seconds(impl, limits)
-        self.secrets = self._template.secrets | (self._auth.secrets if self._auth else frozenset())
+        self.secrets = frozenset[str]().union(*(step.request.secrets for step in self._steps))
+
+    @property
+    def fixed_urls(self) -> list[Url]:
+        """Where its requests go to, as far as the host, where that does not depend on the call."""
+        return [url for step in self._steps if (url := step.request.fixed_url) is not None]
 
     async def __call__(self, **args: Any) -> Any:
         call = current_call.get()
@@ -51,34 +52,72 @@ class HttpTool:
         secret = outside.secret or (_no_secret if environment is None else environment.secret)
         if environment is not None:
             outside = outside._replace(redact=lambda value: environment.redact(value, args))
-        redact = outside.redact
-        outgoing = self._template.fill(args, secret)
-        only_there = outside.only_to(outgoing.url, secret)
-        for name in self._template.secrets:
-            only_there(name)
-        for name in self._template.secrets_in_host:  # hosts are in lower case, where nobody would recognise it
-            outside.know((secret(name) or "").lower())
-        if self._accept is not None:
-            outgoing.headers.append(self._accept)
-        signer = None
-        if self._auth is not None:
-            signer = self._auth.begin(args, secret if self._auth.asks_elsewhere else only_there, outside)
-        place = outgoing.url.authority
+        if self._alone is not None:
+            return await self._alone.send(args, secret, outside, call.progress if call else None, self._total)
+        return await self._send_all(args, secret, outside, call)
+
+    async def _send_all(
+        self, args: Mapping[str, Any], secret: Lookup, outside: HttpContext, call: CallContext | None
+    ) -> Any:
+        """One after the other. The value of the last that was sent; None if none was."""
+        self._rehearse(args, secret, outside)
+        until = monotonic() + self._seconds_for(call)
+        mask = CredentialMask()
+        within = outside._replace(redact=lambda value: mask(outside.redact(value)))
+        values: dict[str, Any] = {}
+        done: list[str] = []
+        result: Any = None
+        for step in self._steps:
+            is_last = step is self._steps[-1]
+            with _named(step.name, done):
+                if step.condition is not None and not await step.condition.holds(args, values):
+                    values[step.name] = None
+                    continue
+                given = values_for(step.request.step_values, values)
+                mask.add(step.request.credentials, given)
+                tell = call.progress if call is not None and is_last else None
+                seconds = max(until - monotonic(), 0.001)
+                clean = None if is_last else outside.redact
+                result = await step.request.send({**args, **given}, secret, within, tell, seconds, clean)
+            if not is_last:  # a secret that a server sends back goes no further
+                values[step.name] = result = await asyncio.to_thread(outside.redact, result)
+            done.append(step.name)
+        return mask(result)
+
+    def _rehearse(self, args: Mapping[str, Any], secret: Lookup, outside: HttpContext) -> None:
+        """Before the first is sent: what the others certainly lack. Half of a sequence is worse than none of it."""
+        for step in self._steps:
+            if step.condition is None:
+                with _named(step.name, ()):
+                    request, _ = step.request.prepared({**args, **stand_ins(step.request.step_values)}, secret, outside)
+                    outside.hosts.check(request.url)
+
+    def _seconds_for(self, call: CallContext | None) -> float:
+        """Seconds for all steps. They end a moment before the call has to: else nobody would say what was done."""
+        if call is None:
+            return self._total
+        left = call.left()
+        return min(self._total, left - min(TELLING, left / 10))
+
+
+@contextmanager
+def _named(name: str, done: "list[str] | tuple[str, ...]") -> Iterator[None]:
+    """A failure in here names the step, and those that were done."""
+    try:
+        yield
+    except ToolFailure as failure:
+        raise failed_step(failure, name, done) from None
+
+
+def _made_steps(impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits) -> tuple[_Step, ...]:
+    made: list[_Step] = []
+    for number, (step, names) in enumerate(zip(impl.steps, step_names(impl.steps, arg_schema), strict=True)):
         try:
-            answer = await self._sending.send(outgoing, signer, outside, self._total)
-            if self._streams:
-                return await self._reader.events(answer, place, call.progress if call else None, redact)
-            return await self._reader.value(answer, place, outside.keep, redact)
-        except WireError as failure:
-            raise failure if failure.reason != "timeout" else with_message(failure, str(failure), SLOW) from None
-
-
-def _authenticator(auth: "Auth | None", arg_schema: Mapping[str, Any]) -> Authenticator | None:
-    if isinstance(auth, OAuth2):
-        from onetool.http.oauth import OAuthAuthenticator  # only for tools that use it
-
-        return OAuthAuthenticator(auth, argument_names(arg_schema), arg_schema)
-    return authenticator_for(auth, argument_names(arg_schema))
+            condition = StepCondition(step.when, arg_schema, names) if step.when else None
+            made.append(_Step(step.name, ToolRequest(step, arg_schema, limits, names), condition))
+        except TemplateError as error:
+            raise TemplateError(str(error), f"/requests/{number}{error.pointer}") from None
+    return tuple(made)
 
 
 def _no_secret(_: str) -> None:

@@ -151,6 +151,39 @@ def test_without_a_version_the_newest_enabled_one_is_shown_and_a_change_asks_whi
     assert did("show", "weather/forecast")["version"] == "1"
 
 
+def test_several_requests_and_pre_processors_are_shown(here, monkeypatch):
+    find = {"name": "find", "request": {"urlTemplate": "https://a.example.com/"}}
+    auth = {"type": "bearer", "value": "${KEY}"}
+    make = {"method": "POST", "urlTemplate": "https://b.example.com/${steps.find.id}", "auth": auth}
+    tool = {
+        "type": "http",
+        "httpImpl": {"requests": [find, {"name": "make", "request": make, "when": "steps.find.id"}]},
+        "preProcessors": [{"type": "script", "code": "args.get('x', args)"}],
+    }
+    did("add", "many/both", "-", "--create", stdin=json.dumps(tool))
+    shown = did("show", "many/both")
+    assert {key: shown[key] for key in ("httpImpl", "preProcessors")} == {
+        key: tool[key] for key in ("httpImpl", "preProcessors")
+    }
+    assert [one["host"] for one in shown["needs"]["hosts"]] == ["a.example.com", "b.example.com"]
+    assert [one["name"] for one in shown["needs"]["secrets"]] == ["KEY"]
+    screen = seen(monkeypatch, "show", "many/both")
+    assert "find: GET https://a.example.com/" in screen
+    assert "make: POST https://b.example.com/${steps.find.id}  when steps.find.id" in screen
+    assert "preProcessors[0]:\nargs.get('x', args)" in screen
+
+
+def test_arguments_on_the_command_line_go_through_pre_processors(here):
+    code = "{'message': f\"{args['days'] * 2} {args['to']}\"}"
+    tool = ECHO | {"preProcessors": [{"type": "script", "code": code}]}
+    did("add", "say/twice", "-", "--create", stdin=json.dumps(tool))
+    done = cli("tools", "invoke", "say.twice", "days=3", "to=you", "--json", cwd=here)
+    assert json.loads(done.stdout)["result"]["data"] == "6 you"
+    failed = cli("tools", "invoke", "say.twice", "days=3", cwd=here)
+    assert failed.returncode == 1
+    assert "preProcessors[0]: line 1: KeyError" in failed.stdout + failed.stderr
+
+
 # Changing
 
 

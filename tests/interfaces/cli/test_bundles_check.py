@@ -81,3 +81,24 @@ def test_the_command_tells_them(put, tmp_path):
     done = cli("check", "--config", "onetool.yaml", cwd=tmp_path)
     assert done.returncode == 1
     assert [one["key"] for one in json.loads(done.stdout)] == ["bundles.mine/wrong@1"]
+
+
+def test_each_of_several_requests_is_looked_at(put, tmp_path):
+    login = {"name": "login", "request": {"urlTemplate": "https://login.example.com/", "query": {"k": "${LOGIN_KEY}"}}}
+    auth = {"type": "bearer", "value": "written-here"}
+    get = {"name": "get", "request": {"urlTemplate": "https://api.example.com/${steps.login.id}", "auth": auth}}
+    put("both", type="http", httpImpl={"requests": [login, get]})
+    with App.open(tmp_path / "onetool.yaml") as app:
+        told = "\n".join(str(one) for one in bundle_mistakes(app))
+    assert "LOGIN_KEY" in told
+    assert "login.example.com" in told
+    assert told.count("auth.value") == 1
+    put("both", type="http", httpImpl={"requests": [get, login]})
+    assert "/httpImpl/requests/0/request/urlTemplate" in found(tmp_path)["bundles.mine/both@1", "error"]
+
+
+def test_a_pre_processor_that_can_not_run_is_an_error(put, tmp_path):
+    steps = [{"type": "script", "code": "args +"}]
+    put("say", type="python", argSchema=MESSAGE, pythonImpl={"func": "tools.echo"}, preProcessors=steps)
+    [told] = found(tmp_path).values()
+    assert "/preProcessors/0/code" in told

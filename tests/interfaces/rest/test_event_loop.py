@@ -64,7 +64,7 @@ async def send(door, method, path, body=None, query=b""):
     async def receive():
         if messages:
             return messages.pop()
-        await asyncio.Event().wait()  # the client stays
+        return await asyncio.Event().wait()  # the client stays
 
     async def take(message):
         sent.append(message)

@@ -67,7 +67,8 @@ def test_and_all_that_are_possible_are_listed(pointer, value, all_of_them):
     ("pointer", "meant"),
     [
         ("/desciption", "description"),
-        ("/httpImpl/reqest", "request"),
+        ("/httpImpl/reqest", "request or requests"),
+        ("/httpImpl/responce", "response"),
         ("/httpImpl/request/urlTemplat", "urlTemplate"),
         ("/httpImpl/request/timeout_ms", "timeoutMs"),
         ("/httpImpl/request/auth/valu", "value"),
@@ -80,7 +81,8 @@ def test_a_key_that_nobody_knows_gets_the_nearest_of_its_object(pointer, meant):
 
 
 def test_where_no_key_is_near_those_that_there_are_are_listed():
-    assert told(put("/httpImpl/zzz", 1))[1] == "/httpImpl/zzz: there is no such key; there are request, response"
+    listed = "there are request, response, requests"
+    assert told(put("/httpImpl/zzz", 1))[1] == f"/httpImpl/zzz: there is no such key; {listed}"
     message = told(put("/httpImpl/request/auth/realm", 1))[1]
     assert message.endswith("there are type, value")  # of this kind of auth, not of all of them
     with pytest.raises(InvalidError, match="did you mean displayName"):

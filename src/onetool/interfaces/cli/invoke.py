@@ -88,7 +88,7 @@ def _argument(key: str, value: str, spec: "ToolSpec") -> Any:
     try:
         return strict_decoder().decode(value)
     except ValueError as error:
-        if is_text is None:
+        if is_text is None or spec.prepare is not None:
             return value
         raise _wrong(f"{key}: expected JSON, got {value[:60]!r} ({error}).") from None
 
@@ -96,7 +96,9 @@ def _argument(key: str, value: str, spec: "ToolSpec") -> Any:
 def _takes_others(spec: "ToolSpec") -> bool:
     schema = spec.input_schema
     further = schema.get("additionalProperties", spec.source != "local")  # a server says itself what it does not take
-    return bool(further) or any(word in schema for word in ("patternProperties", "allOf", "anyOf", "oneOf", "$ref"))
+    if further or spec.prepare is not None:  # code of its own may make others of them
+        return True
+    return any(word in schema for word in ("patternProperties", "allOf", "anyOf", "oneOf", "$ref"))
 
 
 def _is_text(schema: Any, spec: "ToolSpec") -> bool | None:

@@ -11,7 +11,16 @@ from onetool.core import call
 from onetool.http.definition import HttpImpl, ToolLimits
 from onetool.interfaces.rest import problem
 from onetool.interfaces.rest.ask_body import PICTURES, AskProblem, AskQuestion
-from onetool.sources.bundles.model import IMPLS, Bundle, BundleContent, FunctionImpl, ScriptImpl, Tool, ToolContent
+from onetool.sources.bundles.model import (
+    IMPLS,
+    UNSAID,
+    Bundle,
+    BundleContent,
+    FunctionImpl,
+    ScriptImpl,
+    Tool,
+    ToolContent,
+)
 from onetool.sources.bundles.validation import KEPT, SHOWN
 
 SCHEMA_PREFIX = "#/components/schemas/"
@@ -200,6 +209,11 @@ _DESCRIPTIONS = {  # by the key alone where it means one thing wherever it stand
     "argSchema": "JSON Schema (2020-12) of the arguments, an object. Others are refused unless it says otherwise.",
     "outputSchema": "JSON Schema of the value; empty: any.",
     "urlTemplate": "http or https, with `${name}` for arguments and secrets; its host must be in allowedHosts.",
+    "requests": "Several requests, in this order. The value of the last one that was sent is the tool's.",
+    "when": "Whether it is sent: JMESPath over `{args, steps}`, or one placeholder. Left out: always.",
+    "RequestStep.name": "What later requests call its value: `${steps.NAME.…}`.",
+    "preProcessors": "They change the arguments before validation, one after the other; a failure is `invalid_args`.",
+    "PreProcessor.code": "In the language of `run`, without tools. It finds `args`; its last value replaces them.",
     "query": "Pairs that are added to the URL's own; a list repeats its name.",
     "headers": "Names and values, with `${name}` in the values.",
     "body": "JSON with `${name}` in its texts, or a text. One that is just a placeholder keeps the value's type.",
@@ -243,12 +257,13 @@ def components() -> dict[str, Schema]:
     for schema in (named["Bundle"], shown):
         _complete(schema)
     shown["properties"] |= {key: _READ_ONLY[key] for key in sorted(SHOWN)}
-    left_out = {"parallel", *dict(IMPLS.values())}  # where they say nothing
+    left_out = {*UNSAID, *dict(IMPLS.values())}  # where they say nothing
     shown["required"] = [key for key in shown["required"] if key not in left_out]
     for kind, (key, _) in IMPLS.items():
         shown["properties"][key] = _ref(_IMPL_NAMES[kind])
     named |= {_content_name(kind): _content(content, kind) for kind in IMPLS}
     named["ToolContent"] = _one_of({kind: _content_name(kind) for kind in IMPLS}, "type")
+    named["HttpImpl"] = _one_or_several(named["HttpImpl"])
     refine_ask(named)
     return named | _plain_schemas()
 
@@ -315,8 +330,21 @@ def _content(base: Schema, kind: str) -> Schema:
     return schema
 
 
+def _one_or_several(impl: Schema) -> Schema:
+    """An HTTP tool has `request` with its `response`, or `requests`: never both."""
+    nothing = {"type": "null"}
+    properties = impl["properties"]
+    requests = {**properties["requests"]["anyOf"][0], "description": properties["requests"]["description"]}
+    one = properties | {"request": _ref("Request"), "requests": nothing}
+    several = {"requests": requests, "request": nothing, "response": nothing}
+    shape = {"type": "object", "additionalProperties": False}
+    kinds = [shape | {"properties": one, "required": ["request"]}]
+    kinds.append(shape | {"properties": several, "required": ["requests"]})
+    return {"description": impl["description"], "oneOf": kinds}
+
+
 _TOOL_TYPES = {
-    "http": "A tool that sends an HTTP request.",
+    "http": "A tool that sends an HTTP request, or several.",
     "python": "A tool that calls a function that is registered in this process.",
     "go": "Another word for `python`, given back as it was stored.",
     "script": "A tool that runs code over other tools.",

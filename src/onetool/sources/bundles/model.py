@@ -36,6 +36,15 @@ class ScriptImpl(CamelStruct, frozen=True, kw_only=True):
     code: Annotated[str, Meta(min_length=1, max_length=256 * 1024)]
 
 
+class PreProcessor(CamelStruct, frozen=True, kw_only=True, tag="script", tag_field="type"):
+    """Code that changes the arguments before they are validated, in the sandbox and without calling tools.
+
+    It finds them as `args`; its last value is the new ones.
+    """
+
+    code: Annotated[str, Meta(min_length=1, max_length=256 * 1024)]
+
+
 class BundleContent(CamelStruct, frozen=True, kw_only=True):
     slug: str
     display_name: Title = ""
@@ -57,6 +66,7 @@ class ToolContent(CamelStruct, frozen=True, kw_only=True):
     go_impl: dict[str, Any] | None = None
     script_impl: dict[str, Any] | None = None
     limits: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    pre_processors: Annotated[tuple[PreProcessor, ...], Meta(max_length=10)] = ()
 
 
 class Bundle(BundleContent, frozen=True, kw_only=True, omit_defaults=False):
@@ -104,11 +114,15 @@ def limits_of(tool: ToolContent) -> ToolLimits:
     return msgspec.convert(tool.limits, ToolLimits)
 
 
+UNSAID = ("parallel", "preProcessors")  # keys that most tools do without
+
+
 def shown(thing: Bundle | Tool) -> dict[str, Any]:
-    """As a file and REST have it: without the keys of other types, and without `parallel` where it says nothing."""
+    """As a file and REST have it: without the keys of other types, and those in `UNSAID` where they say nothing."""
     found: dict[str, Any] = msgspec.to_builtins(thing)
-    if found.get("parallel") is False:
-        del found["parallel"]
+    for key in UNSAID:
+        if not found.get(key, True):
+            del found[key]
     for key, _ in IMPLS.values():
         if found.get(key, ...) is None:
             del found[key]

@@ -13,13 +13,21 @@ from threading import Lock
 from typing import Any, Protocol
 
 from onetool.core.context import current_call
-from onetool.core.errors import ToolFailure
+from onetool.core.errors import BadArguments, ToolFailure
 from onetool.core.spec import NO_PARAMETERS, Handler, ToolSpec
 from onetool.core.text import did_you_mean
 from onetool.http.definition import HttpImpl, ToolLimits, is_idempotent, total_seconds
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.form import check_schemas
-from onetool.sources.bundles.model import Tool, ToolContent, code_of, function_of, http_of, limits_of
+from onetool.sources.bundles.model import (
+    PreProcessor,
+    Tool,
+    ToolContent,
+    code_of,
+    function_of,
+    http_of,
+    limits_of,
+)
 
 WINDOW = 60.0  # seconds
 # Calls a minute up to which each of them is remembered; above that they are counted in slices of the window.
@@ -130,6 +138,14 @@ class BundleRuntime(Protocol):
         """What is wrong with the code, if anything is."""
         ...
 
+    async def run_pre_processor(self, code: str, args: Mapping[str, Any]) -> Any:
+        """The value of code that finds the arguments as `args`, and no tools; ToolFailure where it fails."""
+        ...
+
+    def check_pre_processor(self, code: str) -> str | None:
+        """What is wrong with such code, if anything is."""
+        ...
+
     def http_tool(
         self, impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits
     ) -> Callable[..., Awaitable[Any]]:
@@ -164,6 +180,9 @@ class ToolFactory:
             "off": off,
             "kept_as": tool.id,
         }
+        if tool.pre_processors:
+            prepare = _Preparation(tool.pre_processors, self._ways)
+            shared["prepare"] = ToolSpec(name=name, description="Prepares the arguments.", handler=prepare)
         if tool.type == "http":
             return ToolSpec(**shared, **self._http(tool))
         if tool.type == SCRIPT:
@@ -192,6 +211,10 @@ class ToolFactory:
         if tool.arg_schema.get("type", "object") != "object":
             raise InvalidError('/argSchema/type: arguments are an object: write "object"', "/argSchema/type")
         check_schemas(tool)
+        for number, one in enumerate(tool.pre_processors):
+            if wrong := self._ways.check_pre_processor(one.code):
+                pointer = f"/preProcessors/{number}/code"
+                raise InvalidError(f"{pointer}: {wrong}", pointer)
         if tool.type == "http":
             self._check_http(tool)
         elif tool.type == SCRIPT:
@@ -208,12 +231,12 @@ class ToolFactory:
 
     def _http(self, tool: Tool) -> dict[str, Any]:
         impl, limits = http_of(tool), limits_of(tool)
-        request = impl.request
+        requests = [step.request for step in impl.steps]
         return {
             "handler": self._limited(_HttpHandler(tool, self._ways), tool, True),
             "timeout": total_seconds(impl, limits),
-            "idempotent": is_idempotent(request),
-            "read_only": request.method in SAFE,
+            "idempotent": all(map(is_idempotent, requests)),
+            "read_only": all(request.method in SAFE for request in requests),
         }
 
     def _function(self, tool: Tool) -> dict[str, Any]:
@@ -234,7 +257,8 @@ class ToolFactory:
             "timeout": target.timeout,
             "requires": target.requires,
             "parallel": tool.parallel or target.parallel,
-            **{flag: getattr(target, flag) for flag in ("pure", "idempotent", "read_only")},
+            "pure": target.pure and not tool.pre_processors,
+            **{flag: getattr(target, flag) for flag in ("idempotent", "read_only")},
         }
 
     def _limited(self, handler: Handler, tool: Tool, is_async: bool) -> Handler:
@@ -347,6 +371,29 @@ class _ScriptHandler:
 
     async def __call__(self, **args: Any) -> Any:
         return await self._run(self._code, {**self._defaults, **args})
+
+
+class _Preparation:
+    """Changes arguments before they are validated: one pre-processor after the other."""
+
+    def __init__(self, steps: tuple[PreProcessor, ...], ways: BundleRuntime) -> None:
+        self._codes = [step.code for step in steps]
+        self._run = ways.run_pre_processor
+
+    async def __call__(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        for number, code in enumerate(self._codes):
+            try:
+                value = await self._run(code, args)
+                if not isinstance(value, dict):
+                    what = "nothing" if value is None else f"a value of type {type(value).__name__}"
+                    hint = "end the code with the arguments, as an expression: args"
+                    raise ToolFailure(f"gave {what}, and has to give an object with the arguments", hints=(hint,))
+            except ToolFailure as failure:
+                wrong = BadArguments(str(failure), failure.reason, failure.hints)
+                wrong.argument = f"preProcessors[{number}]"
+                raise wrong from None
+            args = value
+        return args
 
 
 def _properties(tool: ToolContent) -> tuple[str, ...]:

@@ -118,6 +118,10 @@ def read_tool(data: Any, slug: str, version: str) -> ToolContent:
     for other, _ in IMPLS.values():
         if other != key and data.get(other) is not None:
             raise InvalidError(f"{other} belongs to another type of tool; this one's is {content.type!r}", f"/{other}")
+    for number, step in enumerate(data.get("preProcessors") or ()):
+        if "type" not in step:
+            pointer = f"/preProcessors/{number}/type"
+            raise InvalidError(f'{pointer} is missing: write "type": "script"', pointer)
     converted(data[key], shape, f"/{key}")
     converted(data.get("limits") or {}, ToolLimits, "/limits")
     return content

@@ -73,7 +73,7 @@ def hosts_there(app: "App", urls: Iterable[str]) -> tuple[RequiredHost, ...]:
 
 
 def _of_request(app: "App", tool: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Secrets and URLs of a tool's request; nothing if its file can't be read."""
+    """Secrets and URLs of a tool's requests; nothing if its file can't be read."""
     from onetool.http.definition import HttpImpl, OAuth2, ToolLimits
     from onetool.http.tool import HttpTool
     from onetool.sources.bundles.validation import converted
@@ -83,9 +83,9 @@ def _of_request(app: "App", tool: Mapping[str, Any]) -> tuple[list[str], list[st
         made = HttpTool(impl, tool.get("argSchema") or {}, ToolLimits(), lambda: app.runtime.outside)
     except (OneToolError, ValueError):
         return [], []
-    auth = impl.request.auth
-    tokens = [auth.token_url] if isinstance(auth, OAuth2) else []
-    return sorted(made.secrets), [impl.request.url_template, *tokens]
+    requests = [step.request for step in impl.steps]
+    tokens = [auth.token_url for request in requests if isinstance(auth := request.auth, OAuth2)]
+    return sorted(made.secrets), [*(request.url_template for request in requests), *tokens]
 
 
 def _required_host(app: "App", scheme: str, authority: str) -> RequiredHost:
@@ -241,5 +241,6 @@ def _missing(bundle: "Bundle", message: str, hint: str, names: Iterable[str]) ->
 
 def _literal_credential(impl: dict[str, Any] | None) -> str | None:
     """Which credential is no placeholder."""
-    auth = ((impl or {}).get("request") or {}).get("auth") or {}
-    return next((key for key in CREDENTIALS if auth.get(key) and "${" not in auth[key]), None)
+    impl = impl or {}
+    auths = [(one.get("request") or {}).get("auth") or {} for one in (impl, *(impl.get("requests") or ()))]
+    return next((key for auth in auths for key in CREDENTIALS if auth.get(key) and "${" not in auth[key]), None)

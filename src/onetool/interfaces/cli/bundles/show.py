@@ -190,12 +190,16 @@ def argument_rows(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str, st
 
 def _print_implementation(tool: Mapping[str, Any]) -> None:
     """What happens when it is called."""
+    for number, one in enumerate(tool.get("preProcessors") or ()):
+        echo(printable(f"preProcessors[{number}]:\n{one['code']}"))
     if (script := tool.get("scriptImpl")) is not None:
         echo(printable(script["code"]))
         return
     if (http := tool.get("httpImpl")) is not None:
-        request = http.get("request", {})
-        echo(printable(f"{request.get('method', 'GET')} {request.get('urlTemplate', '')}"))
+        for step in http.get("requests") or [http]:
+            request, name = step.get("request", {}), f"{step['name']}: " if "name" in step else ""
+            condition = f"  when {step['when']}" if step.get("when") else ""
+            echo(printable(f"{name}{request.get('method', 'GET')} {request.get('urlTemplate', '')}{condition}"))
     print_json(next(tool[key] for key in IMPLEMENTATIONS if tool.get(key) is not None), as_json=False)
 
 
