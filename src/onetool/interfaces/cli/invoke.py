@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import click
@@ -14,6 +14,7 @@ import msgspec
 from onetool.core.call import ToolCall
 from onetool.core.redaction import mask_arguments
 from onetool.core.text import did_you_mean
+from onetool.core.typed_arguments import NotStrictError, is_text, strict_json, takes_others
 from onetool.interfaces.cli.output import printable, show_progress
 from onetool.interfaces.cli.person import let_tools_ask
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from onetool.core.spec import ToolSpec
 
 MOST_BYTES = 4 * 1024 * 1024
-DEEPEST = 10  # references in a schema that are followed
 
 
 def invoke_tool(
@@ -76,58 +76,18 @@ def read_pairs(given: Mapping[str, str], spec: "ToolSpec | None") -> dict[str, A
 
 def _argument(key: str, value: str, spec: "ToolSpec") -> Any:
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
-    if key not in properties and not _takes_others(spec):
+    if key not in properties and not takes_others(spec):
         known = did_you_mean(key, properties) or f"it takes {', '.join(spec.order) or 'none'}"
         raise _wrong(f"{spec.name} has no argument {key!r}; {known}.")
-    is_text = _is_text(properties.get(key), spec)
-    if is_text:
+    wants_text = is_text(key, spec)
+    if wants_text:
         return value
     try:
-        return _strict(value)
+        return strict_json(value)
     except ValueError as error:
-        if is_text is None:
+        if wants_text is None:
             return value
         raise _wrong(f"{key}: expected JSON, got {value[:60]!r} ({error}).") from None
-
-
-def _takes_others(spec: "ToolSpec") -> bool:
-    schema = spec.input_schema
-    further = schema.get("additionalProperties", spec.source != "local")  # a server says itself what it does not take
-    return bool(further) or any(word in schema for word in ("patternProperties", "allOf", "anyOf", "oneOf", "$ref"))
-
-
-def _is_text(schema: Any, spec: "ToolSpec") -> bool | None:
-    """Whether an argument is a text; None where it may be one or something else, and both are tried."""
-    kinds = _kinds(schema, spec.input_schema, DEEPEST)
-    if kinds is None:
-        return None
-    kinds -= {"null"}
-    return "string" in kinds if len(kinds) == 1 or "string" not in kinds else None
-
-
-def _kinds(schema: Any, root: Mapping[str, Any], depth: int) -> set[str] | None:
-    """The types that a schema names; None where it names none."""
-    if not isinstance(schema, Mapping) or not depth:
-        return None
-    fields = cast(Mapping[str, Any], schema)
-    named = fields.get("type")
-    if named is not None:
-        return {named} if isinstance(named, str) else set(named)
-    if isinstance(target := fields.get("$ref"), str):
-        return _kinds(_pointed(target, root), root, depth - 1)
-    if "const" in fields or "enum" in fields:
-        values = fields["enum"] if "enum" in fields else [fields["const"]]
-        return {"string" if isinstance(value, str) else "null" if value is None else "other" for value in values}
-    parts = [_kinds(part, root, depth - 1) for word in ("anyOf", "oneOf") for part in fields.get(word, ())]
-    return None if not parts or None in parts else set[str]().union(*(part for part in parts if part))
-
-
-def _pointed(target: str, root: Mapping[str, Any]) -> Any:
-    """Where a reference into the same schema leads."""
-    found: Any = root
-    for step in target.removeprefix("#/").split("/"):
-        found = found.get(step) if isinstance(found, Mapping) else None
-    return found
 
 
 def _wrong(message: str) -> click.BadParameter:
@@ -138,10 +98,10 @@ def read_args(text: str) -> dict[str, Any]:
     """--args: JSON itself, `@file`, or `-` for standard input."""
     where, source = _source(text)
     try:
-        args = _strict(source)
+        args = strict_json(source)
     except json.JSONDecodeError as error:
         raise click.BadParameter(_where_it_breaks(where, source, error), param_hint="--args") from None
-    except _NotStrictError as error:
+    except NotStrictError as error:
         raise click.BadParameter(f"{where} {error}", param_hint="--args") from None
     except RecursionError:
         raise click.BadParameter(f"{where} is nested too deep.", param_hint="--args") from None
@@ -151,34 +111,6 @@ def read_args(text: str) -> dict[str, Any]:
         message = f'{where} is not an object; write the arguments by name, like {{"path": "."}}.'
         raise click.BadParameter(message, param_hint="--args")
     return args
-
-
-class _NotStrictError(ValueError):
-    """JSON that Python takes and that would lose something on the way."""
-
-
-def _strict(text: str) -> Any:
-    return json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique)
-
-
-def _no_constant(name: str) -> Any:
-    raise _NotStrictError(f"has {name}, which is not in JSON.")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if number in (float("inf"), float("-inf")):
-        raise _NotStrictError(f"has {text}, which is too large for a number.")
-    return number
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _NotStrictError(f"has {twice!r} twice; only one of them could be meant.")
-    return fields
 
 
 def _source(text: str) -> tuple[str, str]:
