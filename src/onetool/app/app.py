@@ -30,7 +30,7 @@ from onetool.packs.ot import ot_tools
 from onetool.registry import Registry
 
 if TYPE_CHECKING:
-    from onetool.app.ask import AskService, PendingAnswer
+    from onetool.app.ask import AskService, PendingAnswer, SessionCall
     from onetool.ask.sessions import SessionStore
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolCall, ToolResult
@@ -228,6 +228,15 @@ class App:
         from onetool.app.ask import AskOptions
 
         return self._ask_service.ask(prompt, AskOptions(**options))
+
+    async def user_call(self, name: str, args: Mapping[str, Any], **options: Any) -> "SessionCall":
+        """Call a tool as a person does in a session of `ask`: the call and its result become part of what was said.
+
+        The options are those of `ask`.
+        """
+        from onetool.app.ask import AskOptions
+
+        return await self._ask_service.user_call(name, args, AskOptions(**options))
 
     @property
     def sessions(self) -> "SessionStore":

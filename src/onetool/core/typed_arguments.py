@@ -61,7 +61,7 @@ def _pointed(target: str, root: Mapping[str, Any]) -> Any:
     """Where a reference into the same schema leads."""
     found: Any = root
     for step in target.removeprefix("#/").split("/"):
-        found = found.get(step) if isinstance(found, Mapping) else None
+        found = cast(Mapping[str, Any], found).get(step) if isinstance(found, Mapping) else None
     return found
 
 

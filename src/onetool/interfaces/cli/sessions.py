@@ -16,7 +16,7 @@ from onetool.interfaces.cli.output import counted, echo, print_json, print_table
 
 if TYPE_CHECKING:
     from onetool.ask.errors import AskError
-    from onetool.ask.messages import Message
+    from onetool.ask.messages import SessionMessage
     from onetool.ask.sessions import SessionInfo, SessionStore, Transcript
 
 DAY = 24 * 3600
@@ -257,8 +257,8 @@ def _shown(transcript: "Transcript") -> dict[str, Any]:
     return {**facts, **moments, "messages": messages}
 
 
-def _print(message: "Message", at: float, model: str) -> None:
-    from onetool.ask.messages import Assistant, User
+def _print(message: "SessionMessage", at: float, model: str) -> None:
+    from onetool.ask.messages import Assistant, User, UserCall
     from onetool.ask.prompt_texts import unmark
     from onetool.ask.sessions.records import UNDER_WAY
     from onetool.core.errors import cut
@@ -277,6 +277,8 @@ def _print(message: "Message", at: float, model: str) -> None:
         for line in _calls(message):
             echo(styled(line, fg="cyan"))
     else:
+        if isinstance(message, UserCall):
+            echo(styled(f"\nYou, {_moment(at)}", bold=True))
         short = cut(" ".join(unmark(message.content)[0].split()), MOST_RESULT)
         is_bad = not message.ok and message.content != UNDER_WAY
         echo(styled(printable(f"  {message.name}: {short}"), fg="red" if is_bad else None, dim=not is_bad))
