@@ -34,7 +34,10 @@ def provider(request):
 
 
 def called(stage, name, args=None, **options):
-    return asyncio.run(stage.app.user_call(name, args or {}, **options))
+    kept = []
+    result = asyncio.run(stage.app.user_call(name, args or {}, kept.append, **options))
+    (session,) = kept
+    return session, result
 
 
 def test_each_provider_takes_it(tmp_path, provider):
@@ -77,7 +80,7 @@ def test_the_session_keeps_it(tmp_path):
 def test_a_call_that_is_stopped_is_told(tmp_path):
     async def stopped(app):
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(app.user_call("shop.hangs", {}, session="tea"), 1.0)
+            await asyncio.wait_for(app.user_call("shop.hangs", {}, print, session="tea"), 1.0)
 
     with Stage(tmp_path, packs={"shop": PACK}) as stage:
         asyncio.run(stopped(stage.app))
@@ -89,7 +92,7 @@ def test_a_call_that_is_stopped_is_told(tmp_path):
 def test_no_tools_and_the_allow_list_count_for_the_person_too(tmp_path):
     with Stage(tmp_path, packs={"shop": PACK}) as stage:
         for options in ({"with_tools": False}, {"allowed": ["time.now"]}):
-            error = called(stage, "shop.price", {"item": "tea"}, **options).result.error
+            error = called(stage, "shop.price", {"item": "tea"}, **options)[1].error
             assert (error.code, error.reason) == ("tool_not_found", "denied")
 
 

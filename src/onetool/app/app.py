@@ -30,7 +30,7 @@ from onetool.packs.ot import ot_tools
 from onetool.registry import Registry
 
 if TYPE_CHECKING:
-    from onetool.app.ask import AskService, PendingAnswer, SessionCall
+    from onetool.app.ask import AskService, PendingAnswer
     from onetool.ask.sessions import SessionStore
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolCall, ToolResult
@@ -229,14 +229,16 @@ class App:
 
         return self._ask_service.ask(prompt, AskOptions(**options))
 
-    async def user_call(self, name: str, args: Mapping[str, Any], **options: Any) -> "SessionCall":
+    async def user_call(
+        self, name: str, args: Mapping[str, Any], kept: Callable[[str], None], **options: Any
+    ) -> "ToolResult":
         """Call a tool as a person does in a session of `ask`: the call and its result become part of what was said.
 
-        The options are those of `ask`.
+        `kept` is told the session's id, also if the call is stopped halfway. The options are those of `ask`.
         """
         from onetool.app.ask import AskOptions
 
-        return await self._ask_service.user_call(name, args, AskOptions(**options))
+        return await self._ask_service.user_call(name, args, kept, AskOptions(**options))
 
     @property
     def sessions(self) -> "SessionStore":

@@ -7,9 +7,9 @@ Toolsets are cached per registry snapshot; everything else is made for one quest
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -83,13 +83,6 @@ class AskOptions(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"{key}: expected a list of names, got a text: [{names!r}]")
 
 
-class SessionCall(NamedTuple):
-    """What came of a call that a person made in a session."""
-
-    session_id: str
-    result: ToolResult
-
-
 class AskService:
     """What all questions of an app share."""
 
@@ -110,7 +103,9 @@ class AskService:
     def sessions(self) -> SessionStore:
         return SessionStore(self.runtime.config.home / "sessions")
 
-    async def user_call(self, name: str, args: Mapping[str, Any], options: AskOptions) -> "SessionCall":
+    async def user_call(
+        self, name: str, args: Mapping[str, Any], kept: Callable[[str], None], options: AskOptions
+    ) -> ToolResult:
         """Call a tool for the person. Nobody has to approve that; the allow-list counts."""
         options = msgspec.structs.replace(options, menu="direct", approve="always")
         async with self.sessions.turn(options.session, new=options.new_session, wait=options.wait) as session:
@@ -122,7 +117,10 @@ class AskService:
                     return await hands.call(call)
                 return await self._caller.call(call, allowed)
 
-            return SessionCall(session.id, await run_user_call(call, run, hands, session))
+            try:
+                return await run_user_call(call, run, hands, session)
+            finally:
+                kept(session.id)
 
     async def hands(self, options: AskOptions, session: ChatSession) -> "ToolBackend":
         caller, catalog, config = self._caller, self._catalog, self.runtime.config

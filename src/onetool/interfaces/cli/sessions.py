@@ -90,10 +90,9 @@ def list_sessions(ctx: click.Context, limit: int | None, as_json: bool) -> None:
     elif not found:
         echo(NO_SESSIONS)
     else:
-        shown = found[: limit or USUAL]
-        print_table(counted(len(found), "session"), COLUMNS, _rows(shown))
-        if len(found) > len(shown):
-            echo(f"… and {len(found) - len(shown):,} more: --limit {len(found)} lists all of them")
+        print_sessions(found, limit or USUAL)
+        if len(found) > (limit or USUAL):
+            echo(f"… and {len(found) - (limit or USUAL):,} more: --limit {len(found)} lists all of them")
 
 
 @sessions.command()
@@ -226,6 +225,11 @@ def _words(error: "AskError") -> str:
 
 
 # Printing
+
+
+def print_sessions(found: Sequence["SessionInfo"], most: int = USUAL) -> None:
+    """The first of them, as a table."""
+    print_table(counted(len(found), "session"), COLUMNS, _rows(found[:most]))
 
 
 def _rows(found: Sequence["SessionInfo"]) -> list[tuple[Any, ...]]:
