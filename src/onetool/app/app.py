@@ -260,6 +260,17 @@ class App:
 
         return self._ask_service.ask(prompt, AskOptions(**options))
 
+    async def user_call(
+        self, name: str, args: Mapping[str, Any], kept: Callable[[str], None], **options: Any
+    ) -> "ToolResult":
+        """Call a tool as a person does in a session of `ask`: the call and its result become part of what was said.
+
+        `kept` is told the session's id, also if the call is stopped halfway. The options are those of `ask`.
+        """
+        from onetool.app.ask import AskOptions
+
+        return await self._ask_service.user_call(name, args, kept, AskOptions(**options))
+
     @property
     def sessions(self) -> "SessionStore":
         """What was asked and answered."""

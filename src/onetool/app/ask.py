@@ -7,7 +7,7 @@ Toolsets are cached per registry snapshot; everything else is made for one quest
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,8 @@ from onetool.ask.messages import File, Toolset, User
 from onetool.ask.model_choice import ModelChoice, choose_model
 from onetool.ask.prompts import MUCH_TEXT, AskTask
 from onetool.ask.sessions import ChatSession, SessionStore
+from onetool.ask.tool_calls import run_user_call
+from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.context import allowed_by_both
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from onetool.core.registry import Snapshot
 
 MENUS = ("direct", "run")
+USER_SOURCE = "chat"  # where calls come from that a person makes in a session
 MAX_TOOLSETS = 8  # of one catalogue, for different allow-lists
 MANY_TOOLS = 50  # tools: writing them out takes long enough for others on the loop to notice
 MAX_DEPTH = 2  # a question that a tool puts, while a model is being asked, and one inside of that
@@ -99,6 +102,25 @@ class AskService:
     @property
     def sessions(self) -> SessionStore:
         return SessionStore(self.runtime.config.home / "sessions")
+
+    async def user_call(
+        self, name: str, args: Mapping[str, Any], kept: Callable[[str], None], options: AskOptions
+    ) -> ToolResult:
+        """Call a tool for the person. Nobody has to approve that; the allow-list counts."""
+        options = msgspec.structs.replace(options, menu="direct", approve="always")
+        async with self.sessions.turn(options.session, new=options.new_session, wait=options.wait) as session:
+            hands, allowed = await self.hands(options, session), self._allowed(options, session)
+            call = ToolCall(new_id(), name, args, USER_SOURCE)
+
+            async def run(call: ToolCall) -> ToolResult:
+                if isinstance(hands, NoToolsBackend):
+                    return await hands.call(call)
+                return await self._caller.call(call, allowed)
+
+            try:
+                return await run_user_call(call, run, hands, session)
+            finally:
+                kept(session.id)
 
     async def hands(self, options: AskOptions, session: ChatSession) -> "ToolBackend":
         caller, catalog, config = self._caller, self._catalog, self.runtime.config

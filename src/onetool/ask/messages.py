@@ -109,7 +109,18 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
     value: Any | UnsetType = UNSET
 
 
+class UserCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="called"):
+    """A tool that the person called, and what came of it. A model reads both as a message of the person."""
+
+    name: str
+    args: Mapping[str, Any] = {}  # without those that are secret
+    content: str  # as the model reads it
+    ok: bool = True
+
+
 Message = User | Assistant | Result
+SessionMessage = Message | UserCall
+"""What a session keeps. Models are sent messages alone."""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):

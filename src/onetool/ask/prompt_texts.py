@@ -20,13 +20,17 @@ you have, and say what is missing.)"""
 
 NO_ANSWER_TEXT = "The limit of {steps} steps was reached, and the model gave no answer at the end."
 
+USER_CALL_TEXT = """\
+(The person called a tool: {name}, with the arguments {args}. What it gave follows.)
+{content}"""
+
 _MARKED = re.compile(r'<result id="(\w+)">\n(.*)\n</result \1>', re.DOTALL)
 
 
-def system_prompt(own: str | None, with_tools: bool) -> str:
-    """The system prompt. `own` replaces our text, but not the rule for data."""
+def system_prompt(own: str | None, with_tools: bool, with_data: bool = False) -> str:
+    """The system prompt. `own` replaces our text, but not the rule for data, which also counts `with_data` alone."""
     said = own if own is not None else SYSTEM_TEXT if with_tools else ""
-    return "\n\n".join(filter(None, (said.strip(), DATA_RULE if with_tools else "")))
+    return "\n\n".join(filter(None, (said.strip(), DATA_RULE if with_tools or with_data else "")))
 
 
 def mark_as_data(content: str, word: str = "") -> str:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import msgspec
 
 from onetool.ask.errors import AskError, ModelError
-from onetool.ask.messages import Assistant, File, Message, ModelPrompt, Result, Toolset, User
+from onetool.ask.messages import Assistant, File, ModelPrompt, Result, SessionMessage, Toolset, User, UserCall
 from onetool.ask.model_client import ModelClient
-from onetool.ask.prompt_texts import LAST_STEP_TEXT, mark_as_data, system_prompt, unmark
+from onetool.ask.prompt_texts import LAST_STEP_TEXT, USER_CALL_TEXT, mark_as_data, on_one_line, system_prompt, unmark
 from onetool.ask.sessions import ChatSession
 from onetool.core.text import count_tokens, cut_to_tokens
 
@@ -59,17 +59,27 @@ def window_of(provider: str, model: str) -> int:
     return WINDOWS[max(known, key=len)] if known else UNKNOWN_WINDOW
 
 
-def without_abandoned(messages: Sequence[Message]) -> list[Message]:
+def without_abandoned(messages: Sequence[SessionMessage]) -> list[SessionMessage]:
     """The messages without questions that the model never answered before the next question."""
-    following = [*messages[1:], None]
-    return [
-        one
-        for one, next in zip(messages, following, strict=True)
-        if not isinstance(one, User) or not isinstance(next, User)
-    ]
+    kept: list[SessionMessage] = []
+    asked_next = False
+    for message in reversed(messages):
+        if not (isinstance(message, User) and asked_next):
+            kept.append(message)
+        if not isinstance(message, UserCall):  # a call between two questions answers none
+            asked_next = isinstance(message, User)
+    return kept[::-1]
 
 
-def fit_messages(messages: Sequence[Message], most: int, *, other: int = 0) -> tuple[list[Message], int, int]:
+def as_question(call: UserCall) -> User:
+    """A call of the person as each provider takes it: in the person's words, with the result marked as data."""
+    args = json.dumps(call.args, ensure_ascii=False, default=str)
+    return User(text=USER_CALL_TEXT.format(name=on_one_line(call.name), args=args, content=call.content))
+
+
+def fit_messages(
+    messages: Sequence[SessionMessage], most: int, *, other: int = 0
+) -> tuple[list[SessionMessage], int, int]:
     """What fits into `most` tokens beside `other` (instructions, tools); how many messages were left out; its tokens.
 
     It begins with a question. The last turn always stays; where it is too long by itself, its oldest results are
@@ -80,7 +90,7 @@ def fit_messages(messages: Sequence[Message], most: int, *, other: int = 0) -> t
     for place in reversed(range(len(messages))):
         message = messages[place]
         size += _message_tokens(message)
-        if isinstance(message, User):
+        if isinstance(message, User | UserCall):
             if used and used + size > room:
                 break
             start, used, size = place, used + size, 0
@@ -94,7 +104,7 @@ def fit_messages(messages: Sequence[Message], most: int, *, other: int = 0) -> t
     return kept, start, used
 
 
-def _shortened(messages: list[Message], used: int, room: int) -> tuple[list[Message], int]:
+def _shortened(messages: list[SessionMessage], used: int, room: int) -> tuple[list[SessionMessage], int]:
     """The oldest results first, and each by no more than is needed."""
     for place, message in enumerate(messages):
         if used <= room:
@@ -116,7 +126,7 @@ def _shorter(result: Result, most: int) -> Result:
     return msgspec.structs.replace(result, content=mark_as_data(text + note, word) if word else text + note)
 
 
-def _message_tokens(message: Message) -> int:
+def _message_tokens(message: SessionMessage) -> int:
     match message:
         case User():
             return A_MESSAGE + _tokens(message.text) + sum(map(_file_tokens, message.files))
@@ -126,6 +136,8 @@ def _message_tokens(message: Message) -> int:
             return A_MESSAGE + _tokens(message.text) + calls + malformed + _json_tokens(message.kept)
         case Result():
             return A_MESSAGE + _tokens(message.name) + _tokens(message.content)
+        case UserCall():
+            return A_MESSAGE + _tokens(as_question(message).text)
 
 
 def _file_tokens(file: File) -> int:
@@ -166,9 +178,9 @@ ANSWER_TOKENS = 32_000  # tokens that are left for an answer, where nobody says 
 ANSWER_SHARE = 8  # … and where that is less, this part of the window
 
 
-def message_chars(message: Message) -> int:
+def message_chars(message: SessionMessage) -> int:
     """About how many characters it has."""
-    if isinstance(message, Result):
+    if isinstance(message, Result | UserCall):
         return len(message.content)
     if isinstance(message, User):
         return len(message.text) + sum(len(file.text or "") for file in message.files)
@@ -195,7 +207,8 @@ class PromptBuilder:
         self._model = model
         self._toolset = toolset
         self._session = session
-        self._system = system_prompt(task.system, bool(toolset))
+        has_data = any(isinstance(one, UserCall) for one in session.messages)
+        self._system = system_prompt(task.system, bool(toolset), has_data)
         self._window = task.context_tokens or window_of(model.provider, model.name)
         self._shorter = 0
         self._left_out = self._told = 0  # messages
@@ -234,7 +247,7 @@ class PromptBuilder:
         )
         return ModelPrompt(
             model=model.name,
-            messages=(*fitting, *note),
+            messages=(*(as_question(one) if isinstance(one, UserCall) else one for one in fitting), *note),
             system=self._system,
             tools=self._toolset,
             may_call=may_call,

@@ -6,14 +6,14 @@ in this session is not made again.
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from onetool.ask.events import CallEnded, CallStarted
-from onetool.ask.messages import Call, Result, Toolset
+from onetool.ask.messages import Call, Result, Toolset, UserCall
 from onetool.ask.prompt_texts import mark_as_data
 from onetool.ask.sessions import ChatSession, call_key
 from onetool.core.call import ServerResult, ToolCall, ToolError, ToolResult, new_id
@@ -108,6 +108,21 @@ async def run_calls(
             else:
                 words = NOT_STARTED if task is None else STOPPED
                 session.append(Result(call=call.id, name=call.name, ok=False, content=mark_as_data(words)))
+
+
+async def run_user_call(
+    call: ToolCall, run: Callable[[ToolCall], Awaitable[ToolResult]], hands: ToolBackend, session: ChatSession
+) -> ToolResult:
+    """A call that the person makes: it and its result are written to the session, also if it is stopped halfway."""
+    args = hands.clean(hands.masked(call.name, call.args))
+    try:
+        result = await run(call)
+        content = await hands.content(result.cleaned(hands.clean))
+    except asyncio.CancelledError:
+        session.append(UserCall(name=call.name, args=args, ok=False, content=mark_as_data(STOPPED)))
+        raise
+    session.append(UserCall(name=call.name, args=args, ok=result.ok, content=mark_as_data(content)))
+    return result
 
 
 def _groups(calls: Sequence[Call], hands: ToolBackend) -> Iterator[list[Call]]:

@@ -38,6 +38,7 @@ class ScriptNames:
 
     def __init__(self, catalogue: Snapshot, aliases: Mapping[str, str] | None = None) -> None:
         self.catalogue = catalogue
+        self._by_slug: dict[str, list[ToolSpec]] | None = None
         self._tools_of: dict[str, dict[str, ToolSpec]] = {}
         bare: dict[str, ToolSpec] = {}
         for spec in catalogue:
@@ -96,6 +97,15 @@ class ScriptNames:
         words = {spec.name: f"{pack.word}.{own}" for pack in packs for own, spec in pack.tools.items()}
         return words | {spec.name: word for word, spec in self.functions.items()}
 
+    def with_slug(self, slug: str) -> list[ToolSpec]:
+        """The tools whose name without the pack is this, with dashes or underscores. Listed when first asked for."""
+        if self._by_slug is None:
+            self._by_slug = {}
+            for spec in self.catalogue:
+                if not spec.hidden:
+                    self._by_slug.setdefault(_as_slug(spec.name.rpartition(".")[2]), []).append(spec)
+        return self._by_slug.get(_as_slug(slug), [])
+
     def spelling(self, spec: ToolSpec) -> str:
         """What code writes to call it."""
         pack, dot, own = spec.name.partition(".")
@@ -105,6 +115,10 @@ class ScriptNames:
         named = self.pack(word)
         tools = named.tools if named else {}
         return f"{word}.{next((spelling for spelling, tool in tools.items() if tool is spec), own)}"
+
+
+def _as_slug(name: str) -> str:
+    return name.replace("_", "-")
 
 
 def rename_advice(line: str, names: ScriptNames) -> tuple[str, ...]:

@@ -177,14 +177,18 @@ class Pipeline:
 
     def _read(self, text: str) -> str:
         code = read(text)
-        if not code.lstrip().startswith("$"):  # no Python does
-            return code
-        from onetool.script.snippets import SnippetError, expand
+        if code.lstrip().startswith("$"):  # no Python does
+            from onetool.script.snippets import SnippetError, expand
 
-        try:
-            return read(expand(code, self._setting.snippets))
-        except SnippetError as error:
-            raise ScriptError(str(error)) from None
+            try:
+                code = read(expand(code, self._setting.snippets))
+            except SnippetError as error:
+                raise ScriptError(str(error)) from None
+        if not code.lstrip().startswith("+"):  # some Python does
+            return code
+        from onetool.script.call_lines import expand_call_line
+
+        return expand_call_line(code, self._tools.names, self._allowed, {*(self._known or ()), *self._variables})
 
     def _refusal(self, found: list[CodeFinding]) -> ToolError:
         message, hints = findings_text(found, self._tools.names)

@@ -5,11 +5,13 @@ content can break out of its place.
 """
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
-from onetool.ask.messages import Assistant, Call, Message, Result, User
+from onetool.ask.messages import Assistant, Call, Result, SessionMessage, User, UserCall
 from onetool.ask.prompt_texts import backticks, fenced, unmark
 from onetool.ask.sessions.records import UNDER_WAY
 from onetool.ask.sessions.store import NO_ANSWER, Transcript
@@ -65,7 +67,7 @@ def _head(transcript: Transcript) -> str:
     return "\n".join(lines)
 
 
-def _said(message: Message, at: float, number: int, calls: dict[str, Call]) -> list[str]:
+def _said(message: SessionMessage, at: float, number: int, calls: dict[str, Call]) -> list[str]:
     match message:
         case User():
             parts = [f"## Question {number:,} · {_time(at)}", *_quoted(message.text)]
@@ -83,9 +85,15 @@ def _said(message: Message, at: float, number: int, calls: dict[str, Call]) -> l
                 *([fenced(_plain(_arguments(call)), "json" if call.malformed is None else "")] if call else []),
                 fenced(_plain(unmark(message.content)[0])),
             ]
+        case UserCall():
+            return [
+                f"## You called {_code(message.name)} · {_time(at)} · {_how(message)}",
+                fenced(_plain(_json(message.args)), "json"),
+                fenced(_plain(unmark(message.content)[0])),
+            ]
 
 
-def _how(result: Result) -> str:
+def _how(result: Result | UserCall) -> str:
     if result.ok:
         return "ok"
     return "under way" if result.content == UNDER_WAY else "failed"
@@ -94,7 +102,11 @@ def _how(result: Result) -> str:
 def _arguments(call: Call) -> str:
     if call.malformed is not None:
         return call.malformed
-    return msgspec.json.format(msgspec.json.encode(call.args), indent=2).decode()
+    return _json(call.args)
+
+
+def _json(args: Mapping[str, Any]) -> str:
+    return msgspec.json.format(msgspec.json.encode(args), indent=2).decode()
 
 
 def _quoted(text: str) -> list[str]:

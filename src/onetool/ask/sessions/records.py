@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from onetool.ask.errors import SessionError
-from onetool.ask.messages import Assistant, Call, Message, Result, Usage, User
+from onetool.ask.messages import Assistant, Call, Result, SessionMessage, Usage, User, UserCall
 from onetool.core.text import replace_all_surrogates
 
 SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -94,21 +94,21 @@ class _TimedRecord(msgspec.Struct):
     at: float = 0.0
 
 
-Record = SessionHeader | TurnEnded | Allowed | Message
-KNOWN_TYPES = ("session", "ended", "allowed", "user", "assistant", "result")
+Record = SessionHeader | TurnEnded | Allowed | SessionMessage
+KNOWN_TYPES = ("session", "ended", "allowed", "user", "assistant", "result", "called")
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _record_decoder = msgspec.json.Decoder(Record)
 _any_decoder = msgspec.json.Decoder(_AnyRecord)
 _time_decoder = msgspec.json.Decoder(_TimedRecord)
-_message_decoder = msgspec.json.Decoder(Message)
+_message_decoder = msgspec.json.Decoder(SessionMessage)
 
 
 def record_line(record: SessionHeader | TurnEnded | Allowed) -> bytes:
     return msgspec.json.encode(record) + b"\n"
 
 
-def message_line(message: Message, at: float) -> tuple[bytes, Message]:
+def message_line(message: SessionMessage, at: float) -> tuple[bytes, SessionMessage]:
     """The line of a message, and the message as that line says it, without what JSON can't express."""
     try:
         text = msgspec.json.encode(message)
@@ -128,8 +128,10 @@ def read_line(line: bytes) -> tuple[Record, float] | None:
         return None
 
 
-def title_of(message: Message) -> str:
-    """The first words of a question, for a list."""
+def title_of(message: SessionMessage) -> str:
+    """The first words of a question, for a list; or the tool that the person called first."""
+    if isinstance(message, UserCall):
+        return f"+{message.name}"[:LONGEST_TITLE]
     if not isinstance(message, User):
         return ""
     words = message.text[: 8 * LONGEST_TITLE] or ", ".join(file.name for file in message.files)
@@ -137,12 +139,12 @@ def title_of(message: Message) -> str:
     return title if len(title) <= LONGEST_TITLE else f"{title[: LONGEST_TITLE - 1].rstrip()}…"
 
 
-def _simplified(message: Message) -> tuple[bytes, Message]:
+def _simplified(message: SessionMessage) -> tuple[bytes, SessionMessage]:
     """Without halves of surrogate pairs, and without a value that is no JSON: that one is not used again."""
     try:
         if isinstance(message, Result):
             message = msgspec.structs.replace(message, value=UNSET)
-        message = msgspec.convert(replace_all_surrogates(msgspec.to_builtins(message)), Message)
+        message = msgspec.convert(replace_all_surrogates(msgspec.to_builtins(message)), SessionMessage)
         return msgspec.json.encode(message), message
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise SessionError(f"what was said can't be written down: {error}", "session") from None
@@ -159,7 +161,7 @@ UNDER_WAY = "This call is under way: there is no result yet."
 
 
 class TimedMessage(NamedTuple):
-    message: Message
+    message: SessionMessage
     at: float
 
 

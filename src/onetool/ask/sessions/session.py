@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from onetool.ask.messages import Assistant, Call, Message, Result, Usage, User
+from onetool.ask.messages import Assistant, Call, Result, SessionMessage, Usage, User
 from onetool.ask.sessions import files
 from onetool.ask.sessions.records import (
     Allowed,
@@ -28,7 +28,7 @@ class ChatSession:
     ) -> None:
         self.id = id
         self.is_new = is_new
-        self.messages: list[Message] = []
+        self.messages: list[SessionMessage] = []
         self.usage = kept.usage  # of the turns that came to their end
         self.damaged = kept.damaged
         self.allowed = kept.allowed  # the tools that it was last given; None: nobody has said any
@@ -43,7 +43,7 @@ class ChatSession:
         for message, _ in kept.said:
             self._take(message)
 
-    def append(self, message: Message) -> None:
+    def append(self, message: SessionMessage) -> None:
         """To the file, and to the messages. Raises SessionError."""
         at = round(self._now(), 3)
         written, message = message_line(message, at)
@@ -97,7 +97,7 @@ class ChatSession:
         if file != -1:
             files.release_file(self._path, file)
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: SessionMessage) -> None:
         self.messages.append(message)
         if isinstance(message, Assistant):
             self._calls = {call.id: call for call in message.calls}

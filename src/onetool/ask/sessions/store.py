@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from onetool.ask.errors import SessionError
-from onetool.ask.messages import Assistant, Message, Result, Usage, User
+from onetool.ask.messages import Assistant, Result, SessionMessage, Usage, User, UserCall
 from onetool.ask.sessions import files
 from onetool.ask.sessions.files import SUFFIX, run_in_thread
 from onetool.ask.sessions.records import (
@@ -144,7 +144,7 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     created: float  # seconds since 1970
     modified: float
-    messages: tuple[Message, ...]
+    messages: tuple[SessionMessage, ...]
     times: tuple[float, ...]  # when each of these was said
     turns: int  # questions
     usage: Usage  # of the turns that came to their end
@@ -155,7 +155,7 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     def lacks_answer(self, place: int) -> bool:
         """Whether a question's part ends with this message, and there is no answer to it."""
         said, following = self.messages[place], self.messages[place + 1 : place + 2]
-        if following and not isinstance(following[0], User):
+        if isinstance(said, UserCall) or (following and not isinstance(following[0], User | UserCall)):
             return False
         if isinstance(said, Assistant):
             return not said.text

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import click
@@ -16,6 +16,7 @@ from onetool.core.call import ToolCall
 from onetool.core.redaction import mask_arguments
 from onetool.core.strict_json import StrictJsonError, strict_decoder
 from onetool.core.text import did_you_mean
+from onetool.core.typed_arguments import is_text, takes_others
 from onetool.interfaces.cli.inputs import STDIN, read_input, shown_name
 from onetool.interfaces.cli.output import printable, show_progress
 from onetool.interfaces.cli.person import let_tools_ask
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from onetool.core.spec import ToolSpec
 
 MOST_BYTES = 4 * 1024 * 1024
-DEEPEST = 10  # references in a schema that are followed
 
 
 def invoke_tool(
@@ -79,60 +79,18 @@ def read_pairs(given: Mapping[str, str], spec: "ToolSpec | None") -> dict[str, A
 
 def _argument(key: str, value: str, spec: "ToolSpec") -> Any:
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
-    if key not in properties and not _takes_others(spec):
+    if key not in properties and not takes_others(spec):
         known = did_you_mean(key, properties) or f"it takes {', '.join(spec.order) or 'none'}"
         raise _wrong(f"{spec.name} has no argument {key!r}; {known}.")
-    is_text = _is_text(properties.get(key), spec)
-    if is_text:
+    wants_text = is_text(key, spec)
+    if wants_text:
         return value
     try:
         return strict_decoder().decode(value)
     except ValueError as error:
-        if is_text is None or spec.prepare is not None:
+        if wants_text is None or spec.prepare is not None:
             return value
         raise _wrong(f"{key}: expected JSON, got {value[:60]!r} ({error}).") from None
-
-
-def _takes_others(spec: "ToolSpec") -> bool:
-    schema = spec.input_schema
-    further = schema.get("additionalProperties", spec.source != "local")  # a server says itself what it does not take
-    if further or spec.prepare is not None:  # code of its own may make others of them
-        return True
-    return any(word in schema for word in ("patternProperties", "allOf", "anyOf", "oneOf", "$ref"))
-
-
-def _is_text(schema: Any, spec: "ToolSpec") -> bool | None:
-    """Whether an argument is a text; None where it may be one or something else, and both are tried."""
-    kinds = _kinds(schema, spec.input_schema, DEEPEST)
-    if kinds is None:
-        return None
-    kinds -= {"null"}
-    return "string" in kinds if len(kinds) == 1 or "string" not in kinds else None
-
-
-def _kinds(schema: Any, root: Mapping[str, Any], depth: int) -> set[str] | None:
-    """The types that a schema names; None where it names none."""
-    if not isinstance(schema, Mapping) or not depth:
-        return None
-    fields = cast(Mapping[str, Any], schema)
-    named = fields.get("type")
-    if named is not None:
-        return {named} if isinstance(named, str) else set(named)
-    if isinstance(target := fields.get("$ref"), str):
-        return _kinds(_pointed(target, root), root, depth - 1)
-    if "const" in fields or "enum" in fields:
-        values = fields["enum"] if "enum" in fields else [fields["const"]]
-        return {"string" if isinstance(value, str) else "null" if value is None else "other" for value in values}
-    parts = [_kinds(part, root, depth - 1) for word in ("anyOf", "oneOf") for part in fields.get(word, ())]
-    return None if not parts or None in parts else set[str]().union(*(part for part in parts if part))
-
-
-def _pointed(target: str, root: Mapping[str, Any]) -> Any:
-    """Where a reference into the same schema leads."""
-    found: Any = root
-    for step in target.removeprefix("#/").split("/"):
-        found = found.get(step) if isinstance(found, Mapping) else None
-    return found
 
 
 def _wrong(message: str) -> click.BadParameter:

@@ -6,21 +6,19 @@ line.
 
 import ast
 import asyncio
-import os
 import signal
 import sys
 from codeop import CommandCompiler
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
 
-from onetool.core.private_file import private
 from onetool.interfaces.cli.inputs import STDIN, read_input
+from onetool.interfaces.cli.line_editor import LineEditor
 from onetool.interfaces.cli.options import allow_option, data_options, envelope_option, open_app
 from onetool.interfaces.cli.output import (
     echo,
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
     from onetool.app import App
     from onetool.core.call import ToolError
     from onetool.script.engine import CodeSession
-    from onetool.script.names import ScriptNames
     from onetool.script.run_result import RunResult
 
 
@@ -164,28 +161,32 @@ def _code(code: str | None, file: str | None) -> str:
 # `onetool run -i`: line by line, with history and completion.
 
 
-MOST_HISTORY = 1000
 WELCOME = "Code over your tools, in the sandbox. Tab completes, Ctrl-C stops what runs, exit or Ctrl-D leaves."
 LEAVING = ("exit", "quit", "exit()", "quit()")
 GONE = "What was defined is gone: the session starts anew."
 INDENT = "    "
+DELIMITERS = " \t\n()[]{},=+-*/%:;<>!&|^~@\"'"
 
 
 def repl(app: "App", allowed: list[str] | None) -> None:
+    from onetool.script.names import completions
+
     snapshot = app.registry.snapshot()
     session = app.runtime.engine.session(snapshot, allowed, source="cli")
-    history = _set_up_readline(app.runtime.engine.names(snapshot), session, app.config.home / "run_history")
-    if sys.stdin.isatty():
+    names = app.runtime.engine.names(snapshot)
+    editor = LineEditor(
+        app.config.home / "run_history", lambda line: completions(line, names, session.known), DELIMITERS, INDENT
+    )
+    if editor.is_live:
         click.echo(WELCOME, err=True)
     try:
         with asyncio.Runner() as runner:
-            while (text := _read_statement()) is not None and not _leaves(text, session):
+            while (text := _read_statement(editor)) is not None and not _leaves(text, session):
                 if text.strip():
                     _run_statement(app, runner, session, text)
     finally:
         session.close()
-        if history is not None:
-            _save_history(history)
+        editor.save()
 
 
 def _run_statement(app: "App", runner: asyncio.Runner, session: "CodeSession", text: str) -> None:
@@ -221,14 +222,16 @@ def _interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, heard)
 
 
-def _read_statement() -> str | None:
+def _read_statement(editor: LineEditor) -> str | None:
     """One statement, over as many lines as it takes; None at the end."""
     lines: list[str] = []
     brings_own = False  # what is typed, or pasted, has its indentation with it
     while True:
         try:
             indent = "" if brings_own else _indent_after(lines)
-            line = _read_line("... " if lines else ">>> ", indent)
+            line = editor.read("... " if lines else ">>> ", indent)
+            editor.remember(line)
+            editor.keep(line)
             if indent and line.removeprefix(indent)[:1] in (" ", "\t") and line.strip():
                 line, brings_own = line.removeprefix(indent), True
             lines.append(line if line.strip() else "")
@@ -256,32 +259,6 @@ def _indent_after(lines: list[str]) -> str:
     return begun.removesuffix(INDENT) if ends else begun
 
 
-def _read_line(prompt: str, indent: str = "") -> str:
-    """A prompt is for people; and `input` would write it to standard output, which is for results."""
-    if not sys.stdin.isatty():
-        line = sys.stdin.readline()
-        if not line:
-            raise EOFError
-        return line.rstrip("\n")
-    with _begun_with(indent):
-        return input(prompt)
-
-
-@contextmanager
-def _begun_with(indent: str) -> Iterator[None]:
-    """The line stands there with this in it, as if it had been typed; where Python was built with readline."""
-    try:
-        import readline
-    except ImportError:
-        yield
-        return
-    readline.set_startup_hook((lambda: readline.insert_text(indent)) if indent else None)
-    try:
-        yield
-    finally:
-        readline.set_startup_hook(None)
-
-
 def _is_complete(text: str) -> bool:
     """Whether the statement is complete; syntax errors are left to the sandbox."""
     first, *rest = text.split("\n")
@@ -295,44 +272,3 @@ def _is_complete(text: str) -> bool:
         return compiler(text) is not None
     except (SyntaxError, ValueError, OverflowError):
         return True
-
-
-def _set_up_readline(names: "ScriptNames", session: "CodeSession", history: Path) -> Path | None:
-    """History and completion, where there is a terminal and Python was built with them."""
-    if not sys.stdin.isatty():
-        return None
-    try:
-        import readline
-    except ImportError:
-        return None
-    from onetool.script.names import completions
-
-    found: list[str] = []
-
-    def complete(_word: str, state: int) -> str | None:
-        if state == 0:
-            line = readline.get_line_buffer()[: readline.get_endidx()]
-            if not line.strip():
-                readline.insert_text(INDENT)
-                return None
-            found[:] = completions(line, names, session.known)
-        return found[state] if state < len(found) else None
-
-    readline.set_completer(complete)
-    readline.set_completer_delims(" \t\n()[]{},=+-*/%:;<>!&|^~@\"'")
-    readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
-    with suppress(OSError):  # there is none yet, or it can't be read: then there is no history
-        readline.read_history_file(history)
-    return history
-
-
-def _save_history(history: Path) -> None:
-    import readline
-
-    try:
-        history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(private(history, os.O_WRONLY | os.O_CREAT))  # what somebody typed may hold secrets
-        readline.set_history_length(MOST_HISTORY)
-        readline.write_history_file(history)
-    except OSError as error:
-        click.echo(f"The history could not be saved: {error}", err=True)

@@ -25,7 +25,7 @@ from onetool.interfaces.cli.output import (
 
 if TYPE_CHECKING:
     from onetool.ask.errors import AskError
-    from onetool.ask.messages import Message
+    from onetool.ask.messages import SessionMessage
     from onetool.ask.sessions import SessionInfo, SessionStore, Transcript
 
 DAY = 24 * 3600
@@ -99,10 +99,9 @@ def list_sessions(ctx: click.Context, limit: int | None, as_json: bool) -> None:
     elif not found:
         echo(NO_SESSIONS)
     else:
-        shown = found[: limit or USUAL]
-        print_table(counted(len(found), "session"), COLUMNS, _rows(shown))
-        if len(found) > len(shown):
-            echo(f"… and {len(found) - len(shown):,} more: --limit {len(found)} lists all of them")
+        print_sessions(found, limit or USUAL)
+        if len(found) > (limit or USUAL):
+            echo(f"… and {len(found) - (limit or USUAL):,} more: --limit {len(found)} lists all of them")
 
 
 @sessions.command()
@@ -225,6 +224,11 @@ def _words(error: "AskError") -> str:
 # Printing
 
 
+def print_sessions(found: Sequence["SessionInfo"], most: int = USUAL) -> None:
+    """The first of them, as a table."""
+    print_table(counted(len(found), "session"), COLUMNS, _rows(found[:most]))
+
+
 def _rows(found: Sequence["SessionInfo"]) -> list[tuple[Any, ...]]:
     """Titles are cut so that each has one line, beside what the others take."""
     from shutil import get_terminal_size
@@ -254,8 +258,8 @@ def _shown(transcript: "Transcript") -> dict[str, Any]:
     return {**facts, **moments, "messages": messages}
 
 
-def _print(message: "Message", at: float, model: str) -> None:
-    from onetool.ask.messages import Assistant, User
+def _print(message: "SessionMessage", at: float, model: str) -> None:
+    from onetool.ask.messages import Assistant, User, UserCall
     from onetool.ask.prompt_texts import unmark
     from onetool.ask.sessions.records import UNDER_WAY
     from onetool.core.errors import cut
@@ -274,6 +278,8 @@ def _print(message: "Message", at: float, model: str) -> None:
         for line in _calls(message):
             echo(styled(line, fg="cyan"))
     else:
+        if isinstance(message, UserCall):
+            echo(styled(f"\nYou, {_moment(at)}", bold=True))
         short = cut(" ".join(unmark(message.content)[0].split()), MOST_RESULT)
         is_bad = not message.ok and message.content != UNDER_WAY
         echo(styled(printable(f"  {message.name}: {short}"), fg="red" if is_bad else None, dim=not is_bad))

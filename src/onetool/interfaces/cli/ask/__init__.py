@@ -9,8 +9,8 @@ joined to the flag before parsing: the next word if it is true or false, else no
 """
 
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import click
 
@@ -21,6 +21,8 @@ from onetool.interfaces.cli.output import printable
 WITH_TOOLS = "--with-tools"
 VALUES = ("true", "false")
 MOST_SHOWN = 60  # characters of a question
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class WithToolsCommand(click.Command):
@@ -118,26 +120,49 @@ class OneOf(click.Choice[str]):
         return " ".join(filter(None, (super().get_invalid_choice_message(value, ctx), rather and rather.capitalize())))
 
 
+def model_options(command: F) -> F:
+    """How questions are to be answered: see `read_wishes`."""
+    options = (
+        click.option(WITH_TOOLS, "with_tools", type=click.BOOL, metavar="[=true|false]", help=HELP["with_tools"]),
+        allow_option,
+        click.option("--approve", type=click.Choice(("ask", "always", "never")), help=HELP["approve"]),
+        click.option("--provider", type=OneOf(PROVIDERS), help=HELP["provider"]),
+        click.option("--model", metavar="NAME", help=HELP["model"]),
+        click.option("--session", metavar="ID", shell_complete=_complete_session, help=HELP["session"]),
+        click.option("--new-session", is_flag=True, help=HELP["new_session"]),
+        click.option("--max-steps", type=click.IntRange(min=1), metavar="N", help=HELP["max_steps"]),
+        click.option("--menu", type=click.Choice(MENUS), help=HELP["menu"]),
+        click.option("--system", metavar="TEXT", help=HELP["system"]),
+        click.option("--temperature", type=float, metavar="T", callback=_temperature, help=HELP["temperature"]),
+        click.option("--no-stream", is_flag=True, help=HELP["no_stream"]),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def read_wishes(given: dict[str, Any]) -> dict[str, Any]:
+    """What these options say, as `App.ask` takes it. A usage error for what can't be meant."""
+    approval = _approval(given["approve"])
+    from onetool.interfaces.cli.ask.runner import checked
+    from onetool.interfaces.cli.sessions import check_session
+
+    texts = {"--model": given["model"], "--session": given["session"], "--system": given["system"]}
+    for option, text in {**texts, "--tool-allow": ",".join(given["allowed"] or ())}.items():
+        checked(text or "", option)
+    if given["session"] is not None:
+        check_session(given["session"], given["new_session"])
+    wishes = {name: value for name, value in given.items() if name != "no_stream"}
+    return {**wishes, "approve": approval, "stream": not given["no_stream"]}
+
+
 @click.command(cls=WithToolsCommand)
 @click.argument("words", metavar="[PROMPT]", nargs=-1)
 @click.option("--file", "-f", "names", metavar="FILE", multiple=True, shell_complete=_complete_file, help=HELP["files"])
-@click.option(WITH_TOOLS, "with_tools", type=click.BOOL, metavar="[=true|false]", help=HELP["with_tools"])
-@allow_option
-@click.option("--approve", type=click.Choice(("ask", "always", "never")), help=HELP["approve"])
-@click.option("--provider", type=OneOf(PROVIDERS), help=HELP["provider"])
-@click.option("--model", metavar="NAME", help=HELP["model"])
-@click.option("--session", metavar="ID", shell_complete=_complete_session, help=HELP["session"])
-@click.option("--new-session", is_flag=True, help=HELP["new_session"])
-@click.option("--max-steps", type=click.IntRange(min=1), metavar="N", help=HELP["max_steps"])
-@click.option("--menu", type=click.Choice(MENUS), help=HELP["menu"])
-@click.option("--system", metavar="TEXT", help=HELP["system"])
-@click.option("--temperature", type=float, metavar="T", callback=_temperature, help=HELP["temperature"])
-@click.option("--no-stream", is_flag=True, help=HELP["no_stream"])
+@model_options
 @data_options
 @click.pass_context
-def ask(
-    ctx: click.Context, words: tuple[str, ...], names: tuple[str, ...], as_json: bool, no_stream: bool, **options: Any
-) -> None:
+def ask(ctx: click.Context, words: tuple[str, ...], names: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Ask a model, which has your tools at hand. The answer is printed; exit code 0, or 1 if there is none.
 
     `-`, or no PROMPT, reads the question from standard input. What is piped in beside a PROMPT is attached to it.
@@ -147,13 +172,12 @@ def ask(
     onetool ask --session last "And the smallest?"
     git diff | onetool ask "Review this." --with-tools=false
     """
-    options |= {"approve": _approval(options["approve"]), "stream": not (no_stream or as_json)}
+    wishes = read_wishes({**given, "no_stream": given["no_stream"] or as_json})
     from onetool.interfaces.cli.ask.runner import INTERRUPTED, AskRunner, print_interrupted, read_question
 
-    _check_options(options)
     question = read_question(words, names)
     try:
-        app = open_app(ctx, options["allowed"])
+        app = open_app(ctx, wishes["allowed"])
     except KeyboardInterrupt:  # servers may be slow to say what they have
         if not as_json:
             raise

@@ -7,7 +7,7 @@ import stat
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -217,21 +217,35 @@ INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 
 class AskRunner:
-    """Runs one `onetool ask`: events, approval, signals, exit code."""
+    """Runs one question: events, approval, signals, exit code."""
 
-    def __init__(self, app: "App", question: AskInput, wishes: dict[str, Any], as_json: bool) -> None:
+    def __init__(
+        self,
+        app: "App",
+        question: AskInput,
+        wishes: dict[str, Any],
+        as_json: bool = False,
+        chat: asyncio.Runner | None = None,
+        person: Person | None = None,
+    ) -> None:
+        """`chat` is what runs a question that others follow: then nobody has to be told how to go on.
+
+        `person` is who is asked about calls; else whoever is at the terminal.
+        """
         self._app = app
         self._question = question
         self._wishes = wishes
         self._as_json = as_json
-        self._screen = Screen(tells_denied=wishes["approve"] != "ask")
+        self._chat = chat
+        self._person = person
+        self._screen = Screen(tells_denied=wishes["approve"] != "ask", tells_how=chat is None)
         self._asking: PendingAnswer | None = None
 
     def run(self) -> int:
         """Run the question and return the exit code."""
         let_tools_ask()
         try:
-            asyncio.run(self._run())
+            (self._chat.run if self._chat else asyncio.run)(self._run())
         except AskError as error:
             return self._failed(error)
         except KeyboardInterrupt:
@@ -244,15 +258,15 @@ class AskRunner:
         return 0
 
     async def _run(self) -> None:
-        self._heed_the_end()
         wishes = {**self._wishes, "approve": self._approval()}
-        try:
-            await self._follow(wishes)
-        except SessionError as error:
-            if error.reason != "busy":
-                raise
-            self._screen.say(f"{error}; waiting for it, up to {PATIENCE:g} seconds …")
-            await self._follow({**wishes, "wait": PATIENCE})
+        with end_heeded():
+            try:
+                await self._follow(wishes)
+            except SessionError as error:
+                if error.reason != "busy":
+                    raise
+                self._screen.say(f"{error}; waiting for it, up to {PATIENCE:g} seconds …")
+                await self._follow({**wishes, "wait": PATIENCE})
 
     async def _follow(self, wishes: dict[str, Any]) -> None:
         self._asking = asking = self._app.ask(self._question.text, files=self._question.files, **wishes)
@@ -280,22 +294,15 @@ class AskRunner:
 
     def _approval(self) -> Any:
         """A word, or somebody to ask."""
-        word, person = self._wishes["approve"], current_caller.get()
+        word, caller = self._wishes["approve"], current_caller.get()
         if word != "ask":
             return word
         return Approver(
-            person if isinstance(person, Person) else at_terminal(),
+            self._person or (caller if isinstance(caller, Person) else at_terminal()),
             self._app.redact,
             self._screen.break_line,
             self._app.registry.names,
         )
-
-    def _heed_the_end(self) -> None:
-        """Handle SIGTERM like Ctrl-C."""
-        task = asyncio.current_task()
-        with suppress(NotImplementedError, ValueError, RuntimeError):  # not every system can, and not every thread
-            if task is not None:
-                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
     # What is said at the end
 
@@ -309,8 +316,11 @@ class AskRunner:
             click.echo(f"  {printable(hint)}", err=True)
         if isinstance(error, SessionError):  # which says itself what is kept
             return 1
-        session = self._session()
-        if not self._tell_if_lost() and sys.stderr.isatty() and session and self._has_more_than_questions(session):
+        session = self.session
+        is_lost = self._tell_if_lost()
+        if is_lost or self._chat or not sys.stderr.isatty():
+            return 1
+        if session and self._has_more_than_questions(session):
             self._screen.say(f"What was said is kept; go on: {continue_hint(session)}")
         return 1
 
@@ -323,9 +333,11 @@ class AskRunner:
 
     def _stopped(self, code: int) -> int:
         self._screen.break_line()
-        session = self._session()
+        session = self.session
         next_time = continue_hint(session) if session and self._app.sessions.has(session) else ""
-        if self._as_json:
+        if self._chat:
+            click.echo("Stopped.", err=True)
+        elif self._as_json:
             print_interrupted(self._asking and self._asking.answer, [f"go on: {next_time}"] if next_time else ())
         else:
             kept = f" The session is kept; go on: {next_time}" if next_time else ""
@@ -335,18 +347,38 @@ class AskRunner:
 
     def _tell_if_lost(self) -> bool:
         """Whether somebody has deleted what was said, while we wrote to it."""
-        session = self._session()
+        session = self.session
         is_lost = session is not None and not self._app.sessions.has(session)
         if is_lost:
             self._screen.say(SESSION_DELETED, "yellow")
         return is_lost
 
-    def _session(self) -> str | None:
+    @property
+    def answer(self) -> Answer | None:
+        """What there is of it."""
+        return self._asking.answer if self._asking else None
+
+    @property
+    def session(self) -> str | None:
         """Its id, if anything has been said in it."""
         return self._asking.answer.session_id if self._asking and self._asking.answer.provider else None
 
     def _shown(self) -> Any:
         return None if self._asking is None else msgspec.to_builtins(self._asking.answer)
+
+
+@contextmanager
+def end_heeded() -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C, for the running task."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    with suppress(NotImplementedError, ValueError, RuntimeError):  # not every system can, and not every thread
+        if task is not None:
+            loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        yield
+    finally:
+        with suppress(NotImplementedError, ValueError, RuntimeError):
+            loop.remove_signal_handler(signal.SIGTERM)
 
 
 def print_interrupted(answer: Answer | None = None, hints: Iterable[str] = ()) -> None:

@@ -38,10 +38,11 @@ PAUSE = 0.02  # seconds between two writes of what a model says
 
 
 class Screen:
-    """Prints events for a terminal or a log. `tells_denied`: also print denied calls."""
+    """Prints events for a terminal or a log. `tells_denied`: also print denied calls; `tells_how`: how to go on."""
 
-    def __init__(self, tells_denied: bool = True) -> None:
+    def __init__(self, tells_denied: bool = True, tells_how: bool = True) -> None:
         self._tells_denied = tells_denied
+        self._tells_how = tells_how
         self._is_live = stdout().isatty()
         self._is_watched = sys.stderr.isatty()
         self._step = 0
@@ -189,7 +190,8 @@ class Screen:
     def _sum_up(self, answer: Answer) -> None:
         used = tokens_used(answer.usage.input, answer.usage.output)
         facts = [f"{answer.model} ({answer.provider})", counted(answer.steps, "step"), used]
-        self.say(f"{' · '.join(filter(None, facts))} · go on: {continue_hint(answer.session_id or LAST)}")
+        how = f"go on: {continue_hint(answer.session_id or LAST)}" if self._tells_how else ""
+        self.say(" · ".join(filter(None, (*facts, how))))
 
     def _err(self, text: str, nl: bool = True, fg: str | None = None, dim: bool = False) -> None:
         click.echo(styled(text, fg=fg, dim=dim or None) if self._is_watched else text, err=True, nl=nl)

@@ -1,0 +1,140 @@
+"""Does what each turn of a chat says: puts a question to the model, calls a tool, or runs a command."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onetool.ask.errors import SessionError
+from onetool.core.redaction import mask_arguments
+from onetool.interfaces.cli.ask.runner import INTERRUPTED, PATIENCE, TERMINATED, AskInput, AskRunner, end_heeded
+from onetool.interfaces.cli.chat.commands import A_QUESTION, ChatCommands, CommandError, print_problem
+from onetool.interfaces.cli.chat.turns import Turn, TurnReader
+from onetool.interfaces.cli.output import printable, stdout, styled
+from onetool.interfaces.cli.person import at_terminal, let_tools_ask
+from onetool.script.call_lines import CallLine, read_call_line, write_call_line
+from onetool.script.parse import ScriptError
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.core.call import ToolResult
+
+WELCOME = "Ask something, or call a tool: +tool key=value. /help says more; Ctrl-C stops an answer, Ctrl-D ends."
+
+
+class ChatLoop:
+    """Runs one `onetool chat`. The session of the first turn is that of all later ones."""
+
+    def __init__(self, app: "App", wishes: dict[str, Any]) -> None:
+        self._app = app
+        self._wishes = wishes
+        self._commands = ChatCommands(app, wishes)
+        self._turns = TurnReader(app.config.home / "chat_history", self._commands.complete)
+        self._person = at_terminal() if wishes["approve"] == "ask" and not self._turns.is_live else None
+
+    def run(self) -> int:
+        """Take turns until the end, and return the exit code: at a terminal 0, in a pipe 1 if a turn has failed."""
+        let_tools_ask()
+        if self._turns.is_live:
+            click.echo(styled(WELCOME, dim=True), err=True)
+        failed = 0
+        try:
+            with asyncio.Runner() as runner:
+                for turn in self._turns:
+                    code = self._taken(turn, runner)
+                    if code == TERMINATED or (code == INTERRUPTED and not self._turns.is_live):
+                        return code
+                    failed = failed or code
+                    if self._commands.is_over:
+                        break
+        finally:
+            self._turns.save()
+        if self._turns.is_live:
+            self._tell_how_to_go_on()
+            return 0
+        return 1 if failed else 0
+
+    def _taken(self, turn: Turn, runner: asyncio.Runner) -> int:
+        """The exit code of one turn. Whatever ends it does not end the chat."""
+        try:
+            return self._take(turn, runner)
+        except (CommandError, ScriptError) as error:
+            print_problem(*map(str, error.args))
+            return 1
+        except SessionError as error:
+            print_problem(str(error), *error.hints)
+            return 1
+        except KeyboardInterrupt:
+            click.echo("Stopped.", err=True)
+            return INTERRUPTED
+        except asyncio.CancelledError:
+            return TERMINATED
+
+    def _take(self, turn: Turn, runner: asyncio.Runner) -> int:
+        if turn.problem:
+            raise CommandError(turn.problem)
+        first = "" if turn.is_quoted else turn.text[:1]
+        if first == "+":
+            return self._call(turn, runner)
+        self._turns.remember(turn, self._app.redact(turn.text))
+        if first != "/":
+            return self._ask(turn.text if turn.is_quoted else turn.text.strip(), runner)
+        self._commands.run(turn.text)
+        return 0
+
+    def _ask(self, text: str, runner: asyncio.Runner) -> int:
+        asking = AskRunner(self._app, AskInput(text), self._wishes, chat=runner, person=self._person)
+        try:
+            return asking.run()
+        finally:
+            if asking.session:
+                self._goes_on(asking.session)
+            if asking.answer and asking.answer.model:
+                self._commands.last_model = f"{asking.answer.model} ({asking.answer.provider})"
+
+    def _goes_on(self, session: str) -> None:
+        self._wishes.update(session=session, new_session=False)
+
+    # A tool that the person calls
+
+    def _call(self, turn: Turn, runner: asyncio.Runner) -> int:
+        try:
+            call = self._read_call(turn.text)
+        except ScriptError as error:
+            self._turns.remember(turn, None)  # nobody knows what in it is secret
+            raise ScriptError(str(error), A_QUESTION) from None
+        masked = mask_arguments(call.args, call.spec.secrets)
+        self._turns.remember(turn, self._app.redact(write_call_line(call.spec.name, masked)))
+        return self._show(runner.run(self._called(call)))
+
+    def _read_call(self, text: str) -> CallLine:
+        """Of a tool that is not known, servers are asked that nobody has seen yet."""
+        app, allowed = self._app, self._wishes["allowed"]
+        try:
+            return read_call_line(text, app.runtime.engine.names(app.catalog.current_snapshot()), allowed)
+        except ScriptError:
+            app.catalog.wait_for_servers_sync(None)
+            return read_call_line(text, app.runtime.engine.names(app.catalog.current_snapshot()), allowed)
+
+    async def _called(self, call: CallLine) -> "ToolResult":
+        names = ("session", "new_session", "with_tools", "allowed")
+        options = {name: self._wishes[name] for name in names}
+        with end_heeded():
+            return await self._app.user_call(call.spec.name, call.args, self._goes_on, **options, wait=PATIENCE)
+
+    def _show(self, result: "ToolResult") -> int:
+        from onetool.interfaces.cli.invoke import print_outcome
+        from onetool.interfaces.cli.run import print_data
+
+        for warning in result.meta.get("warnings", ()):
+            click.echo(printable(f"Warning: {warning}"), err=True)
+        if result.ok and not stdout().isatty():
+            print_data(result.to_dict()["data"], as_json=False)
+        else:
+            print_outcome(self._app, result)
+        return 0 if result.ok else 1
+
+    def _tell_how_to_go_on(self) -> None:
+        session = self._wishes["session"]
+        if session and self._app.sessions.has(session):
+            click.echo(styled(printable(f"Go on: onetool chat --session {session}"), dim=True), err=True)

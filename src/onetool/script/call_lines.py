@@ -1,0 +1,205 @@
+"""Call lines: `+tool key=value …`, one call on one line, in `run` and in `onetool chat`.
+
+    +fs.read_file path="my notes.txt"
+    +read-file path=notes.txt maxBytes=100
+    +brave.search query='green tea' tags=["a", "b"]
+
+A tool is named as code names it, by its full name, by an alias, or by its slug alone where no other tool has the same
+one. Quotes and backslashes mean what they mean in a shell. A value is JSON where the tool's schema wants data, else a
+text. In `run` a line needs at least one `key=value`: `+x` alone is Python, and `+x y=1` never is.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+from unicodedata import normalize
+
+from onetool.core.signature import as_identifier, parameter_named
+from onetool.core.spec import ToolSpec
+from onetool.core.strict_json import strict_decoder
+from onetool.core.text import or_rather
+from onetool.core.typed_arguments import is_text, named_values
+from onetool.script.names import ScriptNames
+from onetool.script.parse import ScriptError
+from onetool.script.snippets import value_shown
+
+MARK = "+"
+SLUG = r"\w[^\s=()\[\]{},;\"'+*/<>]*"
+KEY = r"[^\W\d][\w.:$@-]*|[$@][\w.:$@-]+"
+LINE = re.compile(rf"\+({SLUG})(?:[ \t]+(.*))?", re.DOTALL)
+FIRST_PAIR = re.compile(rf"(?:{KEY})=(?!=)")
+PAIR = re.compile(rf"({KEY})=")
+SPACE = re.compile(r"\s*")
+ALONE = re.compile(r"(?!\S)")
+# One word of a shell: parts in quotes, escaped signs, and all else up to the next space.
+WORD = re.compile(r"""(?:[^\s'"\\]++|'[^']*+'|"(?:[^"\\]|\\.)*+"|\\.)*+""", re.DOTALL)
+MOST_NAMED = 5  # tools of one slug that an error lists
+
+
+class CallLine(NamedTuple):
+    """A tool, and the arguments that the line gives it."""
+
+    spec: ToolSpec
+    args: dict[str, Any]
+
+
+def expand_call_line(
+    code: str, names: ScriptNames, allowed: Collection[str] | None = None, taken: Collection[str] = ()
+) -> str:
+    """The call that code stands for, if all of it is one call line; else the code. `taken` are names with values."""
+    line = code.strip()
+    found = None if "\n" in line else LINE.fullmatch(line)
+    if found is None or not FIRST_PAIR.match(found[2] or ""):
+        return code
+    return _as_code(read_call_line(line, names, allowed), names, taken)
+
+
+def read_call_line(line: str, names: ScriptNames, allowed: Collection[str] | None = None) -> CallLine:
+    """The call that a line says, also one without arguments. ScriptError says what is wrong with it."""
+    found = LINE.fullmatch(line.strip())
+    if found is None:
+        raise ScriptError("a tool is called as +tool key=value")
+    spec = find_tool(found[1], names, allowed)
+    return CallLine(spec, _arguments(found[2] or "", spec))
+
+
+def write_call_line(name: str, args: Mapping[str, Any]) -> str:
+    """The line for a call."""
+    return " ".join([f"{MARK}{name}", *(f"{key}={_written(value)}" for key, value in args.items())])
+
+
+def find_tool(slug: str, names: ScriptNames, allowed: Collection[str] | None = None) -> ToolSpec:
+    """The tool of that name, alias or slug. ScriptError names the nearest ones."""
+    slug = normalize("NFC", slug)
+    spec = names.tool(slug) or names.catalogue.get(slug) or names.tool(slug.replace("-", "_"))
+    if spec is not None:
+        return spec
+    same = [one for one in names.with_slug(slug) if allowed is None or one.name in allowed]
+    if len(same) > 1:
+        listed = ", ".join(one.name for one in same[:MOST_NAMED])
+        more = " …" if len(same) > MOST_NAMED else ""
+        raise ScriptError(f"several tools have the slug {slug}: name one of {listed}{more}")
+    if not same:
+        raise ScriptError(f"there is no tool {value_shown(slug)}{or_rather(slug, _all_names(names, allowed))}")
+    return same[0]
+
+
+def _all_names(names: ScriptNames, allowed: Collection[str] | None) -> Iterable[str]:
+    """A name is also found by its last part, so that slugs need not be here."""
+    shown = (spec.name for spec in names.catalogue if not spec.hidden and (allowed is None or spec.name in allowed))
+    return [*names.functions, *shown]
+
+
+def _slug(spec: ToolSpec) -> str:
+    return spec.name.rpartition(".")[2].replace("_", "-")
+
+
+# Arguments
+
+
+def _arguments(text: str, spec: ToolSpec) -> dict[str, Any]:
+    args: dict[str, Any] = {}
+    at = _past_space(text, 0)
+    while at < len(text):
+        pair = PAIR.match(text, at)
+        if pair is None:
+            raise ScriptError(f"+{spec.name}: {value_shown(text[at:].split()[0])} is not key=value{_order(spec)}")
+        if pair[1] in args:
+            raise ScriptError(f"+{spec.name}: {pair[1]} is given twice")
+        args[pair[1]], at = _value(text, pair.end(), pair[1], spec)
+        at = _past_space(text, at)
+    return args
+
+
+def _order(spec: ToolSpec) -> str:
+    return f"; it takes {', '.join(spec.order)}" if spec.order else "; it takes no arguments"
+
+
+def _value(text: str, at: int, key: str, spec: ToolSpec) -> tuple[Any, int]:
+    """The value that begins here, and where it ends."""
+    wants_text = is_text(key, spec)
+    if not wants_text and text.startswith(("[", "{"), at) and (end := _json_end(text, at)):
+        return strict_decoder().decode(text[at:end]), end
+    word = WORD.match(text, at)
+    if word is None or not ALONE.match(text, word.end()):
+        raise ScriptError(f"+{spec.name}: {key} has a quote that is not closed")
+    said = "".join(shlex.split(word[0]))
+    if wants_text:
+        return said, word.end()
+    try:
+        return strict_decoder().decode(said), word.end()
+    except (ValueError, RecursionError):
+        return said, word.end()  # where the schema does not want a text, the check says so
+
+
+def _json_end(text: str, at: int) -> int:
+    """Where the JSON ends that begins here and stands alone; 0 if it is none."""
+    try:
+        end = json.JSONDecoder().raw_decode(text, at)[1]
+        strict_decoder().decode(text[at:end])
+    except (ValueError, RecursionError):
+        return 0
+    return end if ALONE.match(text, end) else 0
+
+
+def _past_space(text: str, at: int) -> int:
+    found = SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _written(value: Any) -> str:
+    return shlex.quote(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+
+
+# As code
+
+
+def _as_code(call: CallLine, names: ScriptNames, taken: Collection[str]) -> str:
+    """As somebody would write it; by `ot.call` where Python can't say a name, or where it means something else here."""
+    spec, args = call
+    word = _spelling(spec, names)
+    sayable = all(parameter_named(spec, as_identifier(key)) == key for key in args)
+    if sayable and word and word.partition(".")[0] not in taken:
+        return f"{word}({', '.join(f'{as_identifier(key)}={value!r}' for key, value in args.items())})"
+    return f"ot.call({spec.name!r}, {args!r})"
+
+
+def _spelling(spec: ToolSpec, names: ScriptNames) -> str:
+    """Nothing for a tool that is in no list, such as an older version of another one."""
+    with suppress(StopIteration):
+        word = names.spelling(spec)
+        return word if names.tool(word) is spec else ""
+    return ""
+
+
+# What may come next in a line that is being typed
+
+
+def call_line_completions(line: str, names: ScriptNames, allowed: Collection[str] | None = None) -> list[str]:
+    """Every word that the last one of the line could become, in order: tools, arguments, values that are listed."""
+    begun = re.split(r"\s", line)[-1]
+    if begun == line:
+        return _tool_words(line, names, allowed)
+    try:
+        spec = find_tool(line.split()[0].removeprefix(MARK), names, allowed)
+    except ScriptError:
+        return []
+    key, sign, _ = begun.partition("=")
+    if sign:
+        words = [f"{key}={shlex.quote(value)} " for value in named_values(key, spec)]
+    else:
+        given = set(re.findall(rf"\s({KEY})=", line))
+        words = [f"{name}=" for name in spec.order if name not in given]
+    return [word for word in words if word.startswith(begun)]
+
+
+def _tool_words(begun: str, names: ScriptNames, allowed: Collection[str] | None) -> list[str]:
+    """Full names and aliases that begin so; else slugs."""
+    shown = [spec for spec in names.catalogue if not spec.hidden and (allowed is None or spec.name in allowed)]
+    aliases = [word for word, spec in names.functions.items() if allowed is None or spec.name in allowed]
+    named = [f"{MARK}{name} " for name in dict.fromkeys((*aliases, *(spec.name for spec in shown)))]
+    slugs = (f"{MARK}{slug} " for slug in dict.fromkeys(map(_slug, shown)))
+    return [word for word in named if word.startswith(begun)] or [word for word in slugs if word.startswith(begun)]

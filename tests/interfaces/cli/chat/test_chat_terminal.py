@@ -1,0 +1,139 @@
+"""`onetool chat` at a terminal: lines are edited, completed and remembered, and Ctrl-C stops an answer."""
+
+import signal
+from contextlib import contextmanager
+
+import pytest
+from ask.stage import KEY
+from ask.stand_in import Hangs, Says, Wants
+from interfaces.cli.ask.shop import ALLOW, Terminal
+from interfaces.cli.ask.shop import shop as shop  # a fixture
+
+BUY = Wants("shop__buy", {"item": "tea", "card_token": "4242"})
+PROMPT = "\n> "
+
+
+@contextmanager
+def chat(shop, *args, **env):
+    with Terminal(["chat", ALLOW, *args], shop.folder, {**shop.env, "TERM": "dumb", **env}) as terminal:
+        terminal.until("> ")
+        yield terminal
+
+
+def test_a_plain_terminal(shop):
+    shop.model.will(Says("Tea is ", calls=[Wants("shop__price", {"item": "tea"})]), Says("3."))
+    with chat(shop, "--session", "tea") as terminal:
+        terminal.type(b"What is tea?\n")
+        assert "\n3.\nstand-in (openai)" in terminal.until(PROMPT)
+        terminal.type(b"+shop.price item=tea\n")
+        assert "\n3\n" in terminal.until(PROMPT)
+        terminal.type(b"\x04")
+        assert terminal.ended() == 0
+    assert b"\x1b" not in terminal.shown
+    assert "go on: onetool ask" not in terminal.seen
+    assert "Go on: onetool chat --session tea" in terminal.seen
+
+
+def test_tab_completes_tools_arguments_and_commands(shop):
+    with chat(shop) as terminal:
+        terminal.type(b"+shop.pr\ti\ttea\n")
+        assert "\n3\n" in terminal.until(PROMPT)
+        terminal.type(b"+pri\titem=tea\n")
+        assert "\n3\n" in terminal.until(PROMPT)
+        terminal.type(b"/se\tli\t\n")
+        assert "1 session" in terminal.until(PROMPT)
+        terminal.type(b"/quit\n")
+        assert terminal.ended() == 0
+
+
+def test_ctrl_c_stops_the_answer_and_not_the_chat(shop):
+    shop.model.will(Says("Let me look.", calls=[Wants("shop__price", {"item": "tea"})]), Hangs(30), Says("Yes."))
+    with chat(shop) as terminal:
+        terminal.type(b"What is tea?\n")
+        terminal.until("→ ok")
+        terminal.type(b"\x03")
+        assert "Stopped.\n" in terminal.until(PROMPT)
+        terminal.type(b"half of a que\x03")
+        terminal.until(PROMPT)
+        terminal.type(b"Sure?\n")
+        assert "Yes.\n" in terminal.until(PROMPT)
+        terminal.type(b"\x04")
+        assert terminal.ended() == 0
+    assert "What is tea?" in str(shop.model.seen[-1].messages)
+    assert "half" not in str(shop.model.seen[-1].messages)
+    assert "Traceback" not in terminal.seen
+
+
+def test_ctrl_c_stops_a_call_and_the_session_is_the_same(shop):
+    slow = "from asyncio import sleep\n\nasync def wait() -> str:\n    'Long.'\n    print('begun')\n    await asyncio.sleep(20)\n"
+    (shop.folder / "shop.py").write_text(slow)
+    with chat(shop, "--tool-allow", "shop.wait") as terminal:
+        terminal.type(b"+shop.wait\n")
+        terminal.until("begun")
+        terminal.type(b"\x03")
+        assert "Stopped.\n" in terminal.until(PROMPT)
+        terminal.type(b"/session\n")
+        (session,) = [file.stem for file in (shop.folder / "sessions").glob("*.jsonl")]
+        assert session in terminal.until(PROMPT)
+        terminal.type(b"\x04")
+        assert terminal.ended() == 0
+
+
+def test_a_person_decides_in_place(shop):
+    shop.model.will(Says(calls=[BUY]), Says("Bought."), Says(calls=[BUY]), Says("Well."))
+    with chat(shop) as terminal:
+        for answer, outcome in ((b"y\n", "→ ok"), (b"n\n", "→ failed")):
+            terminal.type(b"Buy tea.\n")
+            assert "The model wants to call shop.buy" in terminal.until("[n]: ")
+            terminal.type(answer)
+            assert outcome in terminal.until(PROMPT)
+        terminal.type(b"\x04")
+        assert terminal.ended() == 0
+
+
+def test_the_history_is_kept_without_secrets(shop):
+    with chat(shop) as terminal:
+        for line in ("+shop.buy item=tea card_token=4242", "+shop.buy item='x card_token=4243", f"/session {KEY}"):
+            terminal.type(f"{line}\n".encode())
+            terminal.until(PROMPT)
+        terminal.type(b"\x04")
+        assert terminal.ended() == 0
+    history = shop.folder / "chat_history"
+    kept = history.read_text()
+    assert "+shop.buy item=tea card_token=" in kept
+    assert "/session " in kept
+    for secret in ("4242", "4243", KEY):
+        assert secret not in kept
+    assert history.stat().st_mode & 0o077 == 0
+    with chat(shop) as terminal:
+        terminal.type(b"\x10\n")  # the line before
+        assert "/session" in terminal.until(PROMPT)
+        terminal.type(b"+shop.price item=tea\n")
+        terminal.until(PROMPT)
+        terminal.type(b"\x04")
+        assert terminal.ended() == 0
+    assert history.read_text().startswith(kept)
+
+
+def test_the_history_is_bounded(shop):
+    history = shop.folder / "chat_history"
+    history.write_text("".join(f"line {number}\n" for number in range(3000)))
+    with chat(shop) as terminal:
+        terminal.type(b"/session\n")
+        terminal.until(PROMPT)
+        terminal.type(b"\x04")
+        assert terminal.ended() == 0
+    lines = history.read_text().splitlines()
+    assert (len(lines), lines[-1], lines[-2]) == (1000, "/session", "line 2999")
+
+
+@pytest.mark.parametrize("is_busy", [True, False])
+def test_it_can_be_ended_from_outside(shop, is_busy):
+    shop.model.will(Says("Let me look.", calls=[Wants("shop__price", {"item": "tea"})]), Hangs(30))
+    with chat(shop) as terminal:
+        if is_busy:
+            terminal.type(b"What is tea?\n")
+            terminal.until("→ ok")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.ended() in (128 + signal.SIGTERM, -signal.SIGTERM)
+    assert "Traceback" not in terminal.seen
