@@ -183,7 +183,7 @@ def ask(ctx: click.Context, words: tuple[str, ...], names: tuple[str, ...], as_j
             raise
         print_interrupted()
         ctx.exit(INTERRUPTED)
-    ctx.exit(AskRunner(app, question, options, as_json).run())
+    ctx.exit(AskRunner(app, question, wishes, as_json).run())
 
 
 def _check_options(options: dict[str, Any]) -> None:
