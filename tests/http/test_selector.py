@@ -8,7 +8,7 @@ import pytest
 from helpers import computing
 
 from onetool.core.errors import ToolFailure
-from onetool.http import selector
+from onetool.http import jmespath_bounds
 from onetool.http.selector import LARGE, Selector, SelectorError
 
 DATA = {"daily": [{"c": 21, "tags": ["a", "b"]}, {"c": 19, "tags": []}], "name": "Kyiv", "none": None}
@@ -80,22 +80,22 @@ DOUBLE = "|".join(["[@,@]"] * 60)
     ],
 )  # fmt: skip
 def test_bombs_end_soon(text, monkeypatch):
-    monkeypatch.setattr(selector, "MOST_PARTS", 200_000)
-    monkeypatch.setattr(selector, "SECONDS", 0.2)
+    monkeypatch.setattr(jmespath_bounds, "MOST_PARTS", 200_000)
+    monkeypatch.setattr(jmespath_bounds, "SECONDS", 0.2)
     data = ["x" * 100] * 40
     with computing(10), suppress(ToolFailure, SelectorError):
         Selector(text).now(data if "join" not in text else "x" * 100)
 
 
 def test_time_is_up(monkeypatch):
-    monkeypatch.setattr(selector, "SECONDS", 0.2)
+    monkeypatch.setattr(jmespath_bounds, "SECONDS", 0.2)
     big = [list(range(300)) for _ in range(300)]
     with pytest.raises(ToolFailure, match=r"0\.2 s or 2,000,000 steps"):
         Selector("[*][*][][]|[@,@,@,@,@,@,@,@,@,@][*][?@ > `1` && @ != `7` && abs(@) > `2`]").now(big * 4)
 
 
 def test_time_is_up_between_any_two_steps(monkeypatch):
-    monkeypatch.setattr(selector, "SECONDS", 0.2)
+    monkeypatch.setattr(jmespath_bounds, "SECONDS", 0.2)
     data = [one * 7919 % 400_009 for one in range(400_000)]
     with computing(10), pytest.raises(ToolFailure, match=r"0\.2 s or"):
         Selector(f"[{','.join(['sort(@)[0]'] * 60)}]").now(data)

@@ -3,6 +3,7 @@
 import re
 from base64 import b64encode
 from hashlib import sha256
+from pathlib import Path
 
 import html5lib
 import pytest
@@ -25,6 +26,7 @@ CASES = {
     "calls, and nothing else": summary(total_calls=3, success_rate=100.0),
     "hostile": hostile(),
 }
+DATA = Path(__file__).parent.parent / "data"
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:html5lib")
 
 
@@ -39,6 +41,14 @@ def parsed(page):
 
 def texts(tree, path):
     return ["".join(one.itertext()) for one in tree.findall(path)]
+
+
+@pytest.mark.parametrize(("name", "case"), [("filled", usual("day", 4, 3)), ("empty", summary())])
+def test_a_page_is_as_it_was(name, case):
+    """Without its style and script, and but for space between tags."""
+    page = re.sub(r'<(style|script)>.*?</\1>|content="default-src[^"]*"', "", report(case), flags=re.DOTALL)
+    expected = (DATA / "report" / f"{name}.html").read_text()
+    assert re.sub(r">\s+<", "><", page) == re.sub(r">\s+<", "><", expected)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

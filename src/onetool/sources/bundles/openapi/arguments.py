@@ -13,10 +13,10 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from onetool.http.template import FORM
 from onetool.sources.bundles.import_names import argument_name, is_header_name, literal, placeholder, printable
 from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
 from onetool.sources.bundles.openapi.schemas import (
-    FORM,
     Definition,
     Schemas,
     is_json,
