@@ -122,7 +122,7 @@ def client_from_meta(meta: Any, owner: str = "", menu: str | None = None) -> Rem
             what = "is missing" if value is None else f"must be {'a text' if kind is str else 'an object'}"
             raise JsonRpcError(INVALID_PARAMS, f"params._meta[{key!r}] {what}")
     if version not in STATELESS_REVISIONS:
-        raise unsupported_version(version, STATELESS_REVISIONS)
+        raise unsupported_version(str(version), STATELESS_REVISIONS)
     level = meta.get(LOG_LEVEL)
     if level is not None and level not in LEVELS:
         raise JsonRpcError(INVALID_PARAMS, f"params._meta[{LOG_LEVEL!r}] must be one of {', '.join(LEVELS)}")

@@ -65,8 +65,8 @@ def test_ctrl_c_stops_the_answer_and_not_the_chat(shop):
 
 
 def test_ctrl_c_stops_a_call_and_the_session_is_the_same(shop):
-    slow = "from asyncio import sleep\n\nasync def wait() -> str:\n    'Long.'\n    print('begun')\n    await asyncio.sleep(20)\n"
-    (shop.folder / "shop.py").write_text(slow)
+    slow = "async def wait() -> str:\n    'Long.'\n    print('begun')\n    await sleep(20)\n"
+    (shop.folder / "shop.py").write_text(f"from asyncio import sleep\n\n{slow}")
     with chat(shop, "--tool-allow", "shop.wait") as terminal:
         terminal.type(b"+shop.wait\n")
         terminal.until("begun")
