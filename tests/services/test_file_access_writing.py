@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from onetool.core import flock
 from onetool.services.file_access import PathRefusedError, Roots, open_folder, opening, private, why_not_written
 
 pytestmark = pytest.mark.usefixtures("way")
@@ -489,7 +490,7 @@ def test_a_lock_that_is_never_let_go(root: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_file_that_is_replaced_while_we_wait_for_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is added goes to the file that has the name now, not to the one that is gone."""
-    take, names = open_folder.fcntl.flock, iter(["one", "two"])
+    take, names = flock.fcntl.flock, iter(["one", "two"])
 
     def replaced_first(file: int, how: int) -> None:
         if how & fcntl.LOCK_EX and (name := next(names, None)):
@@ -497,7 +498,7 @@ def test_a_file_that_is_replaced_while_we_wait_for_it(root: Path, monkeypatch: p
             os.rename(root / name, root / "a")
         take(file, how)
 
-    monkeypatch.setattr(open_folder.fcntl, "flock", replaced_first)
+    monkeypatch.setattr(flock.fcntl, "flock", replaced_first)
     roots(root).append("a", b"ours")
     assert (root / "a").read_bytes() == b"newer, ours"
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool.config.file_checks import is_inside, ownership_mistake
+from onetool.core import flock
 from onetool.core.errors import ConfigError, Mistake
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class TrustStore:
     def change(self, change: Callable[[dict[str, TrustEntries]], None]) -> None:
         """Read it anew, change it and write it. Raises OSError: then it is as it was."""
         self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(self.file):
+        with flock.held(self.file.with_name(f".{self.file.name}.lock")):
             content = _content_of(self.file)
             change(content)
             text = msgspec.json.format(msgspec.json.encode({"version": FILE_VERSION, **content}), indent=1)
@@ -81,18 +82,6 @@ def _content_of(file: Path) -> dict[str, TrustEntries]:
 
 def _kept(found: Any) -> TrustEntries:
     return {key: one for key, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
-
-
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    try:
-        import fcntl
-    except ImportError:  # not on this system
-        yield
-        return
-    with open(file.with_name(f".{file.name}.lock"), "a") as lock:  # never deleted: a new one would be another lock
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _replace_file(file: Path, data: bytes) -> None:

@@ -1,16 +1,14 @@
 """Files that are ours alone: made readable by their owner, and never opened through a link."""
 
-import os
 from contextlib import suppress
 from pathlib import Path
 
-NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # not on every system
-MODE = 0o600
+from onetool.core.os_files import open_no_link
 
 
 def private(path: str | Path, flags: int) -> int:
     """An `opener` for `open`. A link would make us write where somebody else says: OSError."""
-    return os.open(path, flags | NO_LINK, MODE)
+    return open_no_link(path, flags, 0o600)
 
 
 def write_new(file: Path, text: str) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from onetool.core.private_file import private, write_new
+from onetool.core import flock
+from onetool.core.private_file import write_new
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -46,14 +47,7 @@ def drop_secret(file: Path, name: str, check: Check) -> bool:
 def _locked(file: Path) -> Iterator[None]:
     """One writer at a time, also among processes: each reads, changes and writes the whole file."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        import fcntl
-    except ImportError:  # not on this system
-        yield
-        return
-    # Never deleted: a new one would be another lock.
-    with open(file.parent / f".{file.name}.lock", "a", opener=private) as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with flock.held(file.with_name(f".{file.name}.lock")):
         yield
 
 

@@ -125,16 +125,9 @@ def _lock_file(file: Path) -> Iterator[Any]:
     except OSError as error:
         raise _not_kept(file, error) from None
     try:
-        yield lambda: _try_lock(lock)
+        yield lambda: flock.take(lock)
     finally:
         flock.give_back(lock)
-
-
-def _try_lock(lock: int) -> bool:
-    try:
-        return flock.take(lock)
-    except flock.NoFlockError:  # whoever writes last wins
-        return True
 
 
 def _not_kept(file: Path, error: OSError) -> AuthError:

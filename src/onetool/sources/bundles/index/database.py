@@ -5,7 +5,6 @@ under a lock that whoever opens it holds, too. Connections to the old one are us
 identity. An index in memory has a single connection, which its threads share. After a fork the child opens its own.
 """
 
-import fcntl
 import os
 import sqlite3
 from collections.abc import Generator
@@ -16,6 +15,8 @@ from threading import RLock, local
 from time import monotonic, sleep, time_ns
 from weakref import WeakSet
 
+from onetool.core import flock
+from onetool.core.os_files import open_no_link
 from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.index.waiting import LONG_SECONDS, IndexBusyError, WaitLimit, is_damage, is_gone
 
@@ -98,10 +99,10 @@ def opened(file: Path, patience: float = LONG_SECONDS) -> tuple[sqlite3.Connecti
     Raises OSError, sqlite3.Error, UnavailableError.
     """
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _locked(file, fcntl.LOCK_SH, patience):
+    with _locked(file, patience, shared=True):
         found = _usable(file, patience)
     if found is None:
-        with _locked(file, fcntl.LOCK_EX, patience):
+        with _locked(file, patience):
             found = _usable(file, patience)  # somebody else may have been first
             if found is None:
                 _make(file)
@@ -131,7 +132,7 @@ def identity(file: Path) -> Identity | None:
 
 def throw_away(file: Path, which: Identity, patience: float = LONG_SECONDS) -> None:
     """Remove it, unless another one lies there by now."""
-    with _locked(file, fcntl.LOCK_EX, patience):
+    with _locked(file, patience):
         if identity(file) == which:
             _remove(file)
 
@@ -201,30 +202,23 @@ def _connect(where: str, patience: float = LONG_SECONDS) -> sqlite3.Connection:
 
 
 @contextmanager
-def _locked(file: Path, how: int, patience: float) -> Generator[None]:
+def _locked(file: Path, patience: float, *, shared: bool = False) -> Generator[None]:
     """Many who open, or one who makes. The lock's file can be deleted like the index: then there is a new lock."""
     lock = file.with_name(f"{file.name}.lock")
     deadline = monotonic() + patience
     while True:
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        handle = open_no_link(lock, os.O_RDWR | os.O_CREAT)
         try:
-            _wait(handle, how, deadline, lock)
+            while not flock.take(handle, shared=shared):
+                if monotonic() > deadline:
+                    raise IndexBusyError(f"{lock}: another process has held it for too long; try again")
+                sleep(_POLL_SECONDS)
             held = os.fstat(handle)
             if (held.st_dev, held.st_ino) == identity(lock):
                 yield
                 return
         finally:
-            os.close(handle)
-
-
-def _wait(handle: int, how: int, deadline: float, lock: Path) -> None:
-    while True:
-        try:
-            return fcntl.flock(handle, how | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if monotonic() > deadline:
-                raise IndexBusyError(f"{lock}: another process has held it for too long; try again") from None
-            sleep(_POLL_SECONDS)
+            flock.give_back(handle)
 
 
 # Connections: one for each thread, opened when it first asks and again when the file is another one.
