@@ -168,6 +168,11 @@ class AskApp:
         read_query(scope["query_string"], {})
         headers = _headers(scope)
         question = read_question(await json_body(headers, receive, whole=True))
+        if scope.get("shares_sessions") and question.session is not None:
+            told = (
+                "Sessions are kept for all users of this web app together, so that none can be gone on with over HTTP."
+            )
+            raise RestError(403, "sessions_shared", told, pointer="/session")
         set_caller(scope.get("principal", ""))
         with self._one_more():
             turn = AskTurn(self._app, question, self._allowed, scope.get("log", {}))
