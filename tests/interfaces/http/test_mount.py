@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 import threading
 import time
@@ -116,9 +117,7 @@ def test_two_mounts_with_what_each_may_do(app):
             return {tool.name for tool in (await client.list_tools()).tools}
 
     with served(web) as url:
-        assert asyncio.run(listed(f"{url}/few/mcp")) == {"pack_hello"} or asyncio.run(listed(f"{url}/few/mcp")) == {
-            "pack.hello"
-        }
+        assert asyncio.run(listed(f"{url}/few/mcp")) == {"pack__hello"}
         assert len(asyncio.run(listed(f"{url}/all/mcp"))) > 5
         refused = httpx.put(f"{url}/few/tools/bundles/{ID}", json={"slug": "mine", "displayName": "Mine"})
         assert refused.status_code == 403
@@ -126,11 +125,13 @@ def test_two_mounts_with_what_each_may_do(app):
 
 def test_two_apps_in_one_web_app(app, tmp_path):
     (tmp_path / "other.yaml").write_text("packs: []\n")
-    with App.open(tmp_path / "other.yaml") as other:
-        with served(starlette(("/one", app.asgi()), ("/other", other.asgi()))) as url:
-            assert "Hello you" in run_over_mcp(f"{url}/one/mcp", 'pack.hello(name="you")')
-            assert "pack" in run_over_mcp(f"{url}/other/mcp", 'pack.hello(name="you")')
-            assert "Hello you" not in run_over_mcp(f"{url}/other/mcp", 'pack.hello(name="you")')
+    code = 'pack.hello(name="you")'
+    with (
+        App.open(tmp_path / "other.yaml") as other,
+        served(starlette(("/one", app.asgi()), ("/other", other.asgi()))) as url,
+    ):
+        assert "Hello you" in run_over_mcp(f"{url}/one/mcp", code)
+        assert "Hello you" not in run_over_mcp(f"{url}/other/mcp", code)
 
 
 # Their lifespan
@@ -150,14 +151,15 @@ def open_stream(url):
     headers = {"mcp-session-id": begun.headers["mcp-session-id"], "mcp-protocol-version": "2025-06-18"}
     response = client.send(client.build_request("GET", url, headers=headers), stream=True)
     assert response.status_code == 200
-    return response
+    return client, response
 
 
 def test_closing_ends_streams_and_refuses_what_comes_later(app):
     with served(starlette(("/tools", app.asgi()))) as url:
-        response = open_stream(f"{url}/tools/mcp")
+        client, response = open_stream(f"{url}/tools/mcp")
         threading.Timer(0.2, app.close).start()
         list(response.iter_raw())  # ends
+        client.close()
         later = httpx.get(f"{url}/tools/healthz")
         assert (later.status_code, later.json()["error"]["code"]) == (503, "closed")
         assert httpx.get(url).text == "theirs"
@@ -174,9 +176,9 @@ def test_their_lifespan_closes_it_while_a_stream_is_open(app):
 
     with served(starlette(("/tools", app.asgi()), lifespan=lifespan)) as url:
         assert "Hello you" in run_over_mcp(f"{url}/tools/mcp", 'pack.hello(name="you")')
-        response = open_stream(f"{url}/tools/mcp")
+        client, _ = open_stream(f"{url}/tools/mcp")
     assert states == [True]
-    response.close()
+    client.close()
 
 
 # Their authentication
@@ -245,16 +247,13 @@ def run_as(user, url, code):
 
 
 def test_results_are_their_users_alone(shared):
-    import re
-
     told = run_as("ada", shared, "pack.long()")
     handle = re.search(r"handle=\W*([\w-]+)", told)
     assert handle, told[:800]
     code = f'ot.result(handle="{handle[1]}", limit=1)'
     assert "word word" in run_as("ada", shared, code)
     theirs = run_as("bob", shared, code)
-    assert "word word" not in theirs
-    assert '"isError": true' in theirs
+    assert f"Handle not found: {handle[1]}" in theirs
 
 
 def test_sessions_of_ask_are_not_gone_on_with(shared):
@@ -305,9 +304,7 @@ def test_hosts_and_origins_are_theirs_to_name(app, hosts, host, status):
     assert asyncio.run(answer(origin="https://other.example")) in (403, 421)
 
 
-@pytest.mark.parametrize(
-    "options", [{"auth": "nobody"}, {"auth": 1}, {"hosts": "a.example"}, {"allowed": "pack.hello"}]
-)
+@pytest.mark.parametrize("options", [{"auth": "nobody"}, {"auth": 1}, {"hosts": "a.b"}, {"allowed": "pack.hello"}])
 def test_what_can_not_be_meant(app, options):
     with pytest.raises(ValueError, match=r"expected None|lists of names"):
         app.asgi(**options)

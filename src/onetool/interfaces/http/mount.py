@@ -3,13 +3,12 @@
 The web app has its own server, its own lifespan and its own authentication. This app needs none of `lifespan`'s
 messages: it begins with the first request, and ends when the `App` is closed. Whoever mounts it says who authenticates:
 
-    auth                 the token                   Host                           Origin, Sec-Fetch-Site, body limits
-    None, no token       -                           this machine's names, `hosts`  checked; the client is on this machine
-    None, http.token     checked                     this machine's names, `hosts`  checked
-    "user", a function   not asked for               this machine's names, `hosts`  checked
+    auth=None            http.token of the config is asked for; without one, the client has to be on this machine
+    auth="user"          `scope["user"]` is who it is, as Starlette's AuthenticationMiddleware says; no token of ours
+    auth=<function>      the function says who it is; no token of ours
 
-`hosts=["*"]` turns the check of Host off. A page of another origin is refused in any case, unless it is in
-`http.origins`: a browser would send it with the cookies of the web app.
+Host has to be a name of this machine, one of `http.hosts`, or one of `hosts`; `hosts=["*"]` turns that off. A page of
+another origin is refused in any case, unless it is in `http.origins`: its requests come with the web app's cookies.
 """
 
 import asyncio

@@ -169,9 +169,7 @@ class AskApp:
         headers = _headers(scope)
         question = read_question(await json_body(headers, receive, whole=True))
         if scope.get("shares_sessions") and question.session is not None:
-            told = (
-                "Sessions are kept for all users of this web app together, so that none can be gone on with over HTTP."
-            )
+            told = "Sessions belong to nobody, and this web app has several users: none can be continued here."
             raise RestError(403, "sessions_shared", told, pointer="/session")
         set_caller(scope.get("principal", ""))
         with self._one_more():
