@@ -310,6 +310,24 @@ def test_what_can_not_be_meant(app, options):
         app.asgi(**options)
 
 
+async def asked_later(_):
+    return "ada"
+
+
+@pytest.mark.parametrize(("auth", "status"), [(asked_later, 200), (lambda _: "", None), (lambda _: 7, None)])
+def test_the_function_may_be_async_and_has_to_give_a_name(app, auth, status):
+    async def answer():
+        transport = httpx.ASGITransport(app.asgi(auth=auth))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as there:
+            return (await there.get("/openapi.json")).status_code
+
+    if status is not None:
+        assert asyncio.run(answer()) == status
+        return
+    with pytest.raises(TypeError, match="expected the name of the user"):
+        asyncio.run(answer())
+
+
 def test_a_websocket_is_refused_politely(app):
     with served(starlette(("/tools", app.asgi()))) as url:
         with pytest.raises(InvalidStatus) as refused:

@@ -99,15 +99,22 @@ class MountedRules(AccessRules):
         return super().check_token(authorization, scope)
 
 
-def _principal(user: Any) -> str:
+def _principal(user: str | None) -> str:
     """The owner of what is stored for a user. It is a hash, so that no name of a user is that of anybody else."""
     if user is None:
         raise HttpError(
             401, "unauthorized", "The web app that this is part of does not know who you are: log in there."
         )
-    if not isinstance(user, str) or not user:
-        raise TypeError(f"auth gave {type(user).__name__} {user!r:.40}; expected the name of the user, or None")
     return sha256(b"user:" + user.encode()).hexdigest()[:32]
+
+
+async def _named_user(who: Authenticate, scope: Scope) -> str | None:
+    """What it raises is for the web app's own error handler."""
+    user = who(scope)
+    user = await user if isawaitable(user) else user
+    if user is None or (isinstance(user, str) and user):
+        return user
+    raise TypeError(f"auth of asgi() gave {type(user).__name__}; expected the name of the user, or None")
 
 
 def _is_from_here(client: Any) -> bool:
@@ -155,8 +162,7 @@ class MountedApp:
         self._start()
         inner, root = below_prefix(scope)
         if self._who is not None:
-            who = self._who(scope)
-            inner[WHO] = await who if isawaitable(who) else who
+            inner[WHO] = await _named_user(self._who, scope)
             inner["shares_sessions"] = True  # those of `ask` have no owner
         await self._site(inner, receive, _with_prefix(send, root) if root else send)
 
