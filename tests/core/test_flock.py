@@ -95,11 +95,31 @@ def test_nobody_is_named_where_nobody_has_it_or_nothing_is_told(path, monkeypatc
     assert flock._process("999999999") == "process 999999999"
 
 
-def test_a_system_without_it(path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "fcntl", None)
+@pytest.fixture
+def no_flock(monkeypatch, tmp_path):
+    monkeypatch.setattr(flock, "fcntl", None)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+def test_a_system_without_it(path, no_flock):
+    test_one_has_it_until_it_is_given_back(path)
+    assert not flock._apart
+
+
+def test_without_it_the_holder_is_told_though_not_by_name(path, no_flock):
     file = opened(path)
-    with pytest.raises(flock.NoFlockError, match="this system has no flock"):
-        flock.take(file)
-    flock.give_back(file)
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(file)
+    assert flock.holder(path) is None
+    assert flock.take(file)
+    assert flock.holder(path) == flock.UNKNOWN
+    flock.remove(path, file)
+    assert not path.exists()
+    assert flock.holder(path) is None
+
+
+def test_without_it_who_waits_for_a_lock_gets_it(path, no_flock, monkeypatch):
+    with flock.held(path):
+        monkeypatch.setattr(flock, "LONG_SECONDS", 0.01)
+        with pytest.raises(TimeoutError, match="for more than 0"), flock.held(path):
+            pass
+    with flock.held(path):
+        pass

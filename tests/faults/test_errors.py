@@ -11,9 +11,10 @@ from faults.crowd import FULL
 from sources.bundles.files.things import FileStore as Store
 from sources.bundles.files.things import an_id, built_in, bundle, files, tool, with_tool
 
-from onetool.core import flock
+from onetool.core import flock, os_files
+from onetool.core import folder as core_folder
 from onetool.sources.bundles.errors import UnavailableError
-from onetool.sources.bundles.files import disk, transaction, writing
+from onetool.sources.bundles.files import disk, writing
 from onetool.sources.bundles.model import Bundle
 
 CALLS = (
@@ -101,7 +102,7 @@ def tried(store, id, change, folder, monkeypatch, faulty):
     """Whether it failed, and whether the system did."""
     before, seen = files(folder), everything(store)
     with monkeypatch.context() as patch:
-        for module in (writing, writing, flock, disk, transaction):
+        for module in (writing, flock, disk, core_folder, os_files):
             patch.setattr(module, "os", faulty)
         try:
             change(store, id)
@@ -134,7 +135,8 @@ def test_a_look_that_the_system_refuses_forgets_nothing(tmp_path, monkeypatch):
         path.write_text(path.read_text())
     for at in range(1, 12):
         with monkeypatch.context() as patch:
-            patch.setattr(disk, "os", Faulty(at, errno.EMFILE))
+            for module in (disk, os_files):
+                patch.setattr(module, "os", Faulty(at, errno.EMFILE))
             store.look()
         assert everything(store) == seen
         assert store.mistakes() == []
@@ -146,7 +148,9 @@ def test_the_disk_is_full_before_there_is_anything(tmp_path, monkeypatch):
     store = Store(folder)
     for at in range(1, 4):
         with monkeypatch.context() as patch:
-            patch.setattr(writing, "os", Faulty(at, errno.ENOSPC, goes_on=True))
+            faulty = Faulty(at, errno.ENOSPC, goes_on=True)
+            for module in (writing, core_folder, os_files):
+                patch.setattr(module, "os", faulty)
             with pytest.raises(UnavailableError, match="No space left"):
                 store.put_bundle(an_id(), bundle())
         assert store.bundles() == []

@@ -77,7 +77,7 @@ def test_a_folder_that_is_taken_away_has_no_second_holder(folder, store):
         folder.rename(folder.with_name("away"))
         folder.mkdir()
         with FolderLock(folder).held(0.5) as new:
-            assert not os.path.samestat(os.fstat(old), os.fstat(new))
+            assert not os.path.samestat(old.status(), new.status())
             writing.create(old, "mine", b"1")
             writing.create(new, "theirs", b"2")
     assert not (folder / "mine").exists()
@@ -89,7 +89,7 @@ def test_who_waits_for_a_folder_that_is_taken_away_gets_the_new_one(folder, stor
 
     def wait():
         with FolderLock(folder).held(5) as root:
-            got.append(os.fstat(root).st_ino)
+            got.append(root.status().st_ino)
 
     with FolderLock(folder).held():
         thread = Thread(target=wait)

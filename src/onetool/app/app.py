@@ -90,6 +90,7 @@ class App:
             self._reloader, lambda: self.watches or self.config.watch, lambda: len(self.registry)
         )
         self._is_closed = self._stays = False
+        self._on_close: list[Callable[[], None]] = []
         self._apply(config, self._reloader.read(config), found)
 
     @classmethod
@@ -313,8 +314,39 @@ class App:
         """Have somebody told, in some thread, when there are other tools; what comes back ends that."""
         return self.catalog.on_change(tell)
 
+    def asgi(
+        self,
+        *,
+        auth: "str | Callable[[Any], Any] | None" = None,
+        hosts: Collection[str] = (),
+        menu: str | None = None,
+        allowed: Collection[str] | None = None,
+    ) -> "Callable[..., Any]":
+        """MCP, REST and the pages as an ASGI app to mount in a web app: `web.mount("/tools", app.asgi())`.
+
+        Without `auth` the rules of `onetool serve` hold: the config's token, and without one this machine alone.
+        `auth` says that the web app authenticates: "user" takes `scope["user"]`, as Starlette's middleware sets it;
+        a function gets the scope and gives the user's name, or None for 401. Stored results are their user's
+        alone. `hosts` are the names that the web app is reached by. Close the App in its lifespan.
+        """
+        from importlib import import_module
+
+        # By its name: nothing here may import an interface, and only who asks for this one loads it.
+        mount = import_module("onetool.interfaces.http.mount")
+        return mount.mounted_app(self, auth=auth, hosts=hosts, menu=menu, allowed=allowed)
+
+    def on_close(self, tell: Callable[[], None]) -> None:
+        """Have somebody told, in the thread that closes the app, before it is closed."""
+        self._on_close.append(tell)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
     def close(self) -> None:
         self._is_closed = True
+        for tell in self._on_close:
+            tell()
         self._reloader.close(PATIENCE)
         self._watcher.close()
         self.catalog.close()

@@ -23,6 +23,7 @@ STATE = ("results", "sessions", "servers", "bundles", "bundles/.state", "stats.d
 LINKLESS = ("results", "sessions", "servers", "bundles/.state")
 FILES = ("stats.db", "run_history")  # of SQLite there are some with longer names
 ROOT = 0
+HAS_OWNERS = hasattr(os, "geteuid")  # and modes that say who can write
 
 Accepted = Mapping[str, Mapping[str, Any]]  # places by their real path, and how they were when they were accepted
 
@@ -60,7 +61,7 @@ def _links_in(folder: Path) -> list[Path]:
 
 def ownership_mistake(path: Path, home: Path, accepted: Accepted) -> Mistake | None:
     """The mistake about a path's owner or mode, with the command that fixes it; None if it is fine or missing."""
-    if os.name == "nt":
+    if not HAS_OWNERS:
         return None
     try:
         status = os.stat(path)
@@ -86,7 +87,7 @@ def owner_and_mode(path: Path) -> dict[str, Any]:
 
 
 def everybody_can_write(status: os.stat_result) -> bool:
-    return os.name != "nt" and bool(status.st_mode & stat.S_IWOTH)
+    return HAS_OWNERS and bool(status.st_mode & stat.S_IWOTH)
 
 
 def is_writable_by_others(status: os.stat_result) -> bool:
@@ -113,9 +114,11 @@ def _is_private_group(owner: int, group: int) -> bool:
     """Whether the owner is the group's only member; root's group counts, too."""
     if group == ROOT:
         return True
-    import grp
-    import pwd
-
+    try:
+        import grp
+        import pwd
+    except ImportError:  # nobody to ask: the numbers have to do
+        return owner == group
     try:
         name = pwd.getpwuid(owner).pw_name
     except KeyError:  # a user without a name, as in a container: the numbers have to do
@@ -162,7 +165,7 @@ def stamp_of(file: Path) -> str:
 
     Windows has no such time, so that the content has to tell there.
     """
-    if os.name == "nt":
+    if not HAS_OWNERS:
         return digest_of(file)
     try:
         found = os.stat(file)

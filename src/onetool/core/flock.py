@@ -2,32 +2,44 @@
 
 The system gives it back when its holder ends, however that ends. Who has taken it looks whether the path still leads
 there: what is locked may have been deleted, or moved away, in the moment before.
+
+Where there is no flock, as on Windows, SQLite locks another file for us: one in the folder for temporary files, whose
+name is made of the numbers that the system has given the file.
 """
 
-import errno
 import os
 import time
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
-from onetool.core.private_file import MODE, private
+from onetool.core.folder import OpenFolder
+from onetool.core.private_file import private
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+try:
+    import fcntl
+except ImportError:  # not on this system
+    fcntl = None
 
 PAUSE = 0.001  # seconds between two attempts; each is a little longer than the one before
 LONGEST_PAUSE = 0.005
 UNKNOWN = "another process"
+LONG_SECONDS = 60.0  # that SQLite waits for who holds a lock; flock waits as long as it takes
+
+Opened = int | OpenFolder
+T = TypeVar("T", int, OpenFolder)
+
+_apart: "dict[Opened, Connection]" = {}  # the locks that SQLite holds for us
 
 
-class NoFlockError(OSError):
-    """This system has none."""
-
-
-def take(file: int, *, shared: bool = False) -> bool:
-    """Take the lock without waiting; whether it is held now. Raises OSError, or NoFlockError without flock."""
-    try:
-        import fcntl
-    except ImportError:
-        raise NoFlockError(errno.ENOSYS, "this system has no flock") from None
+def take(file: Opened, *, shared: bool = False) -> bool:
+    """Take the lock without waiting; whether it is held now. Raises OSError. SQLite shares none."""
+    if fcntl is None:
+        return file in _apart or _take_apart(file)
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -45,7 +57,7 @@ def pauses(patience: float, pause: float = PAUSE, longest: float = LONGEST_PAUSE
         pause = min(pause * 1.1, longest)
 
 
-def wait(file: int, patience: float) -> bool:
+def wait(file: Opened, patience: float) -> bool:
     """Whether the lock is held now. Others may hold it for so many seconds. Raises as `take` does."""
     between = pauses(patience)
     while not (taken := take(file)) and (pause := next(between, None)):
@@ -53,16 +65,16 @@ def wait(file: int, patience: float) -> bool:
     return taken
 
 
-def take_path(path: Path, flags: int, patience: float, *, shared: bool = False) -> int | None:
-    """Open what the path leads to, and lock it. None if others hold it for so many seconds. Raises as `take` does."""
+def take_path(path: Path, opener: Callable[[Path], T], patience: float, *, shared: bool = False) -> T | None:
+    """Open what the path leads to, and lock it. None if others hold it for so many seconds. Raises OSError."""
     between = pauses(patience)
-    while (file := _try_path(path, flags, shared)) is None and (pause := next(between, None)):
+    while (file := _try_path(path, opener, shared)) is None and (pause := next(between, None)):
         time.sleep(pause)
     return file
 
 
-def _try_path(path: Path, flags: int, shared: bool) -> int | None:
-    file = os.open(path, flags, MODE)
+def _try_path(path: Path, opener: Callable[[Path], T], shared: bool) -> T | None:
+    file = opener(path)
     mine = False
     try:
         mine = take(file, shared=shared) and leads_to(path, file)
@@ -72,45 +84,94 @@ def _try_path(path: Path, flags: int, shared: bool) -> int | None:
     return file if mine else None
 
 
-@contextmanager
-def lock_beside(file: Path) -> Generator[None]:
-    """One writer of the file at a time, also among processes. Without flock, whoever writes last wins."""
-    lock = private(file.with_name(f".{file.name}.lock"), os.O_RDWR | os.O_CREAT)  # never deleted: it would be another
-    try:
-        with suppress(ImportError):
-            import fcntl
-
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        give_back(lock)
-
-
-def release(file: int) -> None:
-    """Closing the file is not enough where the process was forked meanwhile. Never raises."""
-    with suppress(ImportError, OSError):
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_UN)
-
-
-def give_back(file: int) -> None:
+def give_back(file: Opened) -> None:
     """Release the lock and close the file. Never raises."""
     release(file)
     with suppress(OSError):
-        os.close(file)
+        os.close(file) if isinstance(file, int) else file.close()
 
 
-def leads_to(path: Path, file: int, *, follow_symlinks: bool = True) -> bool:
+def release(file: Opened) -> None:
+    """Closing alone is not enough where the process was forked meanwhile. Never raises."""
+    with suppress(OSError):
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_UN)
+    if lock := _apart.pop(file, None):
+        lock.close()
+
+
+def remove(path: Path, file: int) -> None:
+    """Delete the file, which we have locked, and release the lock. Raises OSError."""
+    lock = _apart.pop(file, None)
+    try:
+        if lock is not None:  # Windows deletes nothing that is open
+            os.close(file)
+        path.unlink()
+    finally:
+        if lock is None:
+            give_back(file)
+        else:
+            lock.close()
+
+
+def lock_beside(file: Path) -> AbstractContextManager[None]:
+    """One writer of the file at a time, also among processes."""
+    return held(file.with_name(f".{file.name}.lock"))
+
+
+@contextmanager
+def held(file: Path) -> Generator[None]:
+    """Hold the lock of a file that is there for nothing else; it is made, and never deleted. Waits for the lock."""
+    with open(file, "a", opener=private) as lock:
+        if fcntl is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        elif _take_apart(lock.fileno(), LONG_SECONDS):
+            try:
+                yield
+            finally:
+                _apart.pop(lock.fileno()).close()
+        else:
+            raise TimeoutError(f"another process has held {file} for more than {LONG_SECONDS:g} s")
+
+
+def _take_apart(file: Opened, seconds: float = 0.0) -> bool:
+    """Have SQLite lock a file for us. A transaction that writes nothing is a lock, which ends with its process."""
+    import sqlite3
+    from tempfile import gettempdir
+
+    status, folder = _status(file), Path(gettempdir(), "onetool-locks")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    lock = sqlite3.connect(
+        folder / f"{status.st_dev:x}-{status.st_ino:x}", seconds, isolation_level=None, check_same_thread=False
+    )
+    try:
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError as error:
+        lock.close()
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            return False
+        raise OSError(f"no lock can be made in {folder}: {error}") from None
+    _apart[file] = lock
+    return True
+
+
+def _status(file: Opened) -> os.stat_result:
+    return os.fstat(file) if isinstance(file, int) else file.status()
+
+
+def leads_to(path: Path, file: Opened, *, follow_symlinks: bool = True) -> bool:
     """Whether the path still leads to the open file. Raises OSError."""
     try:
-        return os.path.samestat(os.fstat(file), os.stat(path, follow_symlinks=follow_symlinks))
+        return os.path.samestat(_status(file), os.stat(path, follow_symlinks=follow_symlinks))
     except FileNotFoundError:
         return False
 
 
 def holder(path: Path, us: str = "another thread of this process") -> str | None:
     """The process that holds the lock, in words; None if there is none, or the system does not tell."""
+    if fcntl is None:
+        return _holder_apart(path)
     with suppress(OSError, IndexError):
         status = os.stat(path)
         place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
@@ -119,6 +180,20 @@ def holder(path: Path, us: str = "another thread of this process") -> str | None
             if words[1] == "FLOCK" and words[5] == place:
                 return us if words[4] == str(os.getpid()) else _process(words[4])
     return None
+
+
+def _holder_apart(path: Path) -> str | None:
+    """Nobody tells who it is; that there is one is seen by trying."""
+    try:
+        file = os.open(path, os.O_RDONLY) if not path.is_dir() else OpenFolder.at(path)
+    except OSError:
+        return None
+    try:
+        return None if take(file) else UNKNOWN
+    except OSError:
+        return UNKNOWN
+    finally:
+        give_back(file)
 
 
 def _process(pid: str) -> str:

@@ -5,14 +5,14 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # not on every system
+from onetool.core.os_files import open_no_link
+
 MODE = 0o600
-NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | getattr(os, "O_BINARY", 0)
 
 
 def private(path: str | Path, flags: int) -> int:
     """An `opener` for `open`. A link would make us write where somebody else says: OSError."""
-    return os.open(path, flags | NO_LINK, MODE)
+    return open_no_link(path, flags, MODE)
 
 
 def write_new(file: Path, text: str) -> None:
@@ -25,7 +25,7 @@ def write_new(file: Path, text: str) -> None:
 def draft_of(file: Path, data: bytes, mode: int = MODE, *, sync: bool = True) -> Generator[Path]:
     """A file beside it with this content, to be moved to its place. If it is not, leaving removes it."""
     draft = file.with_name(f".{file.name}.{os.urandom(8).hex()}")
-    handle = os.open(draft, NEW_FILE, mode)
+    handle = open_no_link(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
@@ -42,14 +42,3 @@ def replace_file(file: Path, data: bytes, *, sync: bool = True) -> None:
     """Readers see the old content or the new one. After OSError it is the old one."""
     with draft_of(file, data, sync=sync) as draft:
         draft.replace(file)
-
-
-def sync_folder(folder: Path) -> None:
-    """A new name is safe on the disk only when its folder is."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

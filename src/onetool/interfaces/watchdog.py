@@ -7,6 +7,7 @@ gone is started again, by whoever looks after it: the client that it belongs to,
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -85,7 +86,7 @@ class Watchdog:
 
 def _wanted() -> float:
     """Seconds; 0 for none."""
-    if sys.gettrace() is not None or os.name != "posix":
+    if sys.gettrace() is not None or not hasattr(signal, "SIGKILL"):  # Windows has none, nor what else the dog needs
         return 0.0
     try:
         seconds = float(os.environ.get(VARIABLE, SECONDS))

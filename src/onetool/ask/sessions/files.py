@@ -15,6 +15,8 @@ from typing import TypeVar
 
 from onetool.ask.errors import SessionError
 from onetool.core import flock
+from onetool.core.folder import HAS_DIR_FD, OpenFolder
+from onetool.core.os_files import NO_WAIT, open_no_link, read_at, sync_folder
 
 T = TypeVar("T")
 
@@ -46,15 +48,14 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LINK_ERROR = "it is a link, and links are not followed"
 LINK_HINT = "take the link away; ONETOOL_HOME says where all of this is kept instead"
 
-# Not to wait for a pipe's writer, not to become a terminal's session: whatever it is, it is refused only once open.
-READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
-WRITE_FLAGS = READ_FLAGS & ~os.O_RDONLY | os.O_RDWR | os.O_APPEND
+READ_FLAGS = os.O_RDONLY | NO_WAIT
+WRITE_FLAGS = os.O_RDWR | os.O_APPEND | NO_WAIT
 
 
 def open_file(path: Path, flags: int) -> int:
     """Raises FileNotFoundError, and SessionError for what is no file of ours."""
     try:
-        file = os.open(path, flags, 0o600)
+        file = open_no_link(path, flags)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
             raise
@@ -89,10 +90,14 @@ def lock_file(path: Path, *, create: bool = False) -> int | None:
 
 def release_file(path: Path, file: int) -> None:
     """Unlock and close the file, and remove it if it is empty. Never raises."""
+    is_empty = False
     with suppress(OSError):
-        if os.fstat(file).st_size == 0 and flock.leads_to(path, file, follow_symlinks=False):
-            path.unlink()
-    flock.give_back(file)
+        is_empty = os.fstat(file).st_size == 0 and flock.leads_to(path, file, follow_symlinks=False)
+    if not is_empty:
+        flock.give_back(file)
+        return
+    with suppress(OSError):
+        flock.remove(path, file)
 
 
 def read_content(path: Path, file: int) -> bytes:
@@ -105,7 +110,7 @@ def read_content(path: Path, file: int) -> bytes:
             raise _unusable_error(
                 path, f"it has {size:,} bytes, and {LARGEST:,} is the most; begin another, --new-session"
             )
-        while at < size and (part := os.pread(file, size - at, at)):
+        while at < size and (part := read_at(file, size - at, at)):
             parts.append(part)
             at += len(part)
     except OSError as error:
@@ -117,7 +122,7 @@ def append_lines(path: Path, file: int, lines: bytes) -> None:
     """Append whole lines; an incomplete last line is ended first."""
     try:
         size = os.fstat(file).st_size
-        if size and os.pread(file, 1, size - 1) != b"\n":
+        if size and read_at(file, 1, size - 1) != b"\n":
             lines = b"\n" + lines
         while lines:  # once, but on a disk that is nearly full: then the second time tells why
             lines = lines[os.write(file, lines) :]
@@ -130,11 +135,7 @@ def make_safe(path: Path, file: int, *, is_new: bool) -> None:
     try:
         os.fsync(file)
         if is_new:
-            folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            sync_folder(path.parent)
     except OSError as error:
         raise _unusable_error(path, error, "written") from None
 
@@ -144,13 +145,10 @@ def make_private(folder: Path) -> None:
     refuse_link(folder)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        itself = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            if os.fstat(itself).st_mode & 0o077:
-                os.fchmod(itself, 0o700)
+        with OpenFolder.at(folder, follow=False) as itself:
+            if HAS_DIR_FD and itself.status().st_mode & 0o077:  # elsewhere modes say nothing
+                os.fchmod(itself.fileno(), 0o700)
             _keep_from_git(itself)
-        finally:
-            os.close(itself)
     except OSError as error:
         raise SessionError(f"sessions can't be kept in {folder}: {_os_error_text(error)}", "session") from None
 
@@ -161,12 +159,12 @@ def refuse_link(folder: Path) -> None:
         raise SessionError(f"sessions can't be kept in {folder}: {LINK_ERROR}", "session", [LINK_HINT])
 
 
-def _keep_from_git(folder: int) -> None:
+def _keep_from_git(folder: OpenFolder) -> None:
     """What was said is nobody else's, whatever repository the folder lies in. One that a person has written stays."""
     with suppress(FileExistsError):
-        os.close(os.open(".gitignore", os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder))
-    if os.stat(".gitignore", dir_fd=folder, follow_symlinks=False).st_size == 0:  # made just now, or before a crash
-        file = os.open(".gitignore", os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        os.close(folder.open(".gitignore", os.O_CREAT | os.O_EXCL))
+    if folder.stat(".gitignore").st_size == 0:  # made just now, or before a crash
+        file = folder.open(".gitignore", os.O_WRONLY)
         try:
             os.write(file, b"*\n")
         finally:

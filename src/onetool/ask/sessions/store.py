@@ -33,6 +33,7 @@ from onetool.ask.sessions.records import (
 )
 from onetool.ask.sessions.session import ChatSession
 from onetool.core import flock
+from onetool.core.os_files import read_at
 
 HEAD_BYTES = 2048  # bytes; a first line is shorter
 TAIL_BYTES = 4096  # where an `ended` is found, as a rule; else more is read
@@ -99,7 +100,7 @@ def find_sessions(folder: Path) -> list[tuple[int, str]]:
 
 
 def _read_header(file: int) -> SessionHeader:
-    record = _record(os.pread(file, HEAD_BYTES, 0).partition(b"\n")[0])
+    record = _record(read_at(file, HEAD_BYTES, 0).partition(b"\n")[0])
     return record if isinstance(record, SessionHeader) else SessionHeader()
 
 
@@ -108,7 +109,7 @@ def _read_end(file: int, size: int) -> tuple[TurnEnded, int]:
     length = TAIL_BYTES
     while True:
         start = max(0, size - length)
-        lines = os.pread(file, size - start, start).split(b"\n")[1 if start else 0 :]
+        lines = read_at(file, size - start, start).split(b"\n")[1 if start else 0 :]
         questions = 0
         for line in reversed(lines):
             if line.startswith(USER_PREFIX):
@@ -216,11 +217,9 @@ class SessionStore:
         if file is None:
             raise _busy_error(id, path, "then delete it")
         try:
-            path.unlink()
+            flock.remove(path, file)
         except OSError as error:
             raise SessionError(f"the session {id} can't be deleted: {error.strerror}", "session") from None
-        finally:
-            files.release_file(path, file)
 
     def has(self, id: str) -> bool:
         """Whether its file is there, with something in it."""

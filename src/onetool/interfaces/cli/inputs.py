@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from onetool.core.os_files import NO_WAIT, PLAIN
 from onetool.interfaces.cli.output import printable
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def _decoded(data: bytes, name: str, wrong: Wrong) -> str:
 
 def _opened_regular_file(name: str) -> BinaryIO:
     """Open a regular file; pipes and devices might block. Its type is only certain once it is open."""
-    handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    handle = os.open(name, os.O_RDONLY | NO_WAIT | PLAIN)
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode):
         return os.fdopen(handle, "rb")

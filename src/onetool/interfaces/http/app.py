@@ -211,7 +211,7 @@ class HttpApp:
             answer.add = cors_headers(reader)
         check_length(head.get(b"content-length"), self.max_body)
         is_open = route is not None and not route.protected
-        scope["principal"] = "" if is_open else rules.check_token(head.get(b"authorization"))
+        scope["principal"] = "" if is_open else rules.check_token(head.get(b"authorization"), scope)
         route = self._can_take(scope, route, head)
         if b"transfer-encoding" in head:
             counted = BodyLimit(receive, answer.send, self.max_body, route.told, route.kind)

@@ -172,8 +172,8 @@ class AccessRules:
             raise foreign_origin_error(origin)
         return None
 
-    def check_token(self, authorization: bytes | None) -> str:
-        """Check the token and return the principal; "" if no token is configured."""
+    def check_token(self, authorization: bytes | None, scope: Scope | None = None) -> str:
+        """Check the token and return the principal; "" if no token is configured. A mounted app needs the scope."""
         if self._token is None:
             return ""
         given = _BEARER.fullmatch(authorization or b"")

@@ -34,7 +34,11 @@ HEALTH_BODY = msgspec.json.encode({"status": "ok", "version": __version__})
 
 
 def build_app(
-    app: "App", place: BoundAddress, mcp: Any, facts: Callable[[], ServerFacts], allowed: Collection[str] | None = None
+    app: "App",
+    place: BoundAddress,
+    mcp: Any,
+    facts: Callable[[Scope], ServerFacts],
+    allowed: Collection[str] | None = None,
 ) -> HttpApp:
     """The ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`."""
     routes = [
@@ -156,7 +160,7 @@ def serve_app(
         logging.getLogger(told).setLevel(logging.INFO)
     facts = partial(server_facts, app, place, menu, allowed)
     mcp = McpHttpApp(app, menu=menu, allowed=allowed)
-    site = build_app(app, place, mcp, facts, allowed)
+    site = build_app(app, place, mcp, lambda _scope: facts(), allowed)
     follow_config(app, place, site)
     dogs: list[Watchdog] = []
 

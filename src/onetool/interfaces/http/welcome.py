@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from html import escape
 from typing import NamedTuple
+from urllib.parse import quote
 
 from onetool.interfaces.asgi import SECURITY_HEADERS, Asgi, Receive, Scope, Send, respond
 
@@ -109,7 +110,7 @@ code {{ font-family: ui-monospace, monospace; font-size: .95em }}
 </style>
 <h1>OneTool runs here</h1>
 <p>Version {version}, with {tools}. MCP clients connect to <code>{url}/mcp</code>.
-The REST API is described at <a href="/docs">/docs</a>.</p>
+The REST API is described at <a href="{root}/docs">{root}/docs</a>.</p>
 <h2>Connect Claude Code</h2>
 <pre>{claude}</pre>
 <h2>Other clients</h2>
@@ -119,13 +120,14 @@ The REST API is described at <a href="/docs">/docs</a>.</p>
 """
 
 
-def welcome_page(facts: Callable[[], ServerFacts]) -> Asgi:
+def welcome_page(facts: Callable[[Scope], ServerFacts]) -> Asgi:
     """The route."""
 
-    async def show(_scope: Scope, _receive: Receive, send: Send) -> None:
-        now = facts()
+    async def show(scope: Scope, _receive: Receive, send: Send) -> None:
+        now = facts(scope)
         parts = {
             "url": now.url,
+            "root": quote(scope.get("root_path", "")),
             "version": now.version,
             "tools": now.tools,
             "claude": claude_command(now.url, now.header),

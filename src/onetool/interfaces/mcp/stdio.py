@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import select
 import signal
 import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
+from onetool.core.threads import Threads
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.conversation import Conversation
@@ -25,11 +27,8 @@ async def serve(service: Service, source: int, sink: int, warm: Callable[[], Non
     """Serve until the client closes the pipe, or a signal stops us. `warm` prepares the first call, in a thread."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    if hasattr(signal, "SIGHUP"):
-        reloads: set[asyncio.Task[None]] = set()
-        loop.add_signal_handler(signal.SIGHUP, lambda: _keep(reloads, loop.create_task(reload(service))))
+    with suppress(NotImplementedError):  # on Windows there is Ctrl-C only, and that cancels what runs
+        _heed_signals(loop, stop, service)
     pipe = StdioConnection(service, sink, stop)
     reading = loop.create_task(pipe.read(source))
     follow(service)
@@ -41,11 +40,19 @@ async def serve(service: Service, source: int, sink: int, warm: Callable[[], Non
     await pipe.close(reading)
 
 
+def _heed_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, service: Service) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    if hasattr(signal, "SIGHUP"):
+        reloads: set[asyncio.Task[None]] = set()
+        loop.add_signal_handler(signal.SIGHUP, lambda: _keep(reloads, loop.create_task(reload(service))))
+
+
 class StdioConnection:
     """One client at the other end."""
 
     def __init__(self, service: Service, sink: int, stop: asyncio.Event) -> None:
-        self._sink = StdoutWriter(sink, stop)
+        self._sink = (StdoutWriter if hasattr(select, "poll") else ThreadedWriter)(sink, stop)
         self._service = service
         self._conversation = Conversation(service, RemoteClient(), self._sink.send)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -110,7 +117,7 @@ class StdoutWriter:
         self._empty = asyncio.Event()
         self._empty.set()
         self._waits = False
-        os.set_blocking(fd, False)
+        self._begin()
 
     def send(self, message: object) -> None:
         by_the_way = isinstance(message, dict) and "id" not in message
@@ -134,6 +141,12 @@ class StdoutWriter:
                 while self._unsent:
                     self._empty.clear()
                     await self._empty.wait()
+        self._end()
+
+    def _begin(self) -> None:
+        os.set_blocking(self._fd, False)
+
+    def _end(self) -> None:
         if self._waits:
             self._loop.remove_writer(self._fd)
         with suppress(OSError):
@@ -154,6 +167,33 @@ class StdoutWriter:
         if self._waits:
             self._waits = False
             self._loop.remove_writer(self._fd)
+        self._empty.set()
+
+
+class ThreadedWriter(StdoutWriter):
+    """The same for Windows, where the loop can't watch a pipe: a thread writes, and waits where it has to."""
+
+    def _begin(self) -> None:
+        self._threads = Threads(most=1)
+        self._writing: asyncio.Task[None] | None = None
+
+    def _end(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+
+    def _write(self) -> None:
+        self._waits = True
+        self._writing = self._loop.create_task(self._write_all())
+
+    async def _write_all(self) -> None:
+        try:
+            while self._unsent:
+                piece = bytes(self._unsent[:CHUNK])
+                del self._unsent[: await self._threads.run(lambda piece=piece: os.write(self._fd, piece), {})]
+        except OSError:  # the client has gone
+            self._unsent.clear()
+            self._stop.set()
+        self._waits = False
         self._empty.set()
 
 
@@ -178,7 +218,8 @@ async def _chunks(source: int) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     if not _add_reader(loop, source, ready):
-        while chunk := await loop.run_in_executor(None, os.read, source, CHUNK):
+        threads = Threads(most=1)  # which end with the process, also while one of them waits
+        while chunk := await threads.run(lambda: os.read(source, CHUNK), {}):
             yield chunk
         return
     try:
@@ -201,12 +242,12 @@ async def _chunks(source: int) -> AsyncIterator[bytes]:
 
 
 def _add_reader(loop: asyncio.AbstractEventLoop, source: int, ready: asyncio.Event) -> bool:
-    """Register the descriptor with the loop. Returns False for files and /dev/null, which can't be watched."""
+    """Register the descriptor with the loop. Returns False for what can't be watched: files, and all on Windows."""
     if stat.S_ISREG(os.fstat(source).st_mode):
         return False
     try:
         loop.add_reader(source, ready.set)
-    except OSError:
+    except (OSError, NotImplementedError):
         return False
     os.set_blocking(source, False)
     return True

@@ -168,6 +168,9 @@ class AskApp:
         read_query(scope["query_string"], {})
         headers = read_headers(scope, (b"content-type", b"accept"))
         question = read_question(await json_body(headers, receive, whole=True))
+        if scope.get("shares_sessions") and question.session is not None:
+            told = "Sessions belong to nobody, and this web app has several users: none can be continued here."
+            raise RestError(403, "sessions_shared", told, pointer="/session")
         set_caller(scope.get("principal", ""))
         with self._one_more():
             turn = AskTurn(self._app, question, self._allowed, scope.get("log", {}))

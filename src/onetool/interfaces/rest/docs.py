@@ -127,7 +127,9 @@ def docs(app: "App") -> Asgi:
 
     async def show(scope: Scope, _receive: Receive, send: Send) -> None:
         host = next((value for name, value in scope["headers"] if name == b"host"), b"127.0.0.1:8765")
-        text = docs_page(openapi_document(app), f"{scope.get('scheme', 'http')}://{host.decode('latin-1')}")
+        root = scope.get("root_path", "")
+        base = f"{scope.get('scheme', 'http')}://{host.decode('latin-1')}{quote(root)}"
+        text = docs_page(openapi_document(app, root), base)
         await respond(send, 200, text.encode(), b"text/html; charset=utf-8", SECURITY_HEADERS)
 
     return show
@@ -135,6 +137,7 @@ def docs(app: "App") -> Asgi:
 
 def docs_page(document: Part, base: str) -> str:
     operations = list(_operations(document))
+    root = document["servers"][0]["url"].rstrip("/")
     title = f"{document['info']['title']} REST API"
     return "".join(
         [
@@ -144,7 +147,7 @@ def docs_page(document: Part, base: str) -> str:
             _nav(document, operations),
             f"<main>\n<h1>{escape(title)}</h1>\n",
             f"<p><small>Version {escape(document['info']['version'])} · ",
-            '<a href="/openapi.json">openapi.json</a></small></p>\n',
+            f'<a href="{escape(root)}/openapi.json">openapi.json</a></small></p>\n',
             *(f"<p>{_text_html(text)}</p>\n" for text in document["info"]["description"].split("\n\n")),
             *_groups(document, operations, base),
             '<h2 id="schemas">Shapes</h2>\n',

@@ -1,6 +1,7 @@
 """The OpenAPI 3.1 document of the REST API, and the route that serves it."""
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -354,8 +355,8 @@ _STREAM = {"schema": {"type": "string", "description": "Server-sent events: prog
 OPERATIONS[f"{_TOOL_PLACE}/invoke", "POST"][1]["responses"]["200"]["content"]["text/event-stream"] = _STREAM
 
 
-def openapi_document(app: "App") -> Part:
-    """The OpenAPI document. Only whether a token is needed depends on the config."""
+def openapi_document(app: "App", root: str = "") -> Part:
+    """The OpenAPI document. Only whether a token is needed depends on the config. `root` is before all addresses."""
     paths: Part = {}
     for place in ROUTES:
         item: Part = {"parameters": path_parameters(place.template)}
@@ -372,7 +373,7 @@ def openapi_document(app: "App") -> Part:
             "description": ABOUT,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": "/"}],
+        "servers": [{"url": quote(root) or "/"}],
         "tags": [{"name": name} for name in dict.fromkeys([*(group for group, _ in OPERATIONS.values()), ASK_GROUP])],
         "paths": paths,
         "components": {"schemas": components()},
@@ -386,7 +387,7 @@ def openapi_document(app: "App") -> Part:
 def openapi(app: "App") -> Asgi:
     """The route /openapi.json."""
 
-    async def show(_scope: Scope, _receive: Receive, send: Send) -> None:
-        await respond(send, 200, msgspec.json.encode(openapi_document(app)))
+    async def show(scope: Scope, _receive: Receive, send: Send) -> None:
+        await respond(send, 200, msgspec.json.encode(openapi_document(app, scope.get("root_path", ""))))
 
     return show

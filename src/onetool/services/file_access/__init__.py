@@ -4,6 +4,7 @@ Whether a path stays below its root is never decided by comparing text and then 
 somebody could swap a folder for a link. Text is compared first only to refuse early; what counts is how the path is
 opened. Linux resolves it in one step (openat2 with RESOLVE_BENEATH). Where that is missing, or refuses a link that may
 be harmless, the path is walked name by name, each relative to the open folder before it and without following links.
+Windows has neither: see `plain`.
 
 The rules for a path:
 - relative: taken from the first root in which it exists;
@@ -23,10 +24,11 @@ dot or a NUL.
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from onetool.core.folder import ENTER, HAS_DIR_FD, LIST, OpenFolder
 from onetool.services.file_access.open_folder import (
     FolderEntry,
     append,
@@ -37,23 +39,26 @@ from onetool.services.file_access.open_folder import (
     sorted_entries,
 )
 from onetool.services.file_access.opening import (
-    ENTER,
-    LIST,
     READ,
     Parts,
     PathRefusedError,
     encoded,
+    is_absolute,
     names_of,
     open_beneath,
     path_errors,
     path_meant,
     path_shown,
+    same_case,
+    slashed,
     split,
     stays_inside,
 )
+from onetool.services.file_access.plain import file_below, folder_below
 from onetool.services.file_access.private import Private, is_below, place_of, resolved
 
 CHUNK = 1 << 20
+T = TypeVar("T")
 
 
 class Content(NamedTuple):
@@ -79,34 +84,51 @@ class Root:
             self.path = os.path.abspath(folder)
             real = os.path.realpath(self.path)
         self._private, self._within = private, within
-        self._spellings = [names_of(os.fsencode(self.path)), names_of(os.fsencode(real))]
+        self._spellings = [names_of(slashed(self.path)), names_of(slashed(real))]
 
     def rest(self, absolute: bytes) -> Parts | None:
         """What is left of an absolute path below this root; None when it does not begin with it."""
         parts = split(absolute)
         for spelling in self._spellings:
-            if parts[: len(spelling)] == spelling:
+            if same_case(parts[: len(spelling)]) == same_case(spelling):
                 return parts[len(spelling) :] or [b"."]
         return None
 
-    def open(self, parts: Parts, flags: int) -> int:
-        path = self.text(parts)
-        self._private.refuse_text(path)
-        with path_errors("root_missing", about=self.path):
-            top = os.open(self.path, ENTER)
+    def open(self, parts: Parts) -> int:
+        """Open a file to read it."""
+        with self._top(parts) as top:
+            file = open_beneath(self.rest, top.fileno(), parts, READ) if HAS_DIR_FD else file_below(self.path, parts)
         try:
             with path_errors():
-                self._refuse_outside(top)
-                file = open_beneath(self.rest, top, parts, flags)
-        finally:
-            os.close(top)
-        try:
-            with path_errors():
-                self._private.refuse_open(file, path)
+                self._private.refuse_open(file, self.text(parts))
         except BaseException:
             os.close(file)
             raise
         return file
+
+    def open_folder(self, parts: Parts, flags: int = ENTER) -> OpenFolder:
+        with self._top(parts) as top:
+            if HAS_DIR_FD:
+                folder = OpenFolder(open_beneath(self.rest, top.fileno(), parts, flags))
+            else:
+                folder = folder_below(self.path, parts)
+        try:
+            with path_errors():
+                self._private.refuse_open(folder, self.text(parts))
+        except BaseException:
+            folder.close()
+            raise
+        return folder
+
+    @contextmanager
+    def _top(self, parts: Parts) -> Iterator[OpenFolder]:
+        """The root itself, open, for a path that may be opened as far as its text tells."""
+        self._private.refuse_text(self.text(parts))
+        with path_errors("root_missing", about=self.path):
+            top = OpenFolder.at(self.path, ENTER)
+        with top, path_errors():
+            self._refuse_outside(top)
+            yield top
 
     def reach(self, parts: Parts) -> int:
         """How many of the names, short of the last, may be folders that are there: of thousands not each is tried."""
@@ -114,7 +136,7 @@ class Root:
             return len(parts) - 1
         for end in range(1, len(parts)):
             try:
-                os.close(self.open(parts[:end], ENTER))
+                self.open_folder(parts[:end]).close()
             except PathRefusedError:
                 return end - 1
         return len(parts) - 1
@@ -122,7 +144,7 @@ class Root:
     def text(self, parts: Parts) -> str:
         return os.path.join(self.path, os.fsdecode(b"/".join(parts)))
 
-    def _refuse_outside(self, top: int) -> None:
+    def _refuse_outside(self, top: OpenFolder) -> None:
         """A folder that is a link may lead elsewhere tomorrow, so it is looked at whenever it is opened."""
         if self._within is None:
             return
@@ -130,22 +152,13 @@ class Root:
         if not any(is_below(here, os.path.realpath(folder)) for folder in self._within):
             raise PathRefusedError("root_outside", self.path)
 
-    @contextmanager
-    def folder(self, parts: Parts) -> Iterator[int]:
-        folder = self.open(parts or [b"."], ENTER)
-        try:
-            yield folder
-        finally:
-            os.close(folder)
+    def folder(self, parts: Parts) -> OpenFolder:
+        return self.open_folder(parts or [b"."])
 
     def names(self, parts: Parts, most: int) -> list[str]:
         """The first names in a folder."""
-        folder = self.open(parts, LIST)
-        try:
-            with path_errors():
-                return [path_shown(os.fsencode(entry.name)) for entry in sorted_entries(folder, most)]
-        finally:
-            os.close(folder)
+        with self.open_folder(parts, LIST) as folder, path_errors():
+            return [path_shown(os.fsencode(entry.name)) for entry in sorted_entries(folder, most)]
 
 
 class Roots:
@@ -169,7 +182,7 @@ class Roots:
 
     def read_file(self, path: str, most: int) -> Content:
         """The first `most` bytes of a regular file."""
-        file = self._open(path, READ)
+        file = self._open(path, Root.open)
         try:
             with path_errors():
                 status = os.fstat(file)
@@ -199,7 +212,7 @@ class Roots:
             raise PathRefusedError("denied")
         for end in range(1, len(parts)):
             try:
-                os.close(root.open(parts[:end], ENTER))
+                root.open_folder(parts[:end]).close()
             except PathRefusedError as refused:
                 if refused.reason != "not_found":
                     raise
@@ -209,18 +222,14 @@ class Roots:
     def list_folder(self, path: str, depth: int, most: int) -> list[FolderEntry]:
         """At most `most` of what is in a folder, `depth` levels deep, each folder's names sorted."""
         entries: list[FolderEntry] = []
-        folder = self._open(path, LIST)
-        try:
-            with path_errors():
-                list_into(entries, folder, "", depth, most, self._private)
-        finally:
-            os.close(folder)
+        with self._open(path, lambda root, parts: root.open_folder(parts, LIST)) as folder, path_errors():
+            list_into(entries, folder, "", depth, most, self._private)
         return entries
 
     def place(self, path: str, most: int) -> MissingPath | None:
         """Where a path that was not found ends to exist, as seen from the first root it could be in."""
         root, parts = next(self._candidates(path))
-        start = [os.fsencode(root.path)] if path.startswith("/") else []
+        start = [slashed(root.path)] if is_absolute(encoded(path)) else []
         for end in range(root.reach(parts), -1, -1):
             try:
                 names = root.names(parts[:end] or [b"."], most)
@@ -229,11 +238,11 @@ class Roots:
             return MissingPath(path_shown(b"/".join(start + parts[:end])) or ".", path_shown(parts[end]), names)
         return None
 
-    def _open(self, path: str, flags: int) -> int:
+    def _open(self, path: str, open_in: Callable[[Root, Parts], T]) -> T:
         missing: PathRefusedError | None = None
         for root, parts in self._candidates(path):
             try:
-                return root.open(parts, flags)
+                return open_in(root, parts)
             except PathRefusedError as refused:
                 _raise_unless_missing(refused)
                 missing = missing or refused
@@ -247,7 +256,7 @@ class Roots:
             self._private.refuse_text(resolved(root.text(parts)))
 
     @contextmanager
-    def _folder_of(self, path: str) -> Iterator[tuple[int, bytes]]:
+    def _folder_of(self, path: str) -> Iterator[tuple[OpenFolder, bytes]]:
         """The folder of a file to write, open, and its name there. Where the file exists goes before where it could."""
         root, parts = self._place_to_write(path)
         with root.folder(parts[:-1]) as folder:
@@ -276,7 +285,7 @@ class Roots:
         raw = encoded(path)
         for spelling in dict.fromkeys((path_meant(raw), raw)):
             for root in self._roots:
-                parts = root.rest(spelling) if spelling.startswith(b"/") else split(spelling)
+                parts = root.rest(spelling) if is_absolute(spelling) else split(spelling)
                 if parts is not None and stays_inside(parts):
                     yield root, parts
 

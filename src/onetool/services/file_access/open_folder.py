@@ -13,7 +13,9 @@ from itertools import islice
 from typing import Literal, NamedTuple
 
 from onetool.core import flock
-from onetool.services.file_access.opening import LIST, PathRefusedError, path_errors, path_shown, reason_for
+from onetool.core.folder import HAS_DIR_FD, OpenFolder
+from onetool.core.os_files import NO_WAIT, read_at
+from onetool.services.file_access.opening import PathRefusedError, path_errors, path_shown, reason_for
 from onetool.services.file_access.private import Private
 
 MOST_SCANNED = 1_000_000  # names looked at in one folder
@@ -30,7 +32,9 @@ class FolderEntry(NamedTuple):
     error: str | None = None
 
 
-def list_into(entries: list[FolderEntry], folder: int, prefix: str, depth: int, most: int, private: Private) -> None:
+def list_into(
+    entries: list[FolderEntry], folder: OpenFolder, prefix: str, depth: int, most: int, private: Private
+) -> None:
     for found in sorted_entries(folder, most - len(entries)):
         if len(entries) >= most:
             return
@@ -42,12 +46,18 @@ def list_into(entries: list[FolderEntry], folder: int, prefix: str, depth: int, 
 
 
 def _list_folder_into(
-    entries: list[FolderEntry], entry: FolderEntry, name: str, parent: int, depth: int, most: int, private: Private
+    entries: list[FolderEntry],
+    entry: FolderEntry,
+    name: str,
+    parent: OpenFolder,
+    depth: int,
+    most: int,
+    private: Private,
 ) -> None:
     """Add a folder, and what is in it if there is depth left. Opened in any case, to tell whether it can be."""
     at = len(entries)
     try:
-        folder = os.open(name, LIST | os.O_NOFOLLOW, dir_fd=parent)
+        folder = parent.folder(name)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -55,7 +65,7 @@ def _list_folder_into(
         return
     try:
         entries.append(entry)
-        private.refuse_entry(name, os.fstat(folder))  # it may be another one than that which was described
+        private.refuse_entry(name, folder.status())  # it may be another one than that which was described
         if depth > 0:
             list_into(entries, folder, f"{entry.path}/", depth, most, private)
     except PathRefusedError as refused:
@@ -63,12 +73,12 @@ def _list_folder_into(
     except OSError as error:
         entries[at] = entry._replace(error=reason_for(error))
     finally:
-        os.close(folder)
+        folder.close()
 
 
-def sorted_entries(folder: int, most: int) -> "list[os.DirEntry[str]]":
+def sorted_entries(folder: OpenFolder, most: int) -> "list[os.DirEntry[str]]":
     """The first `most` by name, without holding more than those."""
-    with os.scandir(folder) as scan:
+    with folder.scan() as scan:
         return heapq.nsmallest(most, islice(scan, MOST_SCANNED), key=lambda entry: entry.name)
 
 
@@ -104,32 +114,31 @@ def _kind(found: "os.DirEntry[str]") -> Kind:
 PATIENCE = 5.0  # seconds for other writers of a file; each holds it for well under a millisecond
 MOST_TRIES = 20  # for a file that is replaced again and again before we have it
 
-# Not to wait for a pipe's reader, not to become a terminal's session. Never truncates.
-WRITE = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+WRITE = os.O_RDWR | os.O_APPEND | NO_WAIT  # never truncates
+DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
-def replace(folder: int, name: bytes, data: bytes, private: Private) -> None:
+def replace(folder: OpenFolder, name: bytes, data: bytes, private: Private) -> None:
     """Readers see what was there, or what is there now. What a failure leaves is what was there."""
     with path_errors(otherwise="not_writable"):
         mode = _mode_of(folder, name, private)
         draft = f".onetool-{os.urandom(8).hex()}".encode()  # not made of the name, which may be as long as names can be
-        file = os.open(draft, DRAFT, 0o666, dir_fd=folder)
+        file = folder.open(draft, DRAFT, 0o666)
         try:
             with os.fdopen(file, "wb") as stream:
-                if mode is not None:
+                if mode is not None and HAS_DIR_FD:  # elsewhere modes say nothing
                     os.fchmod(file, mode)
                 stream.write(data)
                 stream.flush()
                 os.fsync(file)
-            os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+            folder.rename(draft, name)
         except BaseException:
             with suppress(OSError):
-                os.unlink(draft, dir_fd=folder)
+                folder.unlink(draft)
             raise
 
 
-def append(folder: int, name: bytes, data: bytes, private: Private, on_new_line: bool) -> None:
+def append(folder: OpenFolder, name: bytes, data: bytes, private: Private, on_new_line: bool) -> None:
     """In one piece, or not at all. It is not forced to the disk: that costs more than a line in a file is worth."""
     with path_errors(otherwise="not_writable"):
         for _ in range(MOST_TRIES):
@@ -142,18 +151,18 @@ def append(folder: int, name: bytes, data: bytes, private: Private, on_new_line:
     raise PathRefusedError("busy")
 
 
-def make_folder(folder: int, name: bytes, private: Private) -> None:
+def make_folder(folder: OpenFolder, name: bytes, private: Private) -> None:
     private.refuse_name(folder, name)
     with path_errors(otherwise="not_writable"), suppress(FileExistsError):
-        os.mkdir(name, 0o777, dir_fd=folder)
+        folder.mkdir(name, 0o777)
 
 
-def is_there(folder: int, name: bytes) -> bool:
+def is_there(folder: OpenFolder, name: bytes) -> bool:
     with path_errors():
         return _status(folder, name) is not None
 
 
-def _mode_of(folder: int, name: bytes, private: Private) -> int | None:
+def _mode_of(folder: OpenFolder, name: bytes, private: Private) -> int | None:
     """The permissions that a file keeps when it is replaced. One that we may not write is not replaced either."""
     try:
         with _opened(folder, name, private) as file:
@@ -163,13 +172,13 @@ def _mode_of(folder: int, name: bytes, private: Private) -> int | None:
 
 
 @contextmanager
-def _opened(folder: int, name: bytes, private: Private, flags: int = 0) -> Iterator[int]:
+def _opened(folder: OpenFolder, name: bytes, private: Private, flags: int = 0) -> Iterator[int]:
     """A regular file, open to add to. Looked at before, as opening alone may do something to a device; and after."""
     private.refuse_name(folder, name)
     status = _status(folder, name)
     if status is not None:
         _refuse_all_but_files(status, private)
-    file = os.open(name, WRITE | flags, 0o666, dir_fd=folder)
+    file = folder.open(name, WRITE | flags, 0o666)
     try:
         _refuse_all_but_files(os.fstat(file), private)
         yield file
@@ -177,9 +186,9 @@ def _opened(folder: int, name: bytes, private: Private, flags: int = 0) -> Itera
         os.close(file)
 
 
-def _status(folder: int, name: bytes) -> os.stat_result | None:
+def _status(folder: OpenFolder, name: bytes) -> os.stat_result | None:
     try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return folder.stat(name)
     except FileNotFoundError:
         return None
 
@@ -204,7 +213,7 @@ def _locked(file: int) -> Iterator[None]:
 
 
 def _add(file: int, size: int, data: bytes, on_new_line: bool) -> None:
-    if on_new_line and size and os.pread(file, 1, size - 1) != b"\n":
+    if on_new_line and size and read_at(file, 1, size - 1) != b"\n":
         data = b"\n" + data
     written = 0
     try:

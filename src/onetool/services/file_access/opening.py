@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
+from onetool.core.folder import ENTER
+from onetool.core.os_files import NO_LINK, NO_WAIT, PLAIN
+
 
 class PathRefusedError(Exception):
     """Why a path was refused. `reason` is one of REASON_BY_ERRNO, or denied, private, closed, is_a_directory, bad_path,
@@ -77,7 +80,26 @@ def encoded(path: str) -> bytes:
         raise PathRefusedError("bad_path", "it holds a NUL character")
     if len(raw) > LONGEST_PATH:
         raise PathRefusedError("name_too_long")
-    return raw
+    return _with_slashes(raw)
+
+
+def slashed(path: str) -> bytes:
+    """A path of the system with slashes, also where it writes them the other way round."""
+    return _with_slashes(os.fsencode(path))
+
+
+def _with_slashes(path: bytes) -> bytes:
+    return path if os.sep == "/" else path.replace(os.sep.encode(), b"/")
+
+
+def is_absolute(path: bytes) -> bool:
+    """Also with a drive before it, on Windows."""
+    return path.startswith(b"/") or (os.sep != "/" and path[1:3] == b":/")
+
+
+def same_case(parts: Parts) -> Parts:
+    """For comparing: on Windows upper and lower case are one."""
+    return [os.path.normcase(part) for part in parts]
 
 
 def names_of(path: bytes) -> Parts:
@@ -106,11 +128,7 @@ def stays_inside(parts: Parts) -> bool:
 MOST_LINKS = 40  # as in Linux: more is a loop
 MOST_FOLDERS = 100  # that the walk holds open at once; a process may be allowed no more than 256 files
 
-# O_PATH passes through folders that may be entered but not listed, as the kernel's own lookup does.
-ENTER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# Not to wait for a pipe's writer, not to become a terminal's session: whatever it is, it is refused only once open.
-READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+READ = os.O_RDONLY | NO_WAIT | PLAIN
 
 Open = Callable[[int, bytes, int], int]
 Rest = Callable[[bytes], Parts | None]  # what is left of an absolute path below the root, as Root.rest tells
@@ -194,7 +212,7 @@ class _Walk:
             elif to_go:
                 self._enter(name)
             else:
-                return os.open(name, flags | os.O_NOFOLLOW, dir_fd=self._folders[-1])
+                return os.open(name, flags | NO_LINK, dir_fd=self._folders[-1])
 
     def close(self) -> None:
         """Close what the walk opened; the top is its giver's."""
@@ -206,7 +224,7 @@ class _Walk:
             return
         if len(self._folders) > MOST_FOLDERS:
             raise PathRefusedError("name_too_long")
-        self._folders.append(os.open(name, ENTER | os.O_NOFOLLOW, dir_fd=self._folders[-1]))
+        self._folders.append(os.open(name, ENTER | NO_LINK, dir_fd=self._folders[-1]))
 
     def _go_back(self) -> None:
         if len(self._folders) == 1:

@@ -9,7 +9,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from itertools import accumulate
+from pathlib import Path
 
+from onetool.core.folder import HAS_DIR_FD, OpenFolder
 from onetool.services.file_access.opening import PathRefusedError, path_errors
 
 OWN_FOLDER_NAME = ".onetool"  # closed wherever such a folder is: secrets, sessions, results, servers, the config
@@ -76,7 +78,7 @@ def _closed(variables: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     """Made once: every call that reads a file asks."""
     env = dict(variables)
     paths = (*SYSTEM, *_at_home(env), *_moved(env))
-    return tuple(dict.fromkeys(os.path.normpath(path) for path in paths if os.path.isabs(path)))
+    return tuple(dict.fromkeys(os.path.normcase(os.path.normpath(path)) for path in paths if os.path.isabs(path)))
 
 
 def _at_home(env: Mapping[str, str]) -> Iterator[str]:
@@ -91,7 +93,7 @@ def _homes(env: Mapping[str, str]) -> Iterator[str]:
         import pwd
 
         yield pwd.getpwuid(os.getuid()).pw_dir
-    except (ImportError, KeyError):  # not on this system; a container's user without a name
+    except (ImportError, AttributeError, KeyError):  # not on this system; a container's user without a name
         return
 
 
@@ -174,23 +176,23 @@ class Private:
         if OWN_FOLDER_NAME in path.lower():
             self._refuse_own(path)
 
-    def refuse_open(self, file: int, path: str) -> None:
+    def refuse_open(self, file: int | OpenFolder, path: str) -> None:
         """Refuse what is open, if it is one of them, or in one of them. `path` is for systems that don't tell."""
-        self.refuse(os.fstat(file))
+        self.refuse(os.fstat(file) if isinstance(file, int) else file.status())
         where = place_of(file) or resolved(path)
         self.refuse_text(where)
         for place in _and_above(os.path.dirname(where)):
-            if (status := _status(place)) is not None and (reason := self._numbers.get(_number(status))):
+            if (found := _status(place)) is not None and (reason := self._numbers.get(_number(found))):
                 raise PathRefusedError(reason)
 
-    def refuse_name(self, folder: int, name: bytes) -> None:
+    def refuse_name(self, folder: OpenFolder, name: bytes) -> None:
         """Refuse to write a name in an open folder, whether there is something or not."""
         if name.lower() == OWN_FOLDER_NAME.encode():
             raise PathRefusedError("private")
         with path_errors(otherwise="not_writable"):
             for status in _ways_up(folder):
                 self.refuse(status)
-            here = _number(os.stat(".", dir_fd=folder))
+            here = _number(folder.status())
         for path, reason in self._all.items():
             parent, own = os.path.split(path)
             # Where upper and lower case are one, a file of the other case would be the private one.
@@ -206,8 +208,12 @@ class Private:
                 raise PathRefusedError("private")
 
 
-def place_of(file: int) -> str | None:
+def place_of(file: int | OpenFolder) -> str | None:
     """Where it lies, as the system says; None where it does not."""
+    if isinstance(file, OpenFolder):
+        if not HAS_DIR_FD:
+            return file.path
+        file = file.fileno()
     try:
         return os.readlink(f"/proc/self/fd/{file}")
     except OSError:
@@ -228,16 +234,17 @@ def is_below(path: str, folder: str) -> bool:
 
 def _and_above(path: str) -> Iterator[str]:
     """The folders on the way to a path, and itself: /a, /a/b, /a/b/c."""
-    return accumulate(filter(None, path.split(os.sep)), lambda above, name: f"{above}{os.sep}{name}", initial="")
+    drive, path = os.path.splitdrive(path)
+    return accumulate(filter(None, path.split(os.sep)), lambda above, name: f"{above}{os.sep}{name}", initial=drive)
 
 
 def _absolute(path: str) -> str:
-    return os.path.abspath(path)
+    return os.path.normcase(os.path.abspath(path))
 
 
 def resolved(path: str) -> str:
     try:
-        return os.path.realpath(path)
+        return os.path.normcase(os.path.realpath(path))
     except OSError:
         return _absolute(path)
 
@@ -253,11 +260,14 @@ def _number(status: os.stat_result) -> Number:
     return status.st_dev, status.st_ino
 
 
-def _ways_up(folder: int) -> Iterable[os.stat_result]:
+def _ways_up(folder: OpenFolder) -> Iterable[os.stat_result]:
     """A folder, the one it is in, and so on to the top: as they really lie, not as a path with links says."""
+    if not HAS_DIR_FD:  # its path has no links
+        yield from map(os.stat, (folder.path, *Path(folder.path).parents))
+        return
     path, below = ".", None
     while True:
-        status = os.stat(path, dir_fd=folder)
+        status = os.stat(path, dir_fd=folder.fileno())
         if below is not None and os.path.samestat(status, below):
             return
         yield status

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from onetool.core import flock
-from onetool.core.private_file import private, replace_file, sync_folder
+from onetool.core.os_files import sync_folder
+from onetool.core.private_file import private, replace_file
 from onetool.sources.mcp_servers.server_cache import file_name
 from onetool.sources.mcp_servers.upstream_calls import AuthError
 
@@ -101,12 +102,11 @@ def forget_login(folder: Path, name: str) -> bool:
 def _attempts(lock: int, file: Path) -> Iterator[float]:
     """Take the lock; each time that somebody else has it, how long to wait. Raises AuthError after a long wait."""
     between = flock.pauses(PATIENCE, PAUSE, PAUSE)
-    with suppress(flock.NoFlockError):  # then whoever writes last wins
-        while not flock.take(lock):
-            if (pause := next(between, None)) is None:
-                held = f"another process holds {file.name} for more than {PATIENCE:.0f} s"
-                raise AuthError(f"{held}; end it, and try again")
-            yield pause
+    while not flock.take(lock):
+        if (pause := next(between, None)) is None:
+            held = f"another process holds {file.name} for more than {PATIENCE:.0f} s"
+            raise AuthError(f"{held}; end it, and try again")
+        yield pause
 
 
 @contextmanager

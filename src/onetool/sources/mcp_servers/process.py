@@ -28,6 +28,7 @@ MOST_WAITING = 256  # lines that were read and not yet taken; then the server ha
 GRACE_SECONDS = 1.0  # seconds to end by itself, and again when it is told to
 LAST_OUTPUT = 0.5  # seconds for the rest of what it wrote, when it has ended
 
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has no stronger one, as SIGTERM is strong enough there
 KEPT = ("PATH", "HOME", "LANG", "LANGUAGE")
 if os.name == "nt":  # without these no program starts there
     KEPT += ("SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA")
@@ -165,10 +166,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
                     if signal_ is not None and not self._gone.is_set():
                         self._kill(signal_)
                     await self.exited(GRACE_SECONDS)
-                self._kill(signal.SIGKILL)
+                self._kill(KILL)
                 await self.exited(GRACE_SECONDS)  # else it would be told as one that was left running
         finally:
-            self._kill(signal.SIGKILL)
+            self._kill(KILL)
             self._journal.heard_all()
             if self._transport is not None:
                 with suppress(PermissionError):

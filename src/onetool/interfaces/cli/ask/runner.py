@@ -17,6 +17,7 @@ from onetool.ask.errors import AskError, SessionError
 from onetool.ask.events import Answer, CallEnded, CallStarted, Event, Started
 from onetool.ask.messages import File, User
 from onetool.core.caller import current_caller
+from onetool.core.os_files import NO_WAIT
 from onetool.interfaces.cli import inputs
 from onetool.interfaces.cli.ask.terminal import Approver, Screen, continue_hint
 from onetool.interfaces.cli.output import print_json, printable, styled
@@ -115,7 +116,7 @@ def _file_content(name: str) -> bytes:
 
 
 def _without_waiting(name: str, flags: int) -> int:
-    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
+    return os.open(name, flags | NO_WAIT)
 
 
 def _attached(name: str, data: bytes) -> File:

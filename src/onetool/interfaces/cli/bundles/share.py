@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from onetool.core.os_files import NO_WAIT, PLAIN
 from onetool.interfaces.cli.bundles.change import assemble, live_bundle
 from onetool.interfaces.cli.bundles.references import ReferenceType, ToolReference, complete_ref, find_bundle
 from onetool.interfaces.cli.bundles.requirements import (
@@ -112,8 +113,7 @@ def import_bundle(
 
 
 def _write(file: Path, data: bytes, force: bool) -> None:
-    # Not to wait for who reads from a pipe: what is there is seen for sure only once it is open.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | (os.O_TRUNC if force else os.O_EXCL)
+    flags = os.O_WRONLY | os.O_CREAT | NO_WAIT | PLAIN | (os.O_TRUNC if force else os.O_EXCL)
     try:
         with os.fdopen(os.open(file, flags, 0o644), "wb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):

@@ -15,6 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from onetool.core.errors import Mistake
+from onetool.core.folder import OpenFolder
+from onetool.core.os_files import NO_WAIT, open_no_link
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.index import Stamp
 
@@ -84,15 +86,14 @@ def cut(text: str, most: int) -> str:
 LARGEST = 8 * 1024 * 1024
 MOST_TRIES = 5  # for a file that is written to while we read
 
-# Not to wait for a pipe's writer, not to become a terminal's session: whatever it is, it is refused only once open.
-READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+READ = os.O_RDONLY | NO_WAIT
 
 
-def read_bytes(path: str | os.PathLike[str], root: int | None = None) -> tuple[bytes, Stamp]:
+def read_bytes(path: str | os.PathLike[str], root: OpenFolder | None = None) -> tuple[bytes, Stamp]:
     """The bytes and the stamp of a file, consistent with each other. Raises InvalidError for what can't be one of ours,
     and OSError.
     """
-    file = os.open(path, READ, dir_fd=root)
+    file = open_no_link(path, READ) if root is None else root.open(os.fspath(path), READ)
     try:
         for _ in range(MOST_TRIES):
             before = os.fstat(file)

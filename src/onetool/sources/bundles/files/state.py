@@ -13,6 +13,8 @@ from pathlib import Path
 from secrets import token_bytes
 from threading import Event, Lock, Thread
 
+from onetool.core.folder import OpenFolder
+from onetool.core.os_files import open_no_link
 from onetool.sources.bundles.files.disk import INDEX, KEY, LARGEST, READ, STATE
 from onetool.sources.bundles.files.form import time_text
 from onetool.sources.bundles.files.writing import create, ensure_folder, exists, replace
@@ -28,17 +30,14 @@ def make_state(folder: Path) -> Path | None:
         return None  # what we keep would lie somewhere else
     try:
         if not (folder / _IGNORE).exists():
-            root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
+            with OpenFolder.at(folder) as root:
                 _make(root)
-            finally:
-                os.close(root)
         return file if os.access(file.parent, os.W_OK | os.X_OK) else None
     except OSError:
         return None
 
 
-def key_of(folder: Path, root: int) -> bytes:
+def key_of(folder: Path, root: OpenFolder) -> bytes:
     """The shared key; created on first use, under the lock."""
     _make(root)
     found = read_key(folder)
@@ -51,7 +50,7 @@ def key_of(folder: Path, root: int) -> bytes:
 
 def read_key(folder: Path) -> bytes | None:
     try:
-        file = os.open(folder / KEY, READ)
+        file = open_no_link(folder / KEY, READ)
     except OSError:
         return None
     try:
@@ -63,7 +62,7 @@ def read_key(folder: Path) -> bytes | None:
     return key if len(key) == KEY_BYTES else None
 
 
-def _make(root: int) -> None:
+def _make(root: OpenFolder) -> None:
     ensure_folder(root, STATE)
     with suppress(FileExistsError):
         create(root, _IGNORE, b"*\n")

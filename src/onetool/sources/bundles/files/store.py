@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from onetool.core.folder import OpenFolder
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, NotFoundError, UnavailableError
 from onetool.sources.bundles.files.disk import USAGE, Foreign, anybody
 from onetool.sources.bundles.files.form import (
@@ -346,7 +347,7 @@ class FileStore(IndexedReads, BundleStore):
             raise UnavailableError(f"{self._folder} can't be written: {why}; nothing has changed") from error
         raise ConflictError(f"files in {self._folder} are being changed all the time; try again", "unsteady")
 
-    def _try(self, job: Callable[[StoreTransaction], None], root: int) -> Any:
+    def _try(self, job: Callable[[StoreTransaction], None], root: OpenFolder) -> Any:
         work: StoreTransaction | None = None
         try:
             with self._index().changing() as changes:

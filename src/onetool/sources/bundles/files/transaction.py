@@ -4,10 +4,10 @@ What counts is what the files say, not what the index knows of them. The index o
 wrong about that, `IndexOutOfDate` asks for a sync and another try.
 """
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from onetool.core.folder import OpenFolder
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from onetool.sources.bundles.files import disk, writing
 from onetool.sources.bundles.files.disk import (
@@ -59,7 +59,7 @@ def refuse_closed(bundle: Bundle) -> None:
 class StoreTransaction:
     """`is_done`: the files are written durably; `result` is returned even if the index fails then."""
 
-    def __init__(self, root: int, changes: IndexTransaction) -> None:
+    def __init__(self, root: OpenFolder, changes: IndexTransaction) -> None:
         self._root = root
         self._changes = changes
         self.is_done = False
@@ -257,4 +257,4 @@ class StoreTransaction:
             raise BrokenFileError(path, error) from None
 
     def _stamp(self, path: str) -> Stamp:
-        return disk.stamp_of(os.stat(path, dir_fd=self._root, follow_symlinks=False))
+        return disk.stamp_of(self._root.stat(path))

@@ -15,13 +15,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 
-from onetool.core import flock
+from onetool.core import flock, os_files
+from onetool.core.folder import OpenFolder
 from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.files.disk import DRAFT, parent
 from onetool.sources.bundles.files.disk import new_draft as new_draft_name
 
 LOCK_PATIENCE = 10.0  # seconds; a write holds it for some milliseconds
-OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class FolderLock:
@@ -30,7 +30,7 @@ class FolderLock:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._mine = RLock()
-        self._root: int | None = None
+        self._root: OpenFolder | None = None
 
     @contextmanager
     def alone(self, patience: float = LOCK_PATIENCE) -> Iterator[None]:
@@ -43,7 +43,7 @@ class FolderLock:
             self._mine.release()
 
     @contextmanager
-    def held(self, patience: float = LOCK_PATIENCE) -> Iterator[int]:
+    def held(self, patience: float = LOCK_PATIENCE) -> Iterator[OpenFolder]:
         deadline = time.monotonic() + patience
         with self.alone(patience):
             if self._root is not None:
@@ -56,11 +56,8 @@ class FolderLock:
                 self._root = None
                 flock.give_back(root)
 
-    def _taken(self, left: float, patience: float) -> int:
-        try:
-            root = flock.take_path(self._folder, OPEN_FOLDER, left)
-        except flock.NoFlockError:
-            raise UnavailableError("bundles can't be written on this system: it has no flock") from None
+    def _taken(self, left: float, patience: float) -> OpenFolder:
+        root = flock.take_path(self._folder, OpenFolder.at, left)
         if root is None:
             raise UnavailableError(self._busy(patience))
         return root
@@ -73,12 +70,11 @@ class FolderLock:
 # Changes of files: durable when they return, and undone when they raise.
 
 
-NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
-def create(root: int, path: str, data: bytes) -> None:
+def create(root: OpenFolder, path: str, data: bytes) -> None:
     """A file that is not there yet; FileExistsError if it is."""
     draft = _written(root, beside(path), data)
     try:
@@ -92,7 +88,7 @@ def create(root: int, path: str, data: bytes) -> None:
         raise
 
 
-def replace(root: int, path: str, data: bytes) -> None:
+def replace(root: OpenFolder, path: str, data: bytes) -> None:
     """A file, as a whole. What was there is kept under a second name until the new one is safe."""
     draft, before = _written(root, beside(path), data), beside(path)
     try:
@@ -111,7 +107,7 @@ def replace(root: int, path: str, data: bytes) -> None:
         remove_quietly(root, before)
 
 
-def remove(root: int, path: str) -> None:
+def remove(root: OpenFolder, path: str) -> None:
     """A file, or a folder with all that is in it."""
     trash = beside(path)
     _move(root, path, trash)
@@ -123,7 +119,7 @@ def remove(root: int, path: str) -> None:
     remove_quietly(root, trash)
 
 
-def create_folder(root: int, path: str, files: Iterable[tuple[str, bytes]]) -> None:
+def create_folder(root: OpenFolder, path: str, files: Iterable[tuple[str, bytes]]) -> None:
     """A folder with files in it (names may have one folder before them), all or nothing; FileExistsError."""
     if exists(root, path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
@@ -142,12 +138,12 @@ def create_folder(root: int, path: str, files: Iterable[tuple[str, bytes]]) -> N
         raise
 
 
-def ensure_folder(root: int, path: str) -> bool:
+def ensure_folder(root: OpenFolder, path: str) -> bool:
     """Whether it had to be made."""
     try:
-        os.mkdir(path, 0o700, dir_fd=root)
+        root.mkdir(path)
     except FileExistsError:
-        if stat.S_ISDIR(os.stat(path, dir_fd=root, follow_symlinks=False).st_mode):
+        if stat.S_ISDIR(root.stat(path).st_mode):
             return False
         raise NotADirectoryError(errno.ENOTDIR, "a link or a file is where a folder should be", path) from None
     try:
@@ -165,34 +161,28 @@ def ensure_place(folder: Path) -> None:
     ensure_place(folder.parent)
     with suppress(FileExistsError):
         os.mkdir(folder, 0o700)
-        above = os.open(folder.parent, FOLDER & ~os.O_NOFOLLOW)
-        try:
-            os.fsync(above)
-        finally:
-            os.close(above)
+        os_files.sync_folder(folder.parent)
 
 
-def exists(root: int, path: str) -> bool:
+def exists(root: OpenFolder, path: str) -> bool:
     try:
-        os.stat(path, dir_fd=root, follow_symlinks=False)
+        root.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return False
     return True
 
 
-def names_in(root: int, path: str) -> list[str]:
+def names_in(root: OpenFolder, path: str) -> list[str]:
     """What is in a folder, but for what is not finished. None: it is not there."""
     try:
-        folder = os.open(path, FOLDER, dir_fd=root)
+        folder = root.folder(path)
     except FileNotFoundError:
         return []
-    try:
-        return sorted(name for name in os.listdir(folder) if not name.startswith(DRAFT))
-    finally:
-        os.close(folder)
+    with folder:
+        return sorted(name for name in folder.names() if not name.startswith(DRAFT))
 
 
-def remove_quietly(root: int, path: str) -> None:
+def remove_quietly(root: OpenFolder, path: str) -> None:
     """Tried twice; what stays all the same is cleared later."""
     for _ in range(2):
         with suppress(OSError):
@@ -200,12 +190,9 @@ def remove_quietly(root: int, path: str) -> None:
             return
 
 
-def sync_folder(root: int, path: str) -> None:
-    folder = os.open(path, FOLDER, dir_fd=root)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+def sync_folder(root: OpenFolder, path: str) -> None:
+    with root.folder(path) as folder:
+        folder.sync()
 
 
 def beside(path: str) -> str:
@@ -214,8 +201,8 @@ def beside(path: str) -> str:
     return f"{folder}{slash}{new_draft_name()}"
 
 
-def _written(root: int, path: str, data: bytes) -> str:
-    file = os.open(path, NEW, 0o600, dir_fd=root)
+def _written(root: OpenFolder, path: str, data: bytes) -> str:
+    file = root.open(path, NEW)
     try:
         try:
             rest = memoryview(data)
@@ -230,23 +217,23 @@ def _written(root: int, path: str, data: bytes) -> str:
     return path
 
 
-def _filled(root: int, draft: str, files: Iterable[tuple[str, bytes]]) -> None:
-    os.mkdir(draft, 0o700, dir_fd=root)
+def _filled(root: OpenFolder, draft: str, files: Iterable[tuple[str, bytes]]) -> None:
+    root.mkdir(draft)
     folders = {draft}
     for name, data in files:
         path = f"{draft}/{name}"
         if parent(path) not in folders:
-            os.mkdir(parent(path), 0o700, dir_fd=root)
+            root.mkdir(parent(path))
             folders.add(parent(path))
         _written(root, path, data)
     for folder in sorted(folders, reverse=True):
         sync_folder(root, folder)
 
 
-def _link(root: int, path: str, other: str, or_copy: bool = False) -> None:
+def _link(root: OpenFolder, path: str, other: str, or_copy: bool = False) -> None:
     """A second name for a file. Where there are no links: a copy, or a move to where nothing may be."""
     try:
-        os.link(path, other, src_dir_fd=root, dst_dir_fd=root, follow_symlinks=False)
+        root.link(path, other)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
@@ -258,28 +245,25 @@ def _link(root: int, path: str, other: str, or_copy: bool = False) -> None:
             _move(root, path, other)
 
 
-def _move(root: int, path: str, other: str) -> None:
-    os.rename(path, other, src_dir_fd=root, dst_dir_fd=root)
+def _move(root: OpenFolder, path: str, other: str) -> None:
+    root.rename(path, other)
 
 
-def _content(root: int, path: str) -> bytes:
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root), "rb") as file:
+def _content(root: OpenFolder, path: str) -> bytes:
+    with os.fdopen(root.open(path, os.O_RDONLY), "rb") as file:
         return file.read()
 
 
-def _removed(root: int, path: str) -> None:
+def _removed(root: OpenFolder, path: str) -> None:
     try:
-        is_folder = stat.S_ISDIR(os.stat(path, dir_fd=root, follow_symlinks=False).st_mode)
+        is_folder = stat.S_ISDIR(root.stat(path).st_mode)
     except FileNotFoundError:
         return
     if not is_folder:
-        os.unlink(path, dir_fd=root)
+        root.unlink(path)
         return
-    folder = os.open(path, FOLDER, dir_fd=root)
-    try:
-        names = os.listdir(folder)
-    finally:
-        os.close(folder)
+    with root.folder(path) as folder:
+        names = folder.names()
     for name in names:
         _removed(root, f"{path}/{name}")
-    os.rmdir(path, dir_fd=root)
+    root.rmdir(path)

@@ -9,6 +9,7 @@ import os
 import sqlite3
 from collections.abc import Generator, Hashable
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from threading import RLock, local
@@ -16,7 +17,7 @@ from time import time_ns
 from weakref import WeakSet
 
 from onetool.core import flock
-from onetool.core.private_file import NO_LINK
+from onetool.core.os_files import open_no_link
 from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.index.waiting import LONG_SECONDS, IndexBusyError, WaitLimit, is_damage, is_gone
 
@@ -220,7 +221,8 @@ def _connect(where: str, patience: float = LONG_SECONDS) -> sqlite3.Connection:
 def _locked(file: Path, patience: float, *, shared: bool = False) -> Generator[None]:
     """Many who open, or one who makes. The lock's file can be deleted like the index: then there is a new lock."""
     lock = file.with_name(f"{file.name}.lock")
-    handle = flock.take_path(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | NO_LINK, patience, shared=shared)
+    opener = partial(open_no_link, flags=os.O_RDWR | os.O_CREAT)
+    handle = flock.take_path(lock, opener, patience, shared=shared)
     if handle is None:
         raise IndexBusyError(f"{lock}: another process has held it for too long; try again")
     try:

@@ -1,0 +1,244 @@
+"""`App.asgi()`: the same routes as `onetool serve`, as an ASGI app to mount in somebody's web app, below any prefix.
+
+The web app has its own server, its own lifespan and its own authentication. This app needs none of `lifespan`'s
+messages: it begins with the first request, and ends when the `App` is closed. Whoever mounts it says who authenticates:
+
+    auth=None            http.token of the config is asked for; without one, the client has to be on this machine
+    auth="user"          `scope["user"]` is who it is, as Starlette's AuthenticationMiddleware says; no token of ours
+    auth=<function>      the function says who it is; no token of ours
+
+Host has to be a name of this machine, one of `http.hosts`, or one of `hosts`; `hosts=["*"]` turns that off. A page of
+another origin is refused in any case, unless it is in `http.origins`: its requests come with the web app's cookies.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from hashlib import sha256
+from inspect import isawaitable
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+from onetool.interfaces.asgi import CLOSE, HttpError, Message, Receive, Scope, Send, respond
+from onetool.interfaces.http.app import HttpApp
+from onetool.interfaces.http.listen import BoundAddress
+from onetool.interfaces.http.rules import DUPLICATE, AccessRules, read_authority
+from onetool.interfaces.http.serve import build_app, server_facts
+from onetool.interfaces.http.welcome import ServerFacts
+from onetool.interfaces.mcp.http import McpHttpApp
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.config.model import HttpConfig
+
+Authenticate = Callable[[Scope], Any]  # the name of the user, or None; it may be awaitable
+
+HERE = BoundAddress("localhost", 0)  # nobody tells where the web app's server listens
+ANY_HOST = "*"
+USER = "user"
+WHO = "onetool.user"  # in the scope: who the web app says it is
+NOT_SUPPORTED = 1003  # the code of a WebSocket that is closed for this reason
+
+
+def mounted_app(
+    app: "App",
+    *,
+    auth: str | Authenticate | None = None,
+    hosts: Collection[str] = (),
+    menu: str | None = None,
+    allowed: Collection[str] | None = None,
+) -> "MountedApp":
+    """See `App.asgi`."""
+    if auth is not None and auth != USER and not callable(auth):
+        raise ValueError(f"auth={auth!r}: expected None, {USER!r}, or a function of the scope that names the user")
+    if isinstance(hosts, str) or isinstance(allowed, str):
+        raise ValueError("hosts and allowed are lists of names")
+    return MountedApp(app, user_of if isinstance(auth, str) else auth, hosts, menu, allowed)
+
+
+def user_of(scope: Scope) -> str | None:
+    """The user that an authentication middleware has put into the scope, as Starlette's does."""
+    user = scope.get("user")
+    if user is None or not getattr(user, "is_authenticated", False):
+        return None
+    for name in ("identity", "username", "display_name"):
+        try:
+            if isinstance(found := getattr(user, name, None), str) and found:
+                return found
+        except NotImplementedError:  # Starlette's BaseUser has properties that not everybody fills in
+            continue
+    raise TypeError(f"{type(user).__name__} has no identity, username or display_name: pass auth=<function> instead")
+
+
+class MountedRules(AccessRules):
+    """The access rules of a mounted app. `asks_us`: nobody else authenticates."""
+
+    def __init__(self, http: "HttpConfig", hosts: Collection[str], asks_us: bool) -> None:
+        super().__init__(http, HERE)
+        self._asks_us = asks_us
+        self._any_host = ANY_HOST in hosts
+        self._names = self._own | {found.name for host in (*http.hosts, *hosts) if (found := read_authority(host))}
+
+    def check_host(self, host: bytes | None, server: str | None = None) -> None:
+        if self._any_host and host is not DUPLICATE:
+            return
+        named = read_authority((host or b"").decode("latin-1"))
+        if host is DUPLICATE or named is None or named.name not in self._names:
+            hint = "name the hosts of the web app in asgi(hosts=[…]), or in http.hosts of the config"
+            raise HttpError(421, "bad_host", f"{(host or b'')[:100].decode('latin-1')!r} is not expected here; {hint}.")
+
+    def check_token(self, authorization: bytes | None, scope: Scope | None = None) -> str:
+        if not self._asks_us:
+            return _principal((scope or {}).get(WHO))
+        if self._token is None and not _is_from_here((scope or {}).get("client")):
+            message = (
+                "Only this machine may use this, as nobody has said who authenticates: asgi(auth=…) in the web app, or "
+                "http.token in the config."
+            )
+            raise HttpError(403, "no_authentication", message)
+        return super().check_token(authorization, scope)
+
+
+def _principal(user: str | None) -> str:
+    """The owner of what is stored for a user. It is a hash, so that no name of a user is that of anybody else."""
+    if user is None:
+        raise HttpError(
+            401, "unauthorized", "The web app that this is part of does not know who you are: log in there."
+        )
+    return sha256(b"user:" + user.encode()).hexdigest()[:32]
+
+
+async def _named_user(who: Authenticate, scope: Scope) -> str | None:
+    """What it raises is for the web app's own error handler."""
+    user = who(scope)
+    user = await user if isawaitable(user) else user
+    if user is None or (isinstance(user, str) and user):
+        return user
+    raise TypeError(f"auth of asgi() gave {type(user).__name__}; expected the name of the user, or None")
+
+
+def _is_from_here(client: Any) -> bool:
+    try:
+        address = ip_address(client[0].partition("%")[0])
+    except (TypeError, IndexError, AttributeError, ValueError):  # a server that does not tell
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+class MountedApp:
+    """The ASGI app."""
+
+    def __init__(
+        self,
+        app: "App",
+        who: Authenticate | None,
+        hosts: Collection[str],
+        menu: str | None,
+        allowed: Collection[str] | None,
+    ) -> None:
+        self._app, self._who, self._hosts = app, who, hosts
+        self._mcp = McpHttpApp(app, menu=menu, allowed=allowed)
+
+        def facts(scope: Scope) -> ServerFacts:
+            return server_facts(app, HERE, menu, allowed)._replace(url=_url(scope), **_own_header(who))
+
+        self._site: HttpApp = build_app(app, HERE, self._mcp, facts, allowed)
+        self._follow_config()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending: asyncio.Task[None] | None = None
+        app.on_change(self._follow_config)
+        app.on_close(self._close)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": NOT_SUPPORTED, "reason": "OneTool speaks HTTP only"})
+            return
+        if scope["type"] != "http":
+            await self._site(scope, receive, send)
+            return
+        if self._app.is_closed:
+            await _refuse_closed(send)
+            return
+        self._start()
+        inner, root = below_prefix(scope)
+        if self._who is not None:
+            inner[WHO] = await _named_user(self._who, scope)
+            inner["shares_sessions"] = True  # those of `ask` have no owner
+        await self._site(inner, receive, _with_prefix(send, root) if root else send)
+
+    def _start(self) -> None:
+        """With the first request there is a loop to connect servers and follow changes on."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._mcp.start()
+
+    def _follow_config(self) -> None:
+        http = self._app.config.http
+        self._site.rules = MountedRules(http, self._hosts, self._who is None)
+        self._site.max_body = http.max_body_mb * 1024**2
+
+    def _close(self) -> None:
+        """End open streams. The App may be closed in any thread, and after the loop is gone."""
+        if self._loop is None or self._loop.is_closed():
+            return
+
+        def end() -> None:
+            self._ending = asyncio.ensure_future(self._site.stop())
+
+        self._loop.call_soon_threadsafe(end)
+
+
+def below_prefix(scope: Scope) -> tuple[dict[str, Any], str]:
+    """The scope with its path below the prefix that the app is mounted at, and that prefix.
+
+    The path has the prefix before it, as ASGI says. Behind a proxy that takes away a part of the address, only the rest
+    of the prefix is before it: what is mounted below the web app's own root.
+    """
+    root = scope.get("root_path", "").rstrip("/")
+    path, raw = scope["path"], scope.get("raw_path") or quote(scope["path"]).encode()
+    for prefix in dict.fromkeys((root, root.removeprefix(scope.get("app_root_path", "").rstrip("/")))):
+        if prefix and (path == prefix or path.startswith(f"{prefix}/")):
+            path, raw = path[len(prefix) :] or "/", _raw_rest(raw, prefix)
+            break
+    return {**scope, "path": path, "raw_path": raw, "root_path": root}, root
+
+
+def _raw_rest(raw: bytes, prefix: str) -> bytes:
+    """What is left of a path whose characters are still escaped."""
+    ends = [at for at, one in enumerate(raw) if at and one == ord("/")]
+    for at in (*ends, len(raw)):
+        if unquote(raw[:at].decode("latin-1")) == prefix:
+            return raw[at:] or b"/"
+    return raw
+
+
+def _with_prefix(send: Send, root: str) -> Send:
+    """`send` for an app that writes addresses from its own root on."""
+    before = quote(root).encode()
+
+    async def send_on(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = [
+                (name, before + value if name == b"location" and value.startswith(b"/") else value)
+                for name, value in message.get("headers", ())
+            ]
+            message = {**message, "headers": headers}
+        await send(message)
+
+    return send_on
+
+
+def _url(scope: Scope) -> str:
+    host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+    host = host if read_authority(host) else "localhost"
+    return f"{scope.get('scheme', 'http')}://{host}{quote(scope.get('root_path', ''))}"
+
+
+def _own_header(who: Authenticate | None) -> dict[str, Any]:
+    """Where the web app authenticates, the token of the config opens nothing."""
+    return {} if who is None else {"header": None}
+
+
+async def _refuse_closed(send: Send) -> None:
+    refused = HttpError(503, "closed", "OneTool has been closed; the web app is stopping.")
+    await respond(send, refused.status, refused.body(), headers=[CLOSE])

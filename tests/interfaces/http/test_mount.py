@@ -1,0 +1,354 @@
+"""`App.asgi()` in somebody's Starlette, served by uvicorn: prefixes, their lifespan, their authentication."""
+
+import asyncio
+import json
+import re
+import socket
+import threading
+import time
+from contextlib import asynccontextmanager, contextmanager
+
+import httpx
+import pytest
+import uvicorn
+from mcp.client import Client
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect as websocket
+
+from onetool import App
+from onetool.interfaces.http.mount import below_prefix
+
+PACK = '''"""Greets."""
+
+
+def hello(name: str) -> str:
+    """Greet."""
+    return f"Hello {name}"
+
+
+def long() -> str:
+    """Say much."""
+    return "word " * 50_000
+'''
+ECHO = {
+    "type": "python",
+    "argSchema": {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]},
+    "pythonImpl": {"func": "tools.echo"},
+}
+ID = "01890a5d-ac96-774b-bcce-b302099a8057"
+
+
+@pytest.fixture
+def app(tmp_path):
+    (tmp_path / "pack.py").write_text(PACK)
+    (tmp_path / "onetool.yaml").write_text("packs: [pack.py]\n")
+    with App.open(tmp_path / "onetool.yaml") as opened:
+        yield opened
+
+
+@contextmanager
+def served(web, **options):
+    """The address of a web app that uvicorn serves in a thread."""
+    server = uvicorn.Server(uvicorn.Config(web, log_level="error", timeout_graceful_shutdown=2, **options))
+    taken = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]}, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def starlette(*mounts, **options):
+    routes = [Mount(path, asgi) for path, asgi in mounts]
+    return Starlette(routes=[Route("/", lambda _: PlainTextResponse("theirs")), *routes], **options)
+
+
+def run_over_mcp(url, code, **options):
+    async def work():
+        async with asyncio.timeout(30), Client(url, **options) as client:
+            return (await client.call_tool("run", {"code": code})).content[0].text
+
+    return asyncio.run(work())
+
+
+@pytest.mark.parametrize("prefix", ["/tools", "/a/b", "/with space", "/tools/mcp", ""])
+def test_it_works_below_any_prefix(app, prefix):
+    with served(starlette((prefix, app.asgi())) if prefix else app.asgi()) as server:
+        url = server + prefix.replace(" ", "%20")
+        assert "Hello you" in run_over_mcp(f"{url}/mcp", 'pack.hello(name="you")')
+        put = httpx.put(f"{url}/tools/bundles/{ID}", json={"slug": "mine", "displayName": "Mine"})
+        assert put.status_code == 201, put.text
+        assert httpx.get(server + put.headers["location"]).json()["slug"] == "mine"
+        document = httpx.get(f"{url}/openapi.json").json()
+        assert document["servers"] == [{"url": prefix.replace(" ", "%20") or "/"}]
+        docs = httpx.get(f"{url}/docs").text
+        assert f'href="{prefix.replace(" ", "%20")}/openapi.json"' in docs
+        assert f"{url}/tools/bundles" in docs
+        welcome = httpx.get(f"{url}/").text
+        assert f"{url}/mcp" in welcome
+        assert f'href="{prefix.replace(" ", "%20")}/docs"' in welcome
+        assert httpx.get(f"{url}/healthz").json()["status"] == "ok"
+
+
+def test_what_is_not_there(app):
+    with served(starlette(("/tools", app.asgi()))) as url:
+        nowhere = httpx.get(f"{url}/tools/nowhere")
+        assert (nowhere.status_code, nowhere.json()["error"]["code"]) == (404, "not_found")
+        assert "'/nowhere'" in nowhere.text
+        assert httpx.get(f"{url}/tools/tools/nowhere").headers["content-type"] == "application/problem+json"
+        assert httpx.get(f"{url}/elsewhere").text == "Not Found"
+        assert httpx.get(url).text == "theirs"
+
+
+def test_two_mounts_with_what_each_may_do(app):
+    web = starlette(("/all", app.asgi(menu="direct")), ("/few", app.asgi(menu="direct", allowed=["pack.hello"])))
+
+    async def listed(url):
+        async with asyncio.timeout(30), Client(url) as client:
+            return {tool.name for tool in (await client.list_tools()).tools}
+
+    with served(web) as url:
+        assert asyncio.run(listed(f"{url}/few/mcp")) == {"pack__hello"}
+        assert len(asyncio.run(listed(f"{url}/all/mcp"))) > 5
+        refused = httpx.put(f"{url}/few/tools/bundles/{ID}", json={"slug": "mine", "displayName": "Mine"})
+        assert refused.status_code == 403
+
+
+def test_two_apps_in_one_web_app(app, tmp_path):
+    (tmp_path / "other.yaml").write_text("packs: []\n")
+    code = 'pack.hello(name="you")'
+    with (
+        App.open(tmp_path / "other.yaml") as other,
+        served(starlette(("/one", app.asgi()), ("/other", other.asgi()))) as url,
+    ):
+        assert "Hello you" in run_over_mcp(f"{url}/one/mcp", code)
+        assert "Hello you" not in run_over_mcp(f"{url}/other/mcp", code)
+
+
+# Their lifespan
+
+
+def open_stream(url):
+    """A session's stream of notifications, over plain HTTP: the client and the response, both open."""
+    client = httpx.Client(timeout=20, headers={"accept": "application/json, text/event-stream"})
+    first = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+    }
+    begun = client.post(url, json=first)
+    assert begun.status_code == 200, begun.text
+    headers = {"mcp-session-id": begun.headers["mcp-session-id"], "mcp-protocol-version": "2025-06-18"}
+    response = client.send(client.build_request("GET", url, headers=headers), stream=True)
+    assert response.status_code == 200
+    return client, response
+
+
+def test_closing_ends_streams_and_refuses_what_comes_later(app):
+    with served(starlette(("/tools", app.asgi()))) as url:
+        client, response = open_stream(f"{url}/tools/mcp")
+        threading.Timer(0.2, app.close).start()
+        list(response.iter_raw())  # ends
+        client.close()
+        later = httpx.get(f"{url}/tools/healthz")
+        assert (later.status_code, later.json()["error"]["code"]) == (503, "closed")
+        assert httpx.get(url).text == "theirs"
+
+
+def test_their_lifespan_closes_it_while_a_stream_is_open(app):
+    states = []
+
+    @asynccontextmanager
+    async def lifespan(_):
+        async with app:
+            yield
+        states.append(app.is_closed)
+
+    with served(starlette(("/tools", app.asgi()), lifespan=lifespan)) as url:
+        assert "Hello you" in run_over_mcp(f"{url}/tools/mcp", 'pack.hello(name="you")')
+        client, _ = open_stream(f"{url}/tools/mcp")
+    assert states == [True]
+    client.close()
+
+
+# Their authentication
+
+
+class TheirUsers:
+    """Middleware as people write it: a header names the user."""
+
+    def __init__(self, app):
+        self._app = app
+
+    async def __call__(self, scope, receive, send):
+        name = dict(scope["headers"]).get(b"x-user") if scope["type"] == "http" else None
+        if scope["type"] == "http" and name is None:
+            await PlainTextResponse("who are you?", 401)(scope, receive, send)
+            return
+        await self._app({**scope, "their_user": name and name.decode()}, receive, send)
+
+
+def named(scope):
+    name = scope.get("their_user")
+    return None if name == "nobody" else name
+
+
+@pytest.fixture
+def shared(app):
+    with served(TheirUsers(starlette(("/tools", app.asgi(auth=named))))) as url:
+        yield url
+
+
+def test_their_middleware_refuses_before_us(shared):
+    refused = httpx.get(f"{shared}/tools/openapi.json")
+    assert (refused.status_code, refused.text) == (401, "who are you?")
+
+
+def test_who_is_nobody_gets_401_from_us(shared):
+    refused = httpx.get(f"{shared}/tools/openapi.json", headers={"x-user": "nobody"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (401, "unauthorized")
+    assert httpx.get(f"{shared}/tools/healthz", headers={"x-user": "nobody"}).status_code == 200
+
+
+def run_as(user, url, code):
+    body = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {
+            "name": "run",
+            "arguments": {"code": code},
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+            },
+        },
+    }
+    headers = {
+        "x-user": user,
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "tools/call",
+        "mcp-name": "run",
+    }
+    answer = httpx.post(f"{url}/tools/mcp", json=body, headers=headers, timeout=30)
+    assert answer.status_code == 200, answer.text
+    return json.dumps(answer.json()["result"])
+
+
+def test_results_are_their_users_alone(shared):
+    told = run_as("ada", shared, "pack.long()")
+    handle = re.search(r"handle=\W*([\w-]+)", told)
+    assert handle, told[:800]
+    code = f'ot.result(handle="{handle[1]}", limit=1)'
+    assert "word word" in run_as("ada", shared, code)
+    theirs = run_as("bob", shared, code)
+    assert f"Handle not found: {handle[1]}" in theirs
+
+
+def test_sessions_of_ask_are_not_gone_on_with(shared):
+    asked = httpx.post(f"{shared}/tools/ask", json={"prompt": "x", "session": "s"}, headers={"x-user": "ada"})
+    assert (asked.status_code, asked.json()["code"]) == (403, "sessions_shared")
+
+
+def test_without_a_word_about_authentication_the_rules_of_serve_hold(app):
+    async def answers(client=("127.0.0.1", 1), host="localhost:1", **headers):
+        transport = httpx.ASGITransport(starlette(("/tools", app.asgi())), client=client)
+        async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}") as there:
+            return (await there.get("/tools/openapi.json", headers=headers)).status_code
+
+    assert asyncio.run(answers()) == 200
+    assert asyncio.run(answers(client=("192.0.2.7", 1))) == 403
+    assert asyncio.run(answers(client=("testclient", 1))) == 403
+    assert asyncio.run(answers(host="evil.example")) == 421
+    assert asyncio.run(answers(origin="https://evil.example")) == 403
+    assert asyncio.run(answers(**{"sec-fetch-site": "cross-site"})) == 403
+    assert asyncio.run(answers(origin="http://localhost:1")) == 200
+
+
+def test_a_token_of_the_config_is_asked_for(tmp_path):
+    (tmp_path / "onetool.yaml").write_text("http: {token: sesame-token-0123456789}\n")
+    with App.open(tmp_path / "onetool.yaml") as app, served(starlette(("/tools", app.asgi()))) as url:
+        assert httpx.get(f"{url}/tools/openapi.json").status_code == 401
+        headers = {"authorization": "Bearer sesame-token-0123456789"}
+        assert httpx.get(f"{url}/tools/openapi.json", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("hosts", "host", "status"),
+    [
+        ((), "shop.example", 421),
+        (["shop.example"], "shop.example", 200),
+        (["shop.example"], "shop.example:8443", 200),
+        (["shop.example"], "evil.example", 421),
+        (["*"], "evil.example", 200),
+    ],
+)
+def test_hosts_and_origins_are_theirs_to_name(app, hosts, host, status):
+    async def answer(**headers):
+        transport = httpx.ASGITransport(app.asgi(auth=lambda _: "ada", hosts=hosts), client=("192.0.2.7", 1))
+        async with httpx.AsyncClient(transport=transport, base_url=f"https://{host}") as there:
+            return (await there.get("/openapi.json", headers=headers)).status_code
+
+    assert asyncio.run(answer()) == status
+    assert asyncio.run(answer(origin="https://other.example")) in (403, 421)
+
+
+@pytest.mark.parametrize("options", [{"auth": "nobody"}, {"auth": 1}, {"hosts": "a.b"}, {"allowed": "pack.hello"}])
+def test_what_can_not_be_meant(app, options):
+    with pytest.raises(ValueError, match=r"expected None|lists of names"):
+        app.asgi(**options)
+
+
+async def asked_later(_):
+    return "ada"
+
+
+@pytest.mark.parametrize(("auth", "status"), [(asked_later, 200), (lambda _: "", None), (lambda _: 7, None)])
+def test_the_function_may_be_async_and_has_to_give_a_name(app, auth, status):
+    async def answer():
+        transport = httpx.ASGITransport(app.asgi(auth=auth))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as there:
+            return (await there.get("/openapi.json")).status_code
+
+    if status is not None:
+        assert asyncio.run(answer()) == status
+        return
+    with pytest.raises(TypeError, match="expected the name of the user"):
+        asyncio.run(answer())
+
+
+def test_a_websocket_is_refused_politely(app):
+    with served(starlette(("/tools", app.asgi()))) as url:
+        with pytest.raises(InvalidStatus) as refused:
+            websocket(f"{url.replace('http', 'ws')}/tools/mcp")
+        assert refused.value.response.status_code == 403
+        assert httpx.get(f"{url}/tools/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("scope", "path", "raw"),
+    [
+        ({"path": "/t/mcp", "raw_path": b"/t/mcp", "root_path": "/t"}, "/mcp", b"/mcp"),
+        ({"path": "/t", "raw_path": b"/t", "root_path": "/t"}, "/", b"/"),
+        ({"path": "/tx", "raw_path": b"/tx", "root_path": "/t"}, "/tx", b"/tx"),
+        ({"path": "/a b/c d", "raw_path": b"/a%20b/c%20d", "root_path": "/a b"}, "/c d", b"/c%20d"),
+        ({"path": "/t/x", "root_path": "/t"}, "/x", b"/x"),
+        ({"path": "/t/x", "raw_path": b"/t/x", "root_path": "/api/t", "app_root_path": "/api"}, "/x", b"/x"),
+        ({"path": "/x", "raw_path": b"/x"}, "/x", b"/x"),
+    ],
+)
+def test_the_path_below_the_prefix(scope, path, raw):
+    inner, root = below_prefix(scope)
+    assert (inner["path"], inner["raw_path"]) == (path, raw)
+    assert root == scope.get("root_path", "")
