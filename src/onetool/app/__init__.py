@@ -9,6 +9,7 @@ provider_keys   which API key is sent to which address
 bundles         the bundles of the config in force (bundle_runtime: what their tools use of the app)
 view            what the pack `ot` and declared tools see of the app
 describe        what a model reads about the tool `run` and the server
+status          what the app tells of itself: facts of a tool, health
 config_lint     keys of a config that have no effect
 """
 

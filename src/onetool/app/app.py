@@ -7,7 +7,6 @@ Every interface decodes, calls one of these methods, and encodes what comes back
 """
 
 import logging
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +22,6 @@ from onetool.app.view import AppView, internal_handlers
 from onetool.config import Config, Found, find, load_config
 from onetool.core.call import new_id
 from onetool.core.errors import ConfigError, Mistake
-from onetool.core.json_data import freeze
 from onetool.core.source import Catalogue, Prompt, Resource, SingleTool
 from onetool.core.spec import ToolSpec
 from onetool.packs.ot import ot_tools
@@ -46,9 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool")
 trust_log = logging.getLogger("onetool.trust")
 
-NO_SERVERS = freeze({"status": "ok", "server_count": 0, "servers": {}})
 PATIENCE = 10.0  # seconds that closing waits for a reload under way
-FACTS = ("calls", "success_rate", "median_ms", "last_called")
 
 
 class App:
@@ -64,8 +60,8 @@ class App:
             ask_model=self.ask,
         )
         registry = Registry(internals=handlers)
-        self.runtime = Runtime(config, registry)
         self._bundles = AppBundles(config, self._open_bundles, lambda: self.catalog.refresh_sync())
+        self.runtime = Runtime(config, registry, recorders=[self._bundles.count])
         self.catalog = ToolCatalog(
             config,
             registry,
@@ -112,25 +108,9 @@ class App:
 
     def info(self, name: str, allowed: Collection[str] | None = None) -> dict[str, Any] | None:
         """One tool's schemas and run-time facts, or None."""
-        from onetool.core.signature import signature
-        from onetool.script.names import ScriptNames
+        from onetool.app.status import tool_info
 
-        snapshot = self.catalog.current_snapshot()
-        spec = self.registry.get(self.catalog.real_name(name))
-        if spec is None:
-            return None
-        return {
-            **spec.summary(),
-            "outputSchema": spec.output_schema,
-            **({"inferredOutput": spec.seen.schema()} if spec.seen else {}),
-            "signature": signature(spec, ScriptNames(snapshot).spelling(spec)),
-            "source": spec.source,
-            "definedIn": spec.defined_in or self._bundles.place(spec),
-            **({"requires": [need.told() for need in spec.requires]} if spec.requires else {}),
-            "allowed": allowed is None or spec.name in allowed,
-            "enabled": spec.enabled,
-            **(self.runtime.stats.facts(spec.name) if self.runtime.stats else dict.fromkeys(FACTS)),
-        }
+        return tool_info(name, allowed, self.catalog, self.runtime, self._bundles)
 
     def search(
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None
@@ -140,24 +120,9 @@ class App:
 
     def health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
         """Whether everything that should be there is there. Under an allow-list nothing else is named."""
-        import platform
+        from onetool.app.status import health
 
-        from onetool._version import __version__
-
-        status = "degraded" if any(m.severity == "error" for m in self.mistakes) else "ok"
-        return {
-            "version": __version__,
-            "python": platform.python_version(),
-            "cwd": os.getcwd(),
-            "registry": {
-                "status": status,
-                "tool_count": len(self.registry) if allowed is None else len(self.tools(allowed)),
-                **({"mistakes": [str(m) for m in self.mistakes]} if self.mistakes and allowed is None else {}),
-            },
-            "proxy": NO_SERVERS if self.servers is None else self.servers.health(allowed),
-            **({"trust": str(self.untrusted)} if self.untrusted else {}),
-            **({"reload": f"failed: {self.redact(str(self.reload_error))}"} if self.reload_error else {}),
-        }
+        return health(allowed, self.catalog, self.runtime, self.reload_error)
 
     # What it does
 
@@ -454,13 +419,16 @@ class App:
         """All at once, but for servers: those that have changed need time to end, and are not waited for by others."""
         if config.http.token:
             config.secrets.keep(str(config.http.token))
-        config.secrets.join(self.config.secrets)  # runs under way mask what the new ones know, and the other way round
-        before, self.runtime = self.runtime, Runtime(config, self.registry, self.runtime, [self._bundles.count])
-        self._bundles.follow(config)
+        before = self.runtime
+        if config is not before.config:  # a reload
+            config.secrets.join(before.config.secrets)  # runs under way mask what the new ones know, and these theirs
+            self.runtime = Runtime(config, self.registry, before, [self._bundles.count])
+            self._bundles.follow(config)
         try:
             end_others = self.catalog.apply(config, self._own, read)
         finally:
-            before.rest()
+            if before is not self.runtime:
+                before.rest()
         end_others()
         for mistake in config.warnings:
             log.warning("%s", mistake)

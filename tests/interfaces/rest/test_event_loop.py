@@ -62,9 +62,9 @@ async def send(door, method, path, body=None, query=b""):
     scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": query}
 
     async def receive():
-        if messages:
-            return messages.pop()
-        return await asyncio.Event().wait()  # the client stays
+        if not messages:
+            await asyncio.Event().wait()  # the client stays
+        return messages.pop()
 
     async def take(message):
         sent.append(message)
@@ -123,7 +123,7 @@ def test_calls_ask_the_index_nothing_while_nothing_changes(app, asked):
 
     async def calls():
         await app.invoke_version(id, "say", "1", {"message": "hi"})
-        while not app.bundles.loading.is_unchanged():  # its file has only just been written
+        while not app.bundles.loading.is_unchanged(at_once=True):  # its file has only just been written
             await asyncio.sleep(0.005)
             await app.invoke_version(id, "say", "1", {"message": "hi"})
         asked.clear()

@@ -1,0 +1,63 @@
+"""What the app tells of itself: one tool with its schemas and facts, and whether everything that should be there is."""
+
+import os
+import platform
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from onetool._version import __version__
+from onetool.core.json_data import freeze
+
+if TYPE_CHECKING:
+    from onetool.app.bundles import AppBundles
+    from onetool.app.catalog import ToolCatalog
+    from onetool.app.runtime import Runtime
+    from onetool.core.errors import ConfigError
+
+NO_SERVERS = freeze({"status": "ok", "server_count": 0, "servers": {}})
+FACTS = ("calls", "success_rate", "median_ms", "last_called")
+
+
+def tool_info(
+    name: str, allowed: Collection[str] | None, catalog: "ToolCatalog", runtime: "Runtime", bundles: "AppBundles"
+) -> dict[str, Any] | None:
+    """One tool's schemas and run-time facts, or None."""
+    from onetool.core.signature import signature
+    from onetool.script.names import ScriptNames
+
+    snapshot = catalog.current_snapshot()
+    spec = catalog.registry.get(catalog.real_name(name))
+    if spec is None:
+        return None
+    return {
+        **spec.summary(),
+        "outputSchema": spec.output_schema,
+        **({"inferredOutput": spec.seen.schema()} if spec.seen else {}),
+        "signature": signature(spec, ScriptNames(snapshot).spelling(spec)),
+        "source": spec.source,
+        "definedIn": spec.defined_in or bundles.place(spec),
+        **({"requires": [need.told() for need in spec.requires]} if spec.requires else {}),
+        "allowed": allowed is None or spec.name in allowed,
+        "enabled": spec.enabled,
+        **(runtime.stats.facts(spec.name) if runtime.stats else dict.fromkeys(FACTS)),
+    }
+
+
+def health(
+    allowed: Collection[str] | None, catalog: "ToolCatalog", runtime: "Runtime", reload_error: "ConfigError | None"
+) -> dict[str, Any]:
+    """Whether everything that should be there is there. Under an allow-list nothing else is named."""
+    mistakes = catalog.mistakes
+    return {
+        "version": __version__,
+        "python": platform.python_version(),
+        "cwd": os.getcwd(),
+        "registry": {
+            "status": "degraded" if any(one.severity == "error" for one in mistakes) else "ok",
+            "tool_count": len(catalog.registry) if allowed is None else len(catalog.tools(allowed)),
+            **({"mistakes": [str(one) for one in mistakes]} if mistakes and allowed is None else {}),
+        },
+        "proxy": NO_SERVERS if catalog.servers is None else catalog.servers.health(allowed),
+        **({"trust": str(catalog.untrusted)} if catalog.untrusted else {}),
+        **({"reload": f"failed: {runtime.redact(str(reload_error))}"} if reload_error else {}),
+    }

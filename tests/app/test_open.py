@@ -1,0 +1,54 @@
+"""What opening an app makes: each of its parts once."""
+
+import sys
+from collections import Counter
+
+import pytest
+
+from onetool import App
+
+PARTS = {
+    "onetool.app.runtime": ["Runtime"],
+    "onetool.app.catalog": ["ToolCatalog"],
+    "onetool.app.bundles": ["AppBundles"],
+    "onetool.app.reload": ["Reloader", "ConfigWatcher"],
+    "onetool.app.bundle_runtime": ["AppBundleRuntime"],
+    "onetool.registry": ["Registry"],
+    "onetool.services.secrets": ["Secrets"],
+    "onetool.sources.packs": ["PackSource"],
+    "onetool.sources.catalogues": ["DeclaredTools"],
+    "onetool.sources.mcp_servers.servers": ["Servers"],
+    "onetool.sources.bundles.service": ["BundleService"],
+    "onetool.sources.bundles.tool_factory": ["ToolFactory"],
+    "onetool.sources.bundles.files.store": ["FileStore"],
+    "onetool.sources.bundles.index": ["Index"],
+}
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """How often each part was made."""
+    found = Counter()
+
+    def counted(kind):
+        real = kind.__init__
+
+        def method(self, *args, **options):
+            found[kind.__name__] += 1
+            real(self, *args, **options)
+
+        monkeypatch.setattr(kind, "__init__", method)
+
+    for module, names in PARTS.items():
+        __import__(module)
+        for name in names:
+            counted(getattr(sys.modules[module], name))
+    return found
+
+
+def test_opening_an_app_makes_each_of_its_parts_once(tmp_path, made):
+    (tmp_path / "sums.py").write_text("def add(a: int) -> int:\n    return a + 1\n")
+    (tmp_path / "onetool.yaml").write_text("packs: [sums.py]\nservers: {some: {command: some-server}}\n")
+    (tmp_path / "bundles").mkdir()
+    with App.open(tmp_path / "onetool.yaml"):
+        assert made == Counter({name: 1 for names in PARTS.values() for name in names})
