@@ -8,15 +8,13 @@ A task (an extension of the protocol) is the same under an id that the client ma
 """
 
 import asyncio
-import hmac
 import json
 import logging
 import os
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from hashlib import blake2b, sha256
+from hashlib import blake2b
 from secrets import token_hex
 from time import monotonic
 from typing import Any
@@ -28,8 +26,7 @@ from onetool.core.errors import ToolFailure
 from onetool.interfaces.mcp.client import BadAnswerError, ClientCaller, RemoteClient, read_answer, request_for
 from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY, TASKS, JsonRpcError
 from onetool.interfaces.mcp.request import Request
-
-_MAC = 16  # bytes
+from onetool.interfaces.signed import sign, verify
 
 
 class StateSigner:
@@ -39,20 +36,11 @@ class StateSigner:
         self._key = os.urandom(32)
 
     def sealed(self, data: bytes) -> str:
-        return urlsafe_b64encode(data + self._mac(data)).decode().rstrip("=")
+        return sign(self._key, data)
 
     def opened(self, text: str) -> bytes | None:
         """The data of a signed text; None if the signature does not match."""
-        try:
-            raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        except ValueError:
-            return None
-        data, mac = raw[:-_MAC], raw[-_MAC:]
-        ours = hmac.compare_digest(mac, self._mac(data)) and self.sealed(data) == text  # spelled in one way only
-        return data if ours else None
-
-    def _mac(self, data: bytes) -> bytes:
-        return hmac.digest(self._key, data, sha256)[:_MAC]
+        return verify(self._key, text)
 
 
 # Pending calls
