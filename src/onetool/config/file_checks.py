@@ -18,7 +18,7 @@ from onetool.core.errors import ConfigError, Mistake
 # What we make ourselves, and so never a link; nor is anything in those folders.
 STATE = ("results", "sessions", "servers", "bundles", "bundles/.state", "stats.db")
 LINKLESS = ("results", "sessions", "servers", "bundles/.state")
-FILES = ("stats.db", "run_history")  # of SQLite there are some with longer names
+FILES = ("stats.db", "run_history", "chat_history")  # of SQLite there are some with longer names
 ROOT = 0
 
 Accepted = Mapping[str, Mapping[str, Any]]  # places by their real path, and how they were when they were accepted
