@@ -15,7 +15,7 @@ from onetool.config.file_checks import is_writable_by_others, ownership_mistake
 from onetool.config.find import find
 from onetool.core.errors import ConfigError
 from onetool.interfaces.cli.init import init
-from onetool.interfaces.cli.run import _save_history
+from onetool.interfaces.cli.line_editor import LineEditor
 from onetool.services.results import EndedResult, ResultStore
 from onetool.sources.bundles.model import BundleContent, ToolContent
 from onetool.sources.bundles.names import new_id
@@ -306,6 +306,7 @@ def test_state_is_not_kept_through_links(part, project, tmp_path):
 
 INSIDE = [
     "run_history",
+    "chat_history",
     "stats.db-journal",
     "servers/e.log",
     "servers/.e.auth.json.lock",
@@ -328,7 +329,7 @@ def test_nor_through_links_inside(part, project, tmp_path, monkeypatch):
     assert str(link) in str(told.value)
 
 
-def test_what_is_written_later_follows_no_link_either(tmp_path):
+def test_what_is_written_later_follows_no_link_either(tmp_path, monkeypatch):
     """Also one that was put there after we have looked."""
     victim = tmp_path / ".bashrc"
     victim.write_text("mine\n")
@@ -338,7 +339,10 @@ def test_what_is_written_later_follows_no_link_either(tmp_path):
     journal.note("evil")
     results = ResultStore(tmp_path, 1, 1, now=lambda: 0.0)
     results._remove([EndedResult("0" * 32 + ".txt", 0.0, removed=True)])
-    _save_history(tmp_path / "run_history")
+    editor = LineEditor(tmp_path / "run_history", lambda line: [], " ")
+    monkeypatch.setattr(editor, "is_live", True)
+    editor.keep("evil")
+    editor.save()
     with pytest.raises(AuthError, match="symbolic links"), _lock_file(tmp_path / "e.auth.json"):
         pass
     assert victim.read_text() == "mine\n"

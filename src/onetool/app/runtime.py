@@ -156,7 +156,8 @@ class Runtime:
         folders = [home / part for part in ("results", "servers", "sessions", "bundles/.state")]
         if mixed:
             folders = [folder for folder in folders if (folder / ".gitignore").exists()]  # which says that it is ours
-        files = (self.config.path, *self.config.include, secrets, home / "stats.db", home / "run_history")
+        ours = [home / name for name in ("stats.db", "run_history", "chat_history")]
+        files = (self.config.path, *self.config.include, secrets, *ours)
         return [*(file for file in files if file), *folders]
 
     @property

@@ -8,7 +8,7 @@ import click
 from onetool.interfaces.cli.options import config_option
 
 # What is made by running, or must stay private, and so does not belong into a repository.
-IGNORED = "stats.db*\nresults/\nsessions/\nservers/\nrun_history\nsecrets.yaml\n.*.lock\n__pycache__/\n"
+IGNORED = "stats.db*\nresults/\nsessions/\nservers/\nrun_history\nchat_history\nsecrets.yaml\n.*.lock\n__pycache__/\n"
 
 # Here again: `onetool init` need not load them.
 CLIENTS = ("claude-code", "claude-desktop", "cursor", "vscode", "codex", "gemini")

@@ -11,6 +11,14 @@ from interfaces.cli.ask.shop import shop as shop  # a fixture
 
 BUY = Wants("shop__buy", {"item": "tea", "card_token": "4242"})
 PROMPT = "\n> "
+SLOW = """
+from asyncio import sleep
+
+async def wait() -> str:
+    'It takes long.'
+    print('begun')
+    await sleep(20)
+"""
 
 
 @contextmanager
@@ -65,8 +73,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_chat(shop):
 
 
 def test_ctrl_c_stops_a_call_and_the_session_is_the_same(shop):
-    slow = "async def wait() -> str:\n    'Long.'\n    print('begun')\n    await sleep(20)\n"
-    (shop.folder / "shop.py").write_text(f"from asyncio import sleep\n\n{slow}")
+    (shop.folder / "shop.py").write_text(SLOW)
     with chat(shop, "--tool-allow", "shop.wait") as terminal:
         terminal.type(b"+shop.wait\n")
         terminal.until("begun")
