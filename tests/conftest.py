@@ -2,6 +2,7 @@
 
 import json
 import logging
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,11 @@ from hypothesis import settings
 # A machine that is busy with other tests is no reason to fail.
 settings.register_profile("project", deadline=None, max_examples=60)
 settings.load_profile("project")
+
+# A job in the background is started with SIGINT ignored, and so would be every process that a test starts and
+# interrupts. One that Python handles is at its default in those processes.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

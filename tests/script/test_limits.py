@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers import until
 
 from onetool import App, ToolSpec
 
-SLACK = 3  # seconds, for a machine that is busy with other tests
 ANY_VALUE = {"type": "object", "properties": {"value": {}}}
 NO_ARGUMENTS = {"type": "object", "properties": {}}
 LIMITS = {"timeout_s": 1, "memory_mb": 64, "max_calls": 50, "max_output_bytes": 100_000}
@@ -58,11 +58,9 @@ class Limited:
         self.log.append(value)
         return value
 
-    def error(self, code, seconds=1.0):
-        """The error of code that goes over a limit; in time, and the next run is as good as new."""
-        started = time.monotonic()
+    def error(self, code):
+        """The error of code that goes over a limit; and the next run is as good as new."""
         result = self.app.run_sync(code)
-        assert time.monotonic() - started < seconds + SLACK
         assert not result.ok, result.data
         assert self.app.run_sync("1 + 1").data == 2
         return result.error
@@ -86,14 +84,6 @@ def make(tmp_path):
     yield make
     for limited in made:
         limited.app.close()
-
-
-def settled(condition, seconds=5.0):
-    """Whether it comes true soon."""
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    return condition()
 
 
 # Time
@@ -149,7 +139,7 @@ def test_sleeps_side_by_side_do_not_add_up(limited):
 def test_tools_are_cancelled_with_their_run(make, code):
     limited = make()
     limited.error(code)
-    assert settled(lambda: limited.log.count("cancelled") == limited.log.count("began") > 0)
+    until(lambda: limited.log.count("cancelled") == limited.log.count("began") > 0)
 
 
 @pytest.mark.parametrize(
@@ -162,10 +152,9 @@ def test_tools_are_cancelled_with_their_run(make, code):
 )
 def test_tools_that_nobody_waits_for_any_more_are_cancelled(make, code):
     limited = make(timeout_s=20)
-    started = time.monotonic()
-    limited.app.run_sync(code)
-    assert time.monotonic() - started < SLACK
-    assert settled(lambda: limited.log.count("cancelled") == limited.log.count("began"))
+    result = limited.app.run_sync(code)
+    assert result.ok or result.error.reason != "timeout"
+    until(lambda: limited.log.count("cancelled") == limited.log.count("began"))
 
 
 def test_cancelling_a_run_stops_its_worker_and_its_tools(make):
@@ -175,17 +164,15 @@ def test_cancelling_a_run_stops_its_worker_and_its_tools(make):
         task = asyncio.ensure_future(limited.app.run(code))
         await asyncio.sleep(0.5)
         task.cancel()
-        started = time.monotonic()
         with pytest.raises(asyncio.CancelledError):
-            await task
-        assert time.monotonic() - started < 1
+            await asyncio.wait_for(task, 20)  # of the minute that it would go on
         return (await limited.app.run("1 + 1")).data
 
     for code in ("while True: pass", "import time\ntime.sleep(60)", "import math\nmath.factorial(10**7)", "t.block()"):
         assert asyncio.run(cancelled(code)) == 2
     limited.log.clear()
     assert asyncio.run(cancelled("import asyncio\nawait asyncio.gather(t.hang(), t.hang())")) == 2
-    assert settled(lambda: limited.log == ["began", "began", "cancelled", "cancelled"])
+    until(lambda: limited.log == ["began", "began", "cancelled", "cancelled"])
 
 
 # Memory and depth
@@ -217,7 +204,7 @@ def test_a_tool_s_answer_counts_as_memory(make):
     limited = make(timeout_s=10)
     big = ToolSpec(name="t.big", description="d", input_schema=NO_ARGUMENTS, handler=lambda: "a" * 10**8)
     limited.app.registry.register(big)
-    assert limited.error("len(t.big())", 10).reason == "memory"
+    assert limited.error("len(t.big())").reason == "memory"
 
 
 @pytest.mark.parametrize("code", ["def f(n): return f(n + 1)\nf(0)", "f = lambda: f()\nf()"])
@@ -334,7 +321,7 @@ def test_what_a_tool_is_given_is_too_large(make, code):
     limited = make(timeout_s=20)
     body, _, value = code.rpartition("\n")
     body = body.replace("range(18)", "range(21)")  # a tool is given more than a result may have
-    error = limited.error(f"{body}\nt.echo(value={value})", 20)
+    error = limited.error(f"{body}\nt.echo(value={value})")
     assert (error.code, error.reason) == ("execution_error", "output")
     assert "t.echo" in error.message
 
@@ -365,18 +352,16 @@ def test_more_runs_than_workers_go_in_order(make, workers):
 
 
 def test_a_stuck_run_holds_nobody_up(make):
-    limited = make(workers=2, timeout_s=2)
+    limited = make(workers=2, timeout_s=60)
 
     async def together():
         stuck = asyncio.ensure_future(limited.app.run("while True: pass"))
-        started = time.monotonic()
         others = [await limited.app.run(f"{i} + 1") for i in range(10)]
-        elapsed = time.monotonic() - started
-        return (await stuck).error.reason, [one.data for one in others], elapsed
+        assert not stuck.done()
+        stuck.cancel()
+        return [one.data for one in others]
 
-    reason, values, elapsed = asyncio.run(together())
-    assert (reason, values) == ("timeout", list(range(1, 11)))
-    assert elapsed < 2
+    assert asyncio.run(together()) == list(range(1, 11))
 
 
 def test_stuck_runs_end_at_their_limit_and_the_others_go_on(make):
@@ -423,9 +408,9 @@ def test_neither_processes_nor_memory_are_left(tmp_path):
         limited.app.run_sync(code)
     workers = children(os.getpid()) - before
     assert workers
-    assert settled(lambda: sum(megabytes(pid) for pid in workers if lives(pid)) < 64)
+    until(lambda: sum(megabytes(pid) for pid in workers if lives(pid)) < 64)
     limited.app.close()
-    assert settled(lambda: not children(os.getpid()) - before)
+    until(lambda: not children(os.getpid()) - before)
 
 
 @on_linux
@@ -487,11 +472,9 @@ STUCK = {
 @pytest.mark.parametrize("code", STUCK.values(), ids=STUCK)
 def test_ctrl_c_ends_the_command_at_once(command, code):
     process, workers = command(code)
-    started = time.monotonic()
     process.send_signal(signal.SIGINT)
-    assert process.wait(10) == 130
-    assert time.monotonic() - started < SLACK
-    assert settled(lambda: not any(map(lives, workers)))
+    assert process.wait(20) == 130  # of the thirty seconds that it may take
+    until(lambda: not any(map(lives, workers)))
 
 
 @on_linux
@@ -502,4 +485,4 @@ def test_whoever_kills_us_leaves_no_worker_behind(command, code, how):
     assert workers
     process.send_signal(how)
     assert process.wait(10) == -how
-    assert settled(lambda: not any(map(lives, workers)))
+    until(lambda: not any(map(lives, workers)))

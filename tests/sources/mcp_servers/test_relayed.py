@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from contextlib import asynccontextmanager
 
 import pytest
 from interfaces.mcp.servers import environment
@@ -65,33 +66,38 @@ def test_a_value_that_is_not_what_was_promised_fails(app):
 # For clients of MCP
 
 
-async def through(menu, stage, tool, args, **more):
-    """The answer of our own server, by the official client."""
+@asynccontextmanager
+async def ours(menu, stage, **more):
+    """Our own server, by the official client: a function that calls a tool of the server behind it."""
     config = stage.config({"odd": stage.nasty("wraps")}, **more)
-    ours = environment(stage.folder, ONETOOL_CONFIG=str(config))
-    start = StdioServerParameters(command=sys.executable, args=["-m", "onetool", "mcp", "--menu", menu], env=ours)
-    async with Client(start) as client:
-        if menu == "search":
-            return await client.call_tool("call", {"name": f"odd.{tool}", "args": args})
-        if menu == "run":
-            return await client.call_tool("run", {"code": f"odd.{tool}(**{args!r})"})
-        while f"odd__{tool}" not in {one.name for one in (await client.list_tools()).tools}:
-            await asyncio.sleep(0.05)
-        return await client.call_tool(f"odd__{tool}", args)
+    env = environment(stage.folder, ONETOOL_CONFIG=str(config))
+    start = StdioServerParameters(command=sys.executable, args=["-m", "onetool", "mcp", "--menu", menu], env=env)
+    async with Client(start, cache=None) as client:
+
+        async def call(tool, args):
+            if menu == "search":
+                return await client.call_tool("call", {"name": f"odd.{tool}", "args": args})
+            if menu == "run":
+                return await client.call_tool("run", {"code": f"odd.{tool}(**{args!r})"})
+            while f"odd__{tool}" not in {one.name for one in (await client.list_tools()).tools}:
+                await asyncio.sleep(0.01)
+            return await client.call_tool(f"odd__{tool}", args)
+
+        yield call
 
 
-async def directly(tool, args):
+async def through(menu, stage, tool, args, **more):
+    async with ours(menu, stage, **more) as call:
+        return await call(tool, args)
+
+
+@asynccontextmanager
+async def alone():
+    """The same without us."""
     start = StdioServerParameters(command=sys.executable, args=[str(SCRIPTS / "wraps.py")])
     async with Client(start) as client:
         await client.list_tools()
-        return await client.call_tool(tool, args)
-
-
-def both(menu, stage, tool, **args):
-    async def main():
-        return await directly(tool, args), await through(menu, stage, tool, args)
-
-    return (shown(result) for result in asyncio.run(main()))
+        yield client.call_tool
 
 
 def shown(result):
@@ -99,26 +105,25 @@ def shown(result):
     return content, result.structured_content, bool(result.is_error)
 
 
-@pytest.mark.parametrize("menu", ["direct", "search"])
-@pytest.mark.parametrize(
-    ("tool", "args"),
-    [
-        ("read", {"size": 1}),
-        ("query", {}),
-        ("rows", {}),
-        ("add", {"a": 1, "b": 2}),
-        ("beside", {"size": 10}),
-        ("tells", {"words": '{"a": 1}  '}),
-    ],
-)
-def test_content_and_structured_content_come_as_they_are_sent(stage, menu, tool, args):
-    alone, relayed = both(menu, stage, tool, **args)
-    assert relayed == alone
+CALLS = [
+    ("read", {"size": 1}),
+    ("query", {}),
+    ("rows", {}),
+    ("add", {"a": 1, "b": 2}),
+    ("beside", {"size": 10}),
+    ("tells", {"words": '{"a": 1}  '}),
+]
+LARGE = ("read", {"size": 5_000})  # what was promised is kept also where it is large
 
 
-def test_what_was_promised_is_kept_also_when_it_is_large(stage):
-    alone, relayed = both("direct", stage, "read", size=5_000)
-    assert relayed == alone
+@pytest.mark.parametrize(("menu", "calls"), [("direct", [*CALLS, LARGE]), ("search", CALLS)])
+def test_content_and_structured_content_come_as_they_are_sent(stage, menu, calls):
+    async def main():
+        async with alone() as one, ours(menu, stage) as other:
+            return [(name, shown(await one(name, args)), shown(await other(name, args))) for name, args in calls]
+
+    for name, sent, relayed in asyncio.run(main()):
+        assert relayed == sent, name
 
 
 @pytest.mark.parametrize(("menu", "tool"), [("direct", "tells"), ("search", "tells")])
