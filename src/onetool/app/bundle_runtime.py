@@ -3,6 +3,7 @@
 It is imported only where there are bundles, because it brings SQLite and the HTTP handlers with it.
 """
 
+import errno
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
@@ -16,8 +17,11 @@ from onetool.core.errors import Mistake
 from onetool.core.registry import Snapshot
 from onetool.core.source import SingleTool
 from onetool.core.spec import ToolSpec
+from onetool.sources.bundles.files.disk import STATE
+from onetool.sources.bundles.files.state import make_state
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import built_in_bundles
+from onetool.sources.bundles.rate_limits import RateLimiter
 from onetool.sources.bundles.service import BundleService
 from onetool.sources.bundles.tool_factory import ToolFactory
 from onetool.sources.packs import BUILTIN, builtin_tools
@@ -43,9 +47,19 @@ def open_bundle_service(
     ways = AppBundleRuntime(functions, runtime, run, snapshot)
     most = runtime().config.bundles.max_tools
     store = FileStore(folder, built_in_bundles(built_in), max_tools=most, foreign=_foreign)
-    return BundleService(
-        store, ToolFactory(ways), ways.execute, ways.function, [spec.name for spec in built_in], refresh
-    )
+    factory = ToolFactory(ways, RateLimiter(lambda: _rates_folder(folder)))
+    return BundleService(store, factory, ways.execute, ways.function, [spec.name for spec in built_in], refresh)
+
+
+def _rates_folder(bundles: Path) -> Path:
+    """Where the calls of limited tools are counted, together with other processes. OSError if it can't be written."""
+    state = make_state(bundles)
+    if state is None:
+        raise PermissionError(errno.EACCES, f"{bundles / STATE} can't be written")
+    folder = state.with_name("rates")
+    if not folder.is_dir():
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 def _foreign(path: Path) -> Mistake | None:
@@ -102,6 +116,10 @@ class AppBundleRuntime:
         except RequestRefusedError as refusal:
             return "; ".join([str(refusal), *refusal.hints])
         return None
+
+    @property
+    def default_retries(self) -> int:
+        return self._runtime().config.defaults.retries
 
     @property
     def script_seconds(self) -> float:

@@ -222,7 +222,15 @@ class Runtime:
         from onetool.services.telemetry import call_log
 
         recorders = [call_log(self.redact), *([self.stats.record] if self.stats else []), *self._recorders]
-        return Executor(self._registry, environment=self, recorders=recorders, redact=self.redact)
+        defaults = self.config.defaults
+        return Executor(
+            self._registry,
+            timeout=defaults.timeout_s,
+            retries=defaults.retries,
+            environment=self,
+            recorders=recorders,
+            redact=self.redact,
+        )
 
     def _new_room(self) -> "SharedWorkers":
         from onetool.script.engine import SharedWorkers  # brings the sandbox with it

@@ -42,7 +42,7 @@ from onetool.core.json_data import AnsweredValue, ServerAnswer
 from onetool.core.lenient import Taken, taken
 from onetool.core.redaction import mask_values, secret_values
 from onetool.core.registry import Snapshot
-from onetool.core.running import HandlerRunner
+from onetool.core.running import TRIES, HandlerRunner
 from onetool.core.schema import MOST_PROBLEMS
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
@@ -104,7 +104,7 @@ class Redact(Protocol):
 
 
 class Executor:
-    """Runs calls against a registry."""
+    """Runs calls against a registry. `timeout` and `retries` are for tools that do not say; see `_retries_of`."""
 
     def __init__(
         self,
@@ -112,6 +112,7 @@ class Executor:
         *,
         allowed: Iterable[str] | None = None,
         timeout: float = DEFAULT_TIMEOUT,
+        retries: int = 0,
         environment: Environment | None = None,
         recorders: Iterable[Recorder] = (),
         redact: Redact | None = None,
@@ -121,6 +122,7 @@ class Executor:
         self._registry = registry
         self._allowed = None if allowed is None else frozenset(allowed)
         self._timeout = timeout
+        self._retries = retries
         self._environment = environment
         self._recorders = tuple(recorders)
         self._redact = redact
@@ -197,9 +199,10 @@ class Executor:
             _prepare(spec)
         started = perf_counter()
         origin = _origin()
-        data, error, sent, warnings = None, None, None, ()
+        data, error, sent, warnings, notes = None, None, None, (), {}
         try:
             context = self._context(call, spec, tools, allowed, progress, loop, is_gated)
+            notes = context.notes
             if (given := self._validated(call, context.spec)).args is not call.args:
                 call = replace(call, args=given.args)
                 context = replace(context, call=call)
@@ -212,7 +215,7 @@ class Executor:
             data = self._accepted(context, value, raised)
         except CallRefused as failed:
             error = failed.error
-        return self._finish(call, spec, started, origin, data, error, sent, warnings)
+        return self._finish(call, spec, started, origin, data, error, sent, warnings, notes)
 
     def _context(
         self,
@@ -261,7 +264,14 @@ class Executor:
             allowed=allowed,
             progress=progress or (outer.progress if outer else None),
             loop=loop,
+            retries=self._retries_of(spec),
         )
+
+    def _retries_of(self, spec: ToolSpec) -> int:
+        """Its own, or the default for tools that say that they may be repeated. What a server says is not enough."""
+        if spec.retries is not None:
+            return spec.retries
+        return self._retries if spec.idempotent and spec.source == "local" else 0
 
     def _validated(self, call: ToolCall, spec: ToolSpec) -> Taken:
         try:
@@ -283,7 +293,10 @@ class Executor:
                 return value if self._redact is None else self._redact(value, context.call.args)
             except Exception as failure:  # noqa: BLE001 - whoever waits for a result gets one
                 raised = failure
-        raise self._failure(context.call, context.spec, raised)
+        refused = self._failure(context.call, context.spec, raised)
+        if (tries := context.notes.get(TRIES, 1)) > 1:
+            refused.error = replace(refused.error, message=f"{refused.error.message} (tried {tries} times)")
+        raise refused
 
     def _masked(self, sent: ServerAnswer, call: ToolCall) -> Callable[[], ServerAnswer]:
         """An answer as it was sent, without secrets. Made for those who ask for it: most doors want the value alone."""
@@ -337,6 +350,7 @@ class Executor:
         error: ToolError | None,
         sent: Callable[[], ServerAnswer] | None,
         warnings: tuple[str, ...],
+        notes: dict[str, Any],
     ) -> ToolResult:
         elapsed = round((perf_counter() - started) * 1000, 3)
         if self._recorders:
@@ -347,7 +361,7 @@ class Executor:
             )
         if error is not None:
             error = error.cleaned(lambda texts: self._returned(texts, call, spec))
-        meta: dict[str, Any] = {"tool": call.name, "source": call.source, "duration_ms": elapsed}
+        meta: dict[str, Any] = {"tool": call.name, "source": call.source, "duration_ms": elapsed, **notes}
         if warnings:
             meta["warnings"] = [*warnings]
         if sent is not None and error is None:

@@ -19,6 +19,7 @@ from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoun
 from onetool.sources.bundles.loading import BundleTools
 from onetool.sources.bundles.model import Bundle, Tool, built_in_id, function_of, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version
+from onetool.sources.bundles.rate_limits import NOTE
 from onetool.sources.bundles.store import (
     EVERYTHING,
     AllowedOnly,
@@ -207,7 +208,7 @@ class BundleService:
             raise InvalidError("/args: expected an object", "/args")
         result = await self._execute(ToolCall(call_id(), ready.spec.name, args, source), ready.spec, allowed, progress)
         if result.error is not None and result.error.reason == LIMITED:
-            raise RateLimitError(result.error.message, self._workshop.wait(ready.tool))
+            raise RateLimitError(result.error.message, left=result.meta.get(NOTE))
         return result
 
     def record(self, event: CallEvent) -> None:
