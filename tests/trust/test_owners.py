@@ -19,7 +19,7 @@ from onetool.interfaces.cli.run import _save_history
 from onetool.services.results import EndedResult, ResultStore
 from onetool.sources.bundles.model import BundleContent, ToolContent
 from onetool.sources.bundles.names import new_id
-from onetool.sources.mcp_servers.oauth_store import _lock_file
+from onetool.http.login_store import _lock_file
 from onetool.sources.mcp_servers.server_log import ServerLog
 from onetool.sources.mcp_servers.upstream_calls import AuthError
 

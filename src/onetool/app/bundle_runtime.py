@@ -99,11 +99,11 @@ class AppBundleRuntime:
         return None if error is None else " ".join((error.message, *error.hints))
 
     def http_tool(
-        self, impl: "HttpImpl", arg_schema: Mapping[str, Any], limits: "ToolLimits"
+        self, impl: "HttpImpl", arg_schema: Mapping[str, Any], limits: "ToolLimits", bundle: str | None = None
     ) -> Callable[..., Awaitable[Any]]:
         from onetool.http.tool import HttpTool
 
-        return HttpTool(impl, arg_schema, limits, lambda: self._runtime().outside)
+        return HttpTool(impl, arg_schema, limits, lambda: self._runtime().outside, bundle)
 
     def why_not_called(self, impl: "HttpImpl", arg_schema: Mapping[str, Any]) -> str | None:
         from onetool.http.errors import RequestRefusedError

@@ -276,6 +276,7 @@ class Runtime:
             know=self.config.secrets.know,
             secret=self._kept_secret,
             bound=self.config.secrets.hosts,
+            logins=self.config.home / "servers",  # where the logins to MCP servers are, too
         )
 
     def _kept_secret(self, name: str) -> str | None:

@@ -64,6 +64,7 @@ class AuthTexts:
         self._fit = fit
         self._keys = keys
         self.secrets = frozenset(hole.name for hole in self._holes if hole.is_secret)
+        self.arguments = frozenset(hole.name for hole in self._holes if not hole.is_secret)
 
     def fill(self, args: Mapping[str, Any], secret: Lookup) -> dict[str, str]:
         values = gather(self._holes, args, secret)

@@ -25,11 +25,17 @@ class HttpTool:
     """`await tool(city="Kyiv")`. Making one raises TemplateError, with a pointer into httpImpl, for what can't work."""
 
     def __init__(
-        self, impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits, outside: Callable[[], HttpContext]
+        self,
+        impl: HttpImpl,
+        arg_schema: Mapping[str, Any],
+        limits: ToolLimits,
+        outside: Callable[[], HttpContext],
+        bundle: str | None = None,
     ) -> None:
+        """`bundle` is the id of the bundle that the tool is in: a person's login is for one bundle."""
         request, response = impl.request, impl.response
         self._template = RequestTemplate(request, arg_schema)
-        self._auth = _authenticator(request.auth, arg_schema)
+        self._auth = _authenticator(request.auth, arg_schema, self._template, bundle)
         self._outside = outside
         self._reader = ResponseReader(response, time.time)
         self._accept = ("Accept", ACCEPTS.get(response.encoding, "*/*"))
@@ -73,7 +79,13 @@ class HttpTool:
             raise failure if failure.reason != "timeout" else with_message(failure, str(failure), SLOW) from None
 
 
-def _authenticator(auth: "Auth | None", arg_schema: Mapping[str, Any]) -> Authenticator | None:
+def _authenticator(
+    auth: "Auth | None", arg_schema: Mapping[str, Any], template: RequestTemplate, bundle: str | None
+) -> Authenticator | None:
+    if isinstance(auth, OAuth2) and auth.grant == "authorizationCode":
+        from onetool.http.oauth_login import LoginAuthenticator
+
+        return LoginAuthenticator(auth, argument_names(arg_schema), template.fixed_url, bundle)
     if isinstance(auth, OAuth2):
         from onetool.http.oauth import OAuthAuthenticator  # only for tools that use it
 

@@ -47,9 +47,9 @@ class BundleRuntime(Protocol):
         ...
 
     def http_tool(
-        self, impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits
+        self, impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits, bundle: str | None = None
     ) -> Callable[..., Awaitable[Any]]:
-        """The handler; raises ValueError with a `pointer` for what can't ever work."""
+        """The handler; raises ValueError with a `pointer` for what can't ever work. `bundle` is its bundle's id."""
         ...
 
     def why_not_called(self, impl: HttpImpl, arg_schema: Mapping[str, Any]) -> str | None:
@@ -259,7 +259,7 @@ class _HttpHandler:
         if made is None:
             tool = self._tool
             try:
-                made = self._ways.http_tool(self._impl, tool.arg_schema, limits_of(tool))
+                made = self._ways.http_tool(self._impl, tool.arg_schema, limits_of(tool), tool.bundle_id)
             except ValueError as error:  # a file that somebody has edited
                 pointer = getattr(error, "pointer", None) or ""
                 raise ToolFailure(f"its template can't be used: httpImpl{pointer}: {error}") from None

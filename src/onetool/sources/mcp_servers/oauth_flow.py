@@ -27,7 +27,7 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from msgspec.structs import replace
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
-from onetool.sources.mcp_servers.oauth_store import LoginStore, StoredLogin
+from onetool.http.login_store import LoginStore, StoredLogin
 from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredError, note_auth_error
 
 TRIES = 3  # as we are, with refreshed tokens, with new ones
