@@ -4,6 +4,7 @@ It is imported only where there are bundles, because it brings SQLite and the HT
 """
 
 import asyncio
+import errno
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,8 +19,11 @@ from onetool.core.context import current_call
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
+from onetool.sources.bundles.files.disk import STATE
+from onetool.sources.bundles.files.state import make_state
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import built_in_bundles
+from onetool.sources.bundles.rate_limits import RateLimiter
 from onetool.sources.bundles.service import BundleService, InvokeVersion
 from onetool.sources.bundles.tool_factory import ToolFactory
 from onetool.sources.packs import BUILTIN, builtin_tools
@@ -46,7 +50,19 @@ def open_bundle_service(
     ways = AppBundleRuntime(functions, runtime, run, snapshot)
     most = runtime().config.bundles.max_tools
     store = FileStore(folder, built_in_bundles(built_in), max_tools=most, foreign=_foreign)
-    return BundleService(store, ToolFactory(ways), invoke, ways.function, [spec.name for spec in built_in], refresh)
+    factory = ToolFactory(ways, RateLimiter(lambda: _rates_folder(folder)))
+    return BundleService(store, factory, invoke, ways.function, [spec.name for spec in built_in], refresh)
+
+
+def _rates_folder(bundles: Path) -> Path:
+    """Where the calls of limited tools are counted, together with other processes. OSError if it can't be written."""
+    state = make_state(bundles)
+    if state is None:
+        raise PermissionError(errno.EACCES, f"{bundles / STATE} can't be written")
+    folder = state.with_name("rates")
+    if not folder.is_dir():
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 def _foreign(path: Path) -> Mistake | None:
@@ -121,11 +137,11 @@ class AppBundleRuntime:
         return " ".join(_with_line(error)) + ("; a pre-processor can't call tools" if error.reason == "check" else "")
 
     def http_tool(
-        self, impl: "HttpImpl", arg_schema: Mapping[str, Any], limits: "ToolLimits"
+        self, impl: "HttpImpl", arg_schema: Mapping[str, Any], limits: "ToolLimits", bundle: str | None = None
     ) -> Callable[..., Awaitable[Any]]:
         from onetool.http.tool import HttpTool
 
-        return HttpTool(impl, arg_schema, limits, lambda: self._runtime().outside)
+        return HttpTool(impl, arg_schema, limits, lambda: self._runtime().outside, bundle)
 
     def why_not_called(self, impl: "HttpImpl", arg_schema: Mapping[str, Any]) -> str | None:
         from onetool.http.definition import ToolLimits
@@ -139,6 +155,10 @@ class AppBundleRuntime:
         except RequestRefusedError as refusal:
             return "; ".join([str(refusal), *refusal.hints])
         return None
+
+    @property
+    def default_retries(self) -> int:
+        return self._runtime().config.defaults.retries
 
     @property
     def script_seconds(self) -> float:

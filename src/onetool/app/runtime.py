@@ -228,7 +228,15 @@ class Runtime:
         from onetool.services.telemetry import call_log
 
         recorders = [call_log(self.redact), *([self.stats.record] if self.stats else []), *self._recorders]
-        return Executor(self._registry, environment=self, recorders=recorders, redact=self.redact)
+        defaults = self.config.defaults
+        return Executor(
+            self._registry,
+            timeout=defaults.timeout_s,
+            retries=defaults.retries,
+            environment=self,
+            recorders=recorders,
+            redact=self.redact,
+        )
 
     def _new_room(self) -> "SharedWorkers":
         from onetool.script.engine import SharedWorkers  # brings the sandbox with it
@@ -280,6 +288,7 @@ class Runtime:
             know=self.config.secrets.know,
             secret=self._kept_secret,
             bound=self.config.secrets.hosts,
+            logins=self.config.home / "servers",  # where the logins to MCP servers are, too
         )
 
     def _kept_secret(self, name: str) -> str | None:

@@ -145,6 +145,13 @@ class AllowedHost(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     allow_private: bool = False
 
 
+class DefaultsConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """For tools that do not say it themselves."""
+
+    timeout_s: Seconds = 8.0  # not for tools of MCP servers and HTTP tools, which have their own
+    retries: Annotated[int, Meta(ge=0, le=10)] = 0  # of tools that say that they may be repeated
+
+
 class BundlesConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Tools that people keep, in `bundles/` beside the config."""
 
@@ -241,6 +248,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
     topics: tuple[Topic, ...] = ()
     allowed_hosts: tuple[AllowedHost, ...] = ()
     bundles: BundlesConfig = BundlesConfig()
+    defaults: DefaultsConfig = DefaultsConfig()
     run: RunConfig = RunConfig()
     results: ResultsConfig = ResultsConfig()
     stats: StatsConfig = StatsConfig()

@@ -28,6 +28,14 @@ def is_seconds(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
+MOST_RETRIES = 10
+
+
+def is_retries(value: Any) -> bool:
+    """Whether it can be a number of further tries."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_RETRIES
+
+
 class WrongArgument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One wrong argument: where it is, what was expected, what came, and what may have been meant."""
 

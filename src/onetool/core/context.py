@@ -66,6 +66,8 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     gate: Gate | None = None  # of a run: what its code calls has to pass; not what tools call in their turn
     prepares: bool = False  # its handler makes the arguments of the call, which comes after it
     loop: Any = None  # the event loop that async tools of this chain of calls run on
+    retries: int = 0  # further tries, if its handler fails
+    notes: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])  # what the meta of its result says beside
 
     def left(self) -> float:
         """Seconds until the deadline."""
@@ -74,6 +76,12 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 current_call: ContextVar[CallContext | None] = ContextVar("onetool_current_call", default=None)
+
+
+def note_call(key: str, value: Any) -> None:
+    """Say something of the running call in the meta of its result."""
+    if (context := current_call.get()) is not None:
+        context.notes[key] = value
 
 
 def pauses_within(outer: CallContext | None) -> Pauses | None:

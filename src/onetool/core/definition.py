@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, cast
 
-from onetool.core.call import is_seconds
+from onetool.core.call import MOST_RETRIES, is_retries, is_seconds
 from onetool.core.errors import DefinitionError, SchemaError, describe_error
 from onetool.core.schema_guard import check_size
 from onetool.core.schema_keywords import upgrade
@@ -82,7 +82,7 @@ HTTP_NOT_YET = "HTTP tools not yet supported (coming in v2)"  # a document fixes
 
 _REQUIRED = ("name", "description", "type", "handler", "parameters", "implementation")
 _FLAGS = ("pure", "idempotent", "read_only", "parallel", "hidden", "enabled")
-_OPTIONAL = ("output_schema", "timeout", *_FLAGS, "tags", "examples")
+_OPTIONAL = ("output_schema", "timeout", "retries", *_FLAGS, "tags", "examples")
 _IMPLEMENTATION = {"mock": "mock_response", "builtin": "handler", "internal": "handler"}
 
 
@@ -112,6 +112,7 @@ def _check_spec(spec: ToolSpec) -> None:
         "parameters": spec.input_schema,
         **({} if spec.output_schema is None else {"output_schema": spec.output_schema}),
         **({} if spec.timeout is None else {"timeout": spec.timeout}),
+        **({} if spec.retries is None else {"retries": spec.retries}),
     }
     faults = [*_text_errors(fields), *_schema_errors(fields), *_option_errors(fields)]
     if spec.handler is not None and not callable(spec.handler):
@@ -147,6 +148,7 @@ def from_definition(definition: Any, builtins: Handlers, internals: Handlers) ->
         handler=handler,
         settings_of=_pack_of(cast(Mapping[str, Any], implementation)),
         timeout=fields.get("timeout"),
+        retries=fields.get("retries"),
         tags=tuple(fields.get("tags", ())),
         examples=tuple(fields.get("examples", ())),
         **{flag: fields[flag] for flag in _FLAGS if flag in fields},
@@ -206,6 +208,9 @@ def _option_errors(fields: Mapping[str, Any]) -> list[str]:
     timeout = fields.get("timeout", 1)
     if not is_seconds(timeout) or timeout == float("inf"):
         faults.append(f"timeout: expected a number of seconds above 0, got {_kind(timeout)}")
+    retries = fields.get("retries", 0)
+    if not is_retries(retries):
+        faults.append(f"retries: expected a number from 0 to {MOST_RETRIES}, got {_kind(retries)}")
     return faults
 
 

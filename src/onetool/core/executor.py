@@ -42,7 +42,7 @@ from onetool.core.json_data import AnsweredValue, ServerAnswer
 from onetool.core.lenient import Taken, taken
 from onetool.core.redaction import mask_values, secret_values
 from onetool.core.registry import Snapshot
-from onetool.core.running import HandlerRunner, HandlerTask
+from onetool.core.running import TRIES, HandlerRunner, HandlerTask
 from onetool.core.schema import MOST_PROBLEMS
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
@@ -100,7 +100,7 @@ class Redact(Protocol):
 
 
 class Executor:
-    """Runs calls against a registry."""
+    """Runs calls against a registry. `timeout` and `retries` are for tools that do not say; see `_retries_of`."""
 
     def __init__(
         self,
@@ -108,6 +108,7 @@ class Executor:
         *,
         allowed: Iterable[str] | None = None,
         timeout: float = DEFAULT_TIMEOUT,
+        retries: int = 0,
         environment: Environment | None = None,
         recorders: Iterable[Recorder] = (),
         redact: Redact | None = None,
@@ -117,6 +118,7 @@ class Executor:
         self._registry = registry
         self._allowed = None if allowed is None else frozenset(allowed)
         self._timeout = timeout
+        self._retries = retries
         self._environment = environment
         self._recorders = tuple(recorders)
         self._redact = redact
@@ -201,9 +203,10 @@ class Executor:
             _prepare(spec)
         started = perf_counter()
         origin = _origin()
-        data, error, sent, warnings = None, None, None, ()
+        data, error, sent, warnings, notes = None, None, None, (), {}
         try:
             context = self._context(call, spec, tools, allowed, progress, loop, is_gated)
+            notes = context.notes
             if context.spec.prepare is not None:
                 call = replace(call, args=_prepared((yield _preparing(context)), context.spec))
                 context = replace(context, call=call)
@@ -219,7 +222,7 @@ class Executor:
             data = self._accepted(context, value, raised)
         except CallRefused as failed:
             error = failed.error
-        return self._finish(call, spec, started, origin, data, error, sent, warnings)
+        return self._finish(call, spec, started, origin, data, error, sent, warnings, notes)
 
     def _context(
         self,
@@ -268,7 +271,14 @@ class Executor:
             allowed=allowed,
             progress=progress or (outer.progress if outer else None),
             loop=loop,
+            retries=self._retries_of(spec),
         )
+
+    def _retries_of(self, spec: ToolSpec) -> int:
+        """Its own, or the default for tools that say that they may be repeated. What a server says is not enough."""
+        if spec.retries is not None:
+            return spec.retries
+        return self._retries if spec.idempotent and spec.source == "local" else 0
 
     def _validated(self, call: ToolCall, spec: ToolSpec) -> Taken:
         try:
@@ -290,7 +300,10 @@ class Executor:
                 return value if self._redact is None else self._redact(value, context.call.args)
             except Exception as failure:  # noqa: BLE001 - whoever waits for a result gets one
                 raised = failure
-        raise self._failure(context.call, context.spec, raised)
+        refused = self._failure(context.call, context.spec, raised)
+        if (tries := context.notes.get(TRIES, 1)) > 1:
+            refused.error = replace(refused.error, message=f"{refused.error.message} (tried {tries} times)")
+        raise refused
 
     def _masked(self, sent: ServerAnswer, call: ToolCall) -> Callable[[], ServerAnswer]:
         """An answer as it was sent, without secrets. Made for those who ask for it: most doors want the value alone."""
@@ -344,6 +357,7 @@ class Executor:
         error: ToolError | None,
         sent: Callable[[], ServerAnswer] | None,
         warnings: tuple[str, ...],
+        notes: dict[str, Any],
     ) -> ToolResult:
         elapsed = round((perf_counter() - started) * 1000, 3)
         if self._recorders:
@@ -354,7 +368,7 @@ class Executor:
             )
         if error is not None:
             error = error.cleaned(lambda texts: self._returned(texts, call, spec))
-        meta: dict[str, Any] = {"tool": call.name, "source": call.source, "duration_ms": elapsed}
+        meta: dict[str, Any] = {"tool": call.name, "source": call.source, "duration_ms": elapsed, **notes}
         if warnings:
             meta["warnings"] = [*warnings]
         if sent is not None and error is None:

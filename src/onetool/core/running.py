@@ -1,10 +1,13 @@
 """HandlerRunner: runs one handler within its deadline and catches whatever it raises.
 
 Async handlers run on the event loop, others in a thread. Waiting ends with the deadline even if the handler goes on;
-its outcome is then dropped. Time spent waiting for an answer of the caller does not count.
+its outcome is then dropped. Time spent waiting for an answer of the caller does not count. A handler that may be
+repeated is, after a failure that another try may mend.
 """
 
 import asyncio
+import random
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from contextvars import copy_context
@@ -12,7 +15,7 @@ from inspect import isawaitable
 from typing import Any
 
 from onetool.core.context import CallContext, current_call
-from onetool.core.errors import ToolFailure, describe_error
+from onetool.core.errors import BadArguments, RefusedArguments, ToolFailure, describe_error
 from onetool.core.json_data import plain
 from onetool.core.threads import Outcome, Threads
 
@@ -95,6 +98,13 @@ class HandlerRunner:
         """Run the handler and block the calling thread until it ends or its deadline passes."""
         if context.spec.is_async:
             return _on_the_loop(self.run(context), context)
+        outcome = self._try_blocking(context)
+        while context.retries and (pause := pause_before_retry(context, outcome)) is not None:
+            time.sleep(pause)
+            outcome = self._try_blocking(context)
+        return outcome
+
+    def _try_blocking(self, context: CallContext) -> Outcome:
         inside = copy_context()
         inside.run(current_call.set, context)
         try:
@@ -109,17 +119,27 @@ class HandlerRunner:
     async def _invoke(self, context: CallContext, ended: OnOutcome) -> None:
         """Run the handler within the call's context and catch everything that it raises."""
         current_call.set(context)
+        outcome = await self._try(context)
+        while context.retries and (pause := pause_before_retry(context, outcome)) is not None:
+            try:
+                await asyncio.sleep(pause)
+            except asyncio.CancelledError as error:
+                outcome = None, error
+                break
+            outcome = await self._try(context)
+        # Told from here and not by the task's own end: that would take one more turn of the loop.
+        ended(outcome)
+
+    async def _try(self, context: CallContext) -> Outcome:
         try:
             if context.spec.is_async:
                 value = plain(await _handler(context)(**context.call.args))
             else:
                 value = await self._threads.run(_plain_handler(context), context.call.args)
                 value = plain(await value) if isawaitable(value) else value
-            outcome: Outcome = value, None
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a handler included
-            outcome = None, error
-        # Told from here and not by the task's own end: that would take one more turn of the loop.
-        ended(outcome)
+            return None, error
+        return value, None
 
     def _abandon(self, task: "asyncio.Task[Any]") -> None:
         """Cancel the task and detach it, so that asyncio.run does not wait for it at its end."""
@@ -128,6 +148,36 @@ class HandlerRunner:
         task.cancel()
         asyncio.tasks._unregister_task(task)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportAttributeAccessIssue]
         task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue] - told as a time-out already
+
+
+# Further tries of a handler that may be repeated, within the deadline of its call.
+
+
+FIRST_PAUSE = 0.1  # seconds at most before the second try; twice as many before the next one …
+LONGEST_PAUSE = 2.0  # … up to this
+TRIES = "tries"  # in the meta of a result, where there was more than one
+FINAL_REASONS = frozenset(("cancelled", "denied", "not_found", "rate_limited", "recursion", "too_large"))
+
+
+def pause_before_retry(context: CallContext, outcome: Outcome) -> float | None:
+    """Seconds until the next try, which is counted; None if there is none."""
+    number = context.notes.get(TRIES, 1)
+    if number > context.retries or not may_succeed_later(outcome[1]):
+        return None
+    pause = min(FIRST_PAUSE * 2 ** (number - 1), LONGEST_PAUSE) * random.uniform(0.5, 1)  # noqa: S311 - no secret
+    if pause >= context.left():
+        return None
+    context.notes[TRIES] = number + 1
+    return pause
+
+
+def may_succeed_later(error: BaseException | None) -> bool:
+    """Whether another try may mend it. `again` is the error's own word for that, where it has one."""
+    if not isinstance(error, Exception) or isinstance(error, BadArguments | RefusedArguments):
+        return False
+    if isinstance(error, ToolFailure) and error.reason in FINAL_REASONS:
+        return False
+    return bool(getattr(error, "again", True))
 
 
 class HandlerTask:

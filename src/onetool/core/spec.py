@@ -53,6 +53,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     settings_of: str | None = None  # the pack whose settings it runs with, where that is not its own
     defined_in: str | None = None  # the file and line, where there is one
     timeout: float | None = None  # seconds; None means the executor's default
+    retries: int | None = None  # further tries after a failure; None: the executor's default, if it is idempotent
     pure: bool = False  # same arguments, same value, no effect: may be cached
     idempotent: bool = False  # may be tried again
     read_only: bool = False  # changes nothing outside

@@ -65,6 +65,7 @@ class AuthTexts:
         self._keys = keys
         self.secrets = frozenset(hole.name for hole in self._holes if hole.is_secret)
         self.step_values = frozenset(hole for hole in self._holes if hole.step is not None)
+        self.arguments = frozenset(hole.name for hole in self._holes if not hole.is_secret)
 
     def fill(self, args: Mapping[str, Any], secret: Lookup) -> dict[str, str]:
         values = gather(self._holes, args, secret)

@@ -22,6 +22,7 @@ from onetool.http.token_cache import TokenCache
 
 if TYPE_CHECKING:
     import ssl
+    from pathlib import Path
 
     from onetool.core.json_data import StoreBlob
     from onetool.http.allowed_hosts import AllowedHosts
@@ -140,6 +141,7 @@ class HttpContext(NamedTuple):
     redact: Callable[[Any], Any] = lambda value: value  # the call's own
     secret: "Lookup | None" = None  # by name; those of the call's environment where it is None
     bound: Callable[[str], tuple[str, ...]] = lambda _: ()  # the hosts that a secret is for, if not for any
+    logins: "Path | None" = None  # the folder with the logins of people
 
     def only_to(self, url: "Url", secret: "Lookup") -> "Lookup":
         """The same lookup, for a request to this URL: it refuses a secret that is for other hosts."""

@@ -68,15 +68,21 @@ class Hmac(CamelStruct, frozen=True, kw_only=True, tag="hmac", tag_field="type")
 
 
 class OAuth2(CamelStruct, frozen=True, kw_only=True, tag="oauth2", tag_field="type"):
-    """A bearer token that is fetched from `tokenUrl`, kept until it ends, and fetched anew when it is refused."""
+    """A bearer token that is fetched from `tokenUrl`, kept until it ends, and fetched anew when it is refused.
+
+    With the grant `authorizationCode` a person logs in at `authorizationUrl` first, by `onetool bundles login`.
+    """
 
     token_url: Text
     client_id: Text
     client_secret: str = ""
-    grant: Literal["clientCredentials", "refreshToken"] = "clientCredentials"
+    grant: Literal["clientCredentials", "refreshToken", "authorizationCode"] = "clientCredentials"
     refresh_token: str = ""
     scope: str = ""
     client_auth: Literal["basic", "body"] = "basic"
+    authorization_url: str = ""
+    issuer: str = ""  # what the authorization server calls itself, where its answers say that
+    redirect_port: Annotated[int, Meta(ge=1, le=65535)] | None = None  # None: any that is free
 
 
 Auth = Bearer | Basic | ApiKey | Hmac | OAuth2

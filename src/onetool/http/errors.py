@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from onetool.core.errors import ToolFailure, cut
+from onetool.core.errors import OneToolError, ToolFailure, cut
 
 
 class RequestRefusedError(ToolFailure):
@@ -16,6 +16,10 @@ class RequestRefusedError(ToolFailure):
 
     def __init__(self, message: str, hints: Iterable[str] = ()) -> None:
         super().__init__(message, reason="denied", hints=hints)
+
+
+class AuthError(OneToolError):
+    """It can't be proven who we are, for a reason that is told. A login may mend it, or time."""
 
 
 # What can go wrong between us and a server, as failures that say what happened and whether another try may help.

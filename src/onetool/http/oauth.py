@@ -1,11 +1,12 @@
-"""OAuth 2 for HTTP tools: tokens by client credentials or a refresh token; `token_cache` keeps them.
+"""OAuth 2 for HTTP tools: the token endpoint, and tokens by client credentials or a refresh token.
 
-No token is written to disk; every new one is registered for masking before it is used.
+`token_cache` keeps those, and none is written to disk; `oauth_login` has the logins of people. Every new token is
+registered for masking before it is used.
 """
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote_plus, urlencode
 
 import msgspec
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LIFE = 300.0  # seconds, where nobody says when a token expires
 LARGEST = 256 * 1024
+SENT_SECRETS = ("refresh_token", "code", "code_verifier")  # of a form
 
 _SENDABLE = re.compile(r"[\x21-\x7e]+")
 _UNFIT = re.compile(r"[^\x20-\x7e]+")
@@ -67,10 +69,13 @@ class _OAuthSigner(Signer):
         secret: Lookup,
         outside: "HttpContext",
     ) -> None:
-        self._auth, self._texts = helper.auth, helper.texts
-        self._filled, self._endpoint, self._secret, self._outside = filled, endpoint, secret, outside
+        self._auth = helper.auth
         # Who gives all credentials as arguments may see what they get for them.
         self._know = outside.know if helper.secrets else lambda _: None
+        self._endpoint = TokenEndpoint(
+            helper.auth, helper.texts, filled, endpoint, secret, outside._replace(know=self._know)
+        )
+        self._filled, self._outside = filled, outside
         # All that makes a token somebody's: who has another secret gets another token, or none.
         self._key: Key = (endpoint.url.text, self._auth.grant, *filled.values())
         self._token = ""
@@ -93,23 +98,62 @@ class _OAuthSigner(Signer):
         return True
 
     async def _fetch(self, newer: str | None) -> FetchedToken:
+        filled = self._filled
+        form = {"grant_type": "client_credentials"}
+        if self._auth.grant == "refreshToken":
+            form = {"grant_type": "refresh_token", "refresh_token": newer or filled["refresh_token"]}
+        if filled["scope"]:
+            form["scope"] = filled["scope"]
+        granted = await self._endpoint.ask(form, self._left)
+        return FetchedToken(granted.access, DEFAULT_LIFE if granted.life is None else granted.life, granted.refresh)
+
+
+class GrantedToken(NamedTuple):
+    """What a token endpoint gave."""
+
+    access: str
+    life: float | None  # seconds; None: it did not say
+    refresh: str | None
+    scope: str | None
+
+
+class TokenRefusedError(ToolFailure):
+    """The token endpoint gave no token. `fault` is its own word for that, such as invalid_grant."""
+
+    fault = ""
+    status = 0
+
+
+class TokenEndpoint:
+    """`tokenUrl` of an `auth`, with the credentials of its client. `request` is an empty POST to it."""
+
+    def __init__(
+        self,
+        auth: OAuth2,
+        texts: AuthTexts,
+        filled: dict[str, str],
+        request: "HttpRequest",
+        secret: Lookup,
+        outside: "HttpContext",
+    ) -> None:
+        self._auth, self._texts, self._filled = auth, texts, filled
+        self._endpoint, self._secret, self._outside = request, secret, outside
+        self._know = outside.know
+
+    async def ask(self, form: dict[str, str], left: float) -> GrantedToken:
+        """Send the form within `left` seconds. ToolFailure says why there is no token."""
         client, hosts = self._outside.client, self._outside.hosts
-        request = self._request(newer or self._filled["refresh_token"])
+        request = self._request({**form})
         try:
-            answer = await client.send(request, hosts, timeout=min(self._left, TOKEN_SECONDS), max_bytes=LARGEST)
+            answer = await client.send(request, hosts, timeout=min(left, TOKEN_SECONDS), max_bytes=LARGEST)
         except ToolFailure as error:
             raise with_message(
                 error, f"no access token: {error}", "it was asked for at tokenUrl of the tool's auth"
             ) from None
-        return self._read(answer, newer)
+        return self._read(answer, form)
 
-    def _request(self, refresh: str) -> "HttpRequest":
+    def _request(self, form: dict[str, str]) -> "HttpRequest":
         filled = self._filled
-        form = {"grant_type": "client_credentials"}
-        if self._auth.grant == "refreshToken":
-            form = {"grant_type": "refresh_token", "refresh_token": refresh}
-        if filled["scope"]:
-            form["scope"] = filled["scope"]
         headers = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json")]
         if self._auth.client_auth == "body" or not filled["client_secret"]:
             form["client_id"] = filled["client_id"]
@@ -119,11 +163,11 @@ class _OAuthSigner(Signer):
             # As RFC 6749 has it: both are encoded as in a form first.
             login = basic(quote_plus(filled["client_id"]), quote_plus(filled["client_secret"]))
             for part in self._texts.derived(login.removeprefix("Basic "), self._secret, quote_plus):
-                self._outside.know(part)
+                self._know(part)
             headers.append(("Authorization", login))
         return self._endpoint._replace(headers=headers, body=urlencode(form).encode())
 
-    def _read(self, answer: "HttpResponse", newer: str | None) -> FetchedToken:
+    def _read(self, answer: "HttpResponse", form: dict[str, str]) -> GrantedToken:
         try:
             said: Any = json_of(answer.body)
         except (msgspec.MsgspecError, JsonTooCostlyError, UnicodeDecodeError):
@@ -131,38 +175,42 @@ class _OAuthSigner(Signer):
         said = said if isinstance(said, dict) else {}
         access, kind = said.get("access_token"), said.get("token_type", "Bearer")
         if answer.status != 200 or not isinstance(access, str):
-            raise self._failure(answer.status, said, newer)
+            raise self._failure(answer.status, said, form)
         check_length(access, f"the access token of {self._endpoint.url.authority}")
         self._know(access)
         if str(kind).lower() != "bearer" or not _SENDABLE.fullmatch(access):
-            raise self._failure(answer.status, {"error": "what it gave is no bearer token"}, newer)
+            raise self._failure(answer.status, {"error": "what it gave is no bearer token"}, form)
         refresh = said.get("refresh_token")
         if isinstance(refresh, str) and refresh:
             check_length(refresh, f"the refresh token of {self._endpoint.url.authority}")
             self._know(refresh)
         else:
             refresh = None
-        return FetchedToken(access, _life(said.get("expires_in")), refresh)
+        scope = said.get("scope")
+        return GrantedToken(access, _life(said.get("expires_in")), refresh, scope if isinstance(scope, str) else None)
 
-    def _failure(self, status: int, said: dict[str, Any], newer: str | None) -> ToolFailure:
+    def _failure(self, status: int, said: dict[str, Any], form: dict[str, str]) -> ToolFailure:
         """In the endpoint's own words, those that are for people; without what was sent, should they repeat it."""
         texts = [one for key in ("error", "error_description") if isinstance(one := said.get(key), str)]
         words = ": ".join(text for text in texts if text) or "it gave no access token"
-        for value in (self._filled["client_secret"], self._filled["refresh_token"], newer):
+        credentials = (self._filled.get("client_secret"), self._filled.get("refresh_token"))
+        for value in (*credentials, *(form.get(key) for key in SENT_SECRETS)):
             if value:
                 words = words.replace(value, MASK)
         words = quoted(_UNFIT.sub(" ", self._outside.redact(words)), self._outside.redact, 300)
-        return ToolFailure(
+        refused = TokenRefusedError(
             f"no access token: {self._endpoint.url.authority} answered {status}: {words}",
             reason="upstream_error",
             hints=("check clientId, clientSecret and scope in the tool's auth, and the secrets that they name",),
         )
+        refused.fault, refused.status = str(said.get("error") or ""), status
+        return refused
 
 
-def _life(seconds: Any) -> float:
+def _life(seconds: Any) -> float | None:
     """Seconds until expiry; servers send texts, nothing, or 0 for unknown."""
     try:
         found = float(seconds)
     except (TypeError, ValueError, OverflowError):
-        return DEFAULT_LIFE
-    return found if 0 < found < 10 * 366 * 86_400 else DEFAULT_LIFE
+        return None
+    return found if 0 < found < 10 * 366 * 86_400 else None

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from onetool.core.context import CallContext, current_call
 from onetool.core.errors import ToolFailure
+from onetool.http.auth import Authenticator
 from onetool.http.client import HttpContext
 from onetool.http.definition import HttpImpl, ToolLimits, all_sending_seconds, total_seconds
 from onetool.http.placeholders import Lookup, TemplateError
@@ -28,13 +29,19 @@ class HttpTool:
     """`await tool(city="Kyiv")`. Making one raises TemplateError, with a pointer into httpImpl, for what can't work."""
 
     def __init__(
-        self, impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits, outside: Callable[[], HttpContext]
+        self,
+        impl: HttpImpl,
+        arg_schema: Mapping[str, Any],
+        limits: ToolLimits,
+        outside: Callable[[], HttpContext],
+        bundle: str | None = None,
     ) -> None:
+        """`bundle` is the id of the bundle that the tool is in: a person's login is for one bundle."""
         self._outside = outside
         if impl.request is None:
-            self._steps = _made_steps(impl, arg_schema, limits)
+            self._steps = _made_steps(impl, arg_schema, limits, bundle)
         else:
-            self._steps = (_Step("", ToolRequest(impl.steps[0], arg_schema, limits), None),)
+            self._steps = (_Step("", ToolRequest(impl.steps[0], arg_schema, limits, bundle=bundle), None),)
         self._alone = None if impl.request is None else self._steps[0].request
         self._total = all_sending_seconds(impl, limits)
         self.timeout = total_seconds(impl, limits)
@@ -44,6 +51,11 @@ class HttpTool:
     def fixed_urls(self) -> list[Url]:
         """Where its requests go to, as far as the host, where that does not depend on the call."""
         return [url for step in self._steps if (url := step.request.fixed_url) is not None]
+
+    @property
+    def authenticators(self) -> list[Authenticator]:
+        """What signs its requests."""
+        return [step.request.auth for step in self._steps if step.request.auth is not None]
 
     async def __call__(self, **args: Any) -> Any:
         call = current_call.get()
@@ -109,12 +121,14 @@ def _named(name: str, done: "list[str] | tuple[str, ...]") -> Iterator[None]:
         raise failed_step(failure, name, done) from None
 
 
-def _made_steps(impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits) -> tuple[_Step, ...]:
+def _made_steps(
+    impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits, bundle: str | None
+) -> tuple[_Step, ...]:
     made: list[_Step] = []
     for number, (step, names) in enumerate(zip(impl.steps, step_names(impl.steps, arg_schema), strict=True)):
         try:
             condition = StepCondition(step.when, arg_schema, names) if step.when else None
-            made.append(_Step(step.name, ToolRequest(step, arg_schema, limits, names), condition))
+            made.append(_Step(step.name, ToolRequest(step, arg_schema, limits, names, bundle), condition))
         except TemplateError as error:
             raise TemplateError(str(error), f"/requests/{number}{error.pointer}") from None
     return tuple(made)

@@ -28,11 +28,17 @@ class ToolRequest:
     """
 
     def __init__(
-        self, step: RequestStep, arg_schema: Mapping[str, Any], limits: ToolLimits, steps: StepNames | None = None
+        self,
+        step: RequestStep,
+        arg_schema: Mapping[str, Any],
+        limits: ToolLimits,
+        steps: StepNames | None = None,
+        bundle: str | None = None,
     ) -> None:
+        """`bundle` is the id of the bundle that the tool is in: a person's login is for one bundle."""
         request, response = step.request, step.response
         self._template = RequestTemplate(request, arg_schema, steps)
-        self._auth = _authenticator(request.auth, KnownNames(arg_schema, steps), arg_schema)
+        self.auth = _authenticator(request.auth, KnownNames(arg_schema, steps), arg_schema, self.fixed_url, bundle)
         self._reader = ResponseReader(response, time.time)
         self._accept = ("Accept", ACCEPTS.get(response.encoding, "*/*"))
         if any(name.lower() == "accept" for name in request.headers):
@@ -44,10 +50,10 @@ class ToolRequest:
         self._seconds = sending_seconds(request, limits)
         self.secrets, self.step_values = self._template.secrets, self._template.step_values
         self.credentials = self._template.credentials  # values of steps that nobody is to see
-        if self._auth is not None:
-            self.secrets |= self._auth.secrets
-            self.step_values |= self._auth.step_values
-            self.credentials |= self._auth.step_values
+        if self.auth is not None:
+            self.secrets |= self.auth.secrets
+            self.step_values |= self.auth.step_values
+            self.credentials |= self.auth.step_values
 
     @property
     def fixed_url(self) -> "Url | None":
@@ -66,9 +72,9 @@ class ToolRequest:
             outside.know((secret(name) or "").lower())
         if self._accept is not None:
             outgoing.headers.append(self._accept)
-        if self._auth is None:
+        if self.auth is None:
             return outgoing, None
-        return outgoing, self._auth.begin(args, secret if self._auth.asks_elsewhere else only_there, outside)
+        return outgoing, self.auth.begin(args, secret if self.auth.asks_elsewhere else only_there, outside)
 
     async def send(
         self,
@@ -92,7 +98,13 @@ class ToolRequest:
             raise failure if failure.reason != "timeout" else with_message(failure, str(failure), SLOW) from None
 
 
-def _authenticator(auth: "Auth | None", arguments: KnownNames, arg_schema: Mapping[str, Any]) -> Authenticator | None:
+def _authenticator(
+    auth: "Auth | None", arguments: KnownNames, arg_schema: Mapping[str, Any], target: "Url | None", bundle: str | None
+) -> Authenticator | None:
+    if isinstance(auth, OAuth2) and auth.grant == "authorizationCode":
+        from onetool.http.oauth_login import LoginAuthenticator
+
+        return LoginAuthenticator(auth, arguments, target, bundle)
     if isinstance(auth, OAuth2):
         from onetool.http.oauth import OAuthAuthenticator  # only for tools that use it
 

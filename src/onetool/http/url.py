@@ -46,6 +46,11 @@ class Url(NamedTuple):
         return self[:3]
 
     @property
+    def is_unseen(self) -> bool:
+        """Whether nobody on the way can read what is sent: it is encrypted, or stays on this machine."""
+        return self.scheme == "https" or self.host in ("127.0.0.1", "localhost", "::1")
+
+    @property
     def text(self) -> str:
         """All of it, to resolve a relative one against."""
         return f"{self.scheme}://{self.authority}{self.target}"

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from onetool.core.call import is_seconds
+from onetool.core.call import MOST_RETRIES, is_retries, is_seconds
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,6 +27,7 @@ class ToolMarks(msgspec.Struct, frozen=True, kw_only=True):
     parallel: bool = False
     hidden: bool = False
     timeout: float | None = None
+    retries: int | None = None
     task: Literal["optional", "required"] | None = None
     tags: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
@@ -43,6 +44,7 @@ def tool(
     parallel: bool = False,
     hidden: bool = False,
     timeout: float | None = None,
+    retries: int | None = None,
     task: Literal["optional", "required"] | None = None,
     tags: Sequence[str] = (),
     examples: Sequence[str] = (),
@@ -56,13 +58,16 @@ def tool(
         read_only: It changes nothing outside.
         parallel: It may run beside other calls that a model makes in one step; those of other tools run in order.
         hidden: It can be called, but is in no list and in no search.
-        timeout: How many seconds it may take; 8 when nothing is said.
+        timeout: How many seconds it may take, all tries together; `defaults.timeout_s` of the config, 8 there, when
+            nothing is said.
+        retries: How often it is tried again after a failure, with growing pauses: for what may be repeated. When
+            nothing is said: `defaults.retries` of the config, 0 there, if it is idempotent, and else never.
         task: It may take long. A client that knows tasks gets one to look after when the call is not done at once;
             "required" refuses all other clients.
         tags: Words to find it by.
         examples: Calls as one would write them, for help texts.
     """
-    _check_marks(timeout, task, tags, examples)
+    _check_marks(timeout, retries, task, tags, examples)
     marks = ToolMarks(
         name=name,
         pure=pure,
@@ -71,6 +76,7 @@ def tool(
         parallel=parallel or pure,
         hidden=hidden,
         timeout=timeout,
+        retries=retries,
         task=task,
         tags=tuple(tags),
         examples=tuple(examples),
@@ -83,9 +89,13 @@ def tool(
     return mark if function is None else mark(function)
 
 
-def _check_marks(timeout: float | None, task: str | None, tags: Sequence[str], examples: Sequence[str]) -> None:
+def _check_marks(
+    timeout: float | None, retries: int | None, task: str | None, tags: Sequence[str], examples: Sequence[str]
+) -> None:
     if timeout is not None and not is_seconds(timeout):
         raise ValueError(f"timeout: expected a number of seconds above 0, got {timeout}")
+    if retries is not None and not is_retries(retries):
+        raise ValueError(f"retries: expected a number from 0 to {MOST_RETRIES}, got {retries!r}")
     if task not in (None, "optional", "required"):
         raise ValueError(f'task: expected "optional" or "required", got {task!r}')
     for words, told in ((tags, "tags"), (examples, "examples")):

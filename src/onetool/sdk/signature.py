@@ -250,6 +250,7 @@ def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
         ),
         handler=bind_handler(function, parameters, forms, others),
         timeout=marks.timeout,
+        retries=marks.retries,
         task=marks.task,
         pure=marks.pure,
         idempotent=marks.idempotent,

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from onetool.core.errors import ToolFailure
-from onetool.sources.bundles import tool_factory as rates
-from onetool.sources.bundles.tool_factory import RateLimiter
+from onetool.sources.bundles import rate_limits as rates
+from onetool.sources.bundles.rate_limits import RateLimiter
 
 
 class Clock:
@@ -31,7 +31,7 @@ def allowed(rates, tool, limit):
 
 
 def test_the_window_slides(clock):
-    rates = RateLimiter(clock)
+    rates = RateLimiter(clock=clock)
     for at, fits in (
         (0, True),
         (20, True),
@@ -47,21 +47,22 @@ def test_the_window_slides(clock):
 
 
 def test_whoever_is_refused_is_told_when(clock):
-    rates = RateLimiter(clock)
+    rates = RateLimiter(clock=clock)
     rates.take("a", 1)
     clock.now += 17.5
     with pytest.raises(ToolFailure, match="once a minute") as caught:
         rates.take("a", 1)
     assert caught.value.reason == "rate_limited"
     assert caught.value.hints == ("try again in 43 s",)
-    assert rates.wait("a", 1) == 42.5
-    assert rates.wait("a", 2) == rates.wait("b", 1) == 0
-    clock.now += rates.wait("a", 1)
+    assert rates.left("a", 1) == (1, 0, 42.5)
+    assert rates.left("a", 2) == (2, 1, 42.5)
+    assert rates.left("b", 1) == (1, 1, 0)
+    clock.now += 42.5
     rates.take("a", 1)
 
 
 def test_a_refused_call_does_not_count(clock):
-    rates = RateLimiter(clock)
+    rates = RateLimiter(clock=clock)
     rates.take("a", 1)
     for _ in range(50):
         clock.now += 1
@@ -71,21 +72,21 @@ def test_a_refused_call_does_not_count(clock):
 
 
 def test_tools_do_not_share(clock):
-    rates = RateLimiter(clock)
+    rates = RateLimiter(clock=clock)
     rates.take("a", 1)
     rates.take("b", 1)
 
 
 def test_a_limit_that_was_lowered(clock):
-    rates = RateLimiter(clock)
+    rates = RateLimiter(clock=clock)
     for _ in range(10):
         rates.take("a", 10)
         clock.now += 1
-    assert rates.wait("a", 3) == pytest.approx(57)  # until only two of them are left
+    assert rates.left("a", 3).reset_s == pytest.approx(57)  # until only two of them are left
 
 
 def test_large_limits_are_exact_in_number_and_small_in_memory(clock):
-    log = RateLimiter(clock)
+    log = RateLimiter(clock=clock)
     limit = 20_000
     done = 0
     for step in range(40 * 60):
@@ -98,7 +99,7 @@ def test_large_limits_are_exact_in_number_and_small_in_memory(clock):
 
 
 def test_tools_that_nobody_calls_are_forgotten(clock):
-    log = RateLimiter(clock)
+    log = RateLimiter(clock=clock)
     for number in range(5 * rates.MANY_TOOLS):
         log.take(f"tool-{number}", 5)
         clock.now += 1

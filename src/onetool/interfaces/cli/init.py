@@ -160,6 +160,9 @@ tools:
 #allowedHosts: [api.example.com, {host: "localhost:9000", allowPrivate: true}]
 #bundles: {max_tools: 200000}
 
+# For tools that do not say it themselves. Only those that say that they may be repeated are tried again.
+#defaults: {timeout_s: 8, retries: 0}
+
 # The model of `onetool ask`: openai (also any server that speaks its API), ollama, gemini or anthropic. Its key is kept
 # by `onetool auth set openai`. It sees every tool (menu: direct), or one that runs code over them (menu: run).
 #ask:

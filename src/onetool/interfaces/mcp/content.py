@@ -87,7 +87,7 @@ def _media_block(item: Any, read: Read, as_text: Callable[[Any], str]) -> Block:
 
 
 RESULTS = "ot://results/"
-WARNINGS = "onetool/warnings"
+NOTES = ("warnings", "rate_limit", "tries")  # of a result's meta; for clients `onetool/warnings` …
 LINKS_SINCE = "2025-06-18"  # the first revision that knows links
 
 # What a block of each type must have, and may have. A value of this shape is meant to be shown as what it is.
@@ -155,13 +155,13 @@ async def from_result(
 ) -> Result:
     """What came of one tool. A tool may promise structured content: its value, or a wrapper with that in it."""
     answer = await _from_result(result, inline_bytes, store, read, read_on, promise)
-    return with_warnings(answer, result)
+    return with_notes(answer, result)
 
 
-def with_warnings(answer: Result, result: ToolResult) -> Result:
-    """The answer, and in its `_meta` what was changed or unusual about the call's arguments."""
-    warnings = result.meta.get("warnings")
-    return {**answer, "_meta": {WARNINGS: warnings}} if warnings else answer
+def with_notes(answer: Result, result: ToolResult) -> Result:
+    """The answer, and in its `_meta` what is told of the call beside its value."""
+    notes = {f"onetool/{key}": result.meta[key] for key in NOTES if result.meta.get(key)}
+    return {**answer, "_meta": {**answer.get("_meta", {}), **notes}} if notes else answer
 
 
 async def _from_result(

@@ -2,7 +2,7 @@
 
     progress  {progress, total, message}    how far the tool is
     chunk     {data}                        a piece of a response that comes in pieces
-    result    {ok, value | error}           the envelope; always the last one
+    result    {ok, value | error}           the envelope; always the last one; with `meta` if the tool has a limit
 
 The stream begins with the first event, or after a moment without one. So what is refused before the tool runs has the
 same status as without a stream.
@@ -23,9 +23,10 @@ from onetool.interfaces.asgi import HttpError
 from onetool.interfaces.disconnect import DisconnectWatch
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.response_stream import ResponseStream
-from onetool.interfaces.rest.problem import Fault, RestError, error_from_store
+from onetool.interfaces.rest.problem import Fault, RestError, error_from_store, rate_limit_headers
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body, set_caller
 from onetool.sources.bundles.errors import BundleError
+from onetool.sources.bundles.rate_limits import NOTE
 
 EVENT_STREAM = "text/event-stream"
 
@@ -45,7 +46,7 @@ async def invoke(ask: RestRequest) -> RestResponse | None:
         return None
     finally:
         watch.end()
-    return RestResponse(200, envelope(result))
+    return RestResponse(200, envelope(result), rate_limit_headers(result.meta.get(NOTE)))
 
 
 def read_args(body: Any) -> Mapping[str, Any]:
@@ -60,16 +61,20 @@ def read_args(body: Any) -> Mapping[str, Any]:
     return args
 
 
-def envelope(result: ToolResult) -> bytes:
-    """The envelope with the value or the error of a tool that ran. Raises RestError if it did not run."""
+def envelope(result: ToolResult, with_meta: bool = False) -> bytes:
+    """The envelope with the value or the error of a tool that ran. Raises RestError if it did not run.
+
+    `with_meta`: what is left of the tool's limit stands in it, because the headers have been sent.
+    """
     error = result.error
+    meta = {"meta": {NOTE: result.meta[NOTE]}} if with_meta and NOTE in result.meta else {}
     if error is None:
-        return encode({"ok": True, "value": result.data})
+        return encode({"ok": True, "value": result.data, **meta})
     if error.code == "tool_not_found":
         raise RestError(403 if error.reason == "denied" else 404, error.code, error.message)
     if error.code == "invalid_args" and error.details:  # else it is the running tool that says so
         raise _bad_args(error)
-    return encode({"ok": False, "error": msgspec.to_builtins(error)})
+    return encode({"ok": False, "error": msgspec.to_builtins(error), **meta})
 
 
 def wants_events(accept: bytes) -> bool:
@@ -129,7 +134,7 @@ async def stream_invocation(ask: RestRequest, args: Mapping[str, Any]) -> None:
 
 async def _final_event(ask: RestRequest, args: Mapping[str, Any], response: ResponseStream) -> bytes:
     try:
-        return envelope(await ask.context.invoke(ask.path, args, ProgressEvents(response)))
+        return envelope(await ask.context.invoke(ask.path, args, ProgressEvents(response)), with_meta=True)
     except (BundleError, HttpError) as error:
         if not response.is_stream:
             raise

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Part = dict[str, Any]
 
+LIMIT_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "RateLimit-Policy", "RateLimit")
+
 # Of every refusal: what it means, and the headers that come with it. Those of the second line any request may meet.
 REFUSALS: dict[int, tuple[str, tuple[str, ...]]] = {
     400: ("Something that was sent can't be used; `in` and `pointer` say where.", ()),
@@ -31,16 +33,22 @@ REFUSALS: dict[int, tuple[str, tuple[str, ...]]] = {
     413: ("The body is larger than this server takes.", ()),
     415: ("A POST, and whatever has a body, must say `Content-Type: application/json`.", ()),
     421: ("The Host is no name of this server.", ()),
-    429: ("Called more often than its limit allows.", ("Retry-After",)),
+    429: ("Called more often than its limit allows.", ("Retry-After", *LIMIT_HEADERS)),
     500: ("A bug of ours.", ()),
     503: ("The store can't be used now, or the server is stopping. Nothing has changed.", ("Retry-After",)),
 }
 ANY_REQUEST = (400, 401, 403, 405, 413, 415, 421, 500, 503)
 
+_COUNT = {"type": "integer", "minimum": 0}
 HEADERS: dict[str, Part] = {
     "ETag": {"description": "The state of it, for If-Match and If-None-Match.", "schema": {"type": "string"}},
     "Location": {"description": "Where it is.", "schema": {"type": "string"}},
     "Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}},
+    "RateLimit-Limit": {"description": "Of a tool with a limit: calls a minute.", "schema": _COUNT},
+    "RateLimit-Remaining": {"description": "How many of them are left.", "schema": _COUNT},
+    "RateLimit-Reset": {"description": "Seconds until there are more.", "schema": _COUNT},
+    "RateLimit-Policy": {"description": 'The limit: `"minute";q=60;w=60`.', "schema": {"type": "string"}},
+    "RateLimit": {"description": 'What is left of it: `"minute";r=12;t=34`.', "schema": {"type": "string"}},
     "Allow": {"schema": {"type": "string"}},
     "WWW-Authenticate": {"schema": {"type": "string"}},
 }
@@ -327,7 +335,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
         operation(
             "invokeTool",
             "Call a tool",
-            {200: response("It ran.", "Envelope")},
+            {200: response("It ran.", "Envelope", *LIMIT_HEADERS)},
             *(404, 429),
             says=(
                 "Arguments that the argSchema does not allow are refused with 400 before anything runs. With `Accept: "

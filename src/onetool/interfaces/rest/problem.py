@@ -3,7 +3,7 @@
 `code` is for programs. `pointer` (RFC 6901) says where it is wrong, in what `in` names: the body, path, query, header.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from math import ceil
 from typing import Any, Literal
@@ -112,5 +112,26 @@ def error_from_store(error: BundleError) -> RestError:
         str(error),
         part=None if error.pointer is None else "body",
         pointer=error.pointer,
-        headers=() if wait is None else [(b"retry-after", b"%d" % max(1, ceil(wait)))],
+        headers=() if wait is None else [(b"retry-after", b"%d" % max(1, ceil(wait))), *_left_of(error)],
+    )
+
+
+def _left_of(error: BundleError) -> Headers:
+    return rate_limit_headers(error.left) if isinstance(error, RateLimitError) else ()
+
+
+def rate_limit_headers(left: Mapping[str, int] | None) -> tuple[tuple[bytes, bytes], ...]:
+    """What is left of the limit of a tool, as the IETF draft httpapi-ratelimit-headers has it since its revision 8.
+
+    The first three are those of its revisions before, which most clients know.
+    """
+    if left is None:
+        return ()
+    limit, remaining, reset = left["limit"], left["remaining"], left["reset_s"]
+    return (
+        (b"ratelimit-limit", b"%d" % limit),
+        (b"ratelimit-remaining", b"%d" % remaining),
+        (b"ratelimit-reset", b"%d" % reset),
+        (b"ratelimit-policy", b'"minute";q=%d;w=60' % limit),
+        (b"ratelimit", b'"minute";r=%d;t=%d' % (remaining, reset)),
     )

@@ -10,6 +10,8 @@ BundleError
 └── UnavailableError    the store can't be written now: it is busy, the disk is full …; nothing has changed
 """
 
+from collections.abc import Mapping
+
 from onetool.core.errors import OneToolError
 
 
@@ -48,9 +50,12 @@ class OutdatedError(BundleError):
 
 
 class RateLimitError(BundleError):
-    def __init__(self, message: str, retry_after: float, code: str = "rate_limited") -> None:
-        super().__init__(message, code)
-        self.retry_after = retry_after  # seconds
+    """`left` is what the meta of a result says of a limit: limit, remaining, reset_s."""
+
+    def __init__(self, message: str, retry_after: float = 0.0, left: Mapping[str, int] | None = None) -> None:
+        super().__init__(message, "rate_limited")
+        self.retry_after = retry_after if left is None else left["reset_s"]  # seconds
+        self.left = left
 
 
 class UnavailableError(BundleError):

@@ -16,6 +16,7 @@ from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoun
 from onetool.sources.bundles.loading import BundleTools
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, built_in_id, function_of, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version
+from onetool.sources.bundles.rate_limits import NOTE
 from onetool.sources.bundles.store import (
     EVERYTHING,
     AllowedOnly,
@@ -259,7 +260,7 @@ class BundleService:
     def refuse_limited(self, ready: ReadyTool, result: ToolResult) -> None:
         """Raises RateLimitError, with the time to wait, where this call was one too many."""
         if result.error is not None and result.error.reason == LIMITED:
-            raise RateLimitError(result.error.message, self._workshop.wait(ready.tool))
+            raise RateLimitError(result.error.message, left=result.meta.get(NOTE))
 
     def record(self, event: CallEvent) -> None:
         """Count a finished call; calls of other tools are ignored."""

@@ -1,22 +1,20 @@
-"""`ToolFactory` makes a ToolSpec with its handler out of a stored tool; `RateLimiter` counts the calls of each.
+"""`ToolFactory` makes a ToolSpec with its handler out of a stored tool.
 
 What costs time (templates, selectors, schemas) is made at the first call; when a tool is stored, all of it is made once
 to see that it can be.
 """
 
-import math
-import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from keyword import iskeyword
-from threading import Lock
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from onetool.core.context import current_call
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.core.spec import NO_PARAMETERS, Handler, ToolSpec
 from onetool.core.text import did_you_mean
-from onetool.http.definition import HttpImpl, ToolLimits, is_idempotent, total_seconds
+from onetool.http.definition import HttpImpl, Request, ToolLimits, is_idempotent, total_seconds
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.form import check_schemas
 from onetool.sources.bundles.model import (
@@ -28,89 +26,7 @@ from onetool.sources.bundles.model import (
     http_of,
     limits_of,
 )
-
-WINDOW = 60.0  # seconds
-# Calls a minute up to which each of them is remembered; above that they are counted in slices of the window.
-EXACT_UP_TO = 1_000
-MANY_TOOLS = 1_000  # tools, after which those that nobody calls are looked for
-
-
-class _CallLog:
-    """The calls of one tool: slices with a time and a number, the oldest first."""
-
-    __slots__ = ("slices", "total")
-
-    def __init__(self) -> None:
-        self.slices: deque[list[float]] = deque()
-        self.total = 0
-
-    def forget(self, before: float) -> None:
-        while self.slices and self.slices[0][0] <= before:
-            self.total -= int(self.slices.popleft()[1])
-
-    def add(self, now: float, width: float) -> None:
-        """A slice is as young as its last call: no more than allowed ever happens, at most a little less."""
-        if self.slices and now - self.slices[-1][2] < width:
-            self.slices[-1][0] = now
-            self.slices[-1][1] += 1
-        else:
-            self.slices.append([now, 1, now])
-        self.total += 1
-
-
-class RateLimiter:
-    """Limits calls per minute, per tool, in this process. `take` counts a call, or refuses it."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._lock = Lock()
-        self._logs: dict[str, _CallLog] = {}
-        self._look_at = MANY_TOOLS
-
-    def take(self, tool_id: str, per_minute: int) -> None:
-        """ToolFailure, with reason rate_limited, where it has been called that often in the last minute."""
-        with self._lock:
-            now = self._clock()
-            seconds = self._wait(tool_id, per_minute, now)
-            if seconds <= 0:
-                log = self._logs.get(tool_id) or self._new(tool_id, now)
-                log.add(now, WINDOW / EXACT_UP_TO if per_minute > EXACT_UP_TO else 0.0)
-                return
-        times = "once" if per_minute == 1 else f"{per_minute:,} times"
-        raise ToolFailure(
-            f"it may be called {times} a minute (limits.maxCallsPerMinute), and has been",
-            reason="rate_limited",
-            hints=(f"try again in {math.ceil(seconds)} s",),
-        )
-
-    def wait(self, tool_id: str, per_minute: int) -> float:
-        """Seconds until it can be called; 0 when it can be now."""
-        with self._lock:
-            return self._wait(tool_id, per_minute, self._clock())
-
-    def _wait(self, tool_id: str, per_minute: int, now: float) -> float:
-        log = self._logs.get(tool_id)
-        if log is None:
-            return 0.0
-        log.forget(now - WINDOW)
-        over = log.total - per_minute
-        if over < 0:
-            return 0.0
-        for at, number, _ in log.slices:  # the limit may have been lowered: then more than one slice has to go
-            over -= number
-            if over < 0:
-                return at + WINDOW - now
-        return WINDOW
-
-    def _new(self, tool_id: str, now: float) -> _CallLog:
-        if len(self._logs) >= self._look_at:
-            for log in self._logs.values():
-                log.forget(now - WINDOW)
-            self._logs = {known: log for known, log in self._logs.items() if log.total}
-            self._look_at = max(MANY_TOOLS, 2 * len(self._logs))
-        log = self._logs[tool_id] = _CallLog()
-        return log
-
+from onetool.sources.bundles.rate_limits import RateLimiter
 
 # A tool that somebody keeps -> one that runs: ToolSpec and handler, by its type.
 
@@ -147,9 +63,9 @@ class BundleRuntime(Protocol):
         ...
 
     def http_tool(
-        self, impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits
+        self, impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits, bundle: str | None = None
     ) -> Callable[..., Awaitable[Any]]:
-        """The handler; raises ValueError with a `pointer` for what can't ever work."""
+        """The handler; raises ValueError with a `pointer` for what can't ever work. `bundle` is its bundle's id."""
         ...
 
     def why_not_called(self, impl: HttpImpl, arg_schema: Mapping[str, Any]) -> str | None:
@@ -159,13 +75,18 @@ class BundleRuntime(Protocol):
     @property
     def script_seconds(self) -> float: ...
 
+    @property
+    def default_retries(self) -> int:
+        """Of HTTP tools that do not say; their requests are repeated only if they may be."""
+        ...
+
 
 class ToolFactory:
     """Makes ToolSpecs. `rates` limits the calls of each tool."""
 
-    def __init__(self, ways: BundleRuntime) -> None:
+    def __init__(self, ways: BundleRuntime, rates: RateLimiter | None = None) -> None:
         self._ways = ways
-        self._rates = RateLimiter()
+        self._rates = rates or RateLimiter()
 
     def spec(self, tool: Tool, name: str, off: str | None) -> ToolSpec:
         """Under a name; `off` says why it must not be called. Nothing is checked here: it was, when it was put."""
@@ -199,12 +120,8 @@ class ToolFactory:
     def basis(self, tool: Tool) -> Any:
         """What a spec depends on beside its tool: the function that it stands for, the time that a script may take."""
         if tool.type == "http":
-            return None
+            return self._ways.default_retries
         return self._ways.script_seconds if tool.type == SCRIPT else self._ways.function(function_of(tool))
-
-    def wait(self, tool: Tool) -> float:
-        """Seconds until a tool that has reached its limit may be called again."""
-        return self._rates.wait(tool.id, limits_of(tool).max_calls_per_minute or 1)
 
     def check(self, tool: ToolContent) -> None:
         """Raises InvalidError for what could never run."""
@@ -230,14 +147,30 @@ class ToolFactory:
     # Each type
 
     def _http(self, tool: Tool) -> dict[str, Any]:
-        impl, limits = http_of(tool), limits_of(tool)
+        impl, limits = self._with_retries(tool), limits_of(tool)
         requests = [step.request for step in impl.steps]
         return {
-            "handler": self._limited(_HttpHandler(tool, self._ways), tool, True),
+            "handler": self._limited(_HttpHandler(tool, impl, self._ways), tool, True),
             "timeout": total_seconds(impl, limits),
+            "retries": 0,  # it repeats its requests itself, those that may be repeated
             "idempotent": all(map(is_idempotent, requests)),
             "read_only": all(request.method in SAFE for request in requests),
         }
+
+    def _with_retries(self, tool: Tool) -> HttpImpl:
+        """Its httpImpl, with the config's number of retries where it says none."""
+        impl, default, said = http_of(tool), self._ways.default_retries, tool.http_impl or {}
+        if not default:
+            return impl
+        if impl.request is not None:
+            return replace(impl, request=_with_default(impl.request, said["request"], default))
+        steps = zip(impl.steps, said["requests"], strict=True)
+        return replace(
+            impl,
+            requests=tuple(
+                replace(step, request=_with_default(step.request, one["request"], default)) for step, one in steps
+            ),
+        )
 
     def _function(self, tool: Tool) -> dict[str, Any]:
         target = self._ways.function(function_of(tool))
@@ -255,6 +188,7 @@ class ToolFactory:
             "handler": self._limited(_only_if_allowed(target), tool, target.is_async),
             "settings_of": target.settings_of or target.pack,
             "timeout": target.timeout,
+            "retries": target.retries,
             "requires": target.requires,
             "parallel": tool.parallel or target.parallel,
             "pure": target.pure and not tool.pre_processors,
@@ -265,14 +199,14 @@ class ToolFactory:
         most = limits_of(tool).max_calls_per_minute if tool.limits else None
         if most is None:
             return handler
-        take, id = self._rates.take, tool.id
+        take, place = self._rates.take, _place(tool)
 
         async def run_async(**args: Any) -> Any:
-            take(id, most)
+            take(place, most)
             return await handler(**args)
 
         def run(**args: Any) -> Any:
-            take(id, most)
+            take(place, most)
             return handler(**args)
 
         return run_async if is_async else run
@@ -316,6 +250,11 @@ class ToolFactory:
             raise InvalidError(f"/scriptImpl/code: {wrong}", "/scriptImpl/code")
 
 
+def _place(tool: Tool) -> str:
+    """What its calls are counted under. It stays the same when the tool is deleted and put again; its id does not."""
+    return f"{tool.bundle_id}/{tool.slug}@{tool.version}"
+
+
 def _only_if_allowed(target: ToolSpec) -> Handler:
     """The handler of a function. Under an allow-list it has to be named, too: else a tool could stand for anything."""
     handler, name = target.handler, target.name
@@ -339,12 +278,18 @@ def _only_if_allowed(target: ToolSpec) -> Handler:
     return run_async if target.is_async else run
 
 
+def _with_default(request: Request, said: Mapping[str, Any], retries: int) -> Request:
+    """The request with this number of retries, unless its definition says one."""
+    return request if "retries" in said else replace(request, retries=retries)
+
+
 class _HttpHandler:
     """Made of its template at the first call. An argument that is not given and has a default is sent as that."""
 
-    def __init__(self, tool: Tool, ways: BundleRuntime) -> None:
+    def __init__(self, tool: Tool, impl: HttpImpl, ways: BundleRuntime) -> None:
         self._defaults = {name: schema["default"] for name, schema in _schemas(tool) if "default" in schema}
         self._tool = tool
+        self._impl = impl
         self._ways = ways
         self._made: Callable[..., Awaitable[Any]] | None = None
 
@@ -353,7 +298,7 @@ class _HttpHandler:
         if made is None:
             tool = self._tool
             try:
-                made = self._ways.http_tool(http_of(tool), tool.arg_schema, limits_of(tool))
+                made = self._ways.http_tool(self._impl, tool.arg_schema, limits_of(tool), tool.bundle_id)
             except ValueError as error:  # a file that somebody has edited
                 pointer = getattr(error, "pointer", None) or ""
                 raise ToolFailure(f"its template can't be used: httpImpl{pointer}: {error}") from None

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from onetool.core.redaction import MASK
-from onetool.sources.mcp_servers.oauth_store import LoginStore, StoredLogin
+from onetool.http.login_store import LoginStore, StoredLogin
 from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredError, note_auth_error
 
 TRIES = 3  # as we are, with refreshed tokens, with new ones

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 from onetool.core.caller import Caller, current_caller
 from onetool.core.context import current_call
-from onetool.core.errors import OneToolError, ToolFailure
+from onetool.core.errors import ToolFailure
+from onetool.http.errors import AuthError as AuthError
 
 
 class TransportFailure:
@@ -143,10 +144,6 @@ current_upstream_call: ContextVar[UpstreamCall | None] = ContextVar("onetool_cur
 
 
 # What can go wrong between us and a server that wants to know who we are.
-
-
-class AuthError(OneToolError):
-    """It can't be proven who we are, for a reason that is told. A login may mend it, or time."""
 
 
 class LoginRequiredError(AuthError):

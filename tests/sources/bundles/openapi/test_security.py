@@ -6,7 +6,8 @@ from sources.bundles.openapi.documents import imported, one, parameter, paramete
 KEY = {"type": "apiKey", "name": "X-Key", "in": "header"}
 BEARER = {"type": "http", "scheme": "bearer"}
 CREDENTIALS = {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": "/token", "scopes": {"read": ""}}}}
-CODE = {"type": "oauth2", "flows": {"authorizationCode": {"authorizationUrl": "https://x", "tokenUrl": "https://y"}}}
+CODE = {"type": "oauth2", "flows": {"authorizationCode": {"authorizationUrl": "https://x/a", "tokenUrl": "/t"}}}
+IMPLICIT = {"type": "oauth2", "flows": {"implicit": {"authorizationUrl": "https://x"}}}
 
 
 def auth(scheme, scopes=()):
@@ -32,7 +33,18 @@ def auth(scheme, scopes=()):
             {"type": "basic", "username": "${SHOP_USERNAME}", "password": "${SHOP_PASSWORD}"},
             ["SHOP_PASSWORD", "SHOP_USERNAME"],
         ),
-        (CODE, {"type": "bearer", "value": "${SHOP_TOKEN}"}, ["SHOP_TOKEN"]),
+        (
+            CODE,
+            {
+                "type": "oauth2",
+                "grant": "authorizationCode",
+                "authorizationUrl": "https://x/a",
+                "tokenUrl": "https://api.example.com/t",
+                "clientId": "${SHOP_CLIENT_ID}",
+            },
+            ["SHOP_CLIENT_ID"],
+        ),
+        (IMPLICIT, {"type": "bearer", "value": "${SHOP_TOKEN}"}, ["SHOP_TOKEN"]),
         (
             {"type": "openIdConnect", "openIdConnectUrl": "x"},
             {"type": "bearer", "value": "${SHOP_TOKEN}"},
@@ -53,6 +65,17 @@ def test_client_credentials_have_a_host_of_their_own():
     assert secrets == ["SHOP_CLIENT_ID", "SHOP_CLIENT_SECRET"]
     elsewhere = {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": "https://login.example.net/t"}}}
     assert auth(elsewhere)[2] == ["api.example.com", "login.example.net"]
+
+
+def test_a_login_has_a_host_of_its_own_and_is_encrypted():
+    elsewhere = {"authorizationUrl": "https://x/a", "tokenUrl": "https://login.example.net/t"}
+    made, _, hosts = auth({"type": "oauth2", "flows": {"authorizationCode": elsewhere}}, ["read", "write"])
+    assert (made["scope"], hosts) == ("read write", ["api.example.com", "login.example.net"])
+    flow = {"authorizationUrl": "http://x.example.com/a", "tokenUrl": "/t"}
+    components = {"securitySchemes": {"s": {"type": "oauth2", "flows": {"authorizationCode": flow}}}}
+    found = imported({"/x": {"get": {"security": [{"s": []}]}}}, components=components)
+    assert "auth" not in found.tools[0][2]["httpImpl"]["request"]
+    assert "not encrypted" in found.notes[0].why
 
 
 def test_the_first_alternative_that_can_be_met():

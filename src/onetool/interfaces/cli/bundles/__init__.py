@@ -6,12 +6,14 @@ show          list, show, search
 change        create, enable, disable, delete, restore
 add_tools     add, add-curl, save
 share         export, import
+login         login, logout
 """
 
 import click
 
 from onetool.interfaces.cli.bundles.add_tools import add, add_curl, save
 from onetool.interfaces.cli.bundles.change import create, delete, disable, enable, restore
+from onetool.interfaces.cli.bundles.login import login, logout
 from onetool.interfaces.cli.bundles.share import export, import_bundle
 from onetool.interfaces.cli.bundles.show import list_bundles, search, show
 
@@ -38,5 +40,7 @@ for command in (
     restore,
     export,
     import_bundle,
+    login,
+    logout,
 ):
     bundles.add_command(command)

@@ -9,7 +9,7 @@ from onetool.app.describe import run_tool
 from onetool.core.structured_content import HANDLE, RESULT
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.mcp.client import ClientCaller
-from onetool.interfaces.mcp.content import as_json, blocks_of, from_reply, media_blocks, text_block, with_warnings
+from onetool.interfaces.mcp.content import as_json, blocks_of, from_reply, media_blocks, text_block, with_notes
 from onetool.interfaces.mcp.menus.entry import ArgumentCheck, MenuEntry
 from onetool.script.run_result import RunResult
 
@@ -24,7 +24,7 @@ def entries(app: App, allowed: Collection[str] | None) -> list[MenuEntry]:
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
         result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress)
-        answer = with_warnings(await _answer(app, result), result)
+        answer = with_notes(await _answer(app, result), result)
         app.runtime.replied(
             result, [block["text"] if block["type"] == "text" else block for block in answer["content"]]
         )

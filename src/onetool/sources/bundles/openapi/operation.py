@@ -122,7 +122,7 @@ class SecuritySchemes:
         self._note = note
         self._schemes = self._read(document)
         self._default = document.root.get("security")
-        kinds = [_scheme_kind(scheme) for scheme in self._schemes.values()]
+        kinds = [_scheme_kind(scheme).replace("login", "oauth2") for scheme in self._schemes.values()]
         self._single = {kind for kind in kinds if kinds.count(kind) == 1}
 
     def _read(self, document: OpenApiDocument) -> dict[str, dict[str, Any]]:
@@ -180,6 +180,8 @@ class SecuritySchemes:
             return RequiredAuth(auth, secrets=(user, password))
         if kind == "oauth2":
             return self._client_credentials(name, scheme["flows"]["clientCredentials"], scopes)
+        if kind == "login":
+            return self._login(name, scheme["flows"]["authorizationCode"], scopes)
         if kind == "token":
             token = self._secret(name, kind, "TOKEN")
             return RequiredAuth({"type": "bearer", "value": f"${{{token}}}"}, secrets=(token,))
@@ -199,10 +201,17 @@ class SecuritySchemes:
         url = checked_url(urljoin(f"{self._base()}/", flow["tokenUrl"].strip()))
         client, secret = self._secret(name, "oauth2", "CLIENT_ID"), self._secret(name, "oauth2", "CLIENT_SECRET")
         auth = {"type": "oauth2", "tokenUrl": url, "clientId": f"${{{client}}}", "clientSecret": f"${{{secret}}}"}
-        words = [one for one in scopes if isinstance(one, str)] if isinstance(scopes, list) else []
-        if words:
-            auth["scope"] = literal(" ".join(words))
-        return RequiredAuth(auth, secrets=(client, secret), urls=(url,))
+        return RequiredAuth({**auth, **_scope(scopes)}, secrets=(client, secret), urls=(url,))
+
+    def _login(self, name: str, flow: dict[str, Any], scopes: Any) -> RequiredAuth:
+        """By `onetool bundles login`. A public client: who has one with a secret adds `clientSecret`."""
+        keys = ("authorizationUrl", "tokenUrl")
+        urls = {key: checked_url(urljoin(f"{self._base()}/", flow[key].strip())) for key in keys}
+        if not all(parse_url(url).is_unseen for url in urls.values()):
+            raise UnresolvedError(f"the security scheme {name[:60]!r} has a login that is not encrypted")
+        client = self._secret(name, "oauth2", "CLIENT_ID")
+        auth = {"type": "oauth2", "grant": "authorizationCode", **urls, "clientId": f"${{{client}}}", **_scope(scopes)}
+        return RequiredAuth(auth, secrets=(client,), urls=(urls["tokenUrl"],))
 
     def _secret(self, scheme: str, kind: str, word: str) -> str:
         """`PETSTORE_TOKEN`; with the scheme's name where there are several of a kind."""
@@ -210,6 +219,15 @@ class SecuritySchemes:
             return f"{self._prefix}_{word}"
         own = secret_prefix(slug_of(scheme) or "scheme")
         return f"{self._prefix}_{own}" if own.endswith(word) else f"{self._prefix}_{own}_{word}"
+
+
+def _scope(scopes: Any) -> dict[str, str]:
+    words = [one for one in scopes if isinstance(one, str)] if isinstance(scopes, list) else []
+    return {"scope": literal(" ".join(words))} if words else {}
+
+
+def _has_urls(flow: Any, *keys: str) -> bool:
+    return isinstance(flow, dict) and all(isinstance(flow.get(key), str) for key in keys)
 
 
 def _scheme_kind(scheme: dict[str, Any]) -> str:
@@ -220,10 +238,11 @@ def _scheme_kind(scheme: dict[str, Any]) -> str:
         word = str(scheme.get("scheme")).lower()
         return {"basic": "basic", "bearer": "token"}.get(word, "unknown")
     if kind == "oauth2":
-        flows = scheme.get("flows")
-        flow = flows.get("clientCredentials") if isinstance(flows, dict) else None
-        # Other flows need a person at a browser: whoever has gone through them has a token.
-        return "oauth2" if isinstance(flow, dict) and isinstance(flow.get("tokenUrl"), str) else "token"
+        flows = scheme["flows"] if isinstance(scheme.get("flows"), dict) else {}
+        if _has_urls(flows.get("clientCredentials"), "tokenUrl"):
+            return "oauth2"
+        # Whoever has gone through one of the other flows has a token.
+        return "login" if _has_urls(flows.get("authorizationCode"), "authorizationUrl", "tokenUrl") else "token"
     return "token" if kind == "openIdConnect" else "unknown"
 
 

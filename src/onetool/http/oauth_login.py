@@ -1,0 +1,302 @@
+"""OAuth 2 by a person's login (grant `authorizationCode`): the login itself, and the tokens that come of it.
+
+    onetool bundles login BUNDLE -> the browser -> a code -> tokens, in a file beside those of MCP servers
+
+A login belongs to one bundle, and there to all tools with the same authorization server, client and scope. Its tokens
+are sent to the origins that those tools had when the person logged in, and to no other. Calls ask nobody: without a
+login, or when it has ended, they fail with the command to type.
+"""
+
+import asyncio
+import hashlib
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+from msgspec.structs import replace
+
+from onetool.core.context import current_call
+from onetool.core.errors import ToolFailure
+from onetool.http.auth import AUTH_POINTER, Authenticator, AuthTexts, Signer, with_header
+from onetool.http.definition import OAuth2, below
+from onetool.http.errors import AuthError, RequestRefusedError, RequestTimeoutError, in_short
+from onetool.http.login_callback import CallbackQuery, listening, open_browser
+from onetool.http.login_store import LoginStore, StoredLogin
+from onetool.http.oauth import GrantedToken, TokenEndpoint, TokenRefusedError
+from onetool.http.placeholders import Lookup, TemplateError, refused_at
+from onetool.http.url import HttpRequest, Url, parse_url
+
+if TYPE_CHECKING:
+    from onetool.http.client import HttpContext
+
+LOGIN_SECONDS = 300.0  # seconds for a person to log in
+EXCHANGE_SECONDS = 20.0  # seconds for the code to become a token
+MARGIN = 30.0  # seconds before its end that a token is no longer used
+LONGEST_WORDS = 300  # characters of what the authorization server says
+
+Say = Callable[[str], None]
+
+
+class LoginAuthenticator(Authenticator):
+    """Uses the login of a person. `target` is where the tool's requests go; None if that depends on the call."""
+
+    asks_elsewhere = True
+
+    def __init__(self, auth: OAuth2, arguments: Collection[str], target: Url | None, bundle: str | None) -> None:
+        self.auth = auth
+        self._bundle = bundle
+        self._texts = AuthTexts(auth, ("client_id", "client_secret", "scope"), arguments)
+        self.secrets = self._texts.secrets
+        self._endpoint = HttpRequest("POST", _endpoint_url(auth.token_url, "tokenUrl"), [], b"")
+        _endpoint_url(auth.authorization_url, "authorizationUrl")
+        if self._texts.arguments:
+            name = min(self._texts.arguments)
+            raise TemplateError(f"a login can't depend on an argument, and `{name}` is one", AUTH_POINTER)
+        if target is None:
+            raise TemplateError("with a login the host has to be written out", "/request/urlTemplate")
+        self.origin = origin_of(target)
+        self._seen: tuple[Any, StoredLogin] | None = None  # the version of the file, and what it held
+
+    def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "HttpContext") -> Signer:
+        return _LoginSigner(self.login(secret, outside), self._read)
+
+    def login(self, secret: Lookup, outside: "HttpContext") -> "ToolLogin":
+        """The login that the tool needs, with the secrets of now."""
+        if outside.logins is None or self._bundle is None:
+            raise ToolFailure("there is nowhere to keep a login: only tools of bundles have one", reason="denied")
+        only_there = outside.only_to(self._endpoint.url, secret)
+        for name in self.secrets:
+            only_there(name)
+        filled = self._texts.fill({}, secret)
+        endpoint = TokenEndpoint(self.auth, self._texts, filled, self._endpoint, secret, outside)
+        return ToolLogin(self.auth, filled, self._bundle, outside.logins, endpoint, outside.know)
+
+    def _read(self, store: LoginStore) -> StoredLogin:
+        """What is kept. The file is read again when it has changed."""
+        version = (store.file, store.version())
+        if self._seen is None or self._seen[0] != version:
+            self._seen = version, store.read()
+        return self._seen[1]
+
+
+class ToolLogin:
+    """One login: of one bundle, at one authorization server, as one client, for one scope."""
+
+    def __init__(
+        self,
+        auth: OAuth2,
+        filled: dict[str, str],
+        bundle: str,
+        folder: Path,
+        endpoint: TokenEndpoint,
+        know: Callable[[str], None],
+    ) -> None:
+        self.auth, self.filled, self.endpoint, self.know = auth, filled, endpoint, know
+        about = (bundle, auth.authorization_url, auth.token_url, auth.issuer, filled["client_id"], filled["scope"])
+        self.key = hashlib.sha256(msgspec.json.encode(about)).hexdigest()
+        # The dot tells it from the file of a server, whose name has none.
+        self.store = LoginStore(folder / f"bundle.{bundle}-{self.key[:16]}.auth.json", auth.token_url, self.key)
+
+    def kept(self, granted: GrantedToken, before: StoredLogin, **more: Any) -> StoredLogin:
+        """Keep new tokens, within the store's lock. A refresh token that is not replaced is good for more."""
+        refresh = granted.refresh or (before.tokens or {}).get("refresh_token")
+        scope = granted.scope or (before.tokens or {}).get("scope")
+        tokens = {"access_token": granted.access, "refresh_token": refresh, "scope": scope}
+        login = replace(
+            before,
+            tokens={key: value for key, value in tokens.items() if value},
+            expires_at=None if granted.life is None else time.time() + granted.life,
+            **more,
+        )
+        self.store.write(login)
+        return login
+
+
+class _LoginSigner(Signer):
+    def __init__(self, login: ToolLogin, read: Callable[[LoginStore], StoredLogin]) -> None:
+        self._login, self._read = login, read
+        self._kept: StoredLogin | None = None
+        self._refused: str | None = None
+
+    async def ready(self, left: float) -> None:
+        store = self._login.store
+        kept = self._read(store)
+        try:
+            if kept.tokens and self._is_spent(kept):
+                async with asyncio.timeout(left), store.locked():
+                    kept = await self._refreshed(store.read(), left)
+        except TimeoutError:
+            raise RequestTimeoutError("the login was not refreshed", left) from None
+        except AuthError as error:
+            raise ToolFailure(str(error), reason="source_unavailable") from None
+        if not kept.tokens:
+            raise _needs_login("it needs a login")
+        for key in ("access_token", "refresh_token"):
+            if value := kept.tokens.get(key):
+                self._login.know(value)
+        self._kept = kept
+
+    def sign(self, outgoing: HttpRequest) -> HttpRequest:
+        kept, origin = self._kept, origin_of(outgoing.url)
+        if kept is None or kept.tokens is None:
+            raise _needs_login("it needs a login")
+        if origin not in kept.origins:
+            raise RequestRefusedError(
+                f"the login is only for requests to {', '.join(kept.origins)}, and this one goes to {origin}",
+                [f"if that is meant, log in again: {login_command()}"],
+            )
+        return with_header(outgoing, "Authorization", f"Bearer {kept.tokens['access_token']}")
+
+    def refused(self) -> bool:
+        """Once: a token may have been taken back."""
+        if self._refused is not None or self._kept is None or self._kept.tokens is None:
+            return False
+        self._refused = self._kept.tokens["access_token"]
+        return True
+
+    async def _refreshed(self, kept: StoredLogin, left: float) -> StoredLogin:
+        """Within the lock. Another process may have refreshed it meanwhile."""
+        if not kept.tokens or not self._is_spent(kept):
+            return kept
+        refresh = kept.tokens.get("refresh_token")
+        if not refresh:
+            raise _needs_login("its login has ended")
+        self._login.know(refresh)
+        try:
+            granted = await self._login.endpoint.ask({"grant_type": "refresh_token", "refresh_token": refresh}, left)
+        except TokenRefusedError as refused:
+            if refused.status not in (400, 401, 403) or refused.fault != "invalid_grant":
+                raise
+            self._login.store.write(replace(kept, tokens=None, expires_at=None))
+            raise _needs_login("its login has ended") from None
+        return self._login.kept(granted, kept)
+
+    def _is_spent(self, kept: StoredLogin) -> bool:
+        access = (kept.tokens or {}).get("access_token")
+        return access in (None, self._refused) or (kept.expires_at is not None and _is_over(kept.expires_at))
+
+
+def _is_over(expires_at: float) -> bool:
+    return time.time() >= expires_at - MARGIN
+
+
+def _needs_login(why: str) -> ToolFailure:
+    return ToolFailure(f"{why}: {login_command()}", reason="denied", hints=(f"run: {login_command()}",))
+
+
+def login_command() -> str:
+    """What a person types for the tool that is called."""
+    context = current_call.get()
+    name = "BUNDLE" if context is None else context.spec.name
+    bundle, dot, tool = name.partition(".")
+    if dot and "/" not in bundle:
+        name = f"{bundle.replace('_', '-')}/{tool.replace('_', '-')}"
+    return f"onetool bundles login {name}"
+
+
+def origin_of(url: Url) -> str:
+    return f"{url.scheme}://{url.authority}"
+
+
+def _endpoint_url(text: str, key: str) -> Url:
+    """A fixed address that is encrypted, or on this machine."""
+    pointer = below(AUTH_POINTER, key)
+    if not text:
+        raise TemplateError(f"the grant authorizationCode needs {key}", pointer)
+    if "${" in text:
+        raise TemplateError("has to be written out: what a person logs in to can't depend on a call", pointer)
+    with refused_at(pointer):
+        url = parse_url(text)
+    if not url.is_unseen:
+        raise TemplateError(f"{origin_of(url)} is not encrypted: write https://", pointer)
+    return url
+
+
+# The login itself: a page in the browser, an answer to a listener on this machine, and a code for tokens.
+
+
+async def log_in(
+    login: ToolLogin,
+    name: str,
+    origins: Iterable[str],
+    say: Say,
+    browse: Say | None = None,
+    patience: float = LOGIN_SECONDS,
+) -> str | None:
+    """Have a person log in, and keep what comes of it for requests to `origins`. The scope that was granted, if told.
+
+    Whatever ends it, also Ctrl-C: nothing listens any more, and what was kept before is as it was.
+    """
+    browse, auth = browse or open_browser, login.auth
+
+    def show(page: str) -> None:
+        say(f"To log in for {name}, open this page in a browser on this machine:\n\n  {page}\n")
+        browse(page)
+
+    try:
+        async with asyncio.timeout(patience), listening(name, auth.redirect_port, show) as callback:
+            verifier, state = token_urlsafe(64), token_urlsafe(32)
+            answer = await callback(_page_url(login, callback.redirect_uri, verifier, state))
+            form = {
+                "grant_type": "authorization_code",
+                "code": _code(auth, answer),
+                "redirect_uri": callback.redirect_uri,
+                "code_verifier": verifier,
+            }
+            granted = await login.endpoint.ask(form, EXCHANGE_SECONDS)
+            async with login.store.locked():
+                before = replace(login.store.read(), tokens=None)  # nothing of another login counts
+                return (login.kept(granted, before, origins=tuple(origins)).tokens or {}).get("scope")
+    except TimeoutError:
+        raise AuthError(f"nobody has finished the login for {name} within {patience:.0f} s") from None
+    except ToolFailure as failure:
+        raise AuthError("; ".join([str(failure), *failure.hints])) from None
+    except OSError as error:
+        place = f"127.0.0.1:{auth.redirect_port or 'any port'}"
+        raise AuthError(f"can't listen at {place} for the end of the login: {error.strerror}") from None
+
+
+def _page_url(login: ToolLogin, redirect_uri: str, verifier: str, state: str) -> str:
+    """The login page. `authorizationUrl` may have a query of its own, which stays."""
+    challenge = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    asked = {
+        "response_type": "code",
+        "client_id": login.filled["client_id"],
+        "redirect_uri": redirect_uri,
+        "state": state,
+        "code_challenge": challenge,
+        "code_challenge_method": "S256",
+    }
+    if login.filled["scope"]:
+        asked["scope"] = login.filled["scope"]
+    page = login.auth.authorization_url.partition("#")[0]
+    joint = "&" if "?" in page else "?"
+    return f"{page}{joint}{urlencode(asked, quote_via=quote)}"
+
+
+def _code(auth: OAuth2, answer: CallbackQuery) -> str:
+    """The code, if the answer is of the authorization server that was asked (RFC 9207)."""
+    if (said := answer.get("iss")) is not None and not _is_issuer(auth, said):
+        told = in_short(said, LONGEST_WORDS)
+        known = auth.issuer or origin_of(parse_url(auth.authorization_url))
+        raise AuthError(f"the answer to the login is of {told}, and not of {known} (`issuer` in the tool's auth)")
+    if "error" in answer:
+        words = ": ".join(answer[key] for key in ("error", "error_description") if answer.get(key))
+        raise AuthError(f"the login was refused ({in_short(words, LONGEST_WORDS)})")
+    return answer["code"]
+
+
+def _is_issuer(auth: OAuth2, said: str) -> bool:
+    """Exactly the one that the tool names; where it names none, one of the same origin as the login page."""
+    if auth.issuer:
+        return said == auth.issuer
+    try:
+        there, page = urlsplit(said), urlsplit(auth.authorization_url)
+    except ValueError:
+        return False
+    return (there.scheme, there.netloc.lower()) == (page.scheme, page.netloc.lower())

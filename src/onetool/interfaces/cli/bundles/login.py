@@ -1,0 +1,118 @@
+"""`onetool bundles login` and `logout`: a person's login for HTTP tools with the grant authorizationCode."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from onetool.core.errors import OneToolError
+from onetool.interfaces.cli.bundles.references import (
+    ReferenceType,
+    ToolReference,
+    all_tools,
+    complete_ref,
+    find_bundle,
+    find_tool,
+)
+from onetool.interfaces.cli.options import config_option, open_app
+from onetool.interfaces.cli.output import printable
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.http.client import HttpContext
+    from onetool.http.oauth_login import LoginAuthenticator, ToolLogin
+    from onetool.sources.bundles.service import Shown
+
+
+class BundleLogin(NamedTuple):
+    """One login of a bundle, with the origins of all tools there that share it."""
+
+    login: "ToolLogin"
+    origins: list[str]
+    tools: list[str]
+
+
+@click.command()
+@click.argument("place", metavar="BUNDLE[/TOOL]", type=ReferenceType(), shell_complete=complete_ref)
+@config_option
+@click.pass_context
+def login(ctx: click.Context, place: ToolReference) -> None:
+    """Log in in the browser for the HTTP tools of a bundle, or for one of them.
+
+    Tools of a bundle with the same authorization server, client and scope share one login. It is kept for the next
+    time, and is for the hosts that these tools call now.
+    """
+    import asyncio
+
+    from onetool.http.oauth_login import log_in
+
+    app = open_app(ctx, imports=False)
+    bundle, found = _logins(app, place)
+    for one in found:
+        work = log_in(one.login, bundle["slug"], one.origins, say=lambda text: click.echo(text, err=True))
+        try:
+            scope = asyncio.run(work)
+        except OneToolError as error:
+            raise click.ClickException(printable(f"{bundle['slug']}: {app.redact(str(error))}")) from None
+        rights = f" ({scope})" if scope else ""
+        tools = ", ".join(one.tools)
+        click.echo(printable(f"Logged in for {bundle['slug']}{rights}. It is for {tools}."), err=True)
+
+
+@click.command()
+@click.argument("place", metavar="BUNDLE[/TOOL]", type=ReferenceType(), shell_complete=complete_ref)
+@config_option
+@click.pass_context
+def logout(ctx: click.Context, place: ToolReference) -> None:
+    """Forget the login for a bundle, or for one of its tools and those that share it."""
+    from onetool.http.login_store import forget
+
+    bundle, found = _logins(open_app(ctx, imports=False), place)
+    if not [one for one in found if forget(one.login.store.file)]:
+        raise click.ClickException(f"there is no login for {place}.")
+    click.echo(f"The login for {bundle['slug']} is forgotten.", err=True)
+
+
+def _logins(app: "App", place: ToolReference) -> "tuple[Shown, list[BundleLogin]]":
+    """The bundle, and the logins that it has, or that its tool has."""
+    bundle = find_bundle(app.bundles, place.bundle)
+    wanted = None if place.tool is None else find_tool(app.bundles, bundle, place)["id"]
+    found: dict[str, BundleLogin] = {}
+    ids: set[str] = set()  # of the logins of the tool that is named
+    for tool in all_tools(app.bundles, bundle["id"]):
+        for login, origin in _logins_of(app, tool):
+            known = found.setdefault(login.key, BundleLogin(login, [], []))
+            known.origins.extend([origin] if origin not in known.origins else [])
+            known.tools.extend([tool["slug"]] if tool["slug"] not in known.tools else [])
+            if wanted in (None, tool["id"]):
+                ids.add(login.key)
+    if not ids:
+        whose = "none of its tools has" if wanted is None else "it does not have"
+        raise click.ClickException(f"{place} needs no login: {whose} an auth with the grant authorizationCode.")
+    return bundle, [one for key, one in found.items() if key in ids]
+
+
+def _logins_of(app: "App", tool: "Shown") -> Iterator[tuple["ToolLogin", str]]:
+    """The logins that a tool needs, each with where its requests go; none if its file can't be read."""
+    if tool["type"] != "http":
+        return
+    outside = app.runtime.outside
+    for made in _authenticators(tool, outside):
+        try:
+            yield made.login(outside.secret or app.runtime.secret, outside), made.origin
+        except OneToolError as error:  # a secret is not set
+            raise click.ClickException(printable("; ".join([str(error), *getattr(error, "hints", ())]))) from None
+
+
+def _authenticators(tool: "Shown", outside: "HttpContext") -> "list[LoginAuthenticator]":
+    from onetool.http.definition import HttpImpl, ToolLimits
+    from onetool.http.oauth_login import LoginAuthenticator
+    from onetool.http.tool import HttpTool
+    from onetool.sources.bundles.validation import converted
+
+    impl, schema = tool["httpImpl"], tool.get("argSchema") or {}
+    try:
+        made = HttpTool(converted(impl, HttpImpl), schema, ToolLimits(), lambda: outside, tool["bundleID"])
+    except (OneToolError, ValueError):
+        return []
+    return [one for one in made.authenticators if isinstance(one, LoginAuthenticator)]

@@ -1,0 +1,224 @@
+"""`RateLimiter` counts the calls of each limited tool over the last minute, together with all processes of the machine.
+
+Each limited tool has a small file in the state folder of the bundles, which is read and written under its lock. It is
+named after the place of the tool, so that a tool that was deleted and put again goes on counting. A file that can't be
+read counts as empty. Where there is no folder, or it can't be written, each process counts for itself.
+"""
+
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+from time import monotonic
+from typing import NamedTuple
+
+import msgspec
+
+from onetool.core import flock
+from onetool.core.context import note_call
+from onetool.core.errors import ToolFailure
+from onetool.core.private_file import private
+
+WINDOW = 60.0  # seconds
+# Calls a minute up to which each of them is remembered; above that they are counted in slices of the window.
+EXACT_UP_TO = 1_000
+MANY_TOOLS = 1_000  # tools, after which those that nobody calls are looked for
+LARGEST_FILE = 512 * 1024  # bytes; ours are smaller
+PATIENCE = (
+    0.25  # seconds to wait for the lock of a file: its holder needs less than a millisecond, unless it is stopped
+)
+PAUSE = 0.0005
+ALONE_SECONDS = 5.0  # that a process counts for itself, after the files could not be used
+NOTE = "rate_limit"  # in the meta of a result
+
+log = logging.getLogger("onetool.bundles")
+
+
+class RateLeft(NamedTuple):
+    """What is left of a limit: so many calls, until there are more in so many seconds."""
+
+    limit: int
+    remaining: int
+    reset_s: float
+
+    def shown(self) -> dict[str, int]:
+        return {"limit": self.limit, "remaining": self.remaining, "reset_s": max(1, math.ceil(self.reset_s))}
+
+
+_Slice = tuple[float, int, float]  # when its last call was, how many they are, when its first call was
+_slices = msgspec.json.Decoder(list[_Slice])
+
+
+class _CallLog:
+    """The calls of one tool in slices, the oldest first."""
+
+    __slots__ = ("is_changed", "slices", "total")
+
+    def __init__(self, slices: list[_Slice] | None = None) -> None:
+        self.slices = slices or []
+        self.total = sum(number for _, number, _ in self.slices)
+        self.is_changed = False
+
+    def forget_old(self, now: float) -> None:
+        gone = 0
+        while gone < len(self.slices) and self.slices[gone][0] <= now - WINDOW:
+            self.total -= self.slices[gone][1]
+            gone += 1
+        del self.slices[:gone]
+        if self.slices and self.slices[-1][0] > now:  # the clock was set back: what was counted was before now
+            self.slices = [(min(last, now), number, min(first, now)) for last, number, first in self.slices]
+            self.is_changed = True
+
+    def add(self, now: float, per_minute: int) -> None:
+        """A slice is as young as its last call: no more than allowed ever happens, at most a little less."""
+        width = WINDOW / EXACT_UP_TO if per_minute > EXACT_UP_TO else 0.0
+        if self.slices and now - self.slices[-1][2] < width:
+            _, number, first = self.slices[-1]
+            self.slices[-1] = (now, number + 1, first)
+        else:
+            self.slices.append((now, 1, now))
+        self.total += 1
+        self.is_changed = True
+
+    def left(self, per_minute: int, now: float) -> RateLeft:
+        over = self.total - per_minute
+        reset = 0.0
+        for last, number, _ in self.slices:  # the limit may have been lowered: then more than one slice has to go
+            reset = last + WINDOW - now
+            over -= number
+            if over < 0:
+                break
+        return RateLeft(per_minute, max(0, per_minute - self.total), reset)
+
+
+class RateLimiter:
+    """Limits calls per minute, per tool. `folder` gives the folder of the files, or OSError; None: there is none."""
+
+    def __init__(self, folder: Callable[[], Path] | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._lock = Lock()
+        self._logs: dict[str, _CallLog] = {}  # of this process alone
+        self._look_at = MANY_TOOLS
+        self._alone_until = 0.0
+        self._has_warned = False
+
+    def take(self, tool: str, per_minute: int) -> None:
+        """Count a call, and note in its meta what is left. ToolFailure, with reason rate_limited, if nothing is."""
+        left, is_taken = self._counted(tool, per_minute, takes=True)
+        note_call(NOTE, left.shown())
+        if not is_taken:
+            times = "once" if per_minute == 1 else f"{per_minute:,} times"
+            raise ToolFailure(
+                f"it may be called {times} a minute (limits.maxCallsPerMinute), and has been",
+                reason="rate_limited",
+                hints=(f"try again in {math.ceil(left.reset_s)} s",),
+            )
+
+    def left(self, tool: str, per_minute: int) -> RateLeft:
+        """What is left, without counting a call."""
+        return self._counted(tool, per_minute, takes=False)[0]
+
+    def _counted(self, tool: str, per_minute: int, takes: bool) -> tuple[RateLeft, bool]:
+        with self._lock:
+            now = self._clock()
+            if self._folder is not None and monotonic() >= self._alone_until:
+                try:
+                    folder = self._folder()
+                    with _opened(folder / f"{sha256(tool.encode()).hexdigest()[:32]}.json") as file:
+                        return self._in_file(file, folder, per_minute, now, takes)
+                except OSError as error:
+                    self._count_alone(error)
+            return _step(self._logs.get(tool) or self._new(tool, now), per_minute, now, takes)
+
+    def _in_file(self, file: int, folder: Path, per_minute: int, now: float, takes: bool) -> tuple[RateLeft, bool]:
+        data = os.read(file, LARGEST_FILE)
+        calls = _read(data)
+        outcome = _step(calls, per_minute, now, takes)
+        if calls.is_changed:
+            if not data:
+                self._look_around(folder)
+            # One line: what a longer one has left behind it does not count, should we end between these two.
+            line = msgspec.json.encode(calls.slices) + b"\n"
+            os.lseek(file, 0, os.SEEK_SET)
+            os.write(file, line)
+            os.ftruncate(file, len(line))
+        return outcome
+
+    def _count_alone(self, error: OSError) -> None:
+        self._alone_until = monotonic() + ALONE_SECONDS
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning("calls of tools with a limit are counted in this process alone: %s", error)
+
+    def _new(self, tool: str, now: float) -> _CallLog:
+        if len(self._logs) >= self._look_at:
+            for calls in self._logs.values():
+                calls.forget_old(now)
+            self._logs = {known: calls for known, calls in self._logs.items() if calls.total}
+            self._look_at = max(MANY_TOOLS, 2 * len(self._logs))
+        calls = self._logs[tool] = _CallLog()
+        return calls
+
+    def _look_around(self, folder: Path) -> None:
+        """A new file is about to be written. If there are many, remove those of tools that nobody calls."""
+        with os.scandir(folder) as found:
+            names = [entry.name for entry in found]
+        if len(names) >= self._look_at:
+            kept = sum(not _removed(folder / name) for name in names)
+            self._look_at = max(MANY_TOOLS, 2 * kept)
+
+
+def _step(calls: _CallLog, per_minute: int, now: float, takes: bool) -> tuple[RateLeft, bool]:
+    """Count a call if it is allowed: what is left then, and whether it was."""
+    calls.forget_old(now)
+    is_taken = takes and calls.total < per_minute
+    if is_taken:
+        calls.add(now, per_minute)
+    return calls.left(per_minute, now), is_taken
+
+
+def _read(data: bytes) -> _CallLog:
+    """What a file holds; whatever is wrong with it, it counts as empty."""
+    try:
+        slices = _slices.decode(data.partition(b"\n")[0])
+    except (msgspec.MsgspecError, RecursionError):
+        return _CallLog()
+    is_ours = all(number > 0 and math.isfinite(last) and math.isfinite(first) for last, number, first in slices)
+    return _CallLog(slices if is_ours else None)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """The file, locked. OSError if it can't be opened, or somebody holds its lock for long."""
+    give_up = monotonic() + PATIENCE
+    while True:
+        file = private(path, os.O_RDWR | os.O_CREAT)
+        try:
+            while not flock.take(file):
+                if monotonic() > give_up:
+                    raise TimeoutError(f"{flock.holder(path) or flock.UNKNOWN} holds {path.name}")
+                time.sleep(PAUSE)
+            if flock.leads_to(path, file):  # else it was removed a moment ago
+                yield file
+                return
+        finally:
+            flock.give_back(file)
+
+
+def _removed(path: Path) -> bool:
+    """Remove the file of a tool that nobody has called for a while; not one that somebody is about to write."""
+    with suppress(OSError):
+        file = private(path, os.O_RDWR)
+        try:
+            if time.time() - os.fstat(file).st_mtime > 2 * WINDOW and flock.take(file) and flock.leads_to(path, file):
+                path.unlink()
+                return True
+        finally:
+            flock.give_back(file)
+    return False

@@ -1,0 +1,289 @@
+"""A person's login for HTTP tools: a real authorization server, a real API, the command line, and a browser."""
+
+import asyncio
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+from mcp.shared.auth import OAuthClientInformationFull
+from sources.mcp_servers.authority import Authority, browser, visit
+
+from onetool import App, ToolCall
+from onetool.http.errors import AuthError
+from onetool.http.oauth_login import log_in
+from onetool.interfaces.cli.bundles.login import _logins
+from onetool.interfaces.cli.bundles.references import ToolReference
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.names import new_id
+
+
+class Api:
+    """Gives gold to those with a token of the authority, and says what it was sent."""
+
+    def __init__(self, authority):
+        api = self
+        self.requests = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+                api.requests.append(token)
+                status = 200 if token in authority.accesses else 401
+                body = json.dumps({"gold": 1, "sent": token}).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.host = f"127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class Stage:
+    def __init__(self, folder, authority):
+        self.authority, self.api, self.elsewhere = authority, Api(authority), Api(authority)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        authority.clients["us"] = OAuthClientInformationFull(
+            client_id="us",
+            token_endpoint_auth_method="none",
+            redirect_uris=[f"http://127.0.0.1:{self.port}/callback"],
+            scope="read",
+        )
+        hosts = [urlsplit(authority.issuer).netloc, self.api.host, self.elsewhere.host]
+        self.config = folder / "onetool.yaml"
+        self.config.write_text(json.dumps({"allowedHosts": [{"host": one, "allowPrivate": True} for one in hosts]}))
+        self.app = App.open(self.config)
+        self.bundle = self.new_bundle("vault", "peek", "look-again")
+
+    def auth(self, **more):
+        issuer = self.authority.issuer
+        return {
+            "type": "oauth2",
+            "grant": "authorizationCode",
+            "authorizationUrl": f"{issuer}/authorize",
+            "tokenUrl": f"{issuer}/token",
+            "clientId": "us",
+            "scope": "read",
+            "redirectPort": self.port,
+            **more,
+        }
+
+    def tool(self, host=None, **auth):
+        url = f"http://{host or self.api.host}/peek"
+        return {"type": "http", "httpImpl": {"request": {"urlTemplate": url, "auth": self.auth(**auth)}}}
+
+    def new_bundle(self, slug, *tools):
+        id = new_id(time.time())
+        self.app.bundles.put_bundle(id, {"slug": slug})
+        for name in tools:
+            self.app.bundles.put_tool(id, name, "1", self.tool())
+        return id
+
+    def call(self, name="vault.peek"):
+        return asyncio.run(self.app.call(ToolCall("1", name, {})))
+
+    def log_in(self, place="vault", browse=browser, **more):
+        _, found = _logins(self.app, ToolReference(*place.split("/")))
+        return [asyncio.run(log_in(one.login, "vault", one.origins, print, browse, **more)) for one in found]
+
+    def file(self):
+        (file,) = self.app.config.home.glob("servers/bundle.*.auth.json")
+        return file
+
+    def refreshes(self):
+        return [kind for kind, _ in self.authority.requests].count("refresh_token")
+
+
+@pytest.fixture
+def stage(tmp_path):
+    with Authority() as authority:
+        stage = Stage(tmp_path, authority)
+        yield stage
+        stage.app.close()
+        stage.api.close()
+        stage.elsewhere.close()
+
+
+def test_without_a_login_it_says_what_to_type(stage):
+    error = stage.call("vault.look_again").error
+    assert (error.reason, stage.api.requests) == ("denied", [])
+    assert error.message == "it needs a login: onetool bundles login vault/look-again"
+
+
+def test_a_person_logs_in_on_the_command_line(stage):
+    command = [sys.executable, "-m", "onetool", "bundles", "login", "vault/peek", "--config", str(stage.config)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    lines = []
+    while not (page := re.search(r"http://\S+/authorize\S+", "".join(lines))):
+        lines.append(process.stderr.readline())
+        assert lines[-1], lines
+    asked = parse_qs(urlsplit(page[0]).query)
+    assert (asked["code_challenge_method"], asked["scope"], asked["client_id"]) == (["S256"], ["read"], ["us"])
+    assert visit(page[0])[0] == 200
+    rest = process.stderr.read()
+    process.stderr.close()
+    assert process.wait() == 0
+    assert "Logged in for vault (read). It is for look-again, peek." in rest
+    assert not any(secret in rest for secret in stage.authority.secrets)
+
+    # An app that was open before sees it, for all tools that share it. Its token is masked.
+    for name in ("vault.peek", "vault.look_again"):
+        result = stage.call(name)
+        assert result.data == {"gold": 1, "sent": "***"}
+    assert stage.file().stat().st_mode & 0o777 == 0o600
+    assert stage.file().parent.stat().st_mode & 0o777 == 0o700
+
+    again = subprocess.run([*command[:4], "logout", *command[5:]], capture_output=True, text=True, check=True)
+    assert "forgotten" in again.stderr
+    assert "onetool bundles login vault/peek" in stage.call().error.message
+
+
+def test_a_token_that_has_ended_is_refreshed_once_for_all_who_wait(stage):
+    stage.log_in()
+    stage.authority.expire_everything()
+    stage.authority.slow = 0.1
+
+    async def crowd():
+        calls = [stage.app.call(ToolCall(str(number), "vault.peek", {})) for number in range(5)]
+        return await asyncio.gather(*calls)
+
+    assert all(result.ok for result in asyncio.run(crowd()))
+    assert stage.refreshes() == 1
+    stage.authority.slow = 0
+    stage.file().write_text(stage.file().read_text().replace('"expires_at": 1', '"expires_at": 0'))
+    assert stage.call().ok  # by the clock, before anybody refuses it
+    assert stage.refreshes() == 2
+
+
+def test_a_login_that_was_taken_back_wants_a_new_one(stage):
+    stage.log_in()
+    stage.authority.expire_everything()
+    stage.authority.refreshes.clear()
+    error = stage.call().error
+    assert "its login has ended: onetool bundles login vault/peek" in error.message
+    assert "onetool bundles login" in stage.call().error.message
+    assert stage.log_in("vault/peek") == ["read"]
+    assert stage.call().ok
+
+
+def test_an_authorization_server_in_trouble_costs_no_login(stage):
+    stage.log_in()
+    stage.authority.expire_everything()
+    stage.authority.fault = (503, {"error": "temporarily_unavailable"})
+    assert "answered 503" in stage.call().error.message
+    stage.authority.fault = None
+    assert stage.call().ok
+
+
+def test_another_bundle_does_not_get_it(stage):
+    stage.log_in()
+    stage.new_bundle("thief", "peek")
+    assert "onetool bundles login thief/peek" in stage.call("thief.peek").error.message
+    assert stage.api.requests == []
+
+
+def test_it_goes_to_the_hosts_of_its_login_alone(stage):
+    stage.log_in()
+    stage.app.bundles.put_tool(stage.bundle, "send-away", "1", stage.tool(stage.elsewhere.host))
+    error = stage.call("vault.send_away").error
+    assert f"the login is only for requests to http://{stage.api.host}" in error.message
+    assert stage.elsewhere.requests == []
+    stage.log_in("vault/send-away")  # whoever means it logs in again
+    assert stage.call("vault.send_away").ok
+    assert stage.call().ok
+
+
+def test_another_token_url_or_client_is_another_login(stage):
+    stage.log_in()
+    for number, other in enumerate(
+        ({"tokenUrl": f"{stage.authority.issuer}/token?x"}, {"clientId": "them"}, {"scope": "read write"})
+    ):
+        stage.app.bundles.put_tool(stage.bundle, f"other-{number}", "1", stage.tool(**other))
+        assert "it needs a login" in stage.call(f"vault.other_{number}").error.message
+
+
+def answering(more):
+    """A browser whose answer says something else, too."""
+
+    def browse(url):
+        def come_back():
+            page = httpx2.get(url, follow_redirects=False)
+            httpx2.get(f"{page.headers['location']}{more}")
+
+        threading.Thread(target=come_back, daemon=True).start()
+
+    return browse
+
+
+@pytest.mark.parametrize("issuer", ["", "https://login.example.com"])
+def test_an_answer_of_another_issuer_is_refused(stage, issuer):
+    stage.app.bundles.put_tool(stage.bundle, "named", "1", stage.tool(issuer=issuer, scope="read"))
+    said = "https%3A%2F%2Fevil.example.com"
+    with pytest.raises(AuthError, match=r"is of https://evil\.example\.com, and not of"):
+        stage.log_in("vault/named", answering(f"&iss={said}"))
+    assert [kind for kind, _ in stage.authority.requests] == []
+    assert not list(stage.app.config.home.glob("servers/bundle.*.auth.json"))
+
+
+def test_an_answer_of_the_right_issuer_is_taken(stage):
+    assert stage.log_in(browse=answering(f"&iss={stage.authority.issuer}")) == ["read"]
+
+
+def test_who_says_no_is_told_so_and_the_last_login_stays(stage):
+    stage.log_in()
+    before = stage.file().read_bytes()
+    stage.authority.denies = True
+    with pytest.raises(AuthError, match=r"the login was refused \(access_denied: the user said no\)"):
+        stage.log_in()
+    with pytest.raises(AuthError, match="nobody has finished the login for vault within 0 s"):
+        stage.log_in(browse=lambda url: None, patience=0.2)
+    assert stage.file().read_bytes() == before
+
+
+def test_a_bundle_without_such_tools_has_nothing_to_log_in_to(stage):
+    stage.new_bundle("plain")
+    command = [sys.executable, "-m", "onetool", "bundles", "login", "plain", "--config", str(stage.config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "plain needs no login" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("auth", "pointer", "words"),
+    [
+        ({"authorizationUrl": ""}, "/httpImpl/request/auth/authorizationUrl", "needs authorizationUrl"),
+        ({"authorizationUrl": "http://login.example.com/a"}, "/httpImpl/request/auth/authorizationUrl", "https"),
+        ({"tokenUrl": "http://login.example.com/t"}, "/httpImpl/request/auth/tokenUrl", "not encrypted"),
+        ({"tokenUrl": "https://${HOST}/t"}, "/httpImpl/request/auth/tokenUrl", "written out"),
+        ({"redirectPort": 0}, "/httpImpl/request/auth/redirectPort", ""),
+        ({"clientId": "${who}"}, "/httpImpl/request/auth", "argument"),
+    ],
+)
+def test_what_can_never_be_a_login(stage, auth, pointer, words):
+    tool = stage.tool(**auth) | {"argSchema": {"type": "object", "properties": {"who": {"type": "string"}}}}
+    with pytest.raises(InvalidError, match=words) as caught:
+        stage.app.bundles.put_tool(stage.bundle, "wrong", "1", tool)
+    assert caught.value.pointer == pointer
+
+
+def test_the_host_of_a_tool_with_a_login_is_written_out(stage):
+    tool = stage.tool(host="${TENANT}.example.com")
+    with pytest.raises(InvalidError, match="the host has to be written out"):
+        stage.app.bundles.put_tool(stage.bundle, "wrong", "1", tool)

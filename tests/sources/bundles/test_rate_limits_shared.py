@@ -1,0 +1,200 @@
+"""A limit of calls a minute is one limit for all processes of the machine, and outlives tools and files."""
+
+import asyncio
+import fcntl
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from onetool.app import App
+from onetool.core.call import ToolCall
+from onetool.core.errors import ToolFailure
+from onetool.sources.bundles import rate_limits
+from onetool.sources.bundles.names import new_id
+from onetool.sources.bundles.rate_limits import RateLimiter
+
+SAY = {"type": "script", "scriptImpl": {"code": "'hi'"}, "limits": {"maxCallsPerMinute": 5}}
+CALLER = """
+import asyncio, json, sys
+from onetool.app import App
+from onetool.core.call import ToolCall
+with App.open(sys.argv[1]) as app:
+    for line in sys.stdin:
+        result = asyncio.run(app.call(ToolCall("1", "mine.say", {})))
+        print(json.dumps([result.ok, result.meta["rate_limit"]["remaining"]]), flush=True)
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    file = tmp_path / "onetool.yaml"
+    file.write_text("{}\n")
+    return file
+
+
+@pytest.fixture
+def app(config):
+    with App.open(config) as app:
+        id = new_id(time.time())
+        app.bundles.put_bundle(id, {"slug": "mine"})
+        app.bundles.put_tool(id, "say", "1", SAY)
+        yield app
+
+
+def call(app, name="mine.say"):
+    return asyncio.run(app.call(ToolCall("1", name, {})))
+
+
+def files(app):
+    return list((app.config.home / "bundles/.state/rates").iterdir())
+
+
+class Process:
+    """Another process with the same config, which calls the tool when it is told to."""
+
+    def __init__(self, config):
+        command = [sys.executable, "-c", CALLER, str(config)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def call(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.fixture
+def others(config):
+    started = []
+
+    def start():
+        started.append(Process(config))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.kill()
+        one.process.stdin.close()
+        one.process.stdout.close()
+
+
+def test_processes_share_one_limit_also_with_one_that_was_killed(app, config, others):
+    one, other = others(), others()
+    assert (one.call(), other.call(), one.call()) == ([True, 4], [True, 3], [True, 2])
+    one.kill()
+    assert call(app).meta["rate_limit"]["remaining"] == 1
+    assert others().call() == [True, 0]  # one that was started later
+    assert other.call() == [False, 0]
+    refused = call(app)
+    assert refused.error.reason == "rate_limited"
+    assert 0 < refused.meta["rate_limit"]["reset_s"] <= 60
+
+
+def test_many_processes_at_once_take_no_more_than_there_is(app, others):
+    crowd = [others() for _ in range(4)]
+    for one in crowd:
+        one.process.stdin.write("\n" * 4)
+        one.process.stdin.flush()
+    answers = [json.loads(one.process.stdout.readline()) for _ in range(4) for one in crowd]
+    assert sum(ok for ok, _ in answers) == 5
+    assert sorted(left for ok, left in answers if ok) == [0, 1, 2, 3, 4]
+
+
+def test_who_deletes_a_tool_and_puts_it_again_has_what_was_left(app):
+    bundle = app.bundles.bundles()[0]
+    id = next(one["id"] for one in bundle if one["slug"] == "mine")
+    call(app), call(app)
+    app.bundles.delete_tool(id, "say", "1")
+    app.bundles.put_tool(id, "say", "1", SAY)
+    assert call(app).meta["rate_limit"]["remaining"] == 2
+    app.bundles.put_tool(id, "say", "2", SAY)  # another version is another tool
+    assert call(app, "mine.say@2").meta["rate_limit"]["remaining"] == 4
+
+
+def test_a_tool_without_a_limit_has_no_file_and_says_nothing(app):
+    id = next(one["id"] for one in app.bundles.bundles()[0] if one["slug"] == "mine")
+    app.bundles.put_tool(id, "free", "1", {**SAY, "limits": {}})
+    assert "rate_limit" not in call(app, "mine.free").meta
+    assert not (app.config.home / "bundles/.state/rates").exists()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x00\xff", b"{}\n", b"[[1,", b'[["x",1,1]]\n', b"[[1e999,5,1]]\n", b"[[9,-7,9]]\n", b"[" * 9000]
+)
+def test_a_broken_file_counts_as_empty(app, content):
+    call(app), call(app)
+    (file,) = files(app)
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.write_bytes(content)
+    assert call(app).meta["rate_limit"]["remaining"] == 4
+    assert call(app).meta["rate_limit"]["remaining"] == 3
+
+
+def test_what_is_behind_the_first_line_does_not_count(app):
+    call(app)
+    (file,) = files(app)
+    file.write_bytes(file.read_bytes() + b"1234]]\n")  # of a longer one, whose writer ended before it was cut
+    assert call(app).meta["rate_limit"]["remaining"] == 3
+
+
+def test_a_folder_that_cannot_be_used_is_told_once_and_each_process_counts(app, caplog):
+    state = app.config.home / "bundles/.state"
+    (state / "rates").write_text("in the way")
+    with caplog.at_level(logging.WARNING, "onetool.bundles"):
+        assert [call(app).ok for _ in range(6)] == [True] * 5 + [False]
+    assert len([one for one in caplog.messages if "counted in this process alone" in one]) == 1
+
+
+def test_a_link_is_not_followed(app, tmp_path):
+    call(app)
+    (file,) = files(app)
+    elsewhere = tmp_path / "precious"
+    elsewhere.write_text("precious")
+    file.unlink()
+    file.symlink_to(elsewhere)
+    assert call(app).ok
+    assert elsewhere.read_text() == "precious"
+
+
+def test_a_process_that_stopped_with_the_lock_holds_up_nobody(app, monkeypatch):
+    monkeypatch.setattr(rate_limits, "PATIENCE", 0.01)
+    call(app)
+    (file,) = files(app)
+    held = os.open(file, os.O_RDWR)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    try:
+        assert call(app).meta["rate_limit"]["remaining"] == 4  # of this process alone
+    finally:
+        os.close(held)
+
+
+def test_a_clock_that_was_set_back_blocks_for_a_minute_at_most(tmp_path):
+    now = [10_000.0]
+    rates = RateLimiter(lambda: tmp_path, lambda: now[0])
+    rates.take("a", 1)
+    now[0] -= 5_000
+    with pytest.raises(ToolFailure):
+        rates.take("a", 1)
+    now[0] += 60.1
+    rates.take("a", 1)
+
+
+def test_files_of_tools_that_nobody_calls_go(tmp_path, monkeypatch):
+    monkeypatch.setattr(rate_limits, "MANY_TOOLS", 10)
+    rates = RateLimiter(lambda: tmp_path)
+    for number in range(9):
+        rates.take(f"old-{number}", 5)
+    for file in tmp_path.iterdir():
+        os.utime(file, (time.time() - 3600,) * 2)
+    rates.take("new", 5)
+    assert len(list(tmp_path.iterdir())) == 1
+    assert rates.left("new", 5).remaining == 4
