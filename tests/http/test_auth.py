@@ -288,7 +288,7 @@ def test_a_secret_beside_an_argument_is_masked_whatever_the_argument_is(upstream
         tool(u=user)
     first, second = base64.b64encode(f"{user}:S3cret-number-one".encode()).decode(), str(caught.value)
     assert not [at for at in range(len(first) - 4) if at > 6 and first[at : at + 4] in second]
-    tool.tool._alone._auth._told = ""
+    tool.tool._alone.auth._told = ""
     for one in ("other", "users", "come", "by"):
         with pytest.raises(ToolFailure):
             tool(u=one)

@@ -51,7 +51,7 @@ class LoginAuthenticator(Authenticator):
         self.auth = auth
         self._bundle = bundle
         self._texts = AuthTexts(auth, ("client_id", "client_secret", "scope"), arguments)
-        self.secrets = self._texts.secrets
+        self.secrets, self.step_values = self._texts.secrets, self._texts.step_values
         self._endpoint = HttpRequest("POST", _endpoint_url(auth.token_url, "tokenUrl"), [], b"")
         _endpoint_url(auth.authorization_url, "authorizationUrl")
         if self._texts.arguments:
