@@ -111,7 +111,22 @@ def test_a_slug_of_several_tools_is_not_guessed():
 def test_a_version_that_is_in_no_list():
     older = ToolSpec(name="shop.buy_it@1", description="d")
     names = names_of("shop.buy_it", further={older.name: older}.get)
-    assert expand_call_line("+shop.buy_it@1 item=tea", names) == "ot.call('shop.buy_it@1', {'item': 'tea'})"
+    for name in ("shop.buy_it@1", "shop.buy-it@1", "buy-it@1"):
+        assert expand_call_line(f"+{name} item=tea", names) == "ot.call('shop.buy_it@1', {'item': 'tea'})"
+    assert refusal("+buy-it@2 item=tea", names) == "there is no version '2' of shop.buy_it"
+
+
+def test_a_tool_of_a_bundle_by_its_slug(tmp_path):
+    config = tmp_path / "onetool.yaml"
+    config.write_text("{}")
+    (tmp_path / "code.py").write_text('f"{city}: {days} days"')
+    arguments = ("--arg", "city:string", "--arg", "days:integer=3")
+    env = {"ONETOOL_CONFIG": str(config)}
+    saved = cli("bundles", "save", "weather/fore-cast", "code.py", "--create", *arguments, cwd=tmp_path, env=env)
+    assert saved.returncode == 0, saved.stderr
+    for name in ("fore-cast", "weather.fore-cast", "weather.fore_cast", "weather.fore-cast@1"):
+        done = cli("run", f"+{name} city='New York' days=2", cwd=tmp_path, env=env)
+        assert done.stdout == "New York: 2 days\n", done.stderr
 
 
 def test_names_that_mean_something_else_are_not_used():
@@ -127,6 +142,7 @@ def test_names_that_mean_something_else_are_not_used():
         ("", {}),
         ("item=", {"item": ""}),
         ("item=a=b", {"item": "a=b"}),
+        ("item==b", {"item": "=b"}),
         ("item=null count=null", {"item": "null", "count": None}),
         ("item=\"a b\"'c d'e\\ f", {"item": "a bc de f"}),
         ("item='[1]' tags='[\"a b\"]'", {"item": "[1]", "tags": ["a b"]}),

@@ -30,7 +30,6 @@ MARK = "+"
 SLUG = r"\w[^\s=()\[\]{},;\"'+*/<>]*"
 KEY = r"[^\W\d][\w.:$@-]*|[$@][\w.:$@-]+"
 LINE = re.compile(rf"\+({SLUG})(?:[ \t]+(.*))?", re.DOTALL)
-FIRST_PAIR = re.compile(rf"(?:{KEY})=(?!=)")
 PAIR = re.compile(rf"({KEY})=")
 SPACE = re.compile(r"\s*")
 ALONE = re.compile(r"(?!\S)")
@@ -52,7 +51,7 @@ def expand_call_line(
     """The call that code stands for, if all of it is one call line; else the code. `taken` are names with values."""
     line = code.strip()
     found = None if "\n" in line else LINE.fullmatch(line)
-    if found is None or not FIRST_PAIR.match(found[2] or ""):
+    if found is None or not PAIR.match(found[2] or ""):
         return code
     return _as_code(read_call_line(line, names, allowed), names, taken)
 
@@ -72,10 +71,16 @@ def write_call_line(name: str, args: Mapping[str, Any]) -> str:
 
 
 def find_tool(slug: str, names: ScriptNames, allowed: Collection[str] | None = None) -> ToolSpec:
-    """The tool of that name, alias or slug. ScriptError names the nearest ones."""
+    """The tool of that name, alias or slug, also with `@version`. ScriptError names the nearest ones."""
     slug = normalize("NFC", slug)
     spec = names.tool(slug) or names.catalogue.get(slug) or names.tool(slug.replace("-", "_"))
     if spec is not None:
+        return spec
+    head, at, version = slug.partition("@")
+    if at:
+        newest = find_tool(head, names, None if allowed is None else {name.partition("@")[0] for name in allowed})
+        if (spec := names.catalogue.get(f"{newest.name}@{version}")) is None:
+            raise ScriptError(f"there is no version {value_shown(version)} of {newest.name}")
         return spec
     same = [one for one in names.with_slug(slug) if allowed is None or one.name in allowed]
     if len(same) > 1:
