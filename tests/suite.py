@@ -19,7 +19,7 @@ KEPT = Path(".pytest_cache/v/cache/lastfailed")
 
 def main(args: list[str]) -> int:
     KEPT.unlink(missing_ok=True)
-    code = _pytest(*args)
+    code = _pytest("--dist=worksteal", *args)  # neighbours stay together, and with them what they share
     failed = _failed()
     if code != FAILED or not 0 < len(failed) <= MOST:
         return code
