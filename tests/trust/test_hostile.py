@@ -2,13 +2,15 @@
 
 import json
 import sys
+from functools import partial
 
+import helpers
 import pytest
-from helpers import cli
 from trust.hostile import Repository
 
 from onetool.sources.packs import importing
 
+cli = partial(helpers.cli, cold=True)  # what a stranger's folder has must not be imported at the start, either
 INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,
