@@ -35,15 +35,19 @@ def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "other").read_bytes() == b"theirs"
 
 
+def opened(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT)
+
+
 def test_a_lock_is_waited_for_so_long_and_shared_by_readers(tmp_path: Path) -> None:
-    path, flags = tmp_path / "lock", os.O_RDWR | os.O_CREAT
-    first, second = (flock.take_path(path, flags, 0, shared=True) for _ in range(2))
+    path = tmp_path / "lock"
+    first, second = (flock.take_path(path, opened, 0, shared=True) for _ in range(2))
     assert first is not None
     assert second is not None
-    assert flock.take_path(path, flags, 0.02) is None
+    assert flock.take_path(path, opened, 0.02) is None
     flock.give_back(first)
     flock.give_back(second)
-    third = flock.take_path(path, flags, 0)
+    third = flock.take_path(path, opened, 0)
     assert third is not None
     flock.give_back(third)
 
@@ -59,7 +63,7 @@ def test_the_lock_of_another_file_is_not_taken_for_ours(tmp_path: Path, monkeypa
         return take(file, shared=shared)
 
     monkeypatch.setattr(flock, "take", deleted_first)
-    file = flock.take_path(path, os.O_RDWR | os.O_CREAT, 10)
+    file = flock.take_path(path, opened, 10)
     assert file is not None
     assert len(taken) == 2
     assert flock.leads_to(path, file)

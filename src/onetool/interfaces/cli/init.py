@@ -134,8 +134,7 @@ tools:
 #  structured: false}
 #results: {inline_bytes: 16384, ttl_s: 3600, max_total_mb: 512}
 
-# What MCP clients see: run (one tool that runs code), search (find and call), or direct (every tool by itself).
-#menu: run
+#menu: run  # what MCP clients see: run (one tool that runs code), search (find and call), or direct (every tool)
 
 # Where `onetool serve` listens. Any host but this machine needs a token.
 #http: {host: 127.0.0.1, port: 8765, token: "${ONETOOL_TOKEN}", hosts: [tools.example.com],
@@ -159,9 +158,7 @@ tools:
 # Hosts that HTTP tools of bundles may call; none unless they are named here. And how many tools bundles may hold.
 #allowedHosts: [api.example.com, {host: "localhost:9000", allowPrivate: true}]
 #bundles: {max_tools: 200000}
-
-# For tools that do not say it themselves. Only those that say that they may be repeated are tried again.
-#defaults: {timeout_s: 8, retries: 0}
+#defaults: {timeout_s: 8, retries: 0}  # for tools that say nothing themselves; retries: of those that may be repeated
 
 # The model of `onetool ask`: openai (also any server that speaks its API), ollama, gemini or anthropic. Its key is kept
 # by `onetool auth set openai`. It sees every tool (menu: direct), or one that runs code over them (menu: run).
