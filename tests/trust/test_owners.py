@@ -14,12 +14,12 @@ from onetool.app import App
 from onetool.config.file_checks import is_writable_by_others, ownership_mistake
 from onetool.config.find import find
 from onetool.core.errors import ConfigError
+from onetool.http.login_store import _lock_file
 from onetool.interfaces.cli.init import init
 from onetool.interfaces.cli.run import _save_history
 from onetool.services.results import EndedResult, ResultStore
 from onetool.sources.bundles.model import BundleContent, ToolContent
 from onetool.sources.bundles.names import new_id
-from onetool.http.login_store import _lock_file
 from onetool.sources.mcp_servers.server_log import ServerLog
 from onetool.sources.mcp_servers.upstream_calls import AuthError
 

@@ -149,9 +149,9 @@ tools:
 #  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: "${DOCS_TOKEN}", connect_timeout: 30,
 #         tools: [find], prefix: docs, parallel: true, pin: true, docs_url: "https://example.com/docs"}
 
+#defaults: {timeout_s: 8, retries: 0}  # for tools that do not say; only what may be repeated is tried again
 #watch: false  # servers (onetool serve, onetool mcp) read everything again when files change
 #docs_url: true  # help names OneTool's documents for packs that have no docs_url of their own
-
 # Texts of your own for models: of the server, of `run`, of packs. And the files that ot.notify writes to.
 #prompts: prompts.yaml
 #topics: [{pattern: "notes*", file: notes.yaml}]
@@ -159,9 +159,6 @@ tools:
 # Hosts that HTTP tools of bundles may call; none unless they are named here. And how many tools bundles may hold.
 #allowedHosts: [api.example.com, {host: "localhost:9000", allowPrivate: true}]
 #bundles: {max_tools: 200000}
-
-# For tools that do not say it themselves. Only those that say that they may be repeated are tried again.
-#defaults: {timeout_s: 8, retries: 0}
 
 # The model of `onetool ask`: openai (also any server that speaks its API), ollama, gemini or anthropic. Its key is kept
 # by `onetool auth set openai`. It sees every tool (menu: direct), or one that runs code over them (menu: run).

@@ -120,7 +120,7 @@ def _left_of(error: BundleError) -> Headers:
     return rate_limit_headers(error.left) if isinstance(error, RateLimitError) else ()
 
 
-def rate_limit_headers(left: Mapping[str, int] | None) -> Headers:
+def rate_limit_headers(left: Mapping[str, int] | None) -> tuple[tuple[bytes, bytes], ...]:
     """What is left of the limit of a tool, as the IETF draft httpapi-ratelimit-headers has it since its revision 8.
 
     The first three are those of its revisions before, which most clients know.

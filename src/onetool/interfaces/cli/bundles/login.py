@@ -53,7 +53,7 @@ def login(ctx: click.Context, place: ToolReference) -> None:
         except OneToolError as error:
             raise click.ClickException(printable(f"{bundle['slug']}: {app.redact(str(error))}")) from None
         rights = f" ({scope})" if scope else ""
-        tools = ", ".join(one.tools)
+        tools = ", ".join(sorted(one.tools))
         click.echo(printable(f"Logged in for {bundle['slug']}{rights}. It is for {tools}."), err=True)
 
 
@@ -78,13 +78,20 @@ def _logins(app: "App", place: ToolReference) -> "tuple[Shown, list[BundleLogin]
     found: dict[str, BundleLogin] = {}
     ids: set[str] = set()  # of the logins of the tool that is named
     for tool in all_tools(app.bundles, bundle["id"]):
-        if (needed := _login_of(app, tool)) is None:
+        is_wanted = wanted in (None, tool["id"])
+        try:
+            needed = _login_of(app, tool)
+        except OneToolError as error:  # a secret is not set
+            if is_wanted:
+                raise click.ClickException(printable("; ".join([str(error), *getattr(error, "hints", ())]))) from None
+            continue
+        if needed is None:
             continue
         login, origin = needed
         known = found.setdefault(login.key, BundleLogin(login, [], []))
         known.origins.extend([origin] if origin not in known.origins else [])
         known.tools.extend([tool["slug"]] if tool["slug"] not in known.tools else [])
-        if wanted in (None, tool["id"]):
+        if is_wanted:
             ids.add(login.key)
     if not ids:
         whose = "none of its tools has" if wanted is None else "it does not have"
@@ -93,7 +100,10 @@ def _logins(app: "App", place: ToolReference) -> "tuple[Shown, list[BundleLogin]
 
 
 def _login_of(app: "App", tool: "Shown") -> "tuple[ToolLogin, str] | None":
-    """The login that a tool needs, and where its requests go; None if it needs none, or its file can't be read."""
+    """The login that a tool needs, and where its requests go; None if it needs none, or its file can't be read.
+
+    Raises ToolFailure if a secret that it names is not set.
+    """
     from onetool.http.definition import HttpImpl, OAuth2
     from onetool.http.oauth_login import LoginAuthenticator
     from onetool.http.placeholders import argument_names
@@ -112,7 +122,4 @@ def _login_of(app: "App", tool: "Shown") -> "tuple[ToolLogin, str] | None":
     except (OneToolError, ValueError):
         return None
     outside = app.runtime.outside
-    try:
-        return made.login(outside.secret or app.runtime.secret, outside), made.origin
-    except OneToolError as error:  # a secret is not set
-        raise click.ClickException(printable("; ".join([str(error), *getattr(error, "hints", ())]))) from None
+    return made.login(outside.secret or app.runtime.secret, outside), made.origin
