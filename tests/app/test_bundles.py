@@ -422,3 +422,22 @@ def test_a_shadowed_bundle_is_not_allowed_by_the_name_of_the_other_one(app):
 def test_a_built_in_tool_that_is_off_says_how_to_switch_it_on(app):
     app.bundles.patch_bundle(built_in_id("time"), {"isEnabled": False})
     assert call(app, "time.now").error.hints == ("onetool bundles enable time",)
+
+
+def test_http_tools_that_do_not_say_are_repeated_as_the_config_says(tmp_path):
+    with Upstream() as upstream:
+        hosts = [{"host": upstream.netloc, "allowPrivate": True}]
+        config = {"allowedHosts": hosts, "defaults": {"retries": 1}}
+        (tmp_path / "onetool.yaml").write_text(json.dumps(config))
+        request = {"urlTemplate": f"{upstream.url}/x"}
+
+        def tool(**more):
+            return {"type": "http", "httpImpl": {"request": {**request, **more}}}
+
+        with App.open(tmp_path / "onetool.yaml") as app:
+            bundle(app, quiet=tool(), once=tool(retries=0), post=tool(method="POST"))
+            upstream.say(Reply(503))
+            for name, tries in (("quiet", 2), ("once", 1), ("post", 1)):
+                before = len(upstream.seen)
+                assert not call(app, f"mine.{name}").ok
+                assert len(upstream.seen) - before == tries, name

@@ -41,7 +41,7 @@ def in_async(handler):
 
 
 def spec_of(handler, **more):
-    return ToolSpec(name="t", description="", handler=handler, **more)
+    return ToolSpec(name="t", description="It may fail.", handler=handler, **more)
 
 
 def registered(spec):

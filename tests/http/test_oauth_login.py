@@ -136,6 +136,7 @@ def test_a_person_logs_in_on_the_command_line(stage):
         assert lines[-1], lines
     asked = parse_qs(urlsplit(page[0]).query)
     assert (asked["code_challenge_method"], asked["scope"], asked["client_id"]) == (["S256"], ["read"], ["us"])
+    assert f"Whoever answers at http://{stage.api.host} will get the token" in lines[0]
     assert visit(page[0])[0] == 200
     rest = process.stderr.read()
     process.stderr.close()
@@ -167,7 +168,7 @@ def test_a_token_that_has_ended_is_refreshed_once_for_all_who_wait(stage):
     assert all(result.ok for result in asyncio.run(crowd()))
     assert stage.refreshes() == 1
     stage.authority.slow = 0
-    stage.file().write_text(stage.file().read_text().replace('"expires_at": 1', '"expires_at": 0'))
+    stage.file().write_text(json.dumps(json.loads(stage.file().read_text()) | {"expires_at": time.time() + 5}))
     assert stage.call().ok  # by the clock, before anybody refuses it
     assert stage.refreshes() == 2
 
@@ -272,7 +273,7 @@ def test_a_bundle_without_such_tools_has_nothing_to_log_in_to(stage):
         ({"authorizationUrl": "http://login.example.com/a"}, "/httpImpl/request/auth/authorizationUrl", "https"),
         ({"tokenUrl": "http://login.example.com/t"}, "/httpImpl/request/auth/tokenUrl", "not encrypted"),
         ({"tokenUrl": "https://${HOST}/t"}, "/httpImpl/request/auth/tokenUrl", "written out"),
-        ({"redirectPort": 0}, "/httpImpl/request/auth/redirectPort", ""),
+        ({"redirectPort": 0}, "/httpImpl/request/auth/redirectPort", "redirectPort"),
         ({"clientId": "${who}"}, "/httpImpl/request/auth", "argument"),
     ],
 )

@@ -232,9 +232,10 @@ async def log_in(
 
     Whatever ends it, also Ctrl-C: nothing listens any more, and what was kept before is as it was.
     """
-    browse, auth = browse or open_browser, login.auth
+    browse, auth, allowed = browse or open_browser, login.auth, tuple(origins)
 
     def show(page: str) -> None:
+        say(f"Whoever answers at {', '.join(allowed)} will get the token of this login.")
         say(f"To log in for {name}, open this page in a browser on this machine:\n\n  {page}\n")
         browse(page)
 
@@ -251,7 +252,7 @@ async def log_in(
             granted = await login.endpoint.ask(form, EXCHANGE_SECONDS)
             async with login.store.locked():
                 before = replace(login.store.read(), tokens=None)  # nothing of another login counts
-                return (login.kept(granted, before, origins=tuple(origins)).tokens or {}).get("scope")
+                return (login.kept(granted, before, origins=allowed).tokens or {}).get("scope")
     except TimeoutError:
         raise AuthError(f"nobody has finished the login for {name} within {patience:.0f} s") from None
     except ToolFailure as failure:

@@ -11,6 +11,7 @@ import sys
 import time
 
 import pytest
+from mcp import Client, StdioServerParameters
 
 from onetool.app import App
 from onetool.core.call import ToolCall
@@ -118,6 +119,25 @@ def test_who_deletes_a_tool_and_puts_it_again_has_what_was_left(app):
     assert call(app).meta["rate_limit"]["remaining"] == 2
     app.bundles.put_tool(id, "say", "2", SAY)  # another version is another tool
     assert call(app, "mine.say@2").meta["rate_limit"]["remaining"] == 4
+
+
+@pytest.mark.parametrize("menu", ["direct", "search"])
+def test_a_client_of_mcp_is_told_what_is_left(app, config, menu):
+    start = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "onetool", "mcp", "--menu", menu, "--config", str(config)],
+        env={"PYTHONPATH": os.environ.get("PYTHONPATH", "")},
+    )
+
+    async def asked():
+        async with Client(start) as client:
+            if menu == "search":
+                return await client.call_tool("call", {"name": "mine.say"})
+            return await client.call_tool("mine__say", {})
+
+    left = asyncio.run(asked()).meta["onetool/rate_limit"]
+    assert (left["limit"], left["remaining"]) == (5, 4)
+    assert call(app).meta["rate_limit"]["remaining"] == 3
 
 
 def test_a_tool_without_a_limit_has_no_file_and_says_nothing(app):

@@ -435,7 +435,7 @@ class TestSeveralProcesses:
     def test_one_that_never_lets_go_is_not_waited_for_for_ever(self, authority, folder, monkeypatch):
         import fcntl
 
-        monkeypatch.setattr("onetool.sources.mcp_servers.oauth_store.PATIENCE", 0.3)
+        monkeypatch.setattr("onetool.http.login_store.PATIENCE", 0.3)
         log_in(authority, folder)
         authority.expire_everything()
         with open(folder / ".vault.auth.json.lock") as lock:

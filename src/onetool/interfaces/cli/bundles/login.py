@@ -80,11 +80,18 @@ def _logins(app: "App", place: ToolReference) -> "tuple[Shown, list[BundleLogin]
     found: dict[str, BundleLogin] = {}
     ids: set[str] = set()  # of the logins of the tool that is named
     for tool in all_tools(app.bundles, bundle["id"]):
-        for login, origin in _logins_of(app, tool):
+        is_wanted = wanted in (None, tool["id"])
+        try:
+            needed = list(_logins_of(app, tool))
+        except OneToolError as error:  # a secret is not set
+            if is_wanted:
+                raise click.ClickException(printable("; ".join([str(error), *getattr(error, "hints", ())]))) from None
+            continue
+        for login, origin in needed:
             known = found.setdefault(login.key, BundleLogin(login, [], []))
             known.origins.extend([origin] if origin not in known.origins else [])
             known.tools.extend([tool["slug"]] if tool["slug"] not in known.tools else [])
-            if wanted in (None, tool["id"]):
+            if is_wanted:
                 ids.add(login.key)
     if not ids:
         whose = "none of its tools has" if wanted is None else "it does not have"
@@ -93,15 +100,15 @@ def _logins(app: "App", place: ToolReference) -> "tuple[Shown, list[BundleLogin]
 
 
 def _logins_of(app: "App", tool: "Shown") -> Iterator[tuple["ToolLogin", str]]:
-    """The logins that a tool needs, each with where its requests go; none if its file can't be read."""
+    """The logins that a tool needs, each with where its requests go; none if its file can't be read.
+
+    Raises ToolFailure if a secret that it names is not set.
+    """
     if tool["type"] != "http":
         return
     outside = app.runtime.outside
     for made in _authenticators(tool, outside):
-        try:
-            yield made.login(outside.secret or app.runtime.secret, outside), made.origin
-        except OneToolError as error:  # a secret is not set
-            raise click.ClickException(printable("; ".join([str(error), *getattr(error, "hints", ())]))) from None
+        yield made.login(outside.secret or app.runtime.secret, outside), made.origin
 
 
 def _authenticators(tool: "Shown", outside: "HttpContext") -> "list[LoginAuthenticator]":
