@@ -55,7 +55,7 @@ def login(ctx: click.Context, place: ToolReference) -> None:
         except OneToolError as error:
             raise click.ClickException(printable(f"{bundle['slug']}: {app.redact(str(error))}")) from None
         rights = f" ({scope})" if scope else ""
-        tools = ", ".join(one.tools)
+        tools = ", ".join(sorted(one.tools))
         click.echo(printable(f"Logged in for {bundle['slug']}{rights}. It is for {tools}."), err=True)
 
 
