@@ -38,8 +38,8 @@ class Watched:
 
     def looks_again(self, times: int = 6) -> None:
         """Wait for some whole looks: long enough for whatever there is to be told."""
-        last = self.looks + times + 1
-        until(lambda: self.looks >= last)
+        enough = self.looks + times + 1
+        until(lambda: self.looks >= enough)
 
     def tells(self, times: int) -> None:
         until(lambda: self.told >= times)

@@ -54,8 +54,22 @@ def asked(file, question):
         database.close()
 
 
+RUNNING = []
+
+
 def started(code, *args):
-    return subprocess.Popen([sys.executable, "-c", BUSY + code, *map(str, args)], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", BUSY + code, *map(str, args)]
+    RUNNING.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+    return RUNNING[-1]
+
+
+@pytest.fixture(autouse=True)
+def nobody_stays():
+    """A test that fails leaves no process behind, which another test would be blamed for."""
+    yield
+    while RUNNING:
+        with RUNNING.pop() as process:
+            process.kill()
 
 
 def first_file(file, rows=3):

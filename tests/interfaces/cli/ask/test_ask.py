@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from interfaces.cli.ask.shop import ALLOW
 from interfaces.cli.ask.shop import shop as shop  # a fixture
 
+from onetool.ask.sessions import store
 from onetool.interfaces.cli import cli as root
 from onetool.interfaces.cli.ask import ask, runner
 
@@ -171,13 +172,14 @@ def test_a_session_whose_file_is_taken_away_meanwhile_is_told(shop):
         assert done.stderr == "The session's file was taken away meanwhile: nothing of this is kept.\n"
 
 
-def test_a_session_in_use_is_waited_for(shop):
-    held = Event()
+def test_a_session_in_use_is_waited_for(shop, monkeypatch):
+    held, found_in_use, busy_error = Event(), Event(), store._busy_error
+    monkeypatch.setattr(store, "_busy_error", lambda *args: found_in_use.set() or busy_error(*args))
 
     async def hold():
         async with shop.stage.app.sessions.turn("tea"):
             held.set()
-            await asyncio.sleep(0.1)
+            await asyncio.to_thread(found_in_use.wait, 10)
 
     holder = Thread(target=lambda: asyncio.run(hold()))
     holder.start()
