@@ -27,6 +27,7 @@ from onetool.core.spec import ToolSpec
 from onetool.packs.ot import ot_tools
 from onetool.registry import Registry
 from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.catalogues import Offered
 
 if TYPE_CHECKING:
     from onetool.app.ask import AskService, PendingAnswer
@@ -402,12 +403,13 @@ class App:
 
         return LoopThread()
 
-    def _open_bundles(self, folder: Path, functions: Functions) -> "BundleService":
+    def _open_bundles(self, folder: Path, functions: Functions, offered: Callable[[], Offered]) -> "BundleService":
         from onetool.app.bundle_runtime import open_bundle_service  # brings SQLite: only where there are bundles
 
         return open_bundle_service(
             folder,
             functions,
+            offered,
             runtime=lambda: self.runtime,
             run=self.run,
             snapshot=self.catalog.current_snapshot,

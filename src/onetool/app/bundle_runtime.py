@@ -18,10 +18,12 @@ from onetool.core.context import current_call
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
-from onetool.sources.bundles.files.store import FileStore
+from onetool.sources.bundles.catalogue_store import CatalogueStore
+from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.model import built_in_bundles
 from onetool.sources.bundles.service import BundleService, InvokeVersion
 from onetool.sources.bundles.tool_factory import ToolFactory
+from onetool.sources.catalogues import Offered
 from onetool.sources.packs import BUILTIN, builtin_tools
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 def open_bundle_service(
     folder: Path,
     functions: "Functions",
+    offered: Callable[[], Offered],
     *,
     runtime: Callable[[], "Runtime"],
     run: "RunCode",
@@ -40,13 +43,15 @@ def open_bundle_service(
     refresh: Callable[[], Awaitable[None]],
     invoke: InvokeVersion,
 ) -> BundleService:
-    """The bundles of a folder, and the built-in packs."""
+    """The bundles of a folder, the built-in packs, and what is derived from all that is `offered` besides."""
     own = {spec.name for pack in BUILTIN for spec in builtin_tools(pack)}
     built_in = [spec for spec in functions().values() if spec.name in own or _is_ot(spec)]
     ways = AppBundleRuntime(functions, runtime, run, snapshot)
     most = runtime().config.bundles.max_tools
-    store = FileStore(folder, built_in_bundles(built_in), max_tools=most, foreign=_foreign)
-    return BundleService(store, ToolFactory(ways), invoke, ways.function, [spec.name for spec in built_in], refresh)
+    names = [spec.name for spec in built_in]
+    derived = DerivedBundles(offered, names)
+    store = CatalogueStore(folder, built_in_bundles(built_in), derived, max_tools=most, foreign=_foreign)
+    return BundleService(store, ToolFactory(ways), invoke, ways.function, names, derived, refresh)
 
 
 def _foreign(path: Path) -> Mistake | None:

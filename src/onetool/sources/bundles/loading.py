@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from onetool.core.errors import Mistake
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
-from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.model import Bundle, Tool, function_of
 from onetool.sources.bundles.names import code_name
 from onetool.sources.bundles.store import BundleStore, in_a_hurry
 from onetool.sources.bundles.tool_factory import ToolFactory
@@ -101,8 +101,10 @@ class NamedTools:
 
     def name_of(self, bundle: Bundle, tool: Tool) -> str:
         """What a call of this very tool is counted under."""
+        if tool.is_built_in:
+            return function_of(tool)
         name = f"{code_name(bundle.slug)}.{code_name(tool.slug)}"
-        if tool.is_built_in or self.ids.get(name) == tool.id:
+        if self.ids.get(name) == tool.id:
             return name
         if bundle.id not in self._owners:  # another one has its name, and what is allowed to that one
             return f"{bundle.id}/{tool.slug}{VERSION_SIGN}{tool.version}"

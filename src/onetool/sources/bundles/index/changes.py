@@ -179,17 +179,22 @@ class IndexTransaction:
         return True
 
     def built_in(
-        self, bundles: Iterable[tuple[Bundle, Sequence[Tool]]], switches: Mapping[str, bool] | None = None
+        self,
+        bundles: Iterable[tuple[Bundle, Sequence[Tool]]],
+        switches: Mapping[str, bool] | None = None,
+        others: str | None = None,
     ) -> bool:
         """All built-in bundles with their tools, in place of those that were; whether that is any different.
 
         `switches` says of ids of both whether they are enabled. A file that claims one of the ids is broken by that.
+        `others` is what `Index.switches` gives back: switches of bundles that are not in here; None keeps them.
         """
+        is_other = others is not None and self._keep_switches(others)
         switches = switches or {}
         switched = [(_switch(one, switches), [_switch(tool, switches) for tool in tools]) for one, tools in bundles]
         mark = fingerprint(switched)
         if self._one("SELECT value FROM meta WHERE key = 'built_in'") == mark:
-            return False
+            return is_other
         self._writing.forget_built_in()
         for bundle, tools in switched:
             self._make_way(self._bundle_place(bundle.id))
@@ -233,6 +238,10 @@ class IndexTransaction:
         return bool(self._one(below, folder + b"/", folder + b"0"))  # "0" is the sign behind "/"
 
     # How it is done
+
+    def _keep_switches(self, text: str) -> bool:
+        asked = "UPDATE meta SET value = ? WHERE key = 'switches' AND value != ?"
+        return self._db.execute(asked, (text, text)).rowcount > 0
 
     def _make_way(self, place: _IndexRow | None) -> None:
         if place is not None and place.path is not None:
