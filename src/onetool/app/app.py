@@ -174,6 +174,23 @@ class App:
         service.refuse_limited(ready, result)
         return result
 
+    async def call_by_name(
+        self,
+        name: str,
+        args: Mapping[str, Any],
+        source: str = "rest",
+        progress: "Progress | None" = None,
+        allowed: Collection[str] | None = None,
+    ) -> "ToolResult":
+        """Run the tool of that name or alias. One that is switched off or over its limit raises a BundleError."""
+        from onetool.core.call import ToolCall
+
+        await self.catalog.refresh(at_once=True)
+        result = await self.call(ToolCall(new_id(), name, args, source), allowed, progress)
+        if result.error is not None:
+            self._bundles.refuse(self.registry.get(self.catalog.real_name(name)), result, allowed)
+        return result
+
     async def offer(
         self, spec: ToolSpec, args: Mapping[str, Any], source: str, allowed: Collection[str] | None = None
     ) -> "ToolResult":

@@ -4,7 +4,7 @@
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, RLock, Thread
@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from onetool.core.errors import Mistake
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
-from onetool.sources.bundles.errors import BundleError
+from onetool.sources.bundles.errors import BundleError, ForbiddenError
 from onetool.sources.catalogues import Offered
 
 if TYPE_CHECKING:
     from onetool.config import Config
+    from onetool.core.call import ToolResult
     from onetool.core.context import CallEvent
     from onetool.core.registry import Further
     from onetool.sources.bundles.service import BundleService
@@ -111,6 +112,16 @@ class AppBundles:
     def count(self, event: "CallEvent") -> None:
         if self._service is not None:
             self._service.record(event)
+
+    def refuse(self, spec: ToolSpec | None, result: "ToolResult", allowed: Collection[str] | None) -> None:
+        """Raises a BundleError where a call by name failed because of a switch or a limit."""
+        if spec is None or (allowed is not None and spec.name not in allowed):
+            return
+        if not spec.enabled:
+            hint = f": {spec.off}" if spec.off else ""
+            raise ForbiddenError(f"{spec.name} is switched off{hint}", "disabled")
+        if spec.kept_as is not None:
+            self.service.refuse_limited_name(spec.name, result)
 
     def follow(self, config: "Config") -> None:
         """Another config is in force: it may have its bundles elsewhere."""

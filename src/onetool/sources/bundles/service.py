@@ -268,6 +268,11 @@ class BundleService:
         if result.error is not None and result.error.reason == LIMITED:
             raise RateLimitError(result.error.message, self._workshop.wait(ready.tool))
 
+    def refuse_limited_name(self, name: str, result: ToolResult) -> None:
+        """The same for a call by name."""
+        if result.error is not None and result.error.reason == LIMITED and (tool := self.loading.tool(name)):
+            raise RateLimitError(result.error.message, self._workshop.wait(tool))
+
     def record(self, event: CallEvent) -> None:
         """Count a finished call; calls of other tools are ignored."""
         error = event.error
