@@ -76,7 +76,7 @@ class ToolContent(CamelStruct, frozen=True, kw_only=True):
     pre_processors: Annotated[tuple[PreProcessor, ...], Meta(max_length=10)] = ()
 
 
-class Bundle(BundleContent, frozen=True, kw_only=True, omit_defaults=False):
+class Bundle(BundleContent, frozen=True, kw_only=True, omit_defaults=False, repr_omit_defaults=True):
     id: str
     is_built_in: bool = False
     created_at: str  # 2026-11-15T16:00:00.000Z
@@ -86,7 +86,7 @@ class Bundle(BundleContent, frozen=True, kw_only=True, omit_defaults=False):
     source: BundleSource | None = None  # of what is derived from the catalogue: `sources.bundles.derived`
 
 
-class Tool(ToolContent, frozen=True, kw_only=True, omit_defaults=False):
+class Tool(ToolContent, frozen=True, kw_only=True, omit_defaults=False, repr_omit_defaults=True):
     id: str
     bundle_id: str = msgspec.field(name="bundleID")
     slug: str

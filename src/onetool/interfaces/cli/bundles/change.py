@@ -78,8 +78,8 @@ def delete(ctx: click.Context, place: ToolReference, with_tools: bool, yes: bool
     shelf = open_app(ctx).bundles
     bundle = find_bundle(shelf, place.bundle)
     if bundle["isBuiltIn"]:
-        where = origin(bundle)
-        raise click.ClickException(printable(f"{place} is {where}: it can be switched off (disable), not deleted."))
+        what = "built in" if "source" not in bundle else f"no bundle of its own ({origin(bundle)})"
+        raise click.ClickException(printable(f"{place} is {what}: it can be switched off (disable), not deleted."))
     if place.tool is None:
         _delete_bundle(shelf, bundle, with_tools, yes)
         return
