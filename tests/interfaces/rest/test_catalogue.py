@@ -37,8 +37,8 @@ def declared(name):
 
 
 def write_config(folder, name="onetool.yaml", **config):
-    (folder / "packs").mkdir(exist_ok=True)
-    (folder / "packs" / "my_sums.py").write_text(PACK)
+    (folder / "functions").mkdir(exist_ok=True)
+    (folder / "functions" / "my_sums.py").write_text(PACK)
     (folder / name).write_text(json.dumps(config))
     return folder / name
 
@@ -50,7 +50,7 @@ def begin(folder, *args, config="onetool.yaml"):
 @pytest.fixture
 def home(tmp_path):
     tools = [declared("weather"), declared("sky.blue")]
-    write_config(tmp_path, packs=["packs"], tools=tools, servers={"clock": CLOCK})
+    write_config(tmp_path, packs=["functions"], tools=tools, servers={"clock": CLOCK})
     assert cli("tools", "list", "--json", "--config", "onetool.yaml", cwd=tmp_path).returncode == 0  # asks the server
     return tmp_path
 
@@ -108,12 +108,12 @@ def test_what_is_listed_is_as_described(api):
 
 
 def test_they_are_searched_and_got(api):
+    tool = tools(api)["my_sums.add_two"]
     found = api.get("/tools/tools/search?q=add+two").json()["tools"]
     assert found[0]["pythonImpl"]["func"] == "my_sums.add_two"
     mine = api.tool(api.bundle(slug="other"), "add-two", "1", argSchema={}, pythonImpl={"func": "my_sums.add_two"})
     found = api.get("/tools/tools/search?q=add-two").json()["tools"]
     assert {"source" in one for one in found[:2]} == {True, False}  # merged with those of files
-    tool = tools(api)["my_sums.add_two"]
     reply = api.get(place(tool))
     assert reply.json()["id"] == tool["id"]
     assert api.get(place(tool), headers={"If-None-Match": reply.headers["etag"]}).status_code == 304
@@ -174,14 +174,15 @@ def listed(home, *more):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "tool"),
+    ("kind", "name", "tool", "args"),
     [
-        ("pack", "my_sums", "my_sums.add_two"),
-        ("config", "config", "weather"),
-        ("server", "clock", "clock.get_current_time"),
+        ("pack", "my_sums", "my_sums.add_two", {"a": 1}),
+        ("config", "config", "weather", {}),
+        ("server", "clock", "clock.get_current_time", {"timezone": "UTC"}),
     ],
 )
-def test_a_switch_hides_its_tools_everywhere_and_stays(home, kind, name, tool):
+def test_a_switch_hides_its_tools_everywhere_and_stays(home, kind, name, tool, args):
+    code = f"ot.call({tool!r}, {args})"
     api = begin(home)
     try:
         one, was = bundles(api)[kind, name], tools(api)[tool]
@@ -192,12 +193,12 @@ def test_a_switch_hides_its_tools_everywhere_and_stays(home, kind, name, tool):
         assert tool not in tools(api, "")
         assert tool in tools(api)
         assert (kind, name) not in bundles(api, "")
-        menu = api.ask("POST", "/mcp", mcp("tools/call", name="run", arguments={"code": f"ot.call({tool!r})"}), **MCP)
+        menu = api.ask("POST", "/mcp", mcp("tools/call", name="run", arguments={"code": code}), **MCP)
         assert "switched off" in menu.text
     finally:
         api.stop()
     assert tool not in listed(home)
-    done = cli("run", f"ot.call({tool!r}, {{}})", "--config", "onetool.yaml", cwd=home)
+    done = cli("run", code, "--config", "onetool.yaml", cwd=home)
     assert (done.returncode, "switched off" in done.stderr) == (1, True)
     api = begin(home)
     try:
@@ -302,7 +303,7 @@ def test_under_an_allow_list_only_what_is_allowed_is_seen(home):
 
 
 def test_tools_that_come_with_a_reload_are_there(home, api):
-    (home / "packs" / "late.py").write_text('def one() -> int:\n    """One."""\n    return 1\n')
+    (home / "functions" / "late.py").write_text('def one() -> int:\n    """One."""\n    return 1\n')
     assert api.ask("POST", "/call/ot.reload", {}).status_code == 200
     assert invoke(api, tools(api)["late.one"]).json() == {"ok": True, "value": 1}
     assert [one["slug"] for one in api.get("/tools/tools/search?q=one").json()["tools"]][:1] == ["one"]
