@@ -213,6 +213,15 @@ def test_a_switch_hides_its_tools_everywhere_and_stays(home, kind, name, tool, a
     assert tool in listed(home)
 
 
+def test_a_function_that_was_just_switched_on_can_be_stood_for(api):
+    bundle, mine = bundles(api)["pack", "my_sums"], api.bundle(slug="mine")
+    for number, on in enumerate((False, True)):
+        assert api.ask("PATCH", f"/tools/bundles/{bundle['id']}", {"isEnabled": on}).status_code == 200
+        content = {"type": "python", "pythonImpl": {"func": "my_sums.add_two"}}
+        reply = api.ask("PUT", f"{mine}/tools/add/version/{number}", content)
+        assert reply.status_code == (201 if on else 400), reply.text
+
+
 MCP = {
     "headers": {
         "Accept": "application/json, text/event-stream",

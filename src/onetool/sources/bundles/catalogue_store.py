@@ -1,15 +1,18 @@
 """`CatalogueStore` is a folder of bundles together with the bundles that are derived from the catalogue.
 
 Both are listed and searched as one: a page of each is asked for, and they are merged by id or by rank, which depend on
-nothing but the row. The derived ones have an index of their own, in memory, which is brought up to date by who asks.
+nothing but the row. For the search the derived ones have an index of their own, in memory; who searches brings it up to
+date.
 """
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from heapq import merge
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 from onetool.sources.bundles.derived import DerivedBundles, DerivedSet
 from onetool.sources.bundles.files.form import read_switches
@@ -18,13 +21,29 @@ from onetool.sources.bundles.index import Index
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.store import Rank, SearchHit
 
+Thing = TypeVar("Thing", Bundle, Tool)
 
-class SwitchedSet(NamedTuple):
+
+class SwitchedSet:
     """The derived bundles with their switches, and what they were made of."""
 
-    of: DerivedSet
-    switches: str
-    bundles: dict[str, tuple[Bundle, Sequence[Tool]]]  # by id
+    def __init__(self, of: DerivedSet, switches: str) -> None:
+        self.of = of
+        self.switches = switches
+        found = read_switches(switches).over(of.bundles) if switches else of.bundles
+        self.by_id: dict[str, tuple[Bundle, Sequence[Tool]]] = {one[0].id: one for one in found}
+
+    @cached_property
+    def bundles(self) -> list[Bundle]:
+        """In the order of their ids, as the tools are."""
+        return sorted((bundle for bundle, _ in self.by_id.values()), key=_id)
+
+    @cached_property
+    def tools(self) -> list[Tool]:
+        return sorted((tool for _, tools in self.by_id.values() for tool in tools), key=_id)
+
+    def is_in_use(self, tool: Tool) -> bool:
+        return tool.is_enabled and self.by_id[tool.bundle_id][0].is_enabled
 
 
 class CatalogueStore(FileStore):
@@ -45,21 +64,23 @@ class CatalogueStore(FileStore):
     # Reading
 
     def bundle(self, id: str) -> Bundle | None:
-        found = self._with_switches().get(id)
+        found = self._current().by_id.get(id)
         return super().bundle(id) if found is None else found[0]
 
     def bundles(
         self, ids: Iterable[str] = (), include_disabled: bool = False, after: str | None = None, limit: int = 100
     ) -> list[Bundle]:
-        wanted = list(ids)
+        wanted = set(ids)
+        derived = (
+            one
+            for one in _behind(self._current().bundles, after)
+            if (include_disabled or one.is_enabled) and (not wanted or one.id in wanted)
+        )
         found = super().bundles(wanted, include_disabled, after, limit)
-        if (index := self._index_of(wanted)) is None:
-            return found
-        derived = index.bundles(wanted, include_disabled, after, limit)
-        return list(islice(merge(found, derived, key=lambda one: one.id), limit))
+        return list(islice(merge(found, derived, key=_id), limit))
 
     def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None:
-        found = self._with_switches().get(bundle_id)
+        found = self._current().by_id.get(bundle_id)
         if found is None:
             return super().tool(bundle_id, slug, version)
         return next((one for one in found[1] if (one.slug, one.version) == (slug, version)), None)
@@ -72,24 +93,28 @@ class CatalogueStore(FileStore):
         after: str | None = None,
         limit: int = 100,
     ) -> list[Tool]:
-        some, wanted = list(tags), list(bundle_ids)
+        some, wanted, now = set(tags), set(bundle_ids), self._current()
+        derived = (
+            one
+            for one in _behind(now.tools, after)
+            if (not wanted or one.bundle_id in wanted)
+            and (not some or not some.isdisjoint(one.tags))
+            and (include_disabled or now.is_in_use(one))
+        )
         found = super().tools(some, wanted, include_disabled, after, limit)
-        if (index := self._index_of(wanted)) is None:
-            return found
-        derived = index.tools(some, wanted, include_disabled, after, limit)
-        return list(islice(merge(found, derived, key=lambda one: one.id), limit))
+        return list(islice(merge(found, derived, key=_id), limit))
 
     def search(
         self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
     ) -> list[SearchHit]:
         found = super().search(query, include_disabled, after, limit)
-        if (index := self._index_of(())) is None:
+        if (index := self._searchable()) is None:
             return found
         derived = index.search(query, include_disabled, after, limit)
         return list(islice(merge(found, derived, key=lambda hit: hit.rank), limit))
 
     def derived(self) -> list[tuple[Bundle, Sequence[Tool]]]:
-        return list(self._with_switches().values())
+        return list(self._current().by_id.values())
 
     def are_all_on(self) -> bool:
         return not self._ask(Index.switches)
@@ -105,25 +130,29 @@ class CatalogueStore(FileStore):
     def _built_in_bundle(self, id: str) -> tuple[Bundle, Sequence[Tool]] | None:
         return super()._built_in_bundle(id) or self._derived.now().by_id.get(id)
 
-    def _with_switches(self) -> dict[str, tuple[Bundle, Sequence[Tool]]]:
-        return self._current().bundles
-
     def _current(self) -> SwitchedSet:
         of, switches, known = self._derived.now(), self._ask(Index.switches), self._switched
         if known is None or known.of is not of or known.switches != switches:
-            bundles = read_switches(switches).over(of.bundles) if switches else of.bundles
-            known = self._switched = SwitchedSet(of, switches, {one[0].id: one for one in bundles})
+            known = self._switched = SwitchedSet(of, switches)
         return known
 
-    def _index_of(self, ids: Sequence[str]) -> Index | None:
-        """The index of the derived ones, up to date; None where it has nothing of these bundles."""
+    def _searchable(self) -> Index | None:
+        """The index of the derived ones, up to date; None where there are none."""
         now = self._current()
-        if not now.bundles or (ids and now.bundles.keys().isdisjoint(ids)):
+        if not now.by_id:
             return None
         with self._indexing:
             index = self._in_memory = self._in_memory or Index(None)
             if self._indexed is not now:
                 with index.changing() as changes:
-                    changes.built_in(now.bundles.values())
+                    changes.built_in(now.by_id.values())
                 self._indexed = now
         return index
+
+
+def _id(one: Bundle | Tool) -> str:
+    return one.id
+
+
+def _behind(things: list[Thing], after: str | None) -> Iterator[Thing]:
+    return islice(things, 0 if after is None else bisect_right(things, after, key=_id), None)

@@ -60,6 +60,7 @@ class DerivedBundles:
         self._offered = offered
         self._built_in = tuple(built_in)
         self._known: tuple[Offered, DerivedSet] | None = None
+        self._declared: tuple[Offered, frozenset[str]] | None = None
 
     def now(self) -> DerivedSet:
         offered, known = self._offered(), self._known
@@ -71,10 +72,16 @@ class DerivedBundles:
         found = self.now().tools.get(name)
         return None if found is None else found.spec
 
-    def id_of(self, name: str) -> str | None:
-        """The id of a tool, for who counts calls."""
-        found = self.now().tools.get(name)
-        return None if found is None else tool_id(found.source.kind, name)
+    def id_of(self, spec: ToolSpec) -> str | None:
+        """The id of a tool that is neither built in nor kept, for who counts calls: it asks for no set."""
+        if spec.hidden:
+            return None
+        if spec.source != "local":
+            return tool_id("server", spec.name)
+        offered = self._offered()
+        if self._declared is None or self._declared[0] is not offered:
+            self._declared = (offered, frozenset(one.name for one in offered.declared.tools))
+        return tool_id("config" if spec.name in self._declared[1] else "pack", spec.name)
 
 
 def _derived(offered: Offered, built_in: frozenset[str]) -> Iterator[DerivedTool]:

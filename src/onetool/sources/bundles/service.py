@@ -231,6 +231,10 @@ class BundleService:
         """Tools whose function is gone count as disabled: only we know that."""
         return lambda tool: sight.tool(tool) and (include_disabled or self._is_there(tool))
 
+    async def keep_in_step(self) -> None:
+        """Have what was switched on or off just now count for what is put next."""
+        await self._keep_in_step()
+
     async def sight(self, allowed: Collection[str]) -> Visibility:
         """What is to be seen under this allow-list."""
         await self._keep_in_step()  # what a tool is called depends on the others
@@ -278,8 +282,7 @@ class BundleService:
         error = event.error
         if event.spec is None or (error is not None and (error.code != "execution_error" or error.reason == LIMITED)):
             return
-        name = event.spec.name
-        id = event.spec.kept_as or self._built_in.get(name) or self._derived.id_of(name)
+        id = event.spec.kept_as or self._built_in.get(event.spec.name) or self._derived.id_of(event.spec)
         if id is not None:
             self.store.used(id)
 
