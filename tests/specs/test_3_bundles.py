@@ -356,7 +356,8 @@ def test_go_is_another_word_for_python_and_given_back_as_it_was_stored(api):
 
 
 def test_built_in_bundles_can_only_be_switched(api):
-    built_in = [one for one in api.ask("GET", "/bundles", pageSize=1000).json["bundles"] if one["isBuiltIn"]]
+    read_only = [one for one in api.ask("GET", "/bundles", pageSize=1000).json["bundles"] if one["isBuiltIn"]]
+    built_in = [one for one in read_only if "source" not in one]
     assert {one["slug"] for one in built_in} == {"ot", "time", "tools", "shell", "fs"}
     (time_,) = [one for one in built_in if one["slug"] == "time"]
     assert UUID7.fullmatch(time_["id"])
@@ -376,6 +377,22 @@ def test_built_in_bundles_can_only_be_switched(api):
     finally:
         assert api.ask("PATCH", url, {"isEnabled": True}).status == 200
     assert api.invoke(time_["id"], "now").json["ok"] is True
+
+
+def test_packs_are_read_only_bundles_too(api):
+    (pack,) = [one for one in api.ask("GET", "/bundles", pageSize=1000).json["bundles"] if one["slug"] == "sums"]
+    assert UUID7.fullmatch(pack["id"])
+    assert (pack["isBuiltIn"], pack["source"]) == (True, {"kind": "pack", "name": "sums"})
+    tool = api.ask("GET", place(pack["id"], "add", "1")).json
+    assert (tool["slug"], tool["version"], tool["isBuiltIn"]) == ("add", "1", True)
+    assert api.ask("GET", "/tools/search", q="sums add").json["tools"][0]["id"] == tool["id"]
+    assert api.invoke(pack["id"], "add", a=4).json == {"ok": True, "value": 5}
+    assert code(api.ask("DELETE", place(pack["id"], "add", "1"))) == (403, "built_in")
+    try:
+        assert api.ask("PATCH", f"/bundles/{pack['id']}", {"isEnabled": False}).json["isEnabled"] is False
+        assert code(api.invoke(pack["id"], "add", a=4)) == (403, "disabled")
+    finally:
+        assert api.ask("PATCH", f"/bundles/{pack['id']}", {"isEnabled": True}).status == 200
 
 
 def test_built_in_tools_are_slugs_with_dashes_in_version_1(api):

@@ -27,6 +27,7 @@ from onetool.core.spec import ToolSpec
 from onetool.packs.ot import ot_tools
 from onetool.registry import Registry
 from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.catalogues import Offered
 
 if TYPE_CHECKING:
     from onetool.app.ask import AskService, PendingAnswer
@@ -171,6 +172,23 @@ class App:
         call = ToolCall(new_id(), ready.spec.name, args, source)
         result = await self.executor.execute(call, allowed, progress, tools=ready.lookup)
         service.refuse_limited(ready, result)
+        return result
+
+    async def call_by_name(
+        self,
+        name: str,
+        args: Mapping[str, Any],
+        source: str = "rest",
+        progress: "Progress | None" = None,
+        allowed: Collection[str] | None = None,
+    ) -> "ToolResult":
+        """Run the tool of that name or alias. One that is switched off or over its limit raises a BundleError."""
+        from onetool.core.call import ToolCall
+
+        await self.catalog.refresh(at_once=True)
+        result = await self.call(ToolCall(new_id(), name, args, source), allowed, progress)
+        if result.error is not None:
+            self._bundles.refuse(self.registry.get(self.catalog.real_name(name)), result, allowed)
         return result
 
     async def offer(
@@ -402,12 +420,13 @@ class App:
 
         return LoopThread()
 
-    def _open_bundles(self, folder: Path, functions: Functions) -> "BundleService":
+    def _open_bundles(self, folder: Path, functions: Functions, offered: Callable[[], Offered]) -> "BundleService":
         from onetool.app.bundle_runtime import open_bundle_service  # brings SQLite: only where there are bundles
 
         return open_bundle_service(
             folder,
             functions,
+            offered,
             runtime=lambda: self.runtime,
             run=self.run,
             snapshot=self.catalog.current_snapshot,

@@ -19,13 +19,15 @@ from onetool.core.context import current_call
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
+from onetool.sources.bundles.catalogue_store import CatalogueStore
+from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.files.disk import STATE
 from onetool.sources.bundles.files.state import make_state
-from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import built_in_bundles
 from onetool.sources.bundles.rate_limits import RateLimiter
 from onetool.sources.bundles.service import BundleService, InvokeVersion
 from onetool.sources.bundles.tool_factory import ToolFactory
+from onetool.sources.catalogues import Offered
 from onetool.sources.packs import BUILTIN, builtin_tools
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 def open_bundle_service(
     folder: Path,
     functions: "Functions",
+    offered: Callable[[], Offered],
     *,
     runtime: Callable[[], "Runtime"],
     run: "RunCode",
@@ -44,14 +47,16 @@ def open_bundle_service(
     refresh: Callable[[], Awaitable[None]],
     invoke: InvokeVersion,
 ) -> BundleService:
-    """The bundles of a folder, and the built-in packs."""
+    """The bundles of a folder, the built-in packs, and what is derived from all that is `offered` besides."""
     own = {spec.name for pack in BUILTIN for spec in builtin_tools(pack)}
     built_in = [spec for spec in functions().values() if spec.name in own or _is_ot(spec)]
     ways = AppBundleRuntime(functions, runtime, run, snapshot)
     most = runtime().config.bundles.max_tools
-    store = FileStore(folder, built_in_bundles(built_in), max_tools=most, foreign=_foreign)
+    names = [spec.name for spec in built_in]
+    derived = DerivedBundles(offered, names)
+    store = CatalogueStore(folder, built_in_bundles(built_in), derived, max_tools=most, foreign=_foreign)
     factory = ToolFactory(ways, RateLimiter(lambda: _rates_folder(folder)))
-    return BundleService(store, factory, invoke, ways.function, [spec.name for spec in built_in], refresh)
+    return BundleService(store, factory, invoke, ways.function, names, derived, refresh)
 
 
 def _rates_folder(bundles: Path) -> Path:

@@ -4,7 +4,7 @@
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, RLock, Thread
@@ -16,10 +16,12 @@ from msgspec.structs import replace
 from onetool.core.errors import Mistake
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
-from onetool.sources.bundles.errors import BundleError
+from onetool.sources.bundles.errors import BundleError, ForbiddenError
+from onetool.sources.catalogues import Offered
 
 if TYPE_CHECKING:
     from onetool.config import Config
+    from onetool.core.call import ToolResult
     from onetool.core.context import CallEvent
     from onetool.core.registry import Further
     from onetool.sources.bundles.service import BundleService
@@ -32,7 +34,7 @@ RETRY_SECONDS = 2.0
 Functions = Callable[[], Mapping[str, ToolSpec]]
 """All tools beside those of bundles, by their names: what a tool of a bundle may stand for."""
 
-OpenService = Callable[[Path, Functions], "BundleService"]
+OpenService = Callable[[Path, Functions, Callable[[], Offered]], "BundleService"]
 
 
 class AppBundles:
@@ -47,13 +49,14 @@ class AppBundles:
         self._service: BundleService | None = None
         self._poller: StorePoller | None = None
         self._functions: Mapping[str, ToolSpec] = {}
+        self._offered = Offered()
         self._again_at = 0.0  # when to try again, where bundles could not be read
 
     @property
     def service(self) -> "BundleService":
         with self._lock:
             if self._service is None:
-                self._service = self._open_service(self._folder, lambda: self._functions)
+                self._service = self._open_service(self._folder, lambda: self._functions, lambda: self._offered)
             return self._service
 
     def is_unchanged(self, at_once: bool = False) -> bool:
@@ -78,29 +81,47 @@ class AppBundles:
         """The file that it is kept in, if it is."""
         return None if spec.kept_as is None else self.service.store.place(spec.kept_as)
 
-    def add_bundles(self, catalogues: Iterable[Catalogue], servers: Iterable[str]) -> list[Catalogue]:
-        """What there is, without what is switched off, and then what bundles make of it. `servers` are packs, too."""
-        found = list(catalogues)
-        self._functions = _by_name(found)
+    def add_bundles(self, offered: Offered, waiting: Iterable[str]) -> list[Catalogue]:
+        """All that there is, what is switched off marked so, with what bundles make of it.
+
+        `waiting` are the packs of servers that have not told their tools yet: names that are taken, too.
+        """
+        local = [offered.own, offered.packs, offered.declared]
+        self._functions, self._offered = _by_name(local), offered
         if self._service is None and not self._folder.is_dir():
-            return found
+            return [*local, offered.served]
         try:
-            return self._with_service(found, servers)
+            return self._with_service(local, offered, waiting)
         except BundleError as error:
             self._again_at = monotonic() + RETRY_SECONDS
             mistake = Mistake(message=f"bundles can't be read: {error}", file=str(self._folder), key=FOLDER)
-            return [*found, Catalogue(mistakes=(mistake,))]
+            return [*local, Catalogue(mistakes=(mistake,)), offered.served]
 
-    def _with_service(self, found: list[Catalogue], servers: Iterable[str]) -> list[Catalogue]:
+    def _with_service(self, local: list[Catalogue], offered: Offered, waiting: Iterable[str]) -> list[Catalogue]:
+        served = offered.served
         if off := self.service.switched_off():
-            found = [replace(one, tools=tuple(_disabled(spec, off) for spec in one.tools)) for one in found]
-            self._functions = _by_name(found)
-        taken = {*servers, *(spec.name.partition(".")[0] for spec in self._functions.values())}
-        return [*found, self.service.loading.load(taken)]
+            *local, served = [
+                replace(one, tools=tuple(_disabled(spec, off) for spec in one.tools)) for one in (*local, served)
+            ]
+            self._functions = _by_name(local)
+        taken = {*waiting, *(spec.name.partition(".")[0] for spec in self._functions.values())}
+        loaded = self.service.loading.load(taken)
+        self._offered = offered._replace(bundles=loaded)
+        return [*local, loaded, served]
 
     def count(self, event: "CallEvent") -> None:
         if self._service is not None:
             self._service.record(event)
+
+    def refuse(self, spec: ToolSpec | None, result: "ToolResult", allowed: Collection[str] | None) -> None:
+        """Raises a BundleError where a call by name failed because of a switch or a limit."""
+        if spec is None or (allowed is not None and spec.name not in allowed):
+            return
+        if not spec.enabled:
+            hint = f": {spec.off}" if spec.off else ""
+            raise ForbiddenError(f"{spec.name} is switched off{hint}", "disabled")
+        if spec.kept_as is not None:
+            self.service.refuse_limited_name(spec.name, result)
 
     def follow(self, config: "Config") -> None:
         """Another config is in force: it may have its bundles elsewhere."""
@@ -149,8 +170,9 @@ def _by_name(catalogues: list[Catalogue]) -> dict[str, ToolSpec]:
     return found
 
 
-def _disabled(spec: ToolSpec, off: set[str]) -> ToolSpec:
-    return replace(spec, enabled=False, off=f"onetool bundles enable {spec.pack}") if spec.name in off else spec
+def _disabled(spec: ToolSpec, off: Mapping[str, str]) -> ToolSpec:
+    switch = off.get(spec.name)
+    return spec if switch is None else replace(spec, enabled=False, off=f"onetool bundles enable {switch}")
 
 
 # Looks after a store now and then, in a thread of its own: what was edited by hand is taken in, old things go.

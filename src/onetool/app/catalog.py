@@ -22,7 +22,7 @@ from onetool.core.source import Catalogue, Prompt, Resource
 from onetool.core.spec import ToolSpec
 from onetool.core.text import or_rather
 from onetool.registry import Registry
-from onetool.sources.catalogues import add_first, united
+from onetool.sources.catalogues import Offered, add_first, united
 
 if TYPE_CHECKING:
     from onetool.config import Config
@@ -168,8 +168,7 @@ class ToolCatalog:
         """All tools that there are now, under their names. Again whenever a server has others than before."""
         with self._listing:
             waiting = self.server_packs()  # their tools may not be known yet
-            local = self._bundles.add_bundles(self._catalogues, waiting)
-            offers = [*local, *([] if self.servers is None else [self.servers.load()])]
+            offers = self._bundles.add_bundles(self._offered(), waiting)
             tools, mistakes = united(offers)
             self.registry.replace(tools, self._bundles.versions())
             self.prompts = add_first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)
@@ -181,6 +180,11 @@ class ToolCatalog:
                 tell()
             except Exception:
                 log.exception("somebody could not be told of other tools; the others are")
+
+    def _offered(self) -> Offered:
+        if self.servers is None:
+            return Offered(*self._catalogues)
+        return Offered(*self._catalogues, served=self.servers.load(), servers=tuple(self.servers.enabled()))
 
     def _log_new(self, mistakes: Iterable[Mistake]) -> None:
         for mistake in mistakes:

@@ -4,7 +4,7 @@ A definition that is wrong is reported with its place in the file; the others wo
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -57,6 +57,20 @@ def _mistake(entry: ToolDeclaration, error: DefinitionError) -> Mistake:
 
 
 # What several sources offer, put together: each name once.
+
+
+NOTHING = Catalogue()
+
+
+class Offered(NamedTuple):
+    """What each source has now, for who shows it source by source."""
+
+    own: Catalogue = NOTHING  # the pack about all others
+    packs: Catalogue = NOTHING
+    declared: Catalogue = NOTHING
+    bundles: Catalogue = NOTHING
+    served: Catalogue = NOTHING  # by MCP servers …
+    servers: tuple[str, ...] = ()  # … of these names
 
 
 def united(catalogues: Iterable[Catalogue]) -> tuple[list[ToolSpec], list[Mistake]]:

@@ -6,7 +6,17 @@ from onetool.interfaces.rest.routing import ROOT, ROUTES
 
 ID = "01890a5d-0000-7000-8000-000000000001"
 PLAIN = [place.template.format(bundleID=ID, toolSlug="now", version="1") for place in ROUTES]
-ROUTES = ["/mcp", "/ask", "/openapi.json", "/docs", "/healthz", "/", "/nothing", *(ROOT + path for path in PLAIN)]
+ROUTES = [
+    "/mcp",
+    "/ask",
+    "/call/time.now",
+    "/openapi.json",
+    "/docs",
+    "/healthz",
+    "/",
+    "/nothing",
+    *(ROOT + path for path in PLAIN),
+]
 READING, CHANGING = ("GET", "OPTIONS"), ("POST", "PUT", "PATCH", "DELETE")
 JSON = ("Content-Type", "application/json")
 NAVIGATION = [("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Dest", "document")]

@@ -61,32 +61,41 @@ def test_a_token_that_stands_in_the_config_is_not_shown_either(serve):
     assert "Bearer $ONETOOL_TOKEN" in server.greeting
 
 
-def test_the_first_call_that_it_suggests_works(serve):
-    pytest.importorskip("onetool.interfaces.mcp.http")
+@pytest.mark.parametrize("args", [(), ("--menu", "search"), ("--menu", "direct")])
+def test_the_first_call_that_it_suggests_works(serve, args):
     for config, env in ((None, {}), (WITH_TOKEN, {"ONETOOL_TOKEN": TOKEN})):
-        server = serve(config=config, env=env, command=("-m", "onetool"))
-        call = server.greeting[server.greeting.index("curl ") :].rstrip()
-        done = subprocess.run(
-            ["bash", "-c", call], capture_output=True, text=True, timeout=30, check=False, env={**os.environ, **env}
-        )
-        reply = json.loads(done.stdout)
-        assert reply["id"] == 1, reply
-        assert "iso" in json.dumps(reply["result"])
+        server = serve(*args, config=config, env=env, command=("-m", "onetool"))
+        done = typed(first_call(server), env)
+        assert "iso" in json.loads(done.stdout), done
 
 
-@pytest.mark.parametrize("menu", ["search", "direct"])
-def test_without_run_the_first_call_lists_what_there_is(serve, menu):
-    pytest.importorskip("onetool.interfaces.mcp.http")
-    server = serve("--menu", menu, command=("-m", "onetool"))
-    call = server.greeting[server.greeting.index("curl ") :].rstrip()
-    done = subprocess.run(["bash", "-c", call], capture_output=True, text=True, timeout=30, check=False)
-    assert len(json.loads(done.stdout)["result"]["tools"]) >= 2
+def test_the_first_call_is_one_line_without_a_header_but_that_of_the_token(serve):
+    assert first_call(server := serve()) == f"curl -X POST http://127.0.0.1:{server.port}/call/time.now"
+    call = first_call(serve(config=WITH_TOKEN, env={"ONETOOL_TOKEN": TOKEN}))
+    assert call.endswith('/call/time.now -H "Authorization: Bearer $ONETOOL_TOKEN"')
+
+
+def test_where_time_may_not_be_asked_for_the_first_call_is_another_one_that_works(serve):
+    server = serve("--tool-allow", "shell.pwd", command=("-m", "onetool"))
+    assert isinstance(json.loads(typed(first_call(server)).stdout), str)
+    server = serve("--tool-allow", "tools.echo", command=("-m", "onetool"))
+    assert [one["slug"] for one in json.loads(typed(first_call(server)).stdout)["tools"]] == ["echo"]
+
+
+def first_call(server):
+    """All that the server says after its last heading: one line."""
+    (line,) = server.greeting.split("The first call to try:\n")[1].strip().split("\n")
+    return line
+
+
+def typed(line, env=None):
+    env = {**os.environ, **(env or {})}
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=30, check=False, env=env)
 
 
 def test_the_menu_reaches_the_mcp_side(serve):
     server = serve("--menu", "direct")
     assert server.ask("/mcp").json["menu"] == "direct"
-    assert "tools/list" in server.greeting
 
 
 def test_it_serves_though_nobody_reads_what_it_says(tmp_path):

@@ -14,6 +14,7 @@ from interfaces.rest.served import BUILT_IN, problem, with_model
 from onetool.interfaces import rest
 from onetool.interfaces.rest import openapi_schemas
 from onetool.interfaces.rest.ask_body import PROVIDER_STATUS, STATUS_OF_REASON
+from onetool.interfaces.rest.openapi import CALL
 from onetool.interfaces.rest.problem import STATUS_OF_ERROR
 from onetool.interfaces.rest.routing import ASK_PATH as ASK
 from onetool.interfaces.rest.routing import ROOT, ROUTES
@@ -45,7 +46,8 @@ def references(part):
 
 
 def test_every_route_and_method_is_described_and_no_other(document):
-    served = {(ROOT + place.template, method.lower()) for place in ROUTES for method in place.ways} | {(ASK, "post")}
+    served = {(ROOT + place.template, method.lower()) for place in ROUTES for method in place.ways}
+    served |= {(ASK, "post"), (CALL, "post")}
     told = {(path, method) for path, item in document["paths"].items() for method in item if method != "parameters"}
     assert served == told
     assert document["openapi"] == "3.1.0"
@@ -165,7 +167,7 @@ def test_it_can_be_taken_in_as_tools_by_ourselves(document):
     from onetool.sources.bundles.openapi import from_openapi
 
     found = from_openapi(msgspec.json.encode(document), base_url="https://tools.example")
-    assert len(found.tools) == 13
+    assert len(found.tools) == 14
     assert (found.skipped, found.notes) == ([], [])
 
 

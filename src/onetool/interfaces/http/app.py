@@ -45,13 +45,20 @@ def check_length(length: bytes | None, limit: int) -> None:
         raise BodyTooLargeError(limit)
 
 
-def needs_json(method: str, head: Mapping[bytes, bytes]) -> bool:
+_OF_BROWSERS = (b"origin", b"sec-fetch-site")  # each has one of them with every POST
+_BODY = (b"content-type", b"transfer-encoding")
+
+
+def needs_json(method: str, head: Mapping[bytes, bytes], takes_bare_post: bool = False) -> bool:
     """Whether a request needs `Content-Type: application/json`: every POST, and every other request with a body.
 
     A page can send a POST to another origin without a preflight, unless it is JSON. Other methods that change
-    something always need a preflight.
+    something always need a preflight. A bare POST has no body and no type, and no browser has sent it.
     """
-    return method == "POST" or b"transfer-encoding" in head or int(head.get(b"content-length", b"0")) > 0
+    has_body = b"transfer-encoding" in head or int(head.get(b"content-length", b"0")) > 0
+    if method != "POST" or has_body or not takes_bare_post:
+        return method == "POST" or has_body
+    return any(name in head for name in (*_OF_BROWSERS, *_BODY))
 
 
 class BodyTooLargeError(HttpError):
@@ -142,6 +149,7 @@ class Route(NamedTuple):
     told: Callable[[HttpError], bytes] = HttpError.body  # a refusal, as clients of this route read it …
     kind: bytes = JSON  # … and what that is
     is_page: bool = False  # people may come here by a link on any page
+    takes_bare_post: bool = False  # see `needs_json`
     finds: Callable[[Scope], object] | None = None  # raises where there is nothing, or not for this method
 
     def is_above(self, path: str) -> bool:
@@ -232,7 +240,7 @@ class HttpApp:
             allowed = ", ".join(route.methods)
             message = f"{route.path} takes {allowed}, not {scope['method']}."
             raise HttpError(405, "method_not_allowed", message, [(b"allow", allowed.encode())])
-        if needs_json(scope["method"], head):
+        if needs_json(scope["method"], head, route.takes_bare_post):
             try:
                 check_content_type(head.get(b"content-type"))
             except HttpError:

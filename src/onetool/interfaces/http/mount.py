@@ -140,7 +140,7 @@ class MountedApp:
         self._mcp = McpHttpApp(app, menu=menu, allowed=allowed)
 
         def facts(scope: Scope) -> ServerFacts:
-            return server_facts(app, HERE, menu, allowed)._replace(url=_url(scope), **_own_header(who))
+            return server_facts(app, HERE, allowed)._replace(url=_url(scope), **_own_header(who))
 
         self._site: HttpApp = build_app(app, HERE, self._mcp, facts, allowed)
         self._follow_config()

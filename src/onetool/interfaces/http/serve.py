@@ -16,11 +16,11 @@ from onetool.interfaces.http.app import READ, HttpApp, Route
 from onetool.interfaces.http.listen import BoundAddress, is_loopback, listen, resolve
 from onetool.interfaces.http.rules import AccessRules, missing_token
 from onetool.interfaces.http.server import serve
-from onetool.interfaces.http.welcome import ServerFacts, bearer_header, greeting, welcome_page
+from onetool.interfaces.http.welcome import ServerFacts, bearer_header, first_tool, greeting, welcome_page
 from onetool.interfaces.mcp.http import McpHttpApp
 from onetool.interfaces.mcp.http_headers import as_json_rpc
 from onetool.interfaces.non_blocking_log import make_log_non_blocking
-from onetool.interfaces.rest import RestApp, check_route, problem_body, routing
+from onetool.interfaces.rest import CallApp, RestApp, check_route, problem_body, routing
 from onetool.interfaces.rest.problem import PROBLEM_TYPE
 from onetool.interfaces.watchdog import Watchdog
 
@@ -45,6 +45,15 @@ def build_app(
         Route("/mcp", mcp, told=as_json_rpc),
         Route("/tools", RestApp(app, allowed), below=True, told=problem_body, kind=PROBLEM_TYPE, finds=check_route),
         Route(
+            routing.CALL_PATH,
+            CallApp(app, allowed),
+            methods=routing.CALL_METHODS,
+            below=True,
+            told=problem_body,
+            kind=PROBLEM_TYPE,
+            takes_bare_post=True,
+        ),
+        Route(
             routing.ASK_PATH,
             _lazy_route(lambda: _ask(app, allowed)),
             methods=routing.ASK_METHODS,
@@ -60,16 +69,17 @@ def build_app(
     return HttpApp(routes, AccessRules(http, place), http.max_body_mb * 1024**2, app.redact)
 
 
-def server_facts(app: "App", place: BoundAddress, menu: str | None, allowed: Collection[str] | None) -> ServerFacts:
-    tools = len(app.tools(allowed))
+def server_facts(app: "App", place: BoundAddress, allowed: Collection[str] | None) -> ServerFacts:
+    listed = app.tools(allowed)
+    tools = len(listed)
     token = app.config.http.token
     return ServerFacts(
         url=place.url,
         version=__version__,
-        menu=menu or app.config.menu,
         tools=f"{tools:,} tool{'' if tools == 1 else 's'}",
         config=f"the config {app.config.path}" if app.config.path else "its defaults",
         header=bearer_header(token.shown) if token else None,
+        first=first_tool(listed),
     )
 
 
@@ -158,7 +168,7 @@ def serve_app(
     access_log.enable_access_log(app.config.http.access_log)
     for told in ("onetool.serve", "onetool.watch"):
         logging.getLogger(told).setLevel(logging.INFO)
-    facts = partial(server_facts, app, place, menu, allowed)
+    facts = partial(server_facts, app, place, allowed)
     mcp = McpHttpApp(app, menu=menu, allowed=allowed)
     site = build_app(app, place, mcp, lambda _scope: facts(), allowed)
     follow_config(app, place, site)

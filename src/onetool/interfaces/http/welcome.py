@@ -2,14 +2,16 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from html import escape
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from onetool.interfaces.asgi import SECURITY_HEADERS, Asgi, Receive, Scope, Send, respond
 
-REVISION = "2026-07-28"
+if TYPE_CHECKING:
+    from onetool.core.spec import ToolSpec
+
 DEFAULT_VARIABLE = "$ONETOOL_TOKEN"  # where the token was written down as it is: a variable for the reader to set
 
 
@@ -18,10 +20,10 @@ class ServerFacts(NamedTuple):
 
     url: str
     version: str
-    menu: str
     tools: str  # how many, in words
     config: str  # the file in force, in words
     header: str | None  # the one with the token, when there is one
+    first: str | None  # the tool to try first
 
 
 def bearer_header(shown: str) -> str:
@@ -49,24 +51,19 @@ def _as_client_variable(header: str) -> str:
     return re.sub(r"\$(\w+)", r"${\1}", header)
 
 
-def first_call(url: str, header: str | None, menu: str) -> str:
-    """A curl command that calls `run`; with another menu, one that lists the tools."""
-    about = {
-        "io.modelcontextprotocol/protocolVersion": REVISION,
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    method, params = "tools/list", {"_meta": about}
-    headers = ["Content-Type: application/json", "Accept: application/json, text/event-stream"]
-    headers.append(f"MCP-Protocol-Version: {REVISION}")
-    if menu == "run":
-        method, params = "tools/call", {"name": "run", "arguments": {"code": "time.now()"}, "_meta": about}
-        headers.append("Mcp-Name: run")
-    headers.append(f"Mcp-Method: {method}")
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
-    parts = [f"curl -sS {url}/mcp", *(f"-H '{one}'" for one in headers)]
-    if header:
-        parts.append(f'-H "{header}"')  # double quotes: the shell has to fill it in
-    return " \\\n  ".join([*parts, f"-d '{body}'"])
+FIRST = "time.now"
+
+
+def first_tool(tools: "Iterable[ToolSpec]") -> str | None:
+    """One that needs no arguments and changes nothing."""
+    harmless = [spec.name for spec in tools if not spec.input_schema.get("required") and (spec.read_only or spec.pure)]
+    return FIRST if FIRST in harmless else harmless[0] if harmless else None
+
+
+def first_call(url: str, header: str | None, tool: str | None) -> str:
+    """One line for curl that calls a tool; where none can be tried, one that lists them."""
+    line = f"curl {url}/tools/tools" if tool is None else f"curl -X POST {url}/call/{quote(tool, safe='')}"
+    return line if header is None else f'{line} -H "{header}"'  # double quotes: the shell has to fill it in
 
 
 def greeting(facts: ServerFacts) -> str:
@@ -82,7 +79,7 @@ def greeting(facts: ServerFacts) -> str:
         f"  {url}/docs",
         "",
         "The first call to try:",
-        *(f"  {line}" for line in first_call(url, header, facts.menu).split("\n")),
+        f"  {first_call(url, header, facts.first)}",
         "",
     ]
     return "\n".join(lines)
@@ -132,7 +129,7 @@ def welcome_page(facts: Callable[[Scope], ServerFacts]) -> Asgi:
             "tools": now.tools,
             "claude": claude_command(now.url, now.header),
             "snippet": json_snippet(now.url, now.header),
-            "call": first_call(now.url, now.header, now.menu),
+            "call": first_call(now.url, now.header, now.first),
         }
         text = PAGE.format_map({name: escape(part) for name, part in parts.items()})
         await respond(send, 200, text.encode(), b"text/html; charset=utf-8", SECURITY_HEADERS)

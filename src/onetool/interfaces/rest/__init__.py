@@ -1,14 +1,18 @@
-"""The REST API: bundles and their tools below /tools, and a model at /ask. Access is decided in interfaces/http.
+"""The REST API: bundles and their tools below /tools, any tool below /call, and a model at /ask.
+
+Who may use it is decided in interfaces/http.
 
 app        the ASGI app below /tools            routing    addresses, methods, query parameters
 handlers   bundles and tools; lists in pages    invoke     calling a tool, also as a stream of events
 request    bodies, ETags, the caller            problem    errors as application/problem+json
+call       the ASGI app below /call: tools by their names
 ask_app    the ASGI app at /ask                 ask_body   what it takes, and its problems
 openapi    /openapi.json                        docs       /docs, the same for people
 """
 
 from onetool.interfaces.rest.app import RestApp
+from onetool.interfaces.rest.call import CallApp
 from onetool.interfaces.rest.problem import problem_body
 from onetool.interfaces.rest.routing import check_route
 
-__all__ = ["RestApp", "check_route", "problem_body"]
+__all__ = ["CallApp", "RestApp", "check_route", "problem_body"]

@@ -152,7 +152,6 @@ ABOUT_SESSIONS = ("busy", "exists", "not_found")
 class AskProblem(Problem, frozen=True, kw_only=True, omit_defaults=True):
     """A problem with what to do about it, and the answer as far as it had come."""
 
-    hints: tuple[str, ...] = ()
     answer: Answer | None = None
 
 

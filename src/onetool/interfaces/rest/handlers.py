@@ -157,6 +157,7 @@ async def put_tool(ask: RestRequest) -> RestResponse:
     service, wanted = ask.context.bundles, conditions(ask.headers)
     bundle_id, slug, version = ask.path
     data = await json_body(ask.headers, ask.receive, whole=True)
+    await service.keep_in_step()  # its function may have been switched on a moment ago
 
     def put() -> RestResponse:
         wanted.settle(lambda: service.get_tool(bundle_id, slug, version)[1], may_be_new=True)

@@ -10,9 +10,10 @@ same status as without a stream.
 
 import asyncio
 from asyncio import CancelledError
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from threading import get_ident
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -28,25 +29,40 @@ from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
 from onetool.sources.bundles.errors import BundleError
 from onetool.sources.bundles.rate_limits import NOTE
 
+if TYPE_CHECKING:
+    from onetool.core.context import Progress
+
 EVENT_STREAM = "text/event-stream"
+
+
+Args = Mapping[str, Any]
+StartCall = Callable[[Args, "Progress | None"], Awaitable[ToolResult]]
+"""Calls the tool that a request is about."""
 
 
 async def invoke(ask: RestRequest) -> RestResponse | None:
     """Call the tool. Returns None if the client has disconnected, or the result was streamed."""
     args = read_args(await json_body(ask.headers, ask.receive, empty={}))
+    return await answer_call(ask, args, partial(ask.context.invoke, ask.path), envelope)
+
+
+async def answer_call(
+    ask: RestRequest, args: Args, start: StartCall, body: Callable[[ToolResult], bytes]
+) -> RestResponse | None:
+    """Respond with the body that is made of the result, or with a stream. None: it was streamed, or nobody listens."""
     set_caller(ask.scope.get("principal", ""))
     if wants_events(ask.headers.get(b"accept", b"")):
-        return await stream_invocation(ask, args)
+        return await stream_invocation(ask, args, start)
     watch = DisconnectWatch(ask.receive)
     try:
-        result = await ask.context.invoke(ask.path, args, None)
+        result = await start(args, None)
     except CancelledError:
         if not watch.was_disconnected():
             raise
         return None
     finally:
         watch.end()
-    return RestResponse(200, envelope(result), rate_limit_headers(result.meta.get(NOTE)))
+    return RestResponse(200, body(result), rate_limit_headers(result.meta.get(NOTE)))
 
 
 def read_args(body: Any) -> Mapping[str, Any]:
@@ -70,11 +86,18 @@ def envelope(result: ToolResult, with_meta: bool = False) -> bytes:
     meta = {"meta": {NOTE: result.meta[NOTE]}} if with_meta and NOTE in result.meta else {}
     if error is None:
         return encode({"ok": True, "value": result.data, **meta})
-    if error.code == "tool_not_found":
-        raise RestError(403 if error.reason == "denied" else 404, error.code, error.message)
-    if error.code == "invalid_args" and error.details:  # else it is the running tool that says so
-        raise _bad_args(error)
+    refuse_unrun(error, "/args")
     return encode({"ok": False, "error": msgspec.to_builtins(error), **meta})
+
+
+def refuse_unrun(error: ToolError, args_at: str) -> None:
+    """Raises RestError for a tool that did not run. `args_at` is where the body has the arguments."""
+    if error.code == "tool_not_found":
+        status = 403 if error.reason == "denied" else 404
+        raise RestError(status, error.code, error.message, reason=error.reason or msgspec.UNSET)
+    if error.code == "invalid_args" and error.details:  # else it is the running tool that says so
+        faults = [Fault(f"{args_at}{one.pointer}", str(one)) for one in error.details]
+        raise RestError(400, error.code, error.message, part="body", pointer=faults[0].pointer, errors=faults)
 
 
 def wants_events(accept: bytes) -> bool:
@@ -103,23 +126,18 @@ def _bad_body(what: str, pointer: str) -> RestError:
     return RestError(400, "invalid", f"The body: {what}.", part="body", pointer=pointer)
 
 
-def _bad_args(error: ToolError) -> RestError:
-    faults = [Fault(f"/args{one.pointer}", str(one)) for one in error.details]
-    return RestError(400, error.code, error.message, part="body", pointer=faults[0].pointer, errors=faults)
-
-
 # As a stream of events
 
 
 BEGIN_AFTER = 0.25  # seconds; enough for everything that is refused
 
 
-async def stream_invocation(ask: RestRequest, args: Mapping[str, Any]) -> None:
+async def stream_invocation(ask: RestRequest, args: Args, start: StartCall) -> None:
     response = ResponseStream(ask.send)
     watch = DisconnectWatch(ask.receive)
     begin = asyncio.get_running_loop().call_later(BEGIN_AFTER, response.begin)
     try:
-        last = await _final_event(ask, args, response)
+        last = await _final_event(ask, args, start, response)
     except asyncio.CancelledError:
         response.drop()
         if not watch.was_disconnected():
@@ -132,9 +150,9 @@ async def stream_invocation(ask: RestRequest, args: Mapping[str, Any]) -> None:
     await response.end()
 
 
-async def _final_event(ask: RestRequest, args: Mapping[str, Any], response: ResponseStream) -> bytes:
+async def _final_event(ask: RestRequest, args: Args, start: StartCall, response: ResponseStream) -> bytes:
     try:
-        return envelope(await ask.context.invoke(ask.path, args, ProgressEvents(response)), with_meta=True)
+        return envelope(await start(args, ProgressEvents(response)), with_meta=True)
     except (BundleError, HttpError) as error:
         if not response.is_stream:
             raise

@@ -11,7 +11,7 @@ from onetool.interfaces.rest import openapi_schemas
 from onetool.interfaces.rest import routing as q
 from onetool.interfaces.rest.openapi_schemas import ID, SLUG, VERSION, components
 from onetool.interfaces.rest.routing import ASK_PATH as ASK
-from onetool.interfaces.rest.routing import ROOT, ROUTES, QueryParameter
+from onetool.interfaces.rest.routing import CALL_PATH, ROOT, ROUTES, QueryParameter
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -33,6 +33,7 @@ REFUSALS: dict[int, tuple[str, tuple[str, ...]]] = {
     413: ("The body is larger than this server takes.", ()),
     415: ("A POST, and whatever has a body, must say `Content-Type: application/json`.", ()),
     421: ("The Host is no name of this server.", ()),
+    424: ("The tool ran, and failed: `code` and `reason` say why.", ()),
     429: ("Called more often than its limit allows.", ("Retry-After", *LIMIT_HEADERS)),
     500: ("A bug of ours.", ()),
     503: ("The store can't be used now, or the server is stopping. Nothing has changed.", ("Retry-After",)),
@@ -109,7 +110,14 @@ _RECOMMENDED: Part = {
     "description": f"How many at the most. More than {q.MOST_PER_PAGE} means {q.MOST_PER_PAGE}.",
     "schema": {"type": "integer", "minimum": 1, "default": q.PER_PAGE},
 }
-PARAMETERS |= {"pageSize": _SIZE, "recommendedPageSize": _RECOMMENDED}
+_NAME: Part = {
+    "in": "path",
+    "required": True,
+    "description": "As code says it: `time.now`, `bundle.tool`, `bundle.tool@version`, or an alias.",
+    "schema": {"type": "string", "minLength": 1},
+    "example": "time.now",
+}
+PARAMETERS |= {"pageSize": _SIZE, "recommendedPageSize": _RECOMMENDED, "name": _NAME}
 
 
 def operation(
@@ -211,11 +219,35 @@ def ask_operation() -> Part:
     return {**found, "responses": dict(sorted({**found["responses"], **refusals}.items()))}
 
 
+# POST /call/{name}
+
+
+CALL = f"{CALL_PATH}/{{name}}"
+_CALL_DESCRIPTION = """\
+The body is the arguments, an object; without any, it may be left out, together with its Content-Type, unless a browser
+asks. The answer is the value itself. Refusals, limits and streams are those of `invokeTool`; but a tool that ran and
+failed is 424. A stream ends with `result`, which is the envelope."""
+
+
+def call_operation() -> Part:
+    found = operation(
+        "callTool",
+        "Call a tool by its name",
+        {200: {"description": "The value.", "content": {"application/json": {"schema": {}}}}},
+        *(404, 424, 429),
+        says=_CALL_DESCRIPTION,
+        takes=request_body("Arguments", {}) | {"required": False},
+    )
+    found["responses"]["200"]["content"]["text/event-stream"] = _STREAM
+    return found
+
+
 # The document
 
 
 ABOUT = """\
-Bundles of versioned tools: made, listed, searched, switched on and off, and called. And a model that uses them: ask it.
+Bundles of versioned tools: made, listed, searched, switched on and off, and called. Packs, declared tools and MCP
+servers are bundles, too, which only take the switch. And a model that uses all of them: ask it.
 
 Every refusal is `application/problem+json` with a `code` for programs and a `detail` for people. Lists come in pages;
 single things have an ETag. A tool that ran and failed is no refusal: its answer is 200 with `ok: false`."""
@@ -372,6 +404,7 @@ def openapi_document(app: "App", root: str = "") -> Part:
         for method, way in place.ways.items():
             group, found = OPERATIONS[place.template, method]
             item[method.lower()] = {"tags": [group], **with_query(found, dict(way.parameters))}
+    paths[CALL] = {"parameters": path_parameters(CALL), "post": {"tags": ["Calls"], **call_operation()}}
     paths[ASK] = {"parameters": [], "post": {"tags": [ASK_GROUP], **ask_operation()}}
     document: Part = {
         "openapi": "3.1.0",

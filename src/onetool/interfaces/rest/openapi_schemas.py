@@ -140,6 +140,11 @@ def _file_schema(words: str, properties: Part, *required: str) -> Part:
 
 Schema = dict[str, Any]
 
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"{SCHEMA_PREFIX}{name}"}
+
+
 ID: Schema = {
     "type": "string",
     "description": "A UUIDv7 in lower case.",
@@ -178,7 +183,11 @@ _SHAPES = (
 _READ_ONLY = {  # of what the store adds
     "id": {**ID, "readOnly": True},
     "bundleID": {**ID, "readOnly": True},
-    "isBuiltIn": {"type": "boolean", "readOnly": True, "description": "Part of OneTool: only isEnabled can change."},
+    "isBuiltIn": {
+        "type": "boolean",
+        "readOnly": True,
+        "description": "Part of OneTool, or what `source` says: only isEnabled can change.",
+    },
     "createdAt": TIME,
     "modifiedAt": {
         **TIME,
@@ -186,6 +195,11 @@ _READ_ONLY = {  # of what the store adds
     },
     "softDeletedAt": {"type": ["string", "null"], "format": "date-time", "readOnly": True},
     "schemaVersion": {"type": "string", "readOnly": True},
+    "source": {
+        **_ref("BundleSource"),
+        "readOnly": True,
+        "description": "Only of what is no bundle of its own: the pack, config or MCP server that it comes from.",
+    },
     "disabledReason": {
         "type": "string",
         "readOnly": True,
@@ -230,6 +244,9 @@ _DESCRIPTIONS = {  # by the key alone where it means one thing wherever it stand
     "Problem.in": "Which part of the request is wrong, where it is one.",
     "Problem.pointer": "JSON pointer (RFC 6901) to what is wrong, in what `in` names.",
     "Problem.errors": "Where several things are wrong: each of them.",
+    "Problem.reason": "Of a tool that ran and failed: timeout, source_unavailable … or what the tool itself says.",
+    "Problem.hints": "What could be done about it.",
+    "BundleSource.name": "Of the pack or the server; of declared tools what is before the dot, or `config`.",
     "Fault.pointer": "JSON pointer (RFC 6901) to what is wrong, in what `in` of the problem names.",
     "ToolError.code": "One of three. The finer cause is in `reason`.",
     "ToolError.reason": "timeout, denied, rate_limited, upstream_error … or what the tool itself says.",
@@ -258,7 +275,8 @@ def components() -> dict[str, Schema]:
         _complete(schema)
     shown["properties"] |= {key: _READ_ONLY[key] for key in sorted(SHOWN)}
     left_out = {*UNSAID, *dict(IMPLS.values())}  # where they say nothing
-    shown["required"] = [key for key in shown["required"] if key not in left_out]
+    for schema in (named["Bundle"], shown):
+        schema["required"] = [key for key in schema["required"] if key not in left_out]
     for kind, (key, _) in IMPLS.items():
         shown["properties"][key] = _ref(_IMPL_NAMES[kind])
     named |= {_content_name(kind): _content(content, kind) for kind in IMPLS}
@@ -369,6 +387,7 @@ def _plain_schemas() -> dict[str, Schema]:
             "properties": {"args": {"type": "object", "description": "What the tool's argSchema asks for."}},
             "additionalProperties": False,
         },
+        "Arguments": {"type": "object", "description": "What the tool's argSchema asks for."},
         "Value": {
             "type": "object",
             "description": "The tool ran, and this is its value.",
@@ -405,7 +424,3 @@ def _one_of(names: dict[str, str], by: str) -> Schema:
         "oneOf": [_ref(name) for name in names.values()],
         "discriminator": {"propertyName": by, "mapping": mapping},
     }
-
-
-def _ref(name: str) -> Schema:
-    return {"$ref": f"{SCHEMA_PREFIX}{name}"}

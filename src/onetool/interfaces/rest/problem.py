@@ -56,6 +56,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     part: Part | None = msgspec.field(default=None, name="in")
     pointer: str | None = None
     errors: tuple[Fault, ...] = ()
+    reason: str | msgspec.UnsetType | None = msgspec.UNSET  # of a tool's failure
+    hints: tuple[str, ...] = ()
 
 
 class RestError(HttpError):
@@ -71,8 +73,12 @@ class RestError(HttpError):
         pointer: str | None = None,
         errors: Iterable[Fault] = (),
         headers: Headers = (),
+        reason: str | msgspec.UnsetType | None = msgspec.UNSET,
+        hints: Iterable[str] = (),
     ) -> None:
         super().__init__(status, code, message, headers)
+        self.reason = reason
+        self.hints = tuple(hints)
         self.part = part
         self.pointer = pointer
         self.errors = tuple(errors)
@@ -80,10 +86,11 @@ class RestError(HttpError):
 
 def problem_body(refused: HttpError, clean: Callable[[Any], Any] | None = None) -> bytes:
     """The problem body of an error. `clean` masks secrets. Also used for errors of interfaces/http."""
-    detail, errors = str(refused), getattr(refused, "errors", ())
+    detail, errors, hints = str(refused), getattr(refused, "errors", ()), getattr(refused, "hints", ())
     if clean is not None:
         detail = clean(detail)
         errors = tuple(Fault(one.pointer, clean(one.message)) for one in errors)
+        hints = tuple(map(clean, hints))
     problem = Problem(
         type="about:blank",
         title=HTTPStatus(refused.status).phrase,
@@ -93,6 +100,8 @@ def problem_body(refused: HttpError, clean: Callable[[Any], Any] | None = None) 
         part=getattr(refused, "part", None),
         pointer=getattr(refused, "pointer", None),
         errors=errors,
+        reason=getattr(refused, "reason", msgspec.UNSET),
+        hints=hints,
     )
     return msgspec.json.encode(problem)
 

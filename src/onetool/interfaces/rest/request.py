@@ -212,6 +212,10 @@ class RestContext:
         bundle_id, slug, version = path
         return await self._app.invoke_version(bundle_id, slug, version, args, SOURCE, progress, self.allowed)
 
+    async def call(self, name: str, args: Mapping[str, Any], progress: "Progress | None") -> "ToolResult":
+        """Call the tool of that name."""
+        return await self._app.call_by_name(name, args, SOURCE, progress, self.allowed)
+
     async def sight(self) -> Visibility:
         """What clients may see: everything if they may change bundles, else what they may call."""
         return EVERYTHING if self.allowed is None or self.may_change else await self.bundles.sight(self.allowed)

@@ -17,6 +17,8 @@ from onetool.sources.bundles.names import check_id, check_slug, check_version
 
 ASK_PATH = "/ask"
 ASK_METHODS = ("POST", "OPTIONS")
+CALL_PATH = "/call"
+CALL_METHODS = ("POST", "OPTIONS")
 
 
 # Query parameters

@@ -55,7 +55,10 @@ class Unpacked(NamedTuple):
 def pack(bundle: Bundle, tools: Iterable[Tool]) -> bytes:
     """The archive of a bundle. Raises InvalidError for one that is built in, or a tool that could not be read again."""
     if bundle.is_built_in:
-        raise InvalidError(f"the bundle {bundle.slug} is built in: every OneTool has it, and it can't be exported")
+        why = (
+            "built in: every OneTool has it," if bundle.source is None else "no bundle of its own: a config brings it,"
+        )
+        raise InvalidError(f"the bundle {bundle.slug} is {why} and it can't be exported")
     texts = {BUNDLE: bundle_text(bundle)}
     for tool in tools:
         texts[tool_file("", tool.slug, tool.version).removeprefix("/")] = tool_text(tool, is_kept=True)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from onetool.core.errors import Mistake
 from onetool.core.source import Catalogue
 from onetool.core.spec import ToolSpec
-from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.model import Bundle, Tool, function_of
 from onetool.sources.bundles.names import code_name
 from onetool.sources.bundles.store import BundleStore, in_a_hurry
 from onetool.sources.bundles.tool_factory import ToolFactory
@@ -101,12 +101,19 @@ class NamedTools:
 
     def name_of(self, bundle: Bundle, tool: Tool) -> str:
         """What a call of this very tool is counted under."""
+        if tool.is_built_in:
+            return function_of(tool)
         name = f"{code_name(bundle.slug)}.{code_name(tool.slug)}"
-        if tool.is_built_in or self.ids.get(name) == tool.id:
+        if self.ids.get(name) == tool.id:
             return name
         if bundle.id not in self._owners:  # another one has its name, and what is allowed to that one
             return f"{bundle.id}/{tool.slug}{VERSION_SIGN}{tool.version}"
         return f"{name}{VERSION_SIGN}{tool.version}"
+
+    def tool(self, name: str) -> Tool | None:
+        """The stored tool that a name stands for."""
+        versions, id = self._versions.get(name.partition(VERSION_SIGN)[0]), self.ids.get(name)
+        return None if versions is None else next((one for one in versions.tools if one.id == id), None)
 
     def _spec(self, tool: Tool, name: str, bundle: Bundle) -> ToolSpec:
         return self._make(tool, name, self._off(tool, bundle))
@@ -197,6 +204,10 @@ class BundleTools:
     def name_of(self, bundle: Bundle, tool: Tool) -> str:
         """What a call of this very tool is counted under."""
         return self._named.name_of(bundle, tool)
+
+    def tool(self, name: str) -> Tool | None:
+        """The stored tool that a name stands for."""
+        return self._named.tool(name)
 
     def name_and_spec(self, bundle: Bundle, tool: Tool) -> tuple[str, ToolSpec | None]:
         """What a call of this very tool is counted under; and its spec, if the one of that name was made of it."""

@@ -45,6 +45,13 @@ class PreProcessor(CamelStruct, frozen=True, kw_only=True, tag="script", tag_fie
     code: Annotated[str, Meta(min_length=1, max_length=256 * 1024)]
 
 
+class BundleSource(CamelStruct, frozen=True, kw_only=True):
+    """Where a read-only bundle comes from: a pack, the tools that a config declares, or an MCP server."""
+
+    kind: Literal["pack", "config", "server"]
+    name: str
+
+
 class BundleContent(CamelStruct, frozen=True, kw_only=True):
     slug: str
     display_name: Title = ""
@@ -69,16 +76,17 @@ class ToolContent(CamelStruct, frozen=True, kw_only=True):
     pre_processors: Annotated[tuple[PreProcessor, ...], Meta(max_length=10)] = ()
 
 
-class Bundle(BundleContent, frozen=True, kw_only=True, omit_defaults=False):
+class Bundle(BundleContent, frozen=True, kw_only=True, omit_defaults=False, repr_omit_defaults=True):
     id: str
     is_built_in: bool = False
     created_at: str  # 2026-11-15T16:00:00.000Z
     modified_at: str
     soft_deleted_at: str | None = None
     schema_version: str = SCHEMA_VERSION
+    source: BundleSource | None = None  # of what is derived from the catalogue: `sources.bundles.derived`
 
 
-class Tool(ToolContent, frozen=True, kw_only=True, omit_defaults=False):
+class Tool(ToolContent, frozen=True, kw_only=True, omit_defaults=False, repr_omit_defaults=True):
     id: str
     bundle_id: str = msgspec.field(name="bundleID")
     slug: str
@@ -87,6 +95,7 @@ class Tool(ToolContent, frozen=True, kw_only=True, omit_defaults=False):
     created_at: str
     modified_at: str
     schema_version: str = SCHEMA_VERSION
+    source: BundleSource | None = None
 
 
 # Of each type: the key that says more of it, and its shape.
@@ -103,7 +112,8 @@ def http_of(tool: ToolContent) -> HttpImpl:
 
 
 def function_of(tool: ToolContent) -> str:
-    return msgspec.convert(tool.go_impl if tool.type == "go" else tool.python_impl, FunctionImpl).func
+    impl: dict[str, Any] = (tool.go_impl if tool.type == "go" else tool.python_impl) or {}
+    return impl["func"]
 
 
 def code_of(tool: ToolContent) -> str:
@@ -114,7 +124,7 @@ def limits_of(tool: ToolContent) -> ToolLimits:
     return msgspec.convert(tool.limits, ToolLimits)
 
 
-UNSAID = ("parallel", "preProcessors")  # keys that most tools do without
+UNSAID = ("parallel", "preProcessors", "source")  # keys that most tools and bundles do without
 
 
 def shown(thing: Bundle | Tool) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from onetool.core.context import CallEvent, Progress
 from onetool.core.source import SingleTool
 from onetool.core.spec import ToolSpec
 from onetool.http.definition import below
+from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoundError, RateLimitError
 from onetool.sources.bundles.loading import BundleTools
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, built_in_id, function_of, shown
@@ -65,7 +66,7 @@ class ReadyTool(NamedTuple):
 
 
 class BundleService:
-    """`function` gives a registered function by its name; `built_in` are the built-in tools.
+    """`function` gives a registered function by its name; `built_in` are the built-in tools; `derived` the others.
 
     `invoke` calls a version as REST does. `keep_in_step` reloads the registry if tools have changed.
     """
@@ -77,12 +78,14 @@ class BundleService:
         invoke: InvokeVersion,
         function: Callable[[str], ToolSpec | None],
         built_in: Iterable[str],
+        derived: DerivedBundles,
         keep_in_step: Callable[[], Awaitable[None]],
     ) -> None:
         self.store = store
         self._workshop = workshop
         self.invoke = invoke
         self._function = function
+        self._derived = derived
         self._keep_in_step = keep_in_step
         self._built_in = {name: built_in_id(name) for name in built_in}
         self.loading = BundleTools(store, workshop)
@@ -229,6 +232,10 @@ class BundleService:
         """Tools whose function is gone count as disabled: only we know that."""
         return lambda tool: sight.tool(tool) and (include_disabled or self._is_there(tool))
 
+    async def keep_in_step(self) -> None:
+        """Have what was switched on or off just now count for what is put next."""
+        await self._keep_in_step()
+
     async def sight(self, allowed: Collection[str]) -> Visibility:
         """What is to be seen under this allow-list."""
         await self._keep_in_step()  # what a tool is called depends on the others
@@ -247,7 +254,11 @@ class BundleService:
         tool, bundle = self._tool(bundle_id, slug, version), self._bundle(bundle_id)
         self._refuse_disabled(bundle, tool)
         name, spec = self.loading.name_and_spec(bundle, tool)
-        if tool.is_built_in:
+        if tool.source is not None:
+            spec = self._derived.spec(name)
+            if spec is None:  # it has gone this very moment
+                raise NotFoundError(f"there is no tool {name} any more")
+        elif tool.is_built_in:
             spec = self._function(name)
         spec = spec or self._workshop.spec(tool, name, None)
         made = ReadyTool(tool, spec, SingleTool(spec))
@@ -262,12 +273,17 @@ class BundleService:
         if result.error is not None and result.error.reason == LIMITED:
             raise RateLimitError(result.error.message, left=result.meta.get(NOTE))
 
+    def refuse_limited_name(self, name: str, result: ToolResult) -> None:
+        """The same for a call by name."""
+        if result.error is not None and result.error.reason == LIMITED and (tool := self.loading.tool(name)):
+            raise RateLimitError(result.error.message, self._workshop.wait(tool))
+
     def record(self, event: CallEvent) -> None:
         """Count a finished call; calls of other tools are ignored."""
         error = event.error
         if event.spec is None or (error is not None and (error.code != "execution_error" or error.reason == LIMITED)):
             return
-        id = event.spec.kept_as or self._built_in.get(event.spec.name)
+        id = event.spec.kept_as or self._built_in.get(event.spec.name) or self._derived.id_of(event.spec)
         if id is not None:
             self.store.used(id)
 
@@ -280,13 +296,14 @@ class BundleService:
         if (why := self._why_disabled(tool)) is not None:
             raise ForbiddenError(f"{name} can't be called now: {why}", "disabled")
 
-    def switched_off(self) -> set[str]:
-        """The built-in tools that must not be called, by their names."""
+    def switched_off(self) -> dict[str, str]:
+        """The built-in and derived tools that must not be called, by their names; and the place of the switch."""
         packs = {name.partition(".")[0] for name in self._built_in}
-        found: set[str] = set()
+        found: dict[str, str] = {}
         for bundle in self.store.bundles([built_in_id(pack) for pack in packs], True, None, len(packs)):
-            tools = self.store.tools((), [bundle.id], True, None, len(self._built_in))
-            found |= {function_of(tool) for tool in tools if not (bundle.is_enabled and tool.is_enabled)}
+            found |= _off(bundle, self.store.tools((), [bundle.id], True, None, len(self._built_in)))
+        for bundle, tools in () if self.store.are_all_on() else self.store.derived():
+            found |= _off(bundle, tools)
         return found
 
     def changed(self, value: T) -> T:
@@ -388,6 +405,12 @@ def _page(
         if len(found) < wanted:
             return page, None
         after = found[-1][0]
+
+
+def _off(bundle: Bundle, tools: Iterable[Tool]) -> dict[str, str]:
+    if not bundle.is_enabled:
+        return {function_of(tool): bundle.slug for tool in tools}
+    return {function_of(tool): f"{bundle.slug}/{tool.slug}" for tool in tools if not tool.is_enabled}
 
 
 def _content(thing: Bundle | Tool, shape: type[Content]) -> Content:

@@ -5,7 +5,7 @@ BundleError, and then nothing has changed. Built-in bundles are given to a store
 them as all others, keeps only their switches, and refuses every other change.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import NamedTuple, Protocol
 
@@ -60,6 +60,14 @@ class BundleStore(Protocol):
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
         """All that is not built-in, of one moment; for who makes tools of them."""
+        ...
+
+    def derived(self) -> list[tuple[Bundle, Sequence[Tool]]]:
+        """The bundles that are derived from the catalogue, with their switches."""
+        ...
+
+    def are_all_on(self) -> bool:
+        """Whether nobody has ever switched one of these."""
         ...
 
     def place(self, tool_id: str) -> str | None:
@@ -187,8 +195,8 @@ class AllowedOnly(Visibility):
         return any(map(self.tool, self._store.tools((), [bundle.id], True, None, MOST_TOOLS_OF_BUNDLE)))
 
     def _may_have(self, bundle: Bundle) -> bool:
-        """Told by its name alone: of most bundles no tool has to be looked at."""
-        return code_name(bundle.slug) in self._packs or bundle.id in self._ids
+        """Told by its name alone: of most bundles no tool has to be looked at. A derived one may have another name."""
+        return bundle.source is not None or code_name(bundle.slug) in self._packs or bundle.id in self._ids
 
 
 EVERYTHING = Visibility()

@@ -94,7 +94,9 @@ def _below(data: Any, step: str) -> Any:
 T = TypeVar("T")
 
 # What the store knows itself. It may come back with what was got from it, and is not looked at.
-KEPT = frozenset(("id", "isBuiltIn", "createdAt", "modifiedAt", "softDeletedAt", "schemaVersion", "bundleID", "digest"))
+KEPT = frozenset(
+    ("id", "isBuiltIn", "createdAt", "modifiedAt", "softDeletedAt", "schemaVersion", "bundleID", "digest", "source")
+)
 SHOWN = frozenset(("disabledReason", "callCount", "lastCalledAt", "warnings"))
 
 _PATH = re.compile(r"\.([A-Za-z0-9_]+)|\[(\d+)\]|\[\.\.\.\]")

@@ -102,6 +102,10 @@ class Servers(Source):
     def names(self) -> list[str]:
         return list(self._proxies)
 
+    def enabled(self) -> list[str]:
+        """Those that the config does not switch off."""
+        return self._enabled()
+
     def statuses(self, allowed: Iterable[str] | None = None) -> list[ServerStatus]:
         """With an allow-list only those that it names a tool of."""
         wanted = None if allowed is None else {name.partition(".")[0] for name in allowed}

@@ -16,6 +16,7 @@ from onetool.interfaces.cli.bundles.references import (
     find_bundle,
     find_only_tool,
     next_version,
+    origin,
 )
 from onetool.interfaces.cli.bundles.requirements import print_outcome, warn_if_name_taken
 from onetool.interfaces.cli.options import config_option, data_options, open_app
@@ -77,7 +78,8 @@ def delete(ctx: click.Context, place: ToolReference, with_tools: bool, yes: bool
     shelf = open_app(ctx).bundles
     bundle = find_bundle(shelf, place.bundle)
     if bundle["isBuiltIn"]:
-        raise click.ClickException(printable(f"{place} is built in: it can be switched off (disable), not deleted."))
+        what = "built in" if "source" not in bundle else f"no bundle of its own ({origin(bundle)})"
+        raise click.ClickException(printable(f"{place} is {what}: it can be switched off (disable), not deleted."))
     if place.tool is None:
         _delete_bundle(shelf, bundle, with_tools, yes)
         return
@@ -111,8 +113,9 @@ def make_bundle(app: "App", content: dict[str, Any]) -> "Shown":
 
 
 def live_bundle(shelf: "BundleService", slug: str) -> "Shown | None":
-    """The first bundle of that slug, if there is one that was not deleted."""
-    return next((one for one in all_bundles(shelf) if one["slug"] == slug and one["softDeletedAt"] is None), None)
+    """The first bundle of that slug, if there is one that was not deleted. A pack or a server of that name is none."""
+    kept = (one for one in all_bundles(shelf) if "source" not in one)
+    return next((one for one in kept if one["slug"] == slug and one["softDeletedAt"] is None), None)
 
 
 def _set_enabled(ctx: click.Context, place: ToolReference, on: bool, as_json: bool) -> None:

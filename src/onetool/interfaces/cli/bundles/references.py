@@ -57,6 +57,13 @@ def heading(bundle: dict[str, Any]) -> str:
     return _one_line(bundle["description"] if name in ("", bundle["slug"]) else name)
 
 
+def origin(thing: dict[str, Any]) -> str:
+    """Where something comes from that nobody can change here; nothing of what people keep."""
+    if source := thing.get("source"):
+        return "declared" if source["kind"] == "config" else source["kind"]
+    return "built in" if thing["isBuiltIn"] else ""
+
+
 def _one_line(text: str) -> str:
     from onetool.core.errors import cut
 
@@ -120,6 +127,7 @@ def find_bundle(shelf: "BundleService", name: str, deleted: bool = False, otherw
         one for one in everything if _ID.fullmatch(name) and one["id"] == name.lower()
     ]
     found = [one for one in own if (one["softDeletedAt"] is not None) == deleted]
+    found = [one for one in found if "source" not in one] or found  # a bundle comes before a pack of its name
     if len(found) == 1:
         return found[0]
     if found:
@@ -207,10 +215,7 @@ def _in_version(versions: "list[Shown]", place: ToolReference) -> "Shown":
 
 
 def _ambiguous(name: str, found: "list[Shown]") -> str:
-    lines = [
-        f"  {one['id']}  {'built in' if one['isBuiltIn'] else 'made ' + one['createdAt']}  {one['displayName']}"
-        for one in found
-    ]
+    lines = [f"  {one['id']}  {origin(one) or 'made ' + one['createdAt']}  {one['displayName']}" for one in found]
     return printable("\n".join([f"There are {len(found)} bundles {name}; say which by its id:", *lines]))
 
 

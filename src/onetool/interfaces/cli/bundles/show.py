@@ -16,6 +16,7 @@ from onetool.interfaces.cli.bundles.references import (
     find_tool,
     found_tools,
     heading,
+    origin,
     title,
 )
 from onetool.interfaces.cli.bundles.requirements import Requirements, print_requirements, requirements_of
@@ -103,7 +104,7 @@ def is_live(bundle: "Shown") -> bool:
 
 def state(thing: "Shown") -> str:
     """Of a bundle or a tool, in a word or two."""
-    words = ["built in"] if thing["isBuiltIn"] else []
+    words = [where] if (where := origin(thing)) else []
     if deleted := thing.get("softDeletedAt"):
         words.append(f"deleted {deleted[:10]}")
     elif not thing["isEnabled"]:
@@ -132,6 +133,8 @@ def _show_bundle(app: "App", bundle: "Shown", as_json: bool) -> None:
     ]
     if rows:
         print_table(counted(len(rows), "tool"), ("tool", "type", "state", "what it does"), rows)
+    elif bundle["isBuiltIn"]:
+        echo("It has no tools, or none that it has told yet.")
     else:
         echo(f"It has no tools yet. Add one: onetool bundles add {bundle['slug']}/TOOL FILE")
 
@@ -152,10 +155,10 @@ def facts(app: "App", bundle: "Shown", tool: "Shown") -> dict[str, Any]:
     """As REST shows it, with its bundle, its name in code, and what it needs."""
     from onetool.sources.bundles.names import code_name
 
-    name = f"{code_name(bundle['slug'])}.{code_name(tool['slug'])}"
+    name = f"{code_name(bundle['slug'])}.{code_name(tool['slug'])}@{tool['version']}"
     return {
         "bundle": bundle["slug"],
-        "name": f"{name}@{tool['version']}",
+        "name": tool["pythonImpl"]["func"] if "source" in tool else name,
         **tool,
         "needs": requirements_of(app, [tool]).shown(),
     }

@@ -157,7 +157,7 @@ class FileStore(IndexedReads, BundleStore):
     def reap(self) -> list[str]:
         over: list[str] = []
         after = None
-        while page := self.bundles((), True, after, MANY):
+        while page := IndexedReads.bundles(self, (), True, after, MANY):  # no others can be deleted
             over += [bundle.id for bundle in page if self._is_over(bundle)]
             after = page[-1].id
         return [id for id in over if self._write(partial(self._reap, id))]
@@ -272,7 +272,9 @@ class FileStore(IndexedReads, BundleStore):
 
     def _refuse_built_in(self, id: str) -> None:
         if (found := self._built_in_bundle(id)) is not None:
-            raise ForbiddenError(f"{found[0].slug} is built in: it can only be enabled and disabled", "built_in")
+            slug, source = found[0].slug, found[0].source
+            what = "built in" if source is None else f"a {source.kind}'s" if source.kind != "config" else "the config's"
+            raise ForbiddenError(f"{slug} is {what}: it can only be enabled and disabled", "built_in")
 
     def _switch(
         self,
@@ -297,6 +299,12 @@ class FileStore(IndexedReads, BundleStore):
             work.replace_overlay(overlay, overlay.over(self._built_in), work.result)
 
     # Beside
+
+    def derived(self) -> list[tuple[Bundle, Sequence[Tool]]]:
+        return []
+
+    def are_all_on(self) -> bool:
+        return True
 
     def used(self, tool_id: str) -> None:
         self._usage.used(tool_id)

@@ -32,7 +32,14 @@ from onetool.sources.bundles.files.disk import (
     tool_file,
     tools_of,
 )
-from onetool.sources.bundles.files.form import BuiltIn, Overlay, read_bundle_file, read_overlay, read_tool_file
+from onetool.sources.bundles.files.form import (
+    BuiltIn,
+    Overlay,
+    read_bundle_file,
+    read_overlay,
+    read_tool_file,
+    switches_text,
+)
 from onetool.sources.bundles.files.writing import FolderLock
 from onetool.sources.bundles.index import Index, IndexTransaction, PathTakenError, Stamp
 from onetool.sources.bundles.model import Bundle, Tool
@@ -261,7 +268,7 @@ class FolderSync:
             return
         changes.drop(OVERLAY)
         overlay = read.thing if read is not None and isinstance(read.thing, Overlay) else Overlay()
-        changes.built_in(overlay.over(self._built_in))
+        changes.built_in(overlay.over(self._built_in), others=switches_text(overlay))
 
     def _as_before(self, index: Index) -> BuiltIn:
         known = Overlay()

@@ -28,6 +28,7 @@ from onetool.sources.bundles.files.form import (
     read_bundle_file,
     read_overlay,
     read_tool_file,
+    switches_text,
     tool_text,
 )
 from onetool.sources.bundles.index import IndexTransaction, Stamp
@@ -206,7 +207,7 @@ class StoreTransaction:
             self._root, OVERLAY, overlay_text(overlay)
         )
         self._done(result)
-        self._changes.built_in(switched)
+        self._changes.built_in(switched, others=switches_text(overlay))
 
     # How it is done
 

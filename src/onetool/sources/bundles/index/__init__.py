@@ -108,6 +108,11 @@ class Index:
         found = self._access.ask(lambda held: held.database.execute(asked).fetchall())
         return [Mistake(file=path_out(path), message=reason) for path, reason in found]
 
+    def switches(self) -> str:
+        """What `IndexTransaction.built_in` was given as `others`."""
+        asked = "SELECT value FROM meta WHERE key = 'switches'"
+        return self._access.ask(lambda held: held.database.execute(asked).fetchone()[0], is_single=True)
+
     # Keeping in step
 
     def stamps(self) -> dict[str, Stamp]:

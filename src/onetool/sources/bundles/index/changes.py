@@ -5,7 +5,7 @@ bundle or one tool are refused with `PathTakenError`, which names the first: loo
 """
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,6 +25,7 @@ from onetool.sources.bundles.index.rows import (
 from onetool.sources.bundles.model import Bundle, Tool
 
 _REVISION = "(SELECT value FROM meta WHERE key = 'revision')"
+SAME = -1  # in place of the number of a tool that needs no writing
 _SET_TOOL = ", ".join(f"{column} = ?" for column in IndexedToolRow._fields)
 
 
@@ -70,11 +71,20 @@ class RowWriter:
         self._db.execute("DELETE FROM bundles WHERE id = ?", (id,))
         self._rename(id, "")
 
-    def forget_built_in(self) -> None:
-        for (no,) in self._db.execute("SELECT no FROM tools WHERE built_in").fetchall():
-            self.forget_tool(no)
+    def forget_built_in(self, bundles: Collection[str], tools: Mapping[str, Tool]) -> dict[str, int]:
+        """Forget the built-in ones but these. Of the tools that stay: their numbers, or SAME where nothing differs."""
+        asked = "SELECT id, no, bundle, slug, version, body FROM tools JOIN bodies USING (no) WHERE built_in"
+        numbers: dict[str, int] = {}
+        for id, no, *place, body in self._db.execute(asked).fetchall():
+            tool = tools.get(id)
+            if tool is None or place != [tool.bundle_id, tool.slug, tool.version]:
+                self.forget_tool(no)
+            else:
+                numbers[id] = SAME if body == tool_body(tool) else no
         for (id,) in self._db.execute("SELECT id FROM bundles WHERE built_in").fetchall():
-            self.forget_bundle(id)
+            if id not in bundles:
+                self.forget_bundle(id)
+        return numbers
 
     def _find_by(self, no: int, bundle_id: str, own: Texts) -> None:
         """A toggle changes none of them: then the tables of the search stay as they are."""
@@ -179,25 +189,32 @@ class IndexTransaction:
         return True
 
     def built_in(
-        self, bundles: Iterable[tuple[Bundle, Sequence[Tool]]], switches: Mapping[str, bool] | None = None
+        self,
+        bundles: Iterable[tuple[Bundle, Sequence[Tool]]],
+        switches: Mapping[str, bool] | None = None,
+        others: str | None = None,
     ) -> bool:
         """All built-in bundles with their tools, in place of those that were; whether that is any different.
 
         `switches` says of ids of both whether they are enabled. A file that claims one of the ids is broken by that.
+        `others` is what `Index.switches` gives back: switches of bundles that are not in here; None keeps them.
         """
+        is_other = others is not None and self._keep_switches(others)
         switches = switches or {}
         switched = [(_switch(one, switches), [_switch(tool, switches) for tool in tools]) for one, tools in bundles]
         mark = fingerprint(switched)
         if self._one("SELECT value FROM meta WHERE key = 'built_in'") == mark:
-            return False
-        self._writing.forget_built_in()
+            return is_other
+        numbers = self._writing.forget_built_in({one.id for one, _ in switched}, _by_id(switched))
         for bundle, tools in switched:
             self._make_way(self._bundle_place(bundle.id))
             self._writing.bundle(bundle)
             for tool in tools:
-                self._make_way(self._tool_place("id = ?", tool.id))
-                self._make_way(self._tool_place(_NAMED, tool.bundle_id, tool.slug, tool.version))
-                self._writing.tool(tool, None)
+                if tool.id not in numbers:
+                    self._make_way(self._tool_place("id = ?", tool.id))
+                    self._make_way(self._tool_place(_NAMED, tool.bundle_id, tool.slug, tool.version))
+                if (no := numbers.get(tool.id)) != SAME:
+                    self._writing.tool(tool, no)
         self._db.execute("UPDATE meta SET value = ? WHERE key = 'built_in'", (mark,))
         return True
 
@@ -233,6 +250,10 @@ class IndexTransaction:
         return bool(self._one(below, folder + b"/", folder + b"0"))  # "0" is the sign behind "/"
 
     # How it is done
+
+    def _keep_switches(self, text: str) -> bool:
+        asked = "UPDATE meta SET value = ? WHERE key = 'switches' AND value != ?"
+        return self._db.execute(asked, (text, text)).rowcount > 0
 
     def _make_way(self, place: _IndexRow | None) -> None:
         if place is not None and place.path is not None:
@@ -270,6 +291,10 @@ def _check_taken(place: _IndexRow | None, mine: bytes, what: str) -> None:
 
 def _path(place: _IndexRow | None) -> str | None:
     return None if place is None or place.path is None else path_out(place.path)
+
+
+def _by_id(bundles: Iterable[tuple[Bundle, Sequence[Tool]]]) -> dict[str, Tool]:
+    return {tool.id: tool for _, tools in bundles for tool in tools}
 
 
 def _switch(thing: Any, switches: Mapping[str, bool]) -> Any:

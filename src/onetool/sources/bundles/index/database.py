@@ -22,7 +22,7 @@ from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.index.waiting import LONG_SECONDS, IndexBusyError, WaitLimit, is_damage, is_gone
 
 APPLICATION = 0x0B0D1E5  # says that a file is ours
-LAYOUT = 2
+LAYOUT = 3
 
 # `no` is a tool's number in here, and nowhere else. Its JSON lies apart, so that what is scanned stays slim.
 # `since`: the revision that a body was written at; another one for every other body.
@@ -66,7 +66,8 @@ def create(database: sqlite3.Connection) -> None:
     """All tables, empty. The revision begins at the time: a file made anew never has a number of the one before."""
     database.executescript(f"BEGIN; {_TABLES} COMMIT;")
     database.executemany(
-        "INSERT INTO meta VALUES (?, ?)", [("revision", time_ns() // 1000), ("filled", 0), ("built_in", "")]
+        "INSERT INTO meta VALUES (?, ?)",
+        [("revision", time_ns() // 1000), ("filled", 0), ("built_in", ""), ("switches", "")],
     )
     database.execute(f"PRAGMA application_id = {APPLICATION}")
     database.execute(f"PRAGMA user_version = {LAYOUT}")

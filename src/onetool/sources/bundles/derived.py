@@ -1,0 +1,205 @@
+"""Packs, declared tools and MCP servers as read-only bundles, made of the catalogue of this process.
+
+They are kept in memory alone: processes with other configs share the folder of bundles, and must not see them there.
+Only their switches are in a file. Ids follow from kind and name, slugs from the name.
+"""
+
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from onetool.core.errors import cut
+from onetool.core.spec import ToolSpec
+from onetool.sources.bundles.model import SINCE, VERSION, Bundle, BundleSource, Tool
+from onetool.sources.bundles.names import LONGEST, derived_id, fits
+from onetool.sources.catalogues import Offered
+
+SourceKind = Literal["pack", "config", "server"]
+
+DIGITS = 8  # of the hash in a slug
+MOST_WORDS, MOST_TITLE, MOST_TAG, MOST_TAGS = 10_000, 200, 64, 64  # what bundles that people keep may have
+ABOUT: dict[SourceKind, str] = {"pack": "The pack", "config": "Declared in the config:", "server": "The MCP server"}
+
+
+class DerivedTool(NamedTuple):
+    """A tool of the catalogue, and the bundle that it is shown in."""
+
+    source: BundleSource
+    spec: ToolSpec
+
+
+class DerivedSet:
+    """What one state of the catalogue gives. The bundles are made at the first question for them."""
+
+    def __init__(self, offered: Offered, built_in: Iterable[str]) -> None:
+        """`built_in` are tools that have bundles of their own."""
+        self._servers = offered.servers
+        self.tools = {one.spec.name: one for one in _derived(offered, frozenset(built_in))}
+
+    @cached_property
+    def bundles(self) -> list[tuple[Bundle, list[Tool]]]:
+        found: dict[tuple[SourceKind, str], list[ToolSpec]] = {("server", name): [] for name in self._servers}
+        for one in self.tools.values():
+            if not one.spec.hidden:
+                found.setdefault((one.source.kind, one.source.name), []).append(one.spec)
+        return [_bundle(BundleSource(kind=kind, name=name), specs) for (kind, name), specs in found.items()]
+
+    @cached_property
+    def by_id(self) -> dict[str, tuple[Bundle, list[Tool]]]:
+        return {bundle.id: (bundle, tools) for bundle, tools in self.bundles}
+
+
+class DerivedBundles:
+    """The set of now. `offered` is another object whenever the catalogue has changed."""
+
+    def __init__(self, offered: Callable[[], Offered], built_in: Iterable[str]) -> None:
+        self._offered = offered
+        self._built_in = tuple(built_in)
+        self._known: tuple[Offered, DerivedSet] | None = None
+        self._declared: tuple[Offered, frozenset[str]] | None = None
+
+    def now(self) -> DerivedSet:
+        offered, known = self._offered(), self._known
+        if known is None or known[0] is not offered:
+            known = self._known = (offered, DerivedSet(offered, self._built_in))
+        return known[1]
+
+    def spec(self, name: str) -> ToolSpec | None:
+        found = self.now().tools.get(name)
+        return None if found is None else found.spec
+
+    def id_of(self, spec: ToolSpec) -> str | None:
+        """The id of a tool that is neither built in nor kept, for who counts calls: it asks for no set."""
+        if spec.hidden:
+            return None
+        if spec.source != "local":
+            return tool_id("server", spec.name)
+        offered = self._offered()
+        if self._declared is None or self._declared[0] is not offered:
+            self._declared = (offered, frozenset(one.name for one in offered.declared.tools))
+        return tool_id("config" if spec.name in self._declared[1] else "pack", spec.name)
+
+
+def _derived(offered: Offered, built_in: frozenset[str]) -> Iterator[DerivedTool]:
+    """The first of each name, as in the registry; without what bundles have their own of."""
+    seen = {spec.name for spec in offered.own.tools} | built_in
+    sources: dict[tuple[SourceKind, str], BundleSource] = {}
+
+    def new(kind: SourceKind, specs: Iterable[ToolSpec]) -> Iterator[DerivedTool]:
+        for spec in specs:
+            if spec.name not in seen:
+                seen.add(spec.name)
+                name = spec.source.partition(":")[2] if kind == "server" else spec.pack
+                key = (kind, name)
+                source = sources.get(key) or sources.setdefault(key, BundleSource(kind=kind, name=name))
+                yield DerivedTool(source, spec)
+
+    yield from new("pack", offered.packs.tools)
+    yield from new("config", offered.declared.tools)
+    seen |= {spec.name for spec in offered.bundles.tools}
+    yield from new("server", offered.served.tools)
+
+
+# As bundles and tools
+
+
+def bundle_id(kind: str, name: str) -> str:
+    return derived_id(f"{kind} bundle {name}")
+
+
+def tool_id(kind: str, name: str) -> str:
+    return derived_id(f"{kind} tool {name}")
+
+
+def slug_of(name: str) -> str:
+    """`_` becomes `-`. With both of them, with other signs that a slug has not, or too long, it also gets a hash."""
+    dashed = name.replace("_", "-")
+    if not ("_" in name and "-" in name) and 0 < len(dashed) <= LONGEST and _is_plain(dashed):
+        return dashed
+    return hashed_slug(name)
+
+
+def hashed_slug(name: str) -> str:
+    signs = unicodedata.normalize("NFC", name.replace("_", "-"))
+    head = "".join(sign if fits(sign) else "-" for sign in signs)[: LONGEST - DIGITS - 1].strip("-")
+    digest = sha256(name.encode(errors="backslashreplace")).hexdigest()[:DIGITS]
+    return f"{head}-{digest}" if head else digest
+
+
+def _is_plain(text: str) -> bool:
+    return unicodedata.is_normalized("NFC", text) and all(sign == "-" or fits(sign) for sign in text)
+
+
+def _bundle(source: BundleSource, specs: list[ToolSpec]) -> tuple[Bundle, list[Tool]]:
+    names = ", ".join(spec.name for spec in specs)
+    about = ABOUT[source.kind] + ("" if source.kind == "config" else f" {source.name}:")
+    bundle = Bundle(
+        id=bundle_id(source.kind, source.name),
+        slug=slug_of(source.name),
+        display_name=cut(_text(source.name), MOST_TITLE),
+        description=cut(_text(f"{about} {names}".rstrip(" :")), MOST_WORDS),
+        is_built_in=True,
+        created_at=SINCE,
+        modified_at=SINCE,
+        source=source,
+    )
+    taken: set[str] = set()
+    tools: list[Tool] = []
+    for spec in sorted(specs, key=lambda one: "-" in _own_name(one)):  # of `a_b` and `a-b` the first keeps its slug
+        if _is_text(spec.name):
+            slug = slug_of(_own_name(spec))
+            slug = hashed_slug(_own_name(spec)) if slug in taken else slug
+            taken.add(slug)
+            tools.append(_tool(bundle, slug, spec, source))
+    return bundle, tools
+
+
+def _own_name(spec: ToolSpec) -> str:
+    """Without its pack."""
+    return spec.name.partition(".")[2] or spec.name
+
+
+def _tool(bundle: Bundle, slug: str, spec: ToolSpec, source: BundleSource) -> Tool:
+    return Tool(
+        id=tool_id(source.kind, spec.name),
+        bundle_id=bundle.id,
+        slug=slug,
+        version=VERSION,
+        type="python",
+        display_name=cut(spec.name, MOST_TITLE),
+        description=cut(_text(spec.description), MOST_WORDS),
+        tags=tuple(dict.fromkeys(_text(tag)[:MOST_TAG] for tag in spec.tags if tag))[:MOST_TAGS],
+        parallel=spec.parallel,
+        arg_schema=_plain(spec.input_schema),
+        output_schema=_plain(spec.output_schema or {}),
+        python_impl={"func": spec.name},
+        is_built_in=True,
+        created_at=SINCE,
+        modified_at=SINCE,
+        source=source,
+    )
+
+
+def _plain(schema: Any) -> dict[str, Any]:
+    """As JSON has it. What JSON can't say, a stranger's server may: then nothing is said."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(schema), type=dict[str, Any])
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return {}
+
+
+def _text(text: str) -> str:
+    """Without halves of characters, which JSON can't say."""
+    return text if _is_text(text) else text.encode(errors="replace").decode()
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
