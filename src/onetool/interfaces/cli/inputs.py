@@ -83,8 +83,8 @@ def _opened_regular_file(name: str) -> BinaryIO:
 
 def read_data(name: str) -> Any:
     """JSON (comments allowed) or YAML, by its first character."""
-    from onetool.interfaces.cli.clients.jsonc import JsoncError
-    from onetool.interfaces.cli.servers import translate
+    from onetool.config.jsonc import JsoncError
+    from onetool.config.server_import import translate
 
     text = read_text(name)
     try:

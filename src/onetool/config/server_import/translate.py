@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from onetool.config.convert import plain
+from onetool.config.jsonc import JsoncError, read_json
 from onetool.config.node import Findings
+from onetool.config.server_import.hide_secrets import Variables
 from onetool.config.yaml_nodes import node_of
 from onetool.config.yaml_text import ConfigFileError
 from onetool.core.strict_json import unique
-from onetool.interfaces.cli.clients.jsonc import JsoncError, read_json
-from onetool.interfaces.cli.servers.hide_secrets import Variables
 
 MAX_BYTES = 32 * 1024 * 1024  # some clients keep their whole history in the same file
 SECTIONS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
