@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from onetool.core.errors import ToolFailure
+from onetool.http.url import HttpRequest, parse_url
 from onetool.sources.bundles.archive import ImportPlan, Unpacked, plan, unpack
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.form import time_text
@@ -21,6 +23,9 @@ from onetool.sources.bundles.validation import read_bundle, read_tool
 
 if TYPE_CHECKING:
     from onetool.app.app import App
+
+MOST_FETCHED = 64 * 1024**2  # bytes; who takes it has limits of its own
+FETCH_SECONDS = 60.0
 
 
 class ImportRemark(NamedTuple):
@@ -33,6 +38,7 @@ class BundleImport(NamedTuple):
     tools: list[Tool]  # all that came
     skipped: list[ImportRemark]  # what is no tool
     notes: list[ImportRemark]  # what is not quite as it was
+    is_invalid: bool = False  # it is refused for what is in it, and not for what is here already
 
 
 class ImportOptions(NamedTuple):
@@ -78,9 +84,10 @@ def _from_archive(app: "App", data: bytes, wishes: ImportOptions) -> BundleImpor
             here = app.bundles.store.bundle(unpacked.bundle.id)
     planned = plan(unpacked, here, tools_of(app, here), as_new=wishes.slug is not None)
     wrong = [f"{tool.slug}@{tool.version}: {why}" for tool, why in app.bundles.invalid(planned.new_tools)]
+    is_invalid = bool(wrong or unpacked.mistakes)
     if planned.is_new and (other := live_bundle(app.bundles, planned.bundle.slug)):
         wrong.append(f"there is a bundle {other['slug']} already ({other['id']}); give it another name: --as SLUG")
-    return BundleImport(planned._replace(refused=[*planned.refused, *wrong]), unpacked.tools, [], [])
+    return BundleImport(planned._replace(refused=[*planned.refused, *wrong]), unpacked.tools, [], [], is_invalid)
 
 
 def _from_openapi(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
@@ -101,6 +108,7 @@ def _from_openapi(app: "App", data: bytes, wishes: ImportOptions) -> BundleImpor
         tools,
         [*(ImportRemark(*one) for one in found.skipped), *(remark for _, remark in wrong)],
         [ImportRemark(*one) for one in found.notes],
+        is_invalid=not tools,
     )
 
 
@@ -143,3 +151,19 @@ def name_taken(app: "App", slug: str) -> str | None:
     what = "tool" if name in app.registry else "pack"
     shadowed = f"in code that is what {name} stands for, and not the bundle"
     return f"{name} is a {what} already: {shadowed}. Take another slug, like my-{slug}"
+
+
+async def fetch_document(app: "App", address: str) -> bytes:
+    """What is at a URL of an allowed host, by the HTTP tools' client. Raises InvalidError."""
+    outside = app.runtime.outside
+    headers = [("Accept", "application/json, application/yaml, application/zip, */*;q=0.5")]
+    try:
+        outgoing = HttpRequest("GET", parse_url(address), headers, b"")
+        answer = await outside.client.send(outgoing, outside.hosts, timeout=FETCH_SECONDS, max_bytes=MOST_FETCHED)
+    except ToolFailure as failure:
+        raise InvalidError("\n".join([f"{address}: {failure}", *failure.hints])) from None
+    if 300 <= answer.status < 400 and (elsewhere := answer.headers.get("location")):
+        raise InvalidError(f"{address} leads elsewhere: import {elsewhere}, if you trust that.")
+    if answer.status != 200:
+        raise InvalidError(f"{address} answers with the status {answer.status}.")
+    return answer.body

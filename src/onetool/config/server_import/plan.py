@@ -167,12 +167,14 @@ class ServerImportPlan(msgspec.Struct, kw_only=True):
 class Planner:
     """Goes through the files in order; the first definition of a name wins."""
 
-    def __init__(self, target: ConfigTarget, *, replace: bool, only: Iterable[str] = (), ask: AskUser) -> None:
+    def __init__(
+        self, target: ConfigTarget, *, replace: bool, only: Iterable[str] = (), ask: AskUser, reuse: bool = True
+    ) -> None:
         self.target = target
         self.replace = replace
         self.only = set(only)
         self.ask = ask
-        self.vault = SecretCollector(target.secrets)
+        self.vault = SecretCollector(target.secrets, reuse)
         self.plan = ServerImportPlan()
 
     def add(self, found: ClientServers) -> None:

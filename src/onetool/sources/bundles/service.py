@@ -150,6 +150,14 @@ class BundleService:
         bundle_id = self._checked_place(bundle_id, slug, version)
         self.changed(self.store.delete_tool(bundle_id, slug, version, _of_file(match)))
 
+    def rename_tool(
+        self, bundle_id: str, slug: str, version: str, new: tuple[str, str], match: ETag | None = None
+    ) -> tuple[Shown, ETag]:
+        """`new` is the slug and the version that it gets."""
+        bundle_id = self._checked_place(bundle_id, slug, version)
+        tool = self.changed(self.store.rename_tool(bundle_id, slug, version, *new, _of_file(match)))
+        return self._with_usage([tool])[0], self._tag(tool)
+
     def check(self, tool: Tool) -> None:
         """Raises InvalidError for what could never run, as `put_tool` does: for callers that store nothing yet."""
         self._workshop.check(tool)
