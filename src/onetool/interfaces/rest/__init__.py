@@ -5,6 +5,9 @@ handlers   bundles and tools; lists in pages    invoke     calling a tool, also 
 request    bodies, ETags, the caller            problem    errors as application/problem+json
 ask_app    the ASGI app at /ask                 ask_body   what it takes, and its problems
 openapi    /openapi.json                        docs       /docs, the same for people
+
+light_list fields, ETag and gzip of lists       editing    copying and renaming a tool
+imports    ZIP, curl and OpenAPI in, ZIP out    admin      what starts code: servers, approving, trust
 """
 
 from onetool.interfaces.rest.app import RestApp

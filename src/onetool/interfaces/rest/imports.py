@@ -5,6 +5,7 @@ would, with the same status, and changes nothing.
 """
 
 import asyncio
+from base64 import b64decode
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from onetool.core.errors import ConfigError
 from onetool.interfaces.asgi import JSON, read_body
 from onetool.interfaces.json_data import encode
 from onetool.interfaces.rest.problem import RestError
-from onetool.interfaces.rest.request import RestRequest, RestResponse, etag, is_known, json_body
+from onetool.interfaces.rest.request import RestRequest, RestResponse, etag, is_known, json_body, parse_json
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from onetool.sources.bundles.model import Tool, shown
 from onetool.sources.bundles.pages import live_bundle
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 
 ZIP = b"application/zip"
 YAML = b"application/yaml"
+
+
+class ArchiveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A ZIP archive in Base64, for clients that send nothing but JSON."""
+
+    archive: str
 
 
 class CurlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,10 +50,20 @@ class CurlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def import_zip(ask: RestRequest) -> RestResponse:
     from onetool.app.bundle_import import ImportOptions
 
-    data = await _body(ask, (ZIP,))
+    data = await _body(ask, (ZIP, JSON))
+    if not data.startswith(b"PK") and ask.headers.get(b"content-type", b"").lower().startswith(JSON):
+        data = _from_base64(data)
     if not data.startswith(b"PK"):
         raise InvalidError("the body is no ZIP archive; `onetool bundles export` makes one", "")
     return await asyncio.to_thread(_imported, ask, data, ImportOptions(ask.query["as"]))
+
+
+def _from_base64(data: bytes) -> bytes:
+    wish = converted(parse_json(data), ArchiveRequest)
+    try:
+        return b64decode(wish.archive, validate=True)
+    except ValueError:
+        raise InvalidError("/archive: expected a ZIP archive in Base64", "/archive") from None
 
 
 async def import_openapi(ask: RestRequest) -> RestResponse:
