@@ -6,6 +6,7 @@ held back is code of a pack, which runs in this process, and programs that were 
 """
 
 import asyncio
+import logging
 import os
 from functools import partial
 from hashlib import sha256
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from onetool.app import App
     from onetool.config.reach import Reach
     from onetool.config.server_import.plan import ServerImportPlan
+
+log = logging.getLogger("onetool.serve")
 
 MARK = FROM_TOOL.lower().encode()
 
@@ -89,6 +92,7 @@ def _import_servers(ask: RestRequest, data: Any) -> RestResponse:
         _check_plan(ask, plan)
         if plan.servers and not dry_run:
             target.write(partial(put_servers, servers=plan.servers), plan.secrets)
+            log.info("Added over REST to %s: the servers %s", target.file, ", ".join(plan.servers))
     except JsoncError as why:
         raise InvalidError(f"the body: {why}", "") from None
     except (ConfigUnchangedError, ConfigError) as error:
@@ -144,6 +148,7 @@ async def approve_server(ask: RestRequest) -> RestResponse:
     dry_run = ask.query["dryRun"]
     if not dry_run:
         await asyncio.to_thread(servers.approve, name)
+        log.info("Approved over REST: the server %s as it is now", name)
     found = [{"tool": tool, "lines": lines} for tool, lines in differences.items()]
     return RestResponse(200, encode({"dryRun": dry_run, "server": name, "changes": found, "digest": digest}))
 
@@ -177,6 +182,7 @@ def _trust(app: "App", wish: TrustRequest, dry_run: bool) -> RestResponse:
             trust_folder(folder, reach, trust_store())
         except OSError as error:
             raise RestError(503, "unavailable", f"It could not be remembered: {error.strerror}.") from None
+        log.info("Trusted over REST: %s", folder)
         warnings = reloaded(app) if app.untrusted is not None else []
     return RestResponse(
         200,

@@ -107,7 +107,7 @@ def _unknown(name: str, known: Mapping[str, QueryParameter]) -> RestError:
 
 
 def _bad_parameter(name: str, what: str) -> RestError:
-    message = f"The query parameter {name} {what}."
+    message = f"The query parameter {name} {what}{'' if what.endswith('?') else '.'}"
     return RestError(400, "bad_parameter", message, part="query", pointer=below("", name))
 
 
