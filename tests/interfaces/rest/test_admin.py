@@ -14,7 +14,12 @@ import sys
 from pathlib import Path
 from mcp.server.fastmcp import FastMCP
 server = FastMCP("one")
-server.tool(description=Path(sys.argv[1]).read_text())(lambda: 1)
+
+@server.tool(description=Path(sys.argv[1]).read_text())
+def one() -> int:
+    return 1
+
+server.run()
 """
 
 
@@ -29,13 +34,11 @@ def served(folder, **config):
 
 @pytest.fixture
 def guarded(tmp_path):
-    """It has a token, which is a secret by the name of ONETOOL_TOKEN; and its tools may call itself."""
+    """It has a token, which is a secret by the name of ONETOOL_TOKEN."""
     (tmp_path / ".onetool").mkdir()
     (tmp_path / ".onetool" / "secrets.yaml").write_text(f"ONETOOL_TOKEN: {TOKEN}\n")
     (tmp_path / ".onetool" / "secrets.yaml").chmod(0o600)
-    hosts = [{"host": "127.0.0.1:*", "allowPrivate": True}, {"host": "localhost", "allowPrivate": True}]
     api = served(tmp_path, secrets="secrets.yaml", http={"token": "${ONETOOL_TOKEN}"}, menu="run")
-    del hosts
     api.client.headers.update(KEY)
     yield api
     api.stop()
@@ -119,10 +122,7 @@ def test_approving_a_servers_changes(guarded, tmp_path):
     words = tmp_path / "words"
     words.write_text("Gives one.")
     script = tmp_path / "server.py"
-    script.write_text(
-        SERVER.replace("(lambda: 1)", "(one)").replace("server = ", "def one() -> int:\n    return 1\nserver = ")
-        + "server.run()\n"
-    )
+    script.write_text(SERVER)
     block = {"command": sys.executable, "args": [str(script), str(words)], "pin": True}
     assert guarded.ask("POST", "/tools/imports/servers", {"mcpServers": {"s": block}}).status_code == 200
     first = guarded.ask("POST", "/tools/servers/s/approve?dryRun=true", {})

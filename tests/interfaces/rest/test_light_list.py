@@ -23,7 +23,8 @@ def test_fields_picks_keys_of_tools(api, some):
     assert page["tools"][0] == {"slug": "row0", "version": "1"}
     assert api.get(f"/tools/tools?bundleIDs={some}&fields=slug&fields=version").json() == page
     found = api.get("/tools/tools/search?q=row1&fields=id").json()["tools"]
-    assert found and all(list(one) == ["id"] for one in found)
+    assert found
+    assert all(list(one) == ["id"] for one in found)
 
 
 def test_fields_picks_keys_of_bundles(api, some):

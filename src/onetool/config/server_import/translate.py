@@ -269,7 +269,8 @@ def _transport(raw: Mapping[str, Any], found: Mapping[str, Any], old_url: bool) 
 
 def _environment(raw: Mapping[str, Any], block: dict[str, Any]) -> None:
     """Variables that Codex hands on, or takes a header or the token from."""
-    for one in raw.get("env_vars") or ():
+    variables = raw.get("env_vars")
+    for one in variables if isinstance(variables, list) else ():
         name = one.get("name") if isinstance(one, Mapping) else one
         if isinstance(name, str) and name in os.environ:  # else there is nothing to hand on
             block.setdefault("env", {}).setdefault(name, f"${{{name}}}")
