@@ -10,7 +10,7 @@ import msgspec
 from onetool.config import Config
 from onetool.config.convert import fields_of
 from onetool.config.model import Declared, Keys
-from onetool.interfaces.cli.init import starter_config
+from onetool.config.starter import starter_config
 
 
 def keys_of(struct: type[msgspec.Struct]) -> Iterator[str]:

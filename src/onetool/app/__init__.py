@@ -7,6 +7,8 @@ runtime         the services that belong to one config (executor, engine, result
 ask             `App.ask`: one question to a model (tool_backends: how its tool calls are executed and approved)
 provider_keys   which API key is sent to which address
 bundles         the bundles of the config in force (bundle_runtime: what their tools use of the app)
+bundle_import   takes in a bundle: an archive, or an OpenAPI document (curl_import: a curl command)
+tool_requirements   secrets and hosts that tools of bundles need
 view            what the pack `ot` and declared tools see of the app
 describe        what a model reads about the tool `run` and the server
 status          what the app tells of itself: facts of a tool, health

@@ -171,7 +171,7 @@ class App:
             ready = await to_thread(service.make_ready, bundle_id, slug, version)
         call = ToolCall(new_id(), ready.spec.name, args, source)
         result = await self.executor.execute(call, allowed, progress, tools=ready.lookup)
-        service.refuse_limited(ready, result)
+        service.refuse_limited(result)
         return result
 
     async def call_by_name(

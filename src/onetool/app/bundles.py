@@ -121,7 +121,7 @@ class AppBundles:
             hint = f": {spec.off}" if spec.off else ""
             raise ForbiddenError(f"{spec.name} is switched off{hint}", "disabled")
         if spec.kept_as is not None:
-            self.service.refuse_limited_name(spec.name, result)
+            self.service.refuse_limited(result)
 
     def follow(self, config: "Config") -> None:
         """Another config is in force: it may have its bundles elsewhere."""

@@ -296,7 +296,12 @@ class Runtime:
         secrets, is_project = self.config.secrets, self.config.whose == "project"
         if is_project and name in PROVIDER_KEYS and secrets.where(name, environment=False) == "keyring":
             return None
-        return secrets.kept(name)
+        value, token = secrets.kept(name), self.config.http.token
+        if token and value == token:
+            from onetool.http.errors import RequestRefusedError
+
+            raise RequestRefusedError(f"the secret {name} is http.token of this server, which no tool may send")
+        return value
 
     def _new_results(self) -> "ResultStore":
         from onetool.services.results import ResultStore

@@ -243,3 +243,15 @@ def _secret_values(node: Node, findings: Findings) -> Values | None:
             message = f"a secret shorter than {UNMISTAKABLE} characters can't be masked well"
             findings.warn(entry, message, "choose a longer one: other texts have a short one by chance")
     return (values, hosts) if len(values) == len(node.value) else None
+
+
+def check_kept(secret: str, value: str | None, draft: Path) -> None:
+    """Check that the draft of the secrets file can be read and holds this value. Raises ValueError."""
+    try:
+        found = read_yaml(draft).value or {}
+        kept = found[secret].value if secret in found else None
+        kept = kept["value"].value if isinstance(kept, dict) else kept
+    except (ConfigFileError, TypeError, AttributeError):
+        kept = draft  # whatever it is, it is not what was meant
+    if kept != value:
+        raise ValueError("the file is written in a way that can't be changed from here; please edit it by hand")

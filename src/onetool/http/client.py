@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onetool._version import __version__
 from onetool.http.allowed_hosts import is_one_of
 from onetool.http.connection import Connection, HttpResponse, request_head
-from onetool.http.definition import IDEMPOTENT
+from onetool.http.definition import FROM_TOOL, IDEMPOTENT
 from onetool.http.errors import ConnectTimeoutError, RequestRefusedError, StaleConnectionError
 from onetool.http.pool import MOST, Connect, ConnectionPool, Dialler, Resolve
 from onetool.http.token_cache import TokenCache
@@ -187,6 +187,8 @@ def request_bytes(outgoing: "HttpRequest") -> bytes:
         headers.append(("User-Agent", AGENT))
     if "accept-encoding" not in given:
         headers.append(("Accept-Encoding", "gzip, deflate"))
+    if "authorization" in given:  # without it no route is open that a tool must not reach
+        headers.append((FROM_TOOL, "tool"))
     try:
         return request_head(outgoing.method, outgoing.url.target, headers, outgoing.body)
     except ValueError as error:

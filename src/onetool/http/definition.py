@@ -24,6 +24,10 @@ Milliseconds = Annotated[int, Meta(ge=1, le=600_000)]
 StepName = Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
 
 
+FROM_TOOL = "OneTool-Call"
+"""A header of what tools and MCP servers are sent with credentials: some routes of `onetool serve` refuse it."""
+
+
 class CamelStruct(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True
 ):

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetool.interfaces.cli.clients.edit_files import EditError, put_json, put_toml
-from onetool.interfaces.cli.clients.jsonc import read_json
+from onetool.config.jsonc import read_json
+from onetool.config.text_file import EditError
+from onetool.interfaces.cli.clients.edit_files import put_json, put_toml
 
 ENTRY = {"command": "onetool", "args": ["mcp"]}
 WHOLE = """\

@@ -16,12 +16,12 @@ import pytest
 from helpers import cli, computing, trusted
 
 from onetool.config import load_config
+from onetool.config.jsonc import JsoncError
+from onetool.config.server_import.hide_secrets import is_secret
+from onetool.config.server_import.plan import ConfigTarget, Planner
+from onetool.config.server_import.translate import MAX_BYTES, read_servers
 from onetool.core.errors import ConfigError
-from onetool.interfaces.cli.clients.jsonc import JsoncError
 from onetool.interfaces.cli.clients.known import CLIENT_FILES, possible_files
-from onetool.interfaces.cli.servers.hide_secrets import is_secret
-from onetool.interfaces.cli.servers.plan import ConfigTarget, Planner
-from onetool.interfaces.cli.servers.translate import MAX_BYTES, read_servers
 
 TOKEN = "ghp_0123456789abcdefghij"  # looks like one, and is none
 PASSWORD = "correct-horse-battery"

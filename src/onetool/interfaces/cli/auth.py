@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from onetool.config import load_secrets
+from onetool.config.secret_values import check_kept
 from onetool.core.text import did_you_mean
 from onetool.interfaces.cli.options import config_option, data_options, find_here
 from onetool.interfaces.cli.output import print_json, print_table, wants_json
@@ -62,7 +63,7 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
         return
     try:
         with renew_trust(file, (secret,)):
-            put_secret(file, secret, value, partial(check, secret, value), hosts)
+            put_secret(file, secret, value, partial(check_kept, secret, value), hosts)
     except (OSError, ValueError) as error:
         raise click.ClickException(f"nothing was kept in {file}: {error}") from None
     click.echo(f"{secret} is kept in {file}.", err=True)
@@ -94,7 +95,7 @@ def remove(ctx: click.Context, name: str) -> None:
     """Forget a secret."""
     secret, file = _secret_name(name), _file(ctx)
     try:
-        gone = drop_secret(file, secret, partial(check, secret, None)) | _drop_from_keyring(secret)
+        gone = drop_secret(file, secret, partial(check_kept, secret, None)) | _drop_from_keyring(secret)
     except (OSError, ValueError) as error:
         raise click.ClickException(f"can't write {file}: {error}") from None
     if not gone:
@@ -129,21 +130,6 @@ def _value(secret: str) -> str:
     if not value.strip() or not value.isprintable():
         raise click.ClickException("a secret is one line of text; nothing was kept.")
     return value
-
-
-def check(secret: str, value: str | None, draft: Path) -> None:
-    """Check that the draft of the secrets file can be read and holds this value."""
-    from onetool.config.yaml_nodes import read_yaml
-    from onetool.config.yaml_text import ConfigFileError
-
-    try:
-        found = read_yaml(draft).value or {}
-        kept = found[secret].value if secret in found else None
-        kept = kept["value"].value if isinstance(kept, dict) else kept
-    except (ConfigFileError, TypeError, AttributeError):
-        kept = draft  # whatever it is, it is not what was meant
-    if kept != value:
-        raise ValueError("the file is written in a way that can't be changed from here; please edit it by hand")
 
 
 def _put_into_keyring(secret: str, value: str) -> None:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 64 * 1024**2  # who takes it has limits of its own
 STDIN = "-"
-SECONDS = 60.0
 
 Wrong = Callable[[str], click.ClickException]
 """Makes the error for a message."""
@@ -83,8 +82,8 @@ def _opened_regular_file(name: str) -> BinaryIO:
 
 def read_data(name: str) -> Any:
     """JSON (comments allowed) or YAML, by its first character."""
-    from onetool.interfaces.cli.clients.jsonc import JsoncError
-    from onetool.interfaces.cli.servers import translate
+    from onetool.config.jsonc import JsoncError
+    from onetool.config.server_import import translate
 
     text = read_text(name)
     try:
@@ -97,21 +96,13 @@ def fetch_url(app: "App", address: str) -> bytes:
     """Download a URL from an allowed host with the HTTP tools' client."""
     import asyncio
 
-    from onetool.core.errors import ToolFailure
-    from onetool.http.url import HttpRequest, parse_url
+    from onetool.app.bundle_import import fetch_document
+    from onetool.core.errors import OneToolError
 
-    outside = app.runtime.outside
     try:
-        headers = [("Accept", "application/json, application/yaml, application/zip, */*;q=0.5")]
-        outgoing = HttpRequest("GET", parse_url(address), headers, b"")
-        answer = asyncio.run(outside.client.send(outgoing, outside.hosts, timeout=SECONDS, max_bytes=MOST_BYTES))
-    except ToolFailure as failure:
-        raise click.ClickException(printable("\n".join([f"{address}: {failure}", *failure.hints]))) from None
-    if 300 <= answer.status < 400 and (elsewhere := answer.headers.get("location")):
-        raise click.ClickException(printable(f"{address} leads elsewhere: import {elsewhere}, if you trust that."))
-    if answer.status != 200:
-        raise click.ClickException(printable(f"{address} answers with the status {answer.status}."))
-    return answer.body
+        return asyncio.run(fetch_document(app, address))
+    except OneToolError as error:
+        raise click.ClickException(printable(error)) from None
 
 
 def shown_name(name: str) -> str:

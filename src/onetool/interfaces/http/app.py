@@ -13,7 +13,7 @@ import asyncio
 import logging
 import traceback
 from asyncio import CancelledError
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from time import perf_counter
 from typing import NamedTuple
 
@@ -150,7 +150,8 @@ class Route(NamedTuple):
     kind: bytes = JSON  # … and what that is
     is_page: bool = False  # people may come here by a link on any page
     takes_bare_post: bool = False  # see `needs_json`
-    finds: Callable[[Scope], object] | None = None  # raises where there is nothing, or not for this method
+    finds: Callable[[Scope], Collection[bytes]] | None = None  # raises where there is nothing, or not for this method;
+    # else the media types that are taken beside JSON
 
     def is_above(self, path: str) -> bool:
         return self.below and path.startswith(f"{self.path}/")
@@ -244,9 +245,11 @@ class HttpApp:
             try:
                 check_content_type(head.get(b"content-type"))
             except HttpError:
-                if route.finds is not None:
-                    route.finds(scope)  # that there is nothing to send it to is worth more to know
-                raise
+                # That there is nothing to send it to is worth more to know.
+                others = () if route.finds is None else route.finds(scope)
+                said = head.get(b"content-type", b"").split(b";")[0].strip().lower()
+                if said not in others:
+                    raise
         return route
 
     async def _refuse(self, refused: HttpError, receive: Receive, answer: "LoggedResponse", path: str) -> None:

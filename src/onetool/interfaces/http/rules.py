@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onetool.interfaces.asgi import Headers, HttpError, Scope, Send
 from onetool.interfaces.http.listen import WILDCARDS, BoundAddress
+from onetool.interfaces.signed import token_principal
 
 if TYPE_CHECKING:
     from onetool.config.model import HttpConfig
@@ -146,7 +147,7 @@ class AccessRules:
         self._origins = frozenset(filter(None, (read_origin(origin.rstrip("/")) for origin in http.origins)))
         self._usual = frozenset(_host_headers(own, place.port))  # answered without a closer look
         self._token = _digest(http.token) if http.token else None
-        self.principal = sha256(b"principal:" + http.token.encode()).hexdigest()[:16] if http.token else ""
+        self.principal = token_principal(http.token) if http.token else ""
 
     def check_host(self, host: bytes | None, server: str | None = None) -> None:
         """Check that the Host header names this server. `server` is the address that the client connected to."""

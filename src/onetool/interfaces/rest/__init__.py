@@ -8,6 +8,9 @@ request    bodies, ETags, the caller            problem    errors as application
 call       the ASGI app below /call: tools by their names
 ask_app    the ASGI app at /ask                 ask_body   what it takes, and its problems
 openapi    /openapi.json                        docs       /docs, the same for people
+
+light_list fields, ETag and gzip of lists       editing    copying and renaming a tool
+imports    ZIP, curl and OpenAPI in, ZIP out    admin      what starts code: servers, approving, trust
 """
 
 from onetool.interfaces.rest.app import RestApp

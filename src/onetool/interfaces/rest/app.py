@@ -3,17 +3,16 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from onetool.interfaces.asgi import JSON, HttpError, Receive, Scope, Send, read_headers, respond
+from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, read_headers, respond
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError, error_from_store, problem_body
 from onetool.interfaces.rest.request import ClientInput, RestContext, RestRequest, RestResponse
-from onetool.interfaces.rest.routing import match_route, read_query
+from onetool.interfaces.rest.routing import changes, match_route, read_query
 from onetool.sources.bundles.errors import BundleError
 
 if TYPE_CHECKING:
     from onetool.app import App
 
-_RELEVANT_HEADERS = frozenset((b"content-type", b"accept", b"if-match", b"if-none-match"))
-_CHANGES = frozenset(("PUT", "PATCH", "DELETE"))
+_RELEVANT_HEADERS = frozenset((b"content-type", b"accept", b"accept-encoding", b"if-match", b"if-none-match"))
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 
@@ -39,9 +38,9 @@ class RestApp:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
         found = match_route(scope["raw_path"], scope["method"])
         if found.way is None:
-            takes = found.place.takes(() if self._context.may_change else _CHANGES)
+            takes = found.place.takes(self._context.may_change)
             return RestResponse(204, headers=((b"allow", takes.encode()),))
-        if scope["method"] in _CHANGES and not self._context.may_change:
+        if not self._context.may_change and changes(scope["method"], found.way):
             raise RestError(403, "read_only", _read_only_message(self._context.allowed))
         raw, parameters = scope["query_string"], found.way.parameters
         query = read_query(raw, parameters) if raw or parameters else parameters
@@ -64,7 +63,7 @@ def _read_only_message(allowed: Collection[str] | None) -> str:
 
 async def _send_response(answer: RestResponse, send: Send) -> None:
     if answer.body:
-        await respond(send, answer.status, answer.body, JSON, answer.headers)
+        await respond(send, answer.status, answer.body, answer.kind, answer.headers)
         return
     headers = [_NO_SNIFFING, *answer.headers]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})

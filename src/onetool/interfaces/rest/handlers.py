@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from onetool.interfaces.json_data import encode
+from onetool.interfaces.rest.light_list import list_response, picked
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import (
     ANY,
@@ -44,7 +45,8 @@ async def list_page(ask: RestRequest, name: str, size: int, more: ReadMore) -> R
         place = None if token is None else read_token(token, key, route, ask.query)
         things, end = more(place, size)
         following = None if end is None else sign_token(end, key, route, ask.query)
-        return RestResponse(200, encode({name: things, "nextPageToken": following}))
+        rows = picked(things, ask.query["fields"])
+        return list_response(ask.headers, encode({name: rows, "nextPageToken": following}))
 
     return await asyncio.to_thread(made)
 

@@ -7,7 +7,7 @@ import msgspec
 
 from onetool._version import __version__
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
-from onetool.interfaces.rest import openapi_schemas
+from onetool.interfaces.rest import openapi_imports, openapi_schemas
 from onetool.interfaces.rest import routing as q
 from onetool.interfaces.rest.openapi_schemas import ID, SLUG, VERSION, components
 from onetool.interfaces.rest.routing import ASK_PATH as ASK
@@ -31,7 +31,7 @@ REFUSALS: dict[int, tuple[str, tuple[str, ...]]] = {
     409: ("It is there already, or something is in the way.", ()),
     412: ("It is not what If-Match or If-None-Match says.", ()),
     413: ("The body is larger than this server takes.", ()),
-    415: ("A POST, and whatever has a body, must say `Content-Type: application/json`.", ()),
+    415: ("A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes.", ()),
     421: ("The Host is no name of this server.", ()),
     424: ("The tool ran, and failed: `code` and `reason` say why.", ()),
     429: ("Called more often than its limit allows.", ("Retry-After", *LIMIT_HEADERS)),
@@ -44,6 +44,7 @@ _COUNT = {"type": "integer", "minimum": 0}
 HEADERS: dict[str, Part] = {
     "ETag": {"description": "The state of it, for If-Match and If-None-Match.", "schema": {"type": "string"}},
     "Location": {"description": "Where it is.", "schema": {"type": "string"}},
+    "Content-Location": {"description": "Where it is now.", "schema": {"type": "string"}},
     "Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}},
     "RateLimit-Limit": {"description": "Of a tool with a limit: calls a minute.", "schema": _COUNT},
     "RateLimit-Remaining": {"description": "How many of them are left.", "schema": _COUNT},
@@ -117,7 +118,12 @@ _NAME: Part = {
     "schema": {"type": "string", "minLength": 1},
     "example": "time.now",
 }
-PARAMETERS |= {"pageSize": _SIZE, "recommendedPageSize": _RECOMMENDED, "name": _NAME}
+PARAMETERS |= {
+    "pageSize": _SIZE,
+    "recommendedPageSize": _RECOMMENDED,
+    "name": _NAME,
+    **openapi_imports.PARAMETERS,
+}
 
 
 def operation(
@@ -172,6 +178,11 @@ def response(words: str, schema: str | None = None, *headers: str, links: Part |
         **({"content": content} if content else {}),
         **({"links": links} if links else {}),
     }
+
+
+def page_responses(words: str, schema: str) -> dict[int, Part]:
+    """Of a list: a page, or that it is the one that the client has."""
+    return {200: response(words, schema, "ETag"), 304: response("The page has this ETag still.", None, "ETag")}
 
 
 def request_body(schema: str, example: Any) -> Part:
@@ -268,7 +279,9 @@ _TOOL_PLACE = "/bundles/{bundleID}/tools/{toolSlug}/version/{version}"
 OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
     ("/bundles", "GET"): (
         "Bundles",
-        operation("listBundles", "List bundles", {200: response("A page.", "BundlePage")}),
+        operation(
+            "listBundles", "List bundles", page_responses("A page.", "BundlePage"), conditions=("If-None-Match",)
+        ),
     ),
     ("/bundles/{bundleID}", "GET"): (
         "Bundles",
@@ -379,20 +392,43 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
     ),
     ("/tools", "GET"): (
         "Lists",
-        operation("listTools", "List tools of all bundles", {200: response("A page.", "ToolPage")}),
+        operation(
+            "listTools",
+            "List tools of all bundles",
+            page_responses("A page.", "ToolPage"),
+            conditions=("If-None-Match",),
+        ),
     ),
     ("/tools/search", "GET"): (
         "Lists",
         operation(
             "searchTools",
             "Search tools",
-            {200: response("A page, the best first.", "ToolPage")},
+            page_responses("A page, the best first.", "ToolPage"),
             says="Beginnings of words come before whole words, these before similar ones; then the newest first.",
+            conditions=("If-None-Match",),
         ),
     ),
 }
+
+
+def _further_operation(facts: Part) -> Part:
+    """An operation of `openapi_imports`."""
+    gives = {status: response(*one) for status, one in facts["gives"].items()}
+    if "content" in facts:
+        gives[200]["content"] = facts["content"]
+    options = {key: facts[key] for key in ("takes", "says", "conditions") if key in facts}
+    return operation(facts["id"], facts["summary"], gives, *facts["refused"], **options)
+
+
+OPERATIONS |= {place: (group, _further_operation(one)) for place, (group, one) in openapi_imports.OPERATIONS.items()}
 _STREAM = {"schema": {"type": "string", "description": "Server-sent events: progress, chunk, result."}}
 OPERATIONS[f"{_TOOL_PLACE}/invoke", "POST"][1]["responses"]["200"]["content"]["text/event-stream"] = _STREAM
+
+
+def _schemas() -> Part:
+    found = components()
+    return found | openapi_imports.import_schemas(found["Tool"], found["Bundle"])
 
 
 def openapi_document(app: "App", root: str = "") -> Part:
@@ -417,7 +453,7 @@ def openapi_document(app: "App", root: str = "") -> Part:
         "servers": [{"url": quote(root) or "/"}],
         "tags": [{"name": name} for name in dict.fromkeys([*(group for group, _ in OPERATIONS.values()), ASK_GROUP])],
         "paths": paths,
-        "components": {"schemas": components()},
+        "components": {"schemas": _schemas()},
     }
     if app.config.http.token:
         document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}

@@ -403,8 +403,8 @@ def _plain_schemas() -> dict[str, Schema]:
             "additionalProperties": False,
         },
         "Envelope": {"oneOf": [_ref("Value"), _ref("Failure")]},
-        "BundlePage": _page("bundles", "Bundle"),
-        "ToolPage": _page("tools", "Tool"),
+        "BundlePage": _page("bundles", "ListedBundle"),
+        "ToolPage": _page("tools", "ListedTool"),
     }
 
 

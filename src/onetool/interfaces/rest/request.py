@@ -15,7 +15,7 @@ from urllib.parse import unquote_to_bytes
 from onetool.core.caller import CannotAsk, Level, Question, current_caller
 from onetool.core.json_data import JsonTooCostlyError, check_json
 from onetool.core.strict_json import StrictJsonError, finite, strict_decoder
-from onetool.interfaces.asgi import Message, Receive, Scope, Send, read_body
+from onetool.interfaces.asgi import JSON, Message, Receive, Scope, Send, read_body
 from onetool.interfaces.json_data import (
     check_content_type,
     encode,  # also of data that JSON has no word for
@@ -190,13 +190,13 @@ class RestContext:
     """What handlers use of the app. `allowed` are the tools that may be called; None allows all."""
 
     def __init__(self, app: "App", allowed: Collection[str] | None) -> None:
-        self._app = app
+        self.app = app
         self.allowed = allowed
 
     @property
     def bundles(self) -> "BundleService":
         """The bundle service of the current config."""
-        return self._app.bundles
+        return self.app.bundles
 
     @property
     def may_change(self) -> bool:
@@ -204,17 +204,17 @@ class RestContext:
 
         Who may call one tool could else store a script that its owner runs later, with all tools.
         """
-        admin = self._app.config.http.admin
+        admin = self.app.config.http.admin
         return self.allowed is None if admin is None else admin
 
     async def invoke(self, path: tuple[str, ...], args: Mapping[str, Any], progress: "Progress | None") -> "ToolResult":
         """Call the tool at this path (bundle, tool, version)."""
         bundle_id, slug, version = path
-        return await self._app.invoke_version(bundle_id, slug, version, args, SOURCE, progress, self.allowed)
+        return await self.app.invoke_version(bundle_id, slug, version, args, SOURCE, progress, self.allowed)
 
     async def call(self, name: str, args: Mapping[str, Any], progress: "Progress | None") -> "ToolResult":
         """Call the tool of that name."""
-        return await self._app.call_by_name(name, args, SOURCE, progress, self.allowed)
+        return await self.app.call_by_name(name, args, SOURCE, progress, self.allowed)
 
     async def sight(self) -> Visibility:
         """What clients may see: everything if they may change bundles, else what they may call."""
@@ -222,7 +222,7 @@ class RestContext:
 
     def clean(self, text: Any, sent: Any) -> Any:
         """Without secrets, except those that the client sent."""
-        return self._app.redact(text, sent)
+        return self.app.redact(text, sent)
 
 
 class RestRequest(NamedTuple):
@@ -238,11 +238,12 @@ class RestRequest(NamedTuple):
 
 
 class RestResponse(NamedTuple):
-    """One response: JSON, or no body."""
+    """One response: JSON unless `kind` says otherwise, or no body."""
 
     status: int
     body: bytes = b""
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    kind: bytes = JSON
 
 
 NO_CONTENT = RestResponse(204)

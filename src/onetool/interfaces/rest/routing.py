@@ -1,7 +1,7 @@
 """The routes of the REST API: addresses, methods, query parameters, and the handler of each."""
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -9,7 +9,8 @@ from urllib.parse import unquote_to_bytes
 from onetool.core.text import did_you_mean
 from onetool.http.definition import below
 from onetool.interfaces.asgi import Scope
-from onetool.interfaces.rest import handlers, invoke
+from onetool.interfaces.rest import admin, editing, handlers, imports, invoke
+from onetool.interfaces.rest.light_list import BUNDLE_FIELDS, TOOL_FIELDS, read_fields
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse
 from onetool.sources.bundles.errors import InvalidError
@@ -28,6 +29,7 @@ MOST_PER_PAGE = 1000
 PER_PAGE = 100
 LONGEST_SEARCH = 1000  # characters
 MOST_IN_LIST = 1000
+LONGEST_URL = 4000  # characters
 
 _BROKEN = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _SIZE = re.compile(r"[1-9][0-9]{0,3}")
@@ -107,7 +109,7 @@ def _unknown(name: str, known: Mapping[str, QueryParameter]) -> RestError:
 
 
 def _bad_parameter(name: str, what: str) -> RestError:
-    message = f"The query parameter {name} {what}."
+    message = f"The query parameter {name} {what}{'' if what.endswith('?') else '.'}"
     return RestError(400, "bad_parameter", message, part="query", pointer=below("", name))
 
 
@@ -150,6 +152,19 @@ def _ids(text: str) -> list[str]:
         raise ValueError(f"must be ids: {error}") from None
 
 
+def _slug(text: str) -> str:
+    try:
+        return check_slug(text)
+    except InvalidError as error:
+        raise ValueError(f"must be a slug: {error}") from None
+
+
+def _url(text: str) -> str:
+    if not text.lower().startswith(("http://", "https://")) or len(text) > LONGEST_URL:
+        raise ValueError(f"must be a URL of http or https, of at most {LONGEST_URL:,} characters")
+    return text
+
+
 TAGS = QueryParameter("tags", _texts, (), many=True)
 BUNDLE_IDS = QueryParameter("bundleIDs", _ids, (), many=True)
 INCLUDE_DISABLED = QueryParameter("includeDisabled", _boolean, False)
@@ -157,6 +172,14 @@ PAGE_SIZE = QueryParameter("pageSize", _size, PER_PAGE)
 RECOMMENDED_PAGE_SIZE = QueryParameter("recommendedPageSize", _recommended, PER_PAGE)
 PAGE_TOKEN = QueryParameter("pageToken", str)
 Q = QueryParameter("q", _words, "")
+OF_BUNDLES = QueryParameter("fields", read_fields(BUNDLE_FIELDS), None, many=True)
+OF_TOOLS = QueryParameter("fields", read_fields(TOOL_FIELDS), None, many=True)
+DRY_RUN = QueryParameter("dryRun", _boolean, False)
+REPLACE = QueryParameter("replace", _boolean, False)
+AS = QueryParameter("as", _slug)
+BASE_URL = QueryParameter("baseUrl", _url)
+URL = QueryParameter("url", _url)
+TOKEN = QueryParameter("token", _boolean, False)
 
 
 # Routes
@@ -173,6 +196,13 @@ class RouteMethod(NamedTuple):
 
     answer: Handler
     parameters: Mapping[str, QueryParameter] = {}
+    changes: bool = False  # it is a POST that changes what is stored
+    media: tuple[bytes, ...] = ()  # types of bodies beside JSON
+
+
+def changes(method: str, way: RouteMethod) -> bool:
+    """Whether it changes what is stored."""
+    return method in ("PUT", "PATCH", "DELETE") or way.changes
 
 
 class RestRoute(NamedTuple):
@@ -185,9 +215,9 @@ class RestRoute(NamedTuple):
     def segments(self) -> list[str]:
         return self.template.split("/")[1:]
 
-    def takes(self, without: Collection[str] = ()) -> str:
+    def takes(self, may_change: bool = True) -> str:
         """The value of the header Allow."""
-        ways = [method for method in self.ways if method not in without]
+        ways = [method for method, way in self.ways.items() if may_change or not changes(method, way)]
         return ", ".join([*ways, *(["HEAD"] if "GET" in self.ways else []), "OPTIONS"])
 
 
@@ -201,11 +231,16 @@ def _with_query(answer: Handler, *parameters: QueryParameter) -> RouteMethod:
     return RouteMethod(answer, {one.name: one for one in parameters})
 
 
+def _changing(answer: Handler, *parameters: QueryParameter, media: tuple[bytes, ...] = ()) -> Mapping[str, RouteMethod]:
+    """The POST of an address that changes what is stored."""
+    return {"POST": RouteMethod(answer, {one.name: one for one in parameters}, changes=True, media=media)}
+
+
 _LIST = (BUNDLE_IDS, INCLUDE_DISABLED)
 _TOOL = "/bundles/{bundleID}/tools/{toolSlug}/version/{version}"
 
 ROUTES = (
-    RestRoute("/bundles", {"GET": _with_query(handlers.list_bundles, *_LIST, PAGE_SIZE, PAGE_TOKEN)}),
+    RestRoute("/bundles", {"GET": _with_query(handlers.list_bundles, *_LIST, PAGE_SIZE, PAGE_TOKEN, OF_BUNDLES)}),
     RestRoute(
         "/bundles/{bundleID}",
         {
@@ -225,11 +260,28 @@ ROUTES = (
         },
     ),
     RestRoute(f"{_TOOL}/invoke", {"POST": RouteMethod(invoke.invoke)}),
-    RestRoute("/tools", {"GET": _with_query(handlers.list_tools, TAGS, *_LIST, RECOMMENDED_PAGE_SIZE, PAGE_TOKEN)}),
-    RestRoute("/tools/search", {"GET": _with_query(handlers.search_tools, Q, INCLUDE_DISABLED, PAGE_SIZE, PAGE_TOKEN)}),
+    RestRoute(
+        "/tools", {"GET": _with_query(handlers.list_tools, TAGS, *_LIST, RECOMMENDED_PAGE_SIZE, PAGE_TOKEN, OF_TOOLS)}
+    ),
+    RestRoute(
+        "/tools/search",
+        {"GET": _with_query(handlers.search_tools, Q, INCLUDE_DISABLED, PAGE_SIZE, PAGE_TOKEN, OF_TOOLS)},
+    ),
+    RestRoute(f"{_TOOL}/copy", _changing(editing.copy)),
+    RestRoute(f"{_TOOL}/rename", _changing(editing.rename)),
+    RestRoute("/bundles/{bundleID}/export", {"GET": RouteMethod(imports.export)}),
+    RestRoute("/imports/zip", _changing(imports.import_zip, AS, DRY_RUN, media=(imports.ZIP,))),
+    RestRoute("/imports/curl", _changing(imports.import_curl, DRY_RUN)),
+    RestRoute(
+        "/imports/openapi",
+        _changing(imports.import_openapi, AS, BASE_URL, TOKEN, URL, DRY_RUN, media=(imports.YAML,)),
+    ),
+    RestRoute("/imports/servers", _changing(admin.import_servers, REPLACE, DRY_RUN)),
+    RestRoute("/servers/{server}/approve", _changing(admin.approve_server, DRY_RUN)),
+    RestRoute("/trust", _changing(admin.trust, DRY_RUN)),
 )
 
-_CHECKS = {"{bundleID}": check_id, "{toolSlug}": check_slug, "{version}": check_version}
+_CHECKS = {"{server}": str, "{bundleID}": check_id, "{toolSlug}": check_slug, "{version}": check_version}
 _BY_LENGTH: dict[int, list[RestRoute]] = {}
 for _place in ROUTES:
     _BY_LENGTH.setdefault(len(_place.segments), []).append(_place)
@@ -240,9 +292,12 @@ def match_route(raw: bytes, method: str) -> RouteMatch:
     return _cached_match(raw, method) if len(raw) <= LONGEST_CACHED else _match(raw, method)
 
 
-def check_route(scope: Scope) -> RouteMatch:
-    """Raises RestError if there is no such route; called before a body is refused."""
-    return match_route(scope["raw_path"], scope["method"])
+def check_route(scope: Scope) -> tuple[bytes, ...]:
+    """The media types that a route takes beside JSON; called before a body is refused. Raises RestError if there is no
+    such route.
+    """
+    way = match_route(scope["raw_path"], scope["method"]).way
+    return () if way is None else way.media
 
 
 def _match(raw: bytes, method: str) -> RouteMatch:

@@ -154,6 +154,14 @@ class BundleService:
         bundle_id = self._checked_place(bundle_id, slug, version)
         self.changed(self.store.delete_tool(bundle_id, slug, version, _of_file(match)))
 
+    def rename_tool(
+        self, bundle_id: str, slug: str, version: str, new: tuple[str, str], match: ETag | None = None
+    ) -> tuple[Shown, ETag]:
+        """`new` is the slug and the version that it gets."""
+        bundle_id = self._checked_place(bundle_id, slug, version)
+        tool = self.changed(self.store.rename_tool(bundle_id, slug, version, *new, _of_file(match)))
+        return self._with_usage([tool])[0], self._tag(tool)
+
     def check(self, tool: Tool) -> None:
         """Raises InvalidError for what could never run, as `put_tool` does: for callers that store nothing yet."""
         self._workshop.check(tool)
@@ -268,15 +276,10 @@ class BundleService:
         known[1][bundle_id, slug, version] = made
         return made
 
-    def refuse_limited(self, ready: ReadyTool, result: ToolResult) -> None:
+    def refuse_limited(self, result: ToolResult) -> None:
         """Raises RateLimitError, with the time to wait, where this call was one too many."""
-        if result.error is not None and result.error.reason == LIMITED:
-            raise RateLimitError(result.error.message, left=result.meta.get(NOTE))
-
-    def refuse_limited_name(self, name: str, result: ToolResult) -> None:
-        """The same for a call by name."""
-        if result.error is not None and result.error.reason == LIMITED and (tool := self.loading.tool(name)):
-            raise RateLimitError(result.error.message, self._workshop.wait(tool))
+        if result.error is not None and result.error.reason == LIMITED and (left := result.meta.get(NOTE)):
+            raise RateLimitError(result.error.message, left=left)
 
     def record(self, event: CallEvent) -> None:
         """Count a finished call; calls of other tools are ignored."""

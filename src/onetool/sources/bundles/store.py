@@ -105,6 +105,12 @@ class BundleStore(Protocol):
         self, bundle_id: str, slug: str, version: str, is_enabled: bool, match: ETag | None = None
     ) -> Tool: ...
 
+    def rename_tool(
+        self, bundle_id: str, slug: str, version: str, new_slug: str, new_version: str, match: ETag | None = None
+    ) -> Tool:
+        """The same tool, with its id and its usage, under another slug or version of its bundle."""
+        ...
+
     def delete_tool(self, bundle_id: str, slug: str, version: str, match: ETag | None = None) -> None: ...
 
     def put_all(self, bundle: Bundle, tools: Iterable[Tool]) -> None:

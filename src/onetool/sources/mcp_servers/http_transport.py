@@ -18,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from onetool.core.errors import cut
 from onetool.core.json_data import JsonTooCostlyError, check_json
+from onetool.http.definition import FROM_TOOL
 from onetool.sources.mcp_servers.settings import ServerSettings
 from onetool.sources.mcp_servers.upstream_calls import TransportFailure, current_upstream_call
 
@@ -41,7 +42,7 @@ async def reached(
     def client(
         headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
     ) -> httpx2.AsyncClient:
-        plain = {**(headers or {}), "Accept-Encoding": "identity"}
+        plain = {**(headers or {}), "Accept-Encoding": "identity", FROM_TOOL: "server"}
         return httpx2.AsyncClient(transport=_NotingTransport(trouble), headers=plain, timeout=timeout, auth=auth)
 
     if way == "sse":

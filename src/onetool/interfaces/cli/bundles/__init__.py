@@ -5,6 +5,7 @@ requirements  secrets, hosts and functions that a tool needs before it can be ca
 show          list, show, search
 change        create, enable, disable, delete, restore
 add_tools     add, add-curl, save
+edit          edit, copy, rename
 share         export, import
 login         login, logout
 """
@@ -13,6 +14,7 @@ import click
 
 from onetool.interfaces.cli.bundles.add_tools import add, add_curl, save
 from onetool.interfaces.cli.bundles.change import create, delete, disable, enable, restore
+from onetool.interfaces.cli.bundles.edit import copy, edit, rename
 from onetool.interfaces.cli.bundles.login import login, logout
 from onetool.interfaces.cli.bundles.share import export, import_bundle
 from onetool.interfaces.cli.bundles.show import list_bundles, search, show
@@ -34,6 +36,9 @@ for command in (
     add,
     add_curl,
     save,
+    edit,
+    copy,
+    rename,
     enable,
     disable,
     delete,

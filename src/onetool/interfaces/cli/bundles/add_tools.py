@@ -7,9 +7,7 @@ without assigning them become the tool's arguments.
 import ast
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from functools import partial
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -22,11 +20,10 @@ from onetool.interfaces.cli.bundles.requirements import (
     print_note,
     print_outcome,
     print_requirements,
-    requirements_of,
 )
 from onetool.interfaces.cli.inputs import STDIN, read_data, read_text
 from onetool.interfaces.cli.options import data_options, open_app
-from onetool.interfaces.cli.output import print_json, printable
+from onetool.interfaces.cli.output import print_json
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -118,67 +115,10 @@ def _default(text: str, schema: Mapping[str, Any]) -> Any:
     return value
 
 
-# Storing the secrets of a curl command
-
-
 def secrets_of(ctx: click.Context) -> "Secrets":
     from onetool.config import find, load_secrets
 
     return load_secrets(find(ctx.find_root().obj))
-
-
-def split_secrets(tool: Any, found: Mapping[str, str], known: "Secrets") -> tuple[Any, dict[str, str]]:
-    """The tool with placeholders, and its secrets under unused names."""
-    names: dict[str, str] = {}
-    for name, value in found.items():
-        free, number = name, 1
-        while (there := known.get(free)) is not None and there != value:
-            number += 1
-            free = f"{name}_{number}"
-        names[name] = free
-    other = {f"${{{name}}}": f"${{{free}}}" for name, free in names.items() if free != name}
-    return _renamed_placeholders(tool, other), {names[name]: value for name, value in found.items()}
-
-
-@contextmanager
-def secrets_stored(known: "Secrets", secrets: Mapping[str, str]) -> Iterator[None]:
-    """Context manager that stores new secrets and removes them if the block fails."""
-    from onetool.interfaces.cli.auth import check
-    from onetool.services.secret_file import drop_secret, put_secret
-
-    new = {name: value for name, value in secrets.items() if known.get(name) != value}
-    file = known.file
-    if not new:
-        yield
-        return
-    if file is None:
-        raise click.ClickException("the secrets stand in the config itself; move them to a file: secrets: secrets.yaml")
-    done: list[str] = []
-    try:
-        for name, value in new.items():
-            if not value.strip() or not value.isprintable():
-                raise click.ClickException(f"{name}: a secret is one line of text; nothing was kept.")
-            put_secret(file, name, value, partial(check, name, value))
-            done.append(name)
-        yield
-    except BaseException as error:
-        for name in done:
-            with suppress(OSError, ValueError):
-                drop_secret(file, name, partial(check, name, None))
-        if isinstance(error, OSError | ValueError):
-            raise click.ClickException(printable(f"nothing was kept in {file}: {error}")) from None
-        raise
-    click.echo(printable(f"Kept in {file}: {', '.join(new)}"), err=True)
-
-
-def _renamed_placeholders(value: Any, other: Mapping[str, str]) -> Any:
-    if isinstance(value, str):
-        for before, after in other.items():
-            value = value.replace(before, after)
-        return value
-    if isinstance(value, dict):
-        return {key: _renamed_placeholders(one, other) for key, one in value.items()}
-    return [_renamed_placeholders(one, other) for one in value] if isinstance(value, list) else value
 
 
 # add, add-curl
@@ -198,6 +138,8 @@ tool_argument = click.argument(
 @click.pass_context
 def add(ctx: click.Context, place: ToolReference, file: str, create: bool, allow: bool, as_json: bool) -> None:
     """Add a tool that stands in a file, in JSON or YAML, as REST takes it. The first VERSION is 1."""
+    from onetool.app.tool_requirements import requirements_of
+
     app = open_app(ctx)
     tool = put_tool(app, place, read_data(file), create)
     print_outcome(tool, f"Added {place.bundle}/{tool['slug']}@{tool['version']}.", as_json)
@@ -229,18 +171,13 @@ def add_curl(
     What may differ from call to call becomes arguments. Credentials go into the secrets file, and only their names
     into the tool.
     """
-    from onetool.sources.bundles.curl import from_curl
+    from onetool.app.curl_import import read_curl, secrets_stored
+    from onetool.app.tool_requirements import requirements_of
 
     app, known = open_app(ctx), secrets_of(ctx)
     text = read_text(STDIN) if command == (STDIN,) else command[0] if len(command) == 1 else shlex.join(command)
-    found = from_curl(text)
-    given = {name: value for name, value in found.secrets.items() if value is not None}
-    tool, secrets = split_secrets(found.tool, given, known)
-    words = str(place.tool).replace("-", " ")
-    tool["displayName"] = f"{words[:1].upper()}{words[1:]}"
-    if description is not None:
-        tool["description"] = description
-    for note in found.notes:
+    tool, secrets, notes = read_curl(text, str(place.tool), description, known)
+    for note in notes:
         print_note(note)
     if dry_run:
         print_json(check_tool(app, place, tool), as_json)
@@ -249,8 +186,10 @@ def add_curl(
         return
     if secrets:
         print_note(f"Its credentials become secrets: {', '.join(secrets)}")
-    with secrets_stored(known, secrets):
+    with secrets_stored(known, secrets) as kept:
         added = put_tool(app, place, tool, create)
+    if kept:
+        print_note(f"Kept in {known.file}: {', '.join(kept)}")
     name = f"{place.bundle}/{added['slug']}@{added['version']}"
     arguments = ", ".join(added["argSchema"].get("properties") or ()) or "no arguments"
     print_outcome(added, f"Added {name}, with {arguments}. Look at it: onetool bundles show {name}", as_json)

@@ -1,17 +1,14 @@
 """`onetool bundles create`, `enable`, `disable`, `delete` and `restore`, and writing new tools to the store."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from time import time
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from onetool.interfaces.cli.bundles.references import (
     ReferenceType,
     ToolReference,
-    all_bundles,
-    all_tools,
     complete_ref,
     find_bundle,
     find_only_tool,
@@ -21,10 +18,11 @@ from onetool.interfaces.cli.bundles.references import (
 from onetool.interfaces.cli.bundles.requirements import print_outcome, warn_if_name_taken
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import confirm, counted, echo, printable
+from onetool.sources.bundles.pages import all_tools, live_bundle
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.sources.bundles.model import Bundle, Tool
+    from onetool.sources.bundles.model import Tool
     from onetool.sources.bundles.service import BundleService, Shown
 
 
@@ -112,12 +110,6 @@ def make_bundle(app: "App", content: dict[str, Any]) -> "Shown":
     return bundle
 
 
-def live_bundle(shelf: "BundleService", slug: str) -> "Shown | None":
-    """The first bundle of that slug, if there is one that was not deleted. A pack or a server of that name is none."""
-    kept = (one for one in all_bundles(shelf) if "source" not in one)
-    return next((one for one in kept if one["slug"] == slug and one["softDeletedAt"] is None), None)
-
-
 def _set_enabled(ctx: click.Context, place: ToolReference, on: bool, as_json: bool) -> None:
     shelf = open_app(ctx).bundles
     bundle = find_bundle(shelf, place.bundle)
@@ -166,6 +158,7 @@ def version_of(place: ToolReference, data: Any) -> str:
 
 def put_tool(app: "App", place: ToolReference, data: Any, create: bool) -> "Shown":
     """Checked as REST checks it. With `create` a bundle that is not there is made, of one piece with the tool."""
+    from onetool.app.bundle_import import assemble
     from onetool.sources.bundles.errors import ConflictError
 
     shelf, version = app.bundles, version_of(place, data)
@@ -187,35 +180,11 @@ def put_tool(app: "App", place: ToolReference, data: Any, create: bool) -> "Show
 
 def check_tool(app: "App", place: ToolReference, data: Any) -> dict[str, Any]:
     """The same without putting it anywhere: the tool as it would be."""
+    from onetool.app.bundle_import import assemble
+
     _, (tool,) = assemble({"slug": "draft"}, [(str(place.tool), version_of(place, data), data)])
     app.bundles.check(tool)
     return as_put(tool)
-
-
-def assemble(content: Any, tools: Iterable[tuple[str, str, Any]], id: str | None = None) -> "tuple[Bundle, list[Tool]]":
-    """A bundle and its tools out of what PUT takes, with new ids. Raises InvalidError."""
-    from onetool.sources.bundles.files.form import time_text
-    from onetool.sources.bundles.model import Bundle, Tool
-    from onetool.sources.bundles.names import check_slug, check_version, new_id
-    from onetool.sources.bundles.validation import read_bundle, read_tool
-
-    now = time()
-    times: dict[str, Any] = {"created_at": time_text(now), "modified_at": time_text(now)}
-    read = read_bundle(content)
-    check_slug(read.slug)
-    bundle = Bundle(**msgspec.structs.asdict(read), id=id or new_id(now), **times)
-    found = [
-        Tool(
-            **msgspec.structs.asdict(read_tool(data, check_slug(slug), check_version(version))),
-            id=new_id(now),
-            bundle_id=bundle.id,
-            slug=slug,
-            version=version,
-            **times,
-        )
-        for slug, version, data in tools
-    ]
-    return bundle, found
 
 
 def as_put(tool: "Tool") -> dict[str, Any]:

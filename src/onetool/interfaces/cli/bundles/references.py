@@ -4,41 +4,20 @@ The spelling of code is accepted, too: `weather.get_forecast@1` is `weather/get-
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from onetool.core.errors import OneToolError
 from onetool.interfaces.cli.output import printable
+from onetool.sources.bundles.pages import all_bundles, all_tools
 
 if TYPE_CHECKING:
     from onetool.sources.bundles.service import BundleService, Shown
 
 
-PAGE = 1000
 LONGEST = 120  # characters of a description, in a list
-
-
-def all_bundles(shelf: "BundleService") -> "Iterator[Shown]":
-    """Those that are switched off or deleted, too."""
-    after: str | None = None
-    while True:
-        page, after = shelf.bundles((), True, after, PAGE)
-        yield from page
-        if after is None:
-            return
-
-
-def all_tools(shelf: "BundleService", bundle_id: str | None = None) -> "Iterator[Shown]":
-    """Of one bundle, or of all; those that are switched off, too."""
-    ids = [] if bundle_id is None else [bundle_id]
-    after: str | None = None
-    while True:
-        page, after = shelf.tools((), ids, True, after, PAGE)
-        yield from page
-        if after is None:
-            return
 
 
 def found_tools(shelf: "BundleService", query: str, include_disabled: bool, limit: int) -> "list[Shown]":

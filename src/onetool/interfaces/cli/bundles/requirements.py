@@ -1,125 +1,18 @@
-"""Finds what tools of bundles need before they can be called (secrets, hosts, functions) and prints what is
-missing."""
+"""Prints what tools of bundles need before they can be called (secrets, hosts, functions)."""
 
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from onetool.core.errors import Mistake, OneToolError
+from onetool.core.errors import Mistake
 from onetool.interfaces.cli.output import echo, print_json, printable, wants_json
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.http.url import Url
+    from onetool.app.tool_requirements import Requirements
     from onetool.sources.bundles.model import Bundle, Tool
-
-
-_AUTHORITY = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
-
-
-class RequiredSecret(NamedTuple):
-    name: str
-    source: str | None  # where it comes from; None: it is not set
-
-
-class RequiredHost(NamedTuple):
-    host: str
-    allowed: bool | None  # None: only a call says what it is
-    entry: str | None = None  # what to write into allowedHosts
-
-
-class Requirements(NamedTuple):
-    secrets: tuple[RequiredSecret, ...] = ()
-    hosts: tuple[RequiredHost, ...] = ()
-
-    def shown(self) -> dict[str, Any]:
-        return {key: [one._asdict() for one in found] for key, found in self._asdict().items()}
-
-    def unset(self) -> list[str]:
-        return [one.name for one in self.secrets if one.source is None]
-
-    def closed(self) -> list[str]:
-        """Entries for allowedHosts."""
-        return [one.entry for one in self.hosts if one.entry is not None]
-
-
-def requirements_of(app: "App", tools: Iterable[Mapping[str, Any]]) -> Requirements:
-    """Of all these tools together, as REST shows them; each thing once, in their order."""
-    secrets: dict[str, None] = {}
-    urls: dict[str, None] = {}
-    for tool in tools:
-        if tool["type"] == "http":
-            names, found = _of_request(app, tool)
-            secrets |= dict.fromkeys(names)
-            urls |= dict.fromkeys(found)
-    return Requirements(secrets_there(app, secrets), hosts_there(app, urls))
-
-
-def secrets_there(app: "App", names: Iterable[str]) -> tuple[RequiredSecret, ...]:
-    return tuple(RequiredSecret(name, app.config.secrets.where(name, environment=False)) for name in names)
-
-
-def hosts_there(app: "App", urls: Iterable[str]) -> tuple[RequiredHost, ...]:
-    """Of URLs with or without a path."""
-    found: dict[str, RequiredHost] = {}
-    for url in urls:
-        match = _AUTHORITY.match(url)
-        if match is not None and match[2]:
-            found.setdefault(match[2].lower(), _required_host(app, match[1], match[2]))
-    return tuple(found.values())
-
-
-def _of_request(app: "App", tool: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Secrets and URLs of a tool's requests; nothing if its file can't be read."""
-    from onetool.http.definition import HttpImpl, OAuth2, ToolLimits
-    from onetool.http.tool import HttpTool
-    from onetool.sources.bundles.validation import converted
-
-    try:
-        impl = converted(tool["httpImpl"], HttpImpl)
-        made = HttpTool(impl, tool.get("argSchema") or {}, ToolLimits(), lambda: app.runtime.outside)
-    except (OneToolError, ValueError):
-        return [], []
-    requests = [step.request for step in impl.steps]
-    tokens = [auth.token_url for request in requests if isinstance(auth := request.auth, OAuth2)]
-    return sorted(made.secrets), [*(request.url_template for request in requests), *tokens]
-
-
-def _required_host(app: "App", scheme: str, authority: str) -> RequiredHost:
-    from onetool.http.errors import RequestRefusedError
-    from onetool.http.url import parse_url
-
-    if "${" in authority:
-        return RequiredHost(authority, None)
-    try:
-        url = parse_url(f"{scheme}://{authority}/")
-    except RequestRefusedError:
-        return RequiredHost(authority, False)
-    try:
-        app.runtime.outside.hosts.check(url)
-    except RequestRefusedError:
-        return RequiredHost(url.authority, False, _allow_entry(url))
-    return RequiredHost(url.authority, True)
-
-
-def _allow_entry(url: "Url") -> str:
-    """The allowedHosts entry that would allow this URL."""
-    from onetool.http.allowed_hosts import AllowedHosts, HostRule
-    from onetool.http.errors import RequestRefusedError
-
-    try:
-        AllowedHosts([HostRule(url.authority)]).check(url)
-    except RequestRefusedError:
-        return host_entry(url.authority, private=True)
-    return host_entry(url.authority, private=False)
-
-
-def host_entry(host: str, private: bool) -> str:
-    """An entry of allowedHosts, in YAML that is JSON, too, as far as texts go."""
-    return f'{{host: "{host}", allowPrivate: true}}' if private else f'"{host}"'
 
 
 # Hints on standard error
@@ -142,13 +35,10 @@ def print_outcome(data: Any, text: str, as_json: bool) -> None:
 
 def warn_if_name_taken(app: "App", slug: str) -> None:
     """Of a bundle that is new: its name in code may stand for something else already."""
-    from onetool.sources.bundles.names import code_name
+    from onetool.app.bundle_import import name_taken
 
-    name = code_name(slug)
-    if any(one.partition(".")[0] == name for one in app.registry.names()):
-        what = "tool" if name in app.registry else "pack"
-        shadowed = f"in code that is what {name} stands for, and not the bundle"
-        print_note(f"warning: {name} is a {what} already: {shadowed}. Take another slug, like my-{slug}")
+    if taken := name_taken(app, slug):
+        print_note(f"warning: {taken}")
 
 
 def allow_hosts_option(command: F) -> F:
@@ -156,7 +46,7 @@ def allow_hosts_option(command: F) -> F:
     return click.option("--allow", is_flag=True, help=help)(command)
 
 
-def allowing(ctx: click.Context, needs: Requirements) -> Requirements:
+def allowing(ctx: click.Context, needs: "Requirements") -> "Requirements":
     """Allow the hosts that are not; what is needed then. Each that was allowed is told."""
     from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
 
@@ -170,7 +60,7 @@ def allowing(ctx: click.Context, needs: Requirements) -> Requirements:
     return needs._replace(hosts=tuple(allowed))
 
 
-def print_requirements(app: "App", needs: Requirements) -> None:
+def print_requirements(app: "App", needs: "Requirements") -> None:
     """Each as a line that can be pasted."""
     if entries := needs.closed():
         print_note(f"To let the tools call their host{'s' if len(entries) > 1 else ''}, write in {_config_file(app)}:")
@@ -184,6 +74,8 @@ def print_requirements(app: "App", needs: Requirements) -> None:
 
 def hosts_line(app: "App", entries: Sequence[str]) -> str:
     """The complete `allowedHosts` line, with the existing entries."""
+    from onetool.app.tool_requirements import host_entry
+
     there = [host_entry(one.host, one.allow_private) for one in app.config.allowed_hosts]
     return f"allowedHosts: [{', '.join(dict.fromkeys([*there, *entries]))}]"
 
@@ -213,6 +105,7 @@ def bundle_mistakes(app: "App") -> list[Mistake]:
 
 
 def _of_bundle(app: "App", bundle: "Bundle", tools: "list[Tool]") -> Iterator[Mistake]:
+    from onetool.app.tool_requirements import requirements_of
     from onetool.sources.bundles.errors import InvalidError
     from onetool.sources.bundles.model import shown
 

@@ -10,12 +10,11 @@ import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from onetool.core.os_files import NO_WAIT, PLAIN
-from onetool.interfaces.cli.bundles.change import assemble, live_bundle
 from onetool.interfaces.cli.bundles.references import ReferenceType, ToolReference, complete_ref, find_bundle
 from onetool.interfaces.cli.bundles.requirements import (
     allow_hosts_option,
@@ -30,9 +29,9 @@ from onetool.interfaces.cli.output import counted, echo, print_json, print_table
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.interfaces.cli.bundles.requirements import Requirements
+    from onetool.app.bundle_import import BundleImport, ImportRemark
+    from onetool.app.tool_requirements import Requirements
     from onetool.sources.bundles.archive import ImportPlan
-    from onetool.sources.bundles.model import Bundle, Tool
 
 
 MOST_TOLD = 20
@@ -47,6 +46,7 @@ LARGE = 1024**2  # bytes
 @click.pass_context
 def export(ctx: click.Context, place: ToolReference, output: str | None, force: bool) -> None:
     """Write a bundle with all its tools into a ZIP file. Secrets are not in it: tools have only their names."""
+    from onetool.app.bundle_import import tools_of
     from onetool.sources.bundles.archive import pack
 
     app = open_app(ctx)
@@ -90,7 +90,8 @@ def import_bundle(
     as_json: bool,
 ) -> None:
     """Take in a bundle: a ZIP file of one, or an OpenAPI 3 document (JSON or YAML), a tool for each operation."""
-    from onetool.interfaces.cli.bundles.requirements import requirements_of
+    from onetool.app.bundle_import import ImportOptions, read_import, store_import
+    from onetool.app.tool_requirements import requirements_of
     from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
     from onetool.sources.bundles.model import shown
 
@@ -192,108 +193,3 @@ def _print_remarks(heading: str, remarks: "Sequence[ImportRemark]") -> None:
         echo(printable(f"  {one.about or 'the document'}: {one.why}"))
     if len(remarks) > MOST_TOLD:
         echo(f"  … and {len(remarks) - MOST_TOLD:,} more: --json has all of them")
-
-
-# Reading and storing an import
-
-
-PAGE = 1000
-
-
-class ImportRemark(NamedTuple):
-    about: str
-    why: str
-
-
-class BundleImport(NamedTuple):
-    plan: "ImportPlan"
-    tools: "list[Tool]"  # all that came
-    skipped: list[ImportRemark]  # what is no tool
-    notes: list[ImportRemark]  # what is not quite as it was
-
-
-class ImportOptions(NamedTuple):
-    """Options of an import."""
-
-    slug: str | None = None
-    base_url: str | None = None
-    document_url: str | None = None
-    token: bool = False
-
-
-def is_archive(data: bytes) -> bool:
-    return data[:2] == b"PK"
-
-
-def read_import(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
-    """Nothing is changed. Raises InvalidError for what can't be read."""
-    return _from_archive(app, data, wishes) if is_archive(data) else _from_openapi(app, data, wishes)
-
-
-def store_import(app: "App", arrival: BundleImport) -> list[ImportRemark]:
-    """Store an import: all of it, or nothing. Tools that can't be called yet are reported."""
-    from onetool.sources.bundles.errors import InvalidError
-
-    app.bundles.put_import(arrival.plan)
-    remarks: list[ImportRemark] = []
-    for tool in arrival.plan.new_tools:
-        if tool.type == "http":  # checked before, and it depends on nothing but itself
-            continue
-        app.catalog.refresh_sync()  # a script may call what came with it
-        try:
-            app.bundles.check(tool)
-        except InvalidError as error:
-            remarks.append(ImportRemark(f"{tool.slug}@{tool.version}", f"it can't be called yet: {error}"))
-    return remarks
-
-
-def _from_archive(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
-    from msgspec.structs import replace
-
-    from onetool.sources.bundles.archive import plan, unpack
-    from onetool.sources.bundles.names import check_slug
-
-    unpacked = unpack(data)
-    here: Bundle | None = None
-    if unpacked.bundle is not None:
-        if wishes.slug is not None:
-            unpacked = unpacked._replace(bundle=replace(unpacked.bundle, slug=check_slug(wishes.slug)))
-        else:
-            here = app.bundles.store.bundle(unpacked.bundle.id)
-    planned = plan(unpacked, here, tools_of(app, here), as_new=wishes.slug is not None)
-    wrong = [f"{tool.slug}@{tool.version}: {why}" for tool, why in app.bundles.invalid(planned.new_tools)]
-    if planned.is_new and (other := live_bundle(app.bundles, planned.bundle.slug)):
-        wrong.append(f"there is a bundle {other['slug']} already ({other['id']}); give it another name: --as SLUG")
-    return BundleImport(planned._replace(refused=[*planned.refused, *wrong]), unpacked.tools, [], [])
-
-
-def _from_openapi(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
-    from onetool.sources.bundles.archive import Unpacked, plan
-    from onetool.sources.bundles.openapi import from_openapi
-
-    found = from_openapi(
-        data, document_url=wishes.document_url, base_url=wishes.base_url, slug=wishes.slug, token=wishes.token
-    )
-    other = live_bundle(app.bundles, found.bundle["slug"])
-    here = None if other is None else app.bundles.store.bundle(other["id"])
-    bundle, tools = assemble(found.bundle, found.tools, id=here.id if here else None)
-    wrong = [(tool, ImportRemark(tool.slug, str(why))) for tool, why in app.bundles.invalid(tools)]
-    tools = [tool for tool in tools if not any(tool is one for one, _ in wrong)]
-    planned = plan(Unpacked(bundle, tools, []), here, tools_of(app, here))
-    refused = [] if tools else ["none of its operations can be a tool"]
-    return BundleImport(
-        planned._replace(refused=[*planned.refused, *refused]),
-        tools,
-        [*(ImportRemark(*one) for one in found.skipped), *(remark for _, remark in wrong)],
-        [ImportRemark(*one) for one in found.notes],
-    )
-
-
-def tools_of(app: "App", bundle: "Bundle | None") -> "list[Tool]":
-    found: list[Tool] = []
-    while bundle is not None:
-        page = app.bundles.store.tools((), [bundle.id], True, found[-1].id if found else None, PAGE)
-        found += page
-        if len(page) < PAGE:
-            break
-    return found

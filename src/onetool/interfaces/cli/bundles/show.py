@@ -9,8 +9,6 @@ import click
 from onetool.interfaces.cli.bundles.references import (
     ReferenceType,
     ToolReference,
-    all_bundles,
-    all_tools,
     complete_ref,
     find_bundle,
     find_tool,
@@ -19,12 +17,14 @@ from onetool.interfaces.cli.bundles.references import (
     origin,
     title,
 )
-from onetool.interfaces.cli.bundles.requirements import Requirements, print_requirements, requirements_of
+from onetool.interfaces.cli.bundles.requirements import print_requirements
 from onetool.interfaces.cli.options import data_options, open_app
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
+from onetool.sources.bundles.pages import all_bundles, all_tools
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.app.tool_requirements import Requirements
     from onetool.sources.bundles.service import BundleService, Shown
 
 
@@ -153,6 +153,7 @@ KEYS = ("description", "type", "tags", "isEnabled", "disabledReason", "isBuiltIn
 
 def facts(app: "App", bundle: "Shown", tool: "Shown") -> dict[str, Any]:
     """As REST shows it, with its bundle, its name in code, and what it needs."""
+    from onetool.app.tool_requirements import requirements_of
     from onetool.sources.bundles.names import code_name
 
     name = f"{code_name(bundle['slug'])}.{code_name(tool['slug'])}@{tool['version']}"
@@ -165,6 +166,8 @@ def facts(app: "App", bundle: "Shown", tool: "Shown") -> dict[str, Any]:
 
 
 def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
+    from onetool.app.tool_requirements import requirements_of
+
     heading = f"{bundle['slug']}/{tool['slug']}@{tool['version']}  {tool['displayName']}"
     echo(click.style(printable(heading), bold=True))
     rows = [(key, _cell(tool[key])) for key in KEYS if tool.get(key) not in (None, (), [], "")]
@@ -211,7 +214,7 @@ def _limits(tool: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield name, f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _required_rows(needs: Requirements) -> Iterator[tuple[str, str, str]]:
+def _required_rows(needs: "Requirements") -> Iterator[tuple[str, str, str]]:
     for secret in needs.secrets:
         yield "secret", secret.name, f"set, in the {secret.source}" if secret.source else "NOT SET"
     for host in needs.hosts:

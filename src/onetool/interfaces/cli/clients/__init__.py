@@ -15,14 +15,8 @@ import msgspec
 
 from onetool.config import Found, find, load_config
 from onetool.config.find import FOLDER, NAME, user_home
-from onetool.interfaces.cli.clients.edit_files import (
-    EditError,
-    json_snippet,
-    put_file,
-    put_json,
-    put_toml,
-    toml_snippet,
-)
+from onetool.config.text_file import EditError, put_file
+from onetool.interfaces.cli.clients.edit_files import json_snippet, put_json, put_toml, toml_snippet
 from onetool.interfaces.cli.clients.known import CLIENTS, KnownClient, OwnServer, own_command, served_at
 
 # `onetool init --client …`: show the entry that a client needs, or put it into the client's file.

@@ -4,81 +4,16 @@ The new text is parsed again before it is written, and the file is replaced atom
 """
 
 import json
-import os
 import re
-import stat
 import tomllib
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from onetool.core.private_file import draft_of
-from onetool.interfaces.cli.clients.jsonc import JsoncDocument, JsoncError, Value, read_json
-
-
-class EditError(Exception):
-    """The file is left unchanged; the message completes a sentence about it."""
+from onetool.config.jsonc import JsoncDocument, JsoncError, Value, read_json
+from onetool.config.text_file import EditError
 
 
 def name_taken(name: str) -> EditError:
     return EditError(f"it has another server called {name}: --force replaces that one, --name takes another name")
-
-
-# The file itself
-
-
-BOM = "\ufeff"
-
-
-def put_file(file: Path, change: Callable[[str], str], *, private: bool) -> bool:
-    """Write what `change` makes of the file's text; whether there was anything to write.
-
-    A new file is for its owner alone if it is `private`. After EditError or OSError the file is as it was.
-    """
-    file = Path(os.path.realpath(file))  # a link stays a link
-    before = _bytes_of(file)
-    text = _decoded(before or b"")
-    mark = BOM if text.startswith(BOM) else ""
-    new = mark + change(text.removeprefix(BOM))
-    if new == text:
-        return False
-    _write(file, before, _encoded(new), 0o600 if private else 0o666)
-    return True
-
-
-def _bytes_of(file: Path) -> bytes | None:
-    try:
-        mode = file.stat().st_mode
-    except FileNotFoundError:
-        return None
-    if not stat.S_ISREG(mode):  # before opening it: a pipe would keep us waiting
-        raise EditError("it is no regular file")
-    return file.read_bytes()
-
-
-def _decoded(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise EditError(f"it is not UTF-8 text: line {line}") from None
-
-
-def _encoded(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise EditError("a path in the entry is not UTF-8 text, which the file has to be") from None
-
-
-def _write(file: Path, before: bytes | None, data: bytes, mode: int) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with draft_of(file, data, mode) as draft:
-        if before is not None:
-            draft.chmod(stat.S_IMODE(file.stat().st_mode))
-        if _bytes_of(file) != before:  # clients write their files too
-            raise EditError("somebody else changed it just now; please try again")
-        draft.replace(file)
 
 
 # JSON

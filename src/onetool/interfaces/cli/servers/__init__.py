@@ -1,9 +1,6 @@
 """`onetool servers`: shows, tests and logs in to the configured MCP servers.
 
-edit           import, add and remove: servers in the config file
-translate      a client's file -> server blocks as our config has them
-hide_secrets   values that look like secrets -> `${NAME}` and an entry in the secrets file
-plan           all blocks -> what would be written; then written to the config, all of it or nothing
+edit   import, add, remove, enable and disable: servers in the config file (`onetool.config.server_import`)
 """
 
 from time import monotonic

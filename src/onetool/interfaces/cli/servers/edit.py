@@ -16,8 +16,8 @@ from onetool.interfaces.cli.options import config_option, data_options
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
 
 if TYPE_CHECKING:
-    from onetool.interfaces.cli.servers.plan import ConfigTarget, ServerImportPlan
-    from onetool.interfaces.cli.servers.translate import ClientServers
+    from onetool.config.server_import.plan import ConfigTarget, ServerImportPlan
+    from onetool.config.server_import.translate import ClientServers
 
 
 def complete_client(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -64,7 +64,7 @@ def import_servers(
     if not file and not client:
         _list_clients(as_json)
         return
-    from onetool.interfaces.cli.servers.plan import ConfigTarget, Planner
+    from onetool.config.server_import.plan import ConfigTarget, Planner
 
     target = ConfigTarget(ctx.find_root().obj)
     planner = Planner(target, replace=replace, only=only, ask=_ask_for_secret if not dry_run else lambda *_: None)
@@ -113,8 +113,8 @@ def add(
         raise click.UsageError("say the command behind --, or --url URL.")
     if (headers or sse) and not url:
         raise click.UsageError("--header and --sse are for servers with --url.")
-    from onetool.interfaces.cli.servers.plan import ConfigTarget, Planner
-    from onetool.interfaces.cli.servers.translate import ClientServers
+    from onetool.config.server_import.plan import ConfigTarget, Planner
+    from onetool.config.server_import.translate import ClientServers
 
     block: dict[str, Any] = {"url": url, **({"type": "sse"} if sse else {})} if url else {"command": list(command)}
     block |= {"headers": _pairs(headers, "--header"), "env": _pairs(env, "--env"), "cwd": cwd}
@@ -139,7 +139,7 @@ def add(
 def remove(ctx: click.Context, name: str) -> None:
     """Take a server out of the config. Its secrets stay."""
     from onetool.config.edit_entries import drop_server
-    from onetool.interfaces.cli.servers.plan import ConfigTarget
+    from onetool.config.server_import.plan import ConfigTarget
 
     target = ConfigTarget(ctx.find_root().obj)
     if name not in target.servers:
@@ -170,7 +170,7 @@ def disable(ctx: click.Context, name: str) -> None:
 
 def _switch(ctx: click.Context, name: str, on: bool) -> None:
     from onetool.config.edit_entries import switch_server
-    from onetool.interfaces.cli.servers.plan import ConfigTarget
+    from onetool.config.server_import.plan import ConfigTarget
 
     target, word = ConfigTarget(ctx.find_root().obj), "on" if on else "off"
     if name not in target.servers:
@@ -198,9 +198,9 @@ def unknown_server(name: str, known: Any) -> click.ClickException:
 def _list_clients(as_json: bool) -> None:
     """Print the clients found on this machine and their servers; unreadable files are reported."""
     from onetool.config.find import user_home
-    from onetool.interfaces.cli.clients.jsonc import JsoncError
+    from onetool.config.jsonc import JsoncError
+    from onetool.config.server_import.translate import read_servers
     from onetool.interfaces.cli.clients.known import CLIENT_FILES, existing_files
-    from onetool.interfaces.cli.servers.translate import read_servers
 
     rows: list[dict[str, Any]] = []
     for spot in existing_files(Path.cwd(), user_home(os.environ), os.environ):
@@ -239,8 +239,8 @@ def _read_file(file: str) -> "ClientServers":
 
 
 def _read_servers(file: Path, folder: Path) -> "ClientServers":
-    from onetool.interfaces.cli.clients.jsonc import JsoncError
-    from onetool.interfaces.cli.servers.translate import read_servers
+    from onetool.config.jsonc import JsoncError
+    from onetool.config.server_import.translate import read_servers
 
     try:
         return read_servers(file, folder)
@@ -249,8 +249,8 @@ def _read_servers(file: Path, folder: Path) -> "ClientServers":
 
 
 def _standard_input() -> "ClientServers":
-    from onetool.interfaces.cli.clients.jsonc import JsoncError
-    from onetool.interfaces.cli.servers.translate import MAX_BYTES, decoded, read_data, servers_in
+    from onetool.config.jsonc import JsoncError
+    from onetool.config.server_import.translate import MAX_BYTES, decoded, read_data, servers_in
 
     try:
         text = decoded(sys.stdin.buffer.read(MAX_BYTES + 1))

@@ -240,6 +240,24 @@ class FileStore(IndexedReads, BundleStore):
 
         return self._write(job)
 
+    def rename_tool(
+        self, bundle_id: str, slug: str, version: str, new_slug: str, new_version: str, match: ETag | None = None
+    ) -> Tool:
+        self._refuse_built_in(bundle_id)
+        names = {"slug": check_slug(new_slug), "version": check_version(new_version)}
+
+        def job(work: StoreTransaction) -> None:
+            bundle, folder = work.open_bundle(bundle_id)
+            old, path = work.tool(bundle, folder, slug, version)
+            refuse_stale(old, match)
+            work.result = old
+            if (new_slug, new_version) != (slug, version):
+                work.refuse_tool(bundle, folder, new_slug, new_version)
+                modified = max(time_text(self._now()), old.modified_at)
+                work.rename_tool(msgspec.structs.replace(old, **names, modified_at=modified), path)
+
+        return self._write(job)
+
     def delete_tool(self, bundle_id: str, slug: str, version: str, match: ETag | None = None) -> None:
         self._refuse_built_in(bundle_id)
 

@@ -5,6 +5,7 @@ wrong about that, `IndexOutOfDate` asks for a sync and another try.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from onetool.core.folder import OpenFolder
@@ -185,6 +186,23 @@ class StoreTransaction:
     def replace_tool(self, tool: Tool, path: str) -> None:
         writing.replace(self._root, path, tool_text(tool))
         self._done(tool)
+        self._changes.put_tool(tool, path, self._stamp(path))
+
+    def rename_tool(self, tool: Tool, path: str) -> None:
+        """Write a tool with another slug or version in the place of its file, and name the file after it.
+
+        The first step is the change. A file whose name is that of before is a tool like any other.
+        """
+        new = tool_file(folder_of(path), tool.slug, tool.version)
+        if new != path and writing.exists(self._root, new):
+            self._refuse_file(tool, new)
+        writing.replace(self._root, path, tool_text(tool))
+        self._done(tool)
+        if new != path:
+            with suppress(OSError):
+                writing.rename(self._root, path, new)
+                path, old = new, path
+                self._changes.drop(old)
         self._changes.put_tool(tool, path, self._stamp(path))
 
     def remove_tool(self, path: str) -> None:

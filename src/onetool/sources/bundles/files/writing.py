@@ -107,6 +107,12 @@ def replace(root: OpenFolder, path: str, data: bytes) -> None:
         remove_quietly(root, before)
 
 
+def rename(root: OpenFolder, path: str, new: str) -> None:
+    """A file in the same folder."""
+    _move(root, path, new)
+    sync_folder(root, parent(new))
+
+
 def remove(root: OpenFolder, path: str) -> None:
     """A file, or a folder with all that is in it."""
     trash = beside(path)

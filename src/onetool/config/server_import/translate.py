@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from onetool.config.convert import plain
+from onetool.config.jsonc import JsoncError, read_json
 from onetool.config.node import Findings
+from onetool.config.server_import.hide_secrets import Variables
 from onetool.config.yaml_nodes import node_of
 from onetool.config.yaml_text import ConfigFileError
 from onetool.core.strict_json import unique
-from onetool.interfaces.cli.clients.jsonc import JsoncError, read_json
-from onetool.interfaces.cli.servers.hide_secrets import Variables
 
 MAX_BYTES = 32 * 1024 * 1024  # some clients keep their whole history in the same file
 SECTIONS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
@@ -269,7 +269,8 @@ def _transport(raw: Mapping[str, Any], found: Mapping[str, Any], old_url: bool) 
 
 def _environment(raw: Mapping[str, Any], block: dict[str, Any]) -> None:
     """Variables that Codex hands on, or takes a header or the token from."""
-    for one in raw.get("env_vars") or ():
+    variables = raw.get("env_vars")
+    for one in variables if isinstance(variables, list) else ():
         name = one.get("name") if isinstance(one, Mapping) else one
         if isinstance(name, str) and name in os.environ:  # else there is nothing to hand on
             block.setdefault("env", {}).setdefault(name, f"${{{name}}}")

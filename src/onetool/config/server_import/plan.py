@@ -13,29 +13,33 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import click
 import msgspec
 
-from onetool.config import Config, find, load_config, load_secrets
-from onetool.config.find import FOLDER, NAME, own_folder
+from onetool.config.find import FOLDER, NAME, find, own_folder, trust_store
 from onetool.config.include import read_files
+from onetool.config.load import load_config, load_secrets
+from onetool.config.model import Config
 from onetool.config.node import Findings, Node
+from onetool.config.secret_values import check_kept
+from onetool.config.server_import.hide_secrets import SecretCollector, Variables, without_secrets
+from onetool.config.server_import.translate import ClientServers, SkipServer, translated
+from onetool.config.starter import IGNORED, starter_config
+from onetool.config.text_file import EditError, put_file
+from onetool.config.trust import trust_renewed
 from onetool.config.yaml_text import PLACEHOLDER
 from onetool.config.yaml_text import ConfigFileError as NotYaml
-from onetool.core.errors import ConfigError
+from onetool.core.errors import ConfigError, OneToolError
 from onetool.core.private_file import draft_of, write_new
-from onetool.interfaces.cli.auth import check as holds
-from onetool.interfaces.cli.clients.edit_files import EditError, put_file
-from onetool.interfaces.cli.clients.known import LOOPBACK
-from onetool.interfaces.cli.init import IGNORED, starter_config
-from onetool.interfaces.cli.output import printable
-from onetool.interfaces.cli.servers.hide_secrets import SecretCollector, Variables, without_secrets
-from onetool.interfaces.cli.servers.translate import ClientServers, SkipServer, translated
-from onetool.interfaces.cli.trust import renew_trust
 from onetool.services.secret_file import drop_secret, put_secret
 from onetool.services.secrets import Secret
 
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
 Change = Callable[[str], str]
+
+
+class ConfigUnchangedError(OneToolError):
+    """The config can't be changed, and is as it was."""
 
 
 class ConfigTarget:
@@ -47,7 +51,7 @@ class ConfigTarget:
     def __init__(self, named: str | None, new: Path | None = None) -> None:
         self.found = find(named)
         if self.found.untrusted is not None:  # what is written would be used together with what lies there
-            raise click.ClickException(printable(f"nothing was changed: {self.found.untrusted}."))
+            raise ConfigUnchangedError(f"nothing was changed: {self.found.untrusted}.")
         self.file = self.found.config or new or Path.cwd() / FOLDER / NAME
         self.config: Config = load_config(self.found)  # one that can't be used is not touched
         self.secrets = load_secrets(self.file)  # with the whole environment: what is written here will be accepted
@@ -62,19 +66,19 @@ class ConfigTarget:
         return self.file.read_text(encoding="utf-8", errors="surrogateescape") if self.file.exists() else ""
 
     def write(self, change: Change, secrets: Mapping[str, str] | None = None) -> None:
-        """Change the text, and keep the secrets. ClickException says why nothing was done."""
+        """Change the text, and keep the secrets. ConfigUnchangedError says why nothing was done."""
         change = partial(self._changed, change, secrets or {})
         try:
             with (
-                renew_trust(self.file, tuple(secrets or ())),
+                trust_renewed(self.file.absolute(), trust_store(), own_folder(), tuple(secrets or ())),
                 _folder_for(self.file),
                 _undone_if_it_fails(self.secrets.file, secrets or {}),
             ):
                 put_file(self.file, change, private=False)
         except OSError as error:
-            raise click.ClickException(f"can't write {self.file}: {error.strerror}; nothing was changed.") from None
+            raise ConfigUnchangedError(f"can't write {self.file}: {error.strerror}; nothing was changed.") from None
         except (EditError, ValueError) as why:
-            raise click.ClickException(f"{self.file} stays as it is: {why}.") from None
+            raise ConfigUnchangedError(f"{self.file} stays as it is: {why}.") from None
 
     def _changed(self, change: Change, secrets: Mapping[str, str], text: str) -> str:
         try:
@@ -90,7 +94,7 @@ class ConfigTarget:
         for name, value in secrets.items():
             if file is None:
                 raise EditError("the secrets stand in the config itself; move them to a file: secrets: secrets.yaml")
-            put_secret(file, name, value, partial(holds, name, value))
+            put_secret(file, name, value, partial(check_kept, name, value))
 
 
 def _servers_in(file: Path) -> dict[str, Node]:
@@ -136,7 +140,7 @@ def _undone_if_it_fails(file: Path | None, secrets: Mapping[str, str]) -> Iterat
         if file is not None:
             for name in secrets:  # none of them was there before
                 with suppress(OSError, ValueError):
-                    drop_secret(file, name, partial(holds, name, None))
+                    drop_secret(file, name, partial(check_kept, name, None))
         raise
 
 
@@ -163,12 +167,14 @@ class ServerImportPlan(msgspec.Struct, kw_only=True):
 class Planner:
     """Goes through the files in order; the first definition of a name wins."""
 
-    def __init__(self, target: ConfigTarget, *, replace: bool, only: Iterable[str] = (), ask: AskUser) -> None:
+    def __init__(
+        self, target: ConfigTarget, *, replace: bool, only: Iterable[str] = (), ask: AskUser, reuse: bool = True
+    ) -> None:
         self.target = target
         self.replace = replace
         self.only = set(only)
         self.ask = ask
-        self.vault = SecretCollector(target.secrets)
+        self.vault = SecretCollector(target.secrets, reuse)
         self.plan = ServerImportPlan()
 
     def add(self, found: ClientServers) -> None:

@@ -99,8 +99,10 @@ _HEADER = re.compile(r"([A-Za-z][\w-]*):[ ]*(.+)\Z", re.DOTALL)
 class SecretCollector:
     """Collects secrets to store, under unused names or names with the same value."""
 
-    def __init__(self, secrets: Secrets) -> None:
+    def __init__(self, secrets: Secrets, reuse: bool = True) -> None:
+        """Without `reuse` no name tells whether its value is known: for those who may not read secrets."""
         self._secrets = secrets
+        self._reuse = reuse
         self.new: dict[str, Secret] = {}
 
     def has(self, name: str) -> bool:
@@ -125,7 +127,7 @@ class SecretCollector:
         if self._secrets.hosts(name):  # kept for others than whoever this is for, as far as anybody knows
             return False
         there = self.new.get(name) or self._secrets.get(name)
-        if there is not None and there != value:
+        if there is not None and (there != value or (not self._reuse and name not in self.new)):
             return False
         if there is None or self._secrets.where(name) == "environment":  # which may be another one tomorrow
             self.new[name] = Secret(value)

@@ -1,0 +1,169 @@
+"""Takes in a bundle: a ZIP archive of one, or tools from an OpenAPI document. The command line and REST do this.
+
+`read_import` says what would change, `store_import` does it: all of it, or nothing. An archive or a document that is
+invalid as a whole is refused. An operation of a document that can't become a tool is skipped and reported.
+"""
+
+from collections.abc import Iterable
+from time import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from onetool.core.errors import ToolFailure
+from onetool.http.url import HttpRequest, parse_url
+from onetool.sources.bundles.archive import ImportPlan, Unpacked, plan, unpack
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.files.form import time_text
+from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.names import check_slug, check_version, code_name, new_id
+from onetool.sources.bundles.pages import PAGE, live_bundle
+from onetool.sources.bundles.validation import read_bundle, read_tool
+
+if TYPE_CHECKING:
+    from onetool.app.app import App
+
+MOST_FETCHED = 64 * 1024**2  # bytes; who takes it has limits of its own
+FETCH_SECONDS = 60.0
+
+
+class ImportRemark(NamedTuple):
+    about: str
+    why: str
+
+
+class BundleImport(NamedTuple):
+    plan: ImportPlan
+    tools: list[Tool]  # all that came
+    skipped: list[ImportRemark]  # what is no tool
+    notes: list[ImportRemark]  # what is not quite as it was
+    is_invalid: bool = False  # it is refused for what is in it, and not for what is here already
+
+
+class ImportOptions(NamedTuple):
+    """Options of an import."""
+
+    slug: str | None = None
+    base_url: str | None = None
+    document_url: str | None = None
+    token: bool = False
+
+
+def is_archive(data: bytes) -> bool:
+    return data[:2] == b"PK"
+
+
+def read_import(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
+    """Nothing is changed. Raises InvalidError for what can't be read."""
+    return _from_archive(app, data, wishes) if is_archive(data) else _from_openapi(app, data, wishes)
+
+
+def store_import(app: "App", arrival: BundleImport) -> list[ImportRemark]:
+    """Store an import: all of it, or nothing. Tools that can't be called yet are reported."""
+    app.bundles.put_import(arrival.plan)
+    remarks: list[ImportRemark] = []
+    for tool in arrival.plan.new_tools:
+        if tool.type == "http":  # checked before, and it depends on nothing but itself
+            continue
+        app.catalog.refresh_sync()  # a script may call what came with it
+        try:
+            app.bundles.check(tool)
+        except InvalidError as error:
+            remarks.append(ImportRemark(f"{tool.slug}@{tool.version}", f"it can't be called yet: {error}"))
+    return remarks
+
+
+def _from_archive(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
+    unpacked = unpack(data)
+    here: Bundle | None = None
+    if unpacked.bundle is not None:
+        if wishes.slug is not None:
+            unpacked = unpacked._replace(bundle=replace(unpacked.bundle, slug=check_slug(wishes.slug)))
+        else:
+            here = app.bundles.store.bundle(unpacked.bundle.id)
+    planned = plan(unpacked, here, tools_of(app, here), as_new=wishes.slug is not None)
+    wrong = [f"{tool.slug}@{tool.version}: {why}" for tool, why in app.bundles.invalid(planned.new_tools)]
+    is_invalid = bool(wrong or unpacked.mistakes)
+    if planned.is_new and (other := live_bundle(app.bundles, planned.bundle.slug)):
+        wrong.append(f"there is a bundle {other['slug']} already ({other['id']}); give it another name: --as SLUG")
+    return BundleImport(planned._replace(refused=[*planned.refused, *wrong]), unpacked.tools, [], [], is_invalid)
+
+
+def _from_openapi(app: "App", data: bytes, wishes: ImportOptions) -> BundleImport:
+    from onetool.sources.bundles.openapi import from_openapi
+
+    found = from_openapi(
+        data, document_url=wishes.document_url, base_url=wishes.base_url, slug=wishes.slug, token=wishes.token
+    )
+    other = live_bundle(app.bundles, found.bundle["slug"])
+    here = None if other is None else app.bundles.store.bundle(other["id"])
+    bundle, tools = assemble(found.bundle, found.tools, id=here.id if here else None)
+    wrong = [(tool, ImportRemark(tool.slug, str(why))) for tool, why in app.bundles.invalid(tools)]
+    tools = [tool for tool in tools if not any(tool is one for one, _ in wrong)]
+    planned = plan(Unpacked(bundle, tools, []), here, tools_of(app, here))
+    refused = [] if tools else ["none of its operations can be a tool"]
+    return BundleImport(
+        planned._replace(refused=[*planned.refused, *refused]),
+        tools,
+        [*(ImportRemark(*one) for one in found.skipped), *(remark for _, remark in wrong)],
+        [ImportRemark(*one) for one in found.notes],
+        is_invalid=not tools,
+    )
+
+
+def tools_of(app: "App", bundle: Bundle | None) -> list[Tool]:
+    found: list[Tool] = []
+    while bundle is not None:
+        page = app.bundles.store.tools((), [bundle.id], True, found[-1].id if found else None, PAGE)
+        found += page
+        if len(page) < PAGE:
+            break
+    return found
+
+
+def assemble(content: Any, tools: Iterable[tuple[str, str, Any]], id: str | None = None) -> tuple[Bundle, list[Tool]]:
+    """A bundle and its tools out of what PUT takes, with new ids. Raises InvalidError."""
+    now = time()
+    times: dict[str, Any] = {"created_at": time_text(now), "modified_at": time_text(now)}
+    read = read_bundle(content)
+    check_slug(read.slug)
+    bundle = Bundle(**msgspec.structs.asdict(read), id=id or new_id(now), **times)
+    found = [
+        Tool(
+            **msgspec.structs.asdict(read_tool(data, check_slug(slug), check_version(version))),
+            id=new_id(now),
+            bundle_id=bundle.id,
+            slug=slug,
+            version=version,
+            **times,
+        )
+        for slug, version, data in tools
+    ]
+    return bundle, found
+
+
+def name_taken(app: "App", slug: str) -> str | None:
+    """Of a bundle that is new: what its name stands for in code already, if it does."""
+    name = code_name(slug)
+    if not any(one.partition(".")[0] == name for one in app.registry.names()):
+        return None
+    what = "tool" if name in app.registry else "pack"
+    shadowed = f"in code that is what {name} stands for, and not the bundle"
+    return f"{name} is a {what} already: {shadowed}. Take another slug, like my-{slug}"
+
+
+async def fetch_document(app: "App", address: str) -> bytes:
+    """What is at a URL of an allowed host, by the HTTP tools' client. Raises InvalidError."""
+    outside = app.runtime.outside
+    headers = [("Accept", "application/json, application/yaml, application/zip, */*;q=0.5")]
+    try:
+        outgoing = HttpRequest("GET", parse_url(address), headers, b"")
+        answer = await outside.client.send(outgoing, outside.hosts, timeout=FETCH_SECONDS, max_bytes=MOST_FETCHED)
+    except ToolFailure as failure:
+        raise InvalidError("\n".join([f"{address}: {failure}", *failure.hints])) from None
+    if 300 <= answer.status < 400 and (elsewhere := answer.headers.get("location")):
+        raise InvalidError(f"{address} leads elsewhere: import {elsewhere}, if you trust that.")
+    if answer.status != 200:
+        raise InvalidError(f"{address} answers with the status {answer.status}.")
+    return answer.body

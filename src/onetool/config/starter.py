@@ -1,0 +1,99 @@
+"""The config that `onetool init` writes, and what its folder keeps out of a repository."""
+
+# What is made by running, or must stay private, and so does not belong into a repository.
+IGNORED = "stats.db*\nresults/\nsessions/\nservers/\nrun_history\nchat_history\nsecrets.yaml\n.*.lock\n__pycache__/\n"
+
+
+STARTER = """\
+# OneTool's config. Every key has a default, so this file may be empty.
+# Lines that begin with "#" and no space are settings to uncomment; `onetool check` tells you what is wrong.
+
+# Tools declared right here. This one always gives the same answer: try  onetool tools invoke weather
+tools:
+  - name: weather
+    description: The weather of today, made up
+    type: function
+    handler: weather
+    parameters: {type: object, properties: {}}
+    implementation: {type: mock, mock_response: {celsius: 21, sky: clear}}
+
+# More config files, packs of Python tools (folders or files), and settings for packs by name.
+#include: [more.yaml]
+#packs: [./packs]
+#settings: {brave: {timeout: 10}}
+
+# The folders that fs.read_file and fs.list_dir may see, relative to where you start OneTool.
+#fs: {roots: [.]}
+
+# A file of secrets beside this one (chmod 600), for ${NAME} above and below. The environment is asked after it.
+#secrets: secrets.yaml
+# In ~/.onetool alone: strict lets `onetool trust` pin the code of packs, too.
+#trust: strict
+#stats: {enabled: true, retention_days: 90}  # counts of calls, kept on this machine
+
+# Short names for tools, and templates of code ($research topic=tea).
+#aliases: {now: time.now}
+#snippets:
+#  research:
+#    description: Say a topic a few times
+#    params: {topic: {type: string, description: What to say}, count: {type: integer, default: 5}}
+#    body: "[tools.echo(message='{{ topic }}') for _ in range({{ count }})]"
+
+# Limits of the code in `run`, and of the results that are kept behind a handle.
+#run: {timeout_s: 30, memory_mb: 256, max_calls: 1000, max_output_bytes: 1048576, workers: 8, typecheck: false,
+#  structured: false}
+#results: {inline_bytes: 16384, ttl_s: 3600, max_total_mb: 512}
+
+#menu: run  # what MCP clients see: run (one tool that runs code), search (find and call), or direct (every tool)
+
+# Where `onetool serve` listens. Any host but this machine needs a token.
+#http: {host: 127.0.0.1, port: 8765, token: "${ONETOOL_TOKEN}", hosts: [tools.example.com],
+#       origins: ["https://app.example.com"], max_body_mb: 4, access_log: true, admin: true}
+
+# MCP servers to borrow tools from: a command to start, or a url. Blocks of other clients can be pasted as they are
+# (`disabled: true` is understood). `tools` picks some, `prefix` is its pack's name, `parallel` lets calls of a step of
+# `ask` run side by side, `pin` refuses tools that are not as they were approved. More: onetool servers --help
+#servers:
+#  clock: {type: stdio, command: mcp-server-time, args: [], env: {TZ: UTC}, cwd: ., timeout: 10, enabled: true}
+#  docs: {url: "http://127.0.0.1:9000/mcp", headers: {}, auth: "${DOCS_TOKEN}", connect_timeout: 30,
+#         tools: [find], prefix: docs, parallel: true, pin: true, docs_url: "https://example.com/docs"}
+
+#watch: false  # servers (onetool serve, onetool mcp) read everything again when files change
+#docs_url: true  # help names OneTool's documents for packs that have no docs_url of their own
+
+# Texts of your own for models: of the server, of `run`, of packs. And the files that ot.notify writes to.
+#prompts: prompts.yaml
+#topics: [{pattern: "notes*", file: notes.yaml}]
+
+# Hosts that HTTP tools of bundles may call; none unless they are named here. And how many tools bundles may hold.
+#allowedHosts: [api.example.com, {host: "localhost:9000", allowPrivate: true}]
+#bundles: {max_tools: 200000}
+#defaults: {timeout_s: 8, retries: 0}  # for tools that say nothing themselves; retries: of those that may be repeated
+
+# The model of `onetool ask`: openai (also any server that speaks its API), ollama, gemini or anthropic. Its key is kept
+# by `onetool auth set openai`. It sees every tool (menu: direct), or one that runs code over them (menu: run).
+#ask:
+#  provider: openai
+#  model: gpt-x
+#  base_url: "http://127.0.0.1:8000/v1"
+#  max_steps: 8
+#  menu: direct
+#  with_tools: true
+#  tools: [time.now, weather]
+#  system: You answer in one sentence.
+#  max_tokens: 4096
+#  context_tokens: 128000
+#  timeout_s: 600
+"""
+
+
+def starter_config(example: bool = True) -> str:
+    """A config to begin with: one tool that works, and every other key as a comment with its reason.
+
+    Without the example that tool is a comment, too: who brings tools of their own should not hand it to an agent.
+    """
+    if example:
+        return STARTER
+    begin, end = STARTER.index("tools:"), STARTER.index("\n# More config files")
+    commented = "".join(f"#{line}" for line in STARTER[begin:end].splitlines(keepends=True))
+    return STARTER[:begin] + commented + STARTER[end:]

@@ -1,0 +1,218 @@
+"""The handlers of what starts code: MCP servers of the config, approving their changes, trusting a folder.
+
+They ask for `http.token`, and no tool can reach them: a request that a tool or an MCP server is sent with credentials
+carries the header `OneTool-Call`, which is refused here, and `http.token` can't be a secret of a tool. What can't be
+held back is code of a pack, which runs in this process, and programs that were given the token by a person.
+"""
+
+import asyncio
+import logging
+import os
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onetool.core.errors import ConfigError
+from onetool.core.text import or_rather
+from onetool.http.definition import FROM_TOOL
+from onetool.interfaces.json_data import encode
+from onetool.interfaces.rest.imports import import_report, reloaded
+from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
+from onetool.interfaces.signed import token_principal
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.validation import converted
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.config.reach import Reach
+    from onetool.config.server_import.plan import ServerImportPlan
+
+log = logging.getLogger("onetool.serve")
+
+MARK = FROM_TOOL.lower().encode()
+
+
+class SeenDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`digest` is that of a dry run: what has changed since is not approved."""
+
+    digest: str | None = None
+
+
+class TrustRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The folder of a project, or its `.onetool`."""
+
+    folder: str
+    digest: str | None = None
+
+
+def refuse_tools(ask: RestRequest) -> None:
+    if any(name == MARK for name, _ in ask.scope["headers"]):
+        raise RestError(403, "not_for_tools", "A tool or an MCP server may not use this: a person has to.")
+
+
+def require_token(ask: RestRequest, what: str) -> None:
+    """Raises RestError unless the client has shown http.token."""
+    token = ask.context.app.config.http.token
+    if not token or ask.scope["principal"] != token_principal(token):
+        message = (
+            f"{what}, which over HTTP needs http.token. Set http: {{token: ${{ONETOOL_TOKEN}}}} in the config of the "
+            "server, keep a long random value (openssl rand -hex 32 | onetool auth set ONETOOL_TOKEN), and send it as "
+            "`Authorization: Bearer …`; or do this on the command line."
+        )
+        raise RestError(403, "token_needed", message)
+
+
+# Servers of the config
+
+
+async def import_servers(ask: RestRequest) -> RestResponse:
+    refuse_tools(ask)
+    data = await json_body(ask.headers, ask.receive)
+    return await asyncio.to_thread(_import_servers, ask, data)
+
+
+def _import_servers(ask: RestRequest, data: Any) -> RestResponse:
+    from onetool.config.edit_entries import put_servers
+    from onetool.config.find import NAME, own_folder
+    from onetool.config.jsonc import JsoncError
+    from onetool.config.server_import.plan import ConfigTarget, ConfigUnchangedError, Planner
+    from onetool.config.server_import.translate import servers_in
+
+    app, dry_run = ask.context.app, ask.query["dryRun"]
+    file = app.config.path
+    try:
+        target = ConfigTarget(str(file) if file else None, new=own_folder() / NAME)
+        planner = Planner(target, replace=ask.query["replace"], ask=lambda *_: None, reuse=False)
+        planner.add(servers_in(data, Path("the request"), target.file.absolute().parent))
+        plan = planner.done()
+        _check_plan(ask, plan)
+        if plan.servers and not dry_run:
+            target.write(partial(put_servers, servers=plan.servers), plan.secrets)
+            log.info("Added over REST to %s: the servers %s", target.file, ", ".join(plan.servers))
+    except JsoncError as why:
+        raise InvalidError(f"the body: {why}", "") from None
+    except (ConfigUnchangedError, ConfigError) as error:
+        raise RestError(409, "config_unchanged", str(error)) from None
+    warnings = [{"about": "servers", "why": note} for note in plan.notes]
+    warnings += [] if dry_run or not plan.servers else reloaded(app)
+    return RestResponse(200, encode(_servers_report(plan, dry_run, warnings)))
+
+
+def _check_plan(ask: RestRequest, plan: "ServerImportPlan") -> None:
+    from onetool.config.server_import.plan import placeholders
+
+    if plan.skipped and not plan.servers:
+        raise InvalidError("; ".join(f"{name}: {why}" for name, why in plan.skipped.items()), "")
+    if not plan.servers and not plan.kept:
+        raise InvalidError('the body has no servers: send {"mcpServers": {"name": {…}}}', "")
+    for name, block in plan.servers.items():
+        if "command" in block:
+            require_token(ask, f"{name} is started by a command")
+        if foreign := [one for one in placeholders(block) if one not in plan.secrets]:
+            require_token(ask, f"{name} is sent the secret {foreign[0]}")
+
+
+def _servers_report(plan: "ServerImportPlan", dry_run: bool, warnings: list[dict[str, str]]) -> dict[str, Any]:
+    rows = [{"name": name, "what": "new", "block": block} for name, block in plan.servers.items()]
+    rows += [{"name": name, "what": "kept"} for name in plan.kept]
+    return import_report(
+        dry_run,
+        servers=rows,
+        skipped=[{"about": name, "why": why} for name, why in plan.skipped.items()],
+        warnings=warnings,
+        secretsKept=list(plan.secrets),
+    )
+
+
+async def approve_server(ask: RestRequest) -> RestResponse:
+    """What has changed about a server's tools, and unless it is a dry run, trust them as they are now."""
+    refuse_tools(ask)
+    require_token(ask, "Approving starts the server and trusts its tools")
+    wish = converted(await json_body(ask.headers, ask.receive, empty={}), SeenDigest)
+    (name,), servers = ask.path, ask.context.app.servers
+    known = [] if servers is None else servers.names()
+    if servers is None or name not in known:
+        raise RestError(404, "not_found", f"There is no server {name[:100]!r}{or_rather(name, known) or '.'}")
+    await servers.settled([name])
+    status = next(one for one in servers.statuses() if one.name == name)
+    if status.state not in ("connected", "disabled") and not status.changed:
+        raise RestError(409, "source_unavailable", f"{name} can't be reached: {status.error}")
+    differences = await asyncio.to_thread(servers.differences, name)
+    digest = _digest(differences)
+    if wish.digest not in (None, digest):
+        raise RestError(409, "changed", f"{name} has changed since you looked: look again, with dryRun=true.")
+    dry_run = ask.query["dryRun"]
+    if not dry_run:
+        await asyncio.to_thread(servers.approve, name)
+        log.info("Approved over REST: the server %s as it is now", name)
+    found = [{"tool": tool, "lines": lines} for tool, lines in differences.items()]
+    return RestResponse(200, encode({"dryRun": dry_run, "server": name, "changes": found, "digest": digest}))
+
+
+# A folder
+
+
+async def trust(ask: RestRequest) -> RestResponse:
+    refuse_tools(ask)
+    require_token(ask, "Trusting a folder lets its code run")
+    wish = converted(await json_body(ask.headers, ask.receive), TrustRequest)
+    return await asyncio.to_thread(_trust, ask.context.app, wish, ask.query["dryRun"])
+
+
+def _trust(app: "App", wish: TrustRequest, dry_run: bool) -> RestResponse:
+    from onetool.config.find import trust_store
+    from onetool.config.trust import trust_folder
+
+    folder = _folder(wish.folder)
+    try:
+        reach = _reach(folder)
+    except ConfigError as error:
+        raise RestError(409, "config_unchanged", "; ".join(map(str, error.mistakes))) from None
+    found = {part: list(getattr(reach, part)) for part in ("runs", "dials", "reads", "secrets")}
+    digest = _digest(reach.pinned())
+    if wish.digest not in (None, digest):
+        raise RestError(409, "changed", f"{folder} has changed since you looked: look again, with dryRun=true.")
+    warnings: list[dict[str, str]] = []
+    if not dry_run:
+        try:
+            trust_folder(folder, reach, trust_store())
+        except OSError as error:
+            raise RestError(503, "unavailable", f"It could not be remembered: {error.strerror}.") from None
+        log.info("Trusted over REST: %s", folder)
+        warnings = reloaded(app) if app.untrusted is not None else []
+    return RestResponse(
+        200,
+        encode({"dryRun": dry_run, "folder": str(folder), **found, "warnings": warnings, "digest": digest}),
+    )
+
+
+def _folder(named: str) -> Path:
+    from onetool.config.find import FOLDER, own_folder
+
+    if (not named.startswith("/") and not Path(named).is_absolute()) or "\0" in named:
+        raise InvalidError("/folder: expected the absolute path of a folder", "/folder")
+    path = Path(named)
+    folder = path if path.name == FOLDER else path / FOLDER
+    if not folder.is_dir():
+        raise InvalidError(f"/folder: {folder} is no folder, so that there is nothing to trust", "/folder")
+    if os.path.realpath(folder) == os.path.realpath(own_folder()):
+        raise InvalidError(f"/folder: {folder} is the person's own, and needs no trust", "/folder")
+    return folder
+
+
+def _reach(folder: Path) -> "Reach":
+    from onetool.config.file_checks import require_ownership
+    from onetool.config.find import NAME, trust_store, user_home
+    from onetool.config.reach import reach_of
+
+    config = folder / NAME if (folder / NAME).is_file() else None
+    require_ownership([folder, *([config] if config else [])], user_home(os.environ), trust_store().owners)
+    return reach_of(folder, config)
+
+
+def _digest(data: Any) -> str:
+    return sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()[:32]

@@ -1,0 +1,227 @@
+"""The handlers that take in bundles and tools (ZIP, curl, OpenAPI), and the one that gives a bundle as ZIP.
+
+They do what `onetool bundles import`, `add-curl` and `export` do, by the same code. A dry run answers as the real one
+would, with the same status, and changes nothing.
+"""
+
+import asyncio
+from base64 import b64decode
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from onetool.core.errors import ConfigError
+from onetool.interfaces.asgi import JSON, read_body
+from onetool.interfaces.json_data import encode
+from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.request import RestRequest, RestResponse, etag, is_known, json_body, parse_json
+from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from onetool.sources.bundles.model import Tool, shown
+from onetool.sources.bundles.pages import live_bundle
+from onetool.sources.bundles.validation import converted
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.app.bundle_import import BundleImport, ImportOptions
+
+ZIP = b"application/zip"
+YAML = b"application/yaml"
+
+
+class ArchiveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A ZIP archive in Base64, for clients that send nothing but JSON."""
+
+    archive: str
+
+
+class CurlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A curl command, and the tool that is made of it."""
+
+    command: str
+    bundle: str  # a slug or an id; one that is not there is made
+    tool: str
+    version: str = "1"
+    description: str | None = None
+
+
+async def import_zip(ask: RestRequest) -> RestResponse:
+    from onetool.app.bundle_import import ImportOptions
+
+    data = await _body(ask, (ZIP, JSON))
+    if not data.startswith(b"PK") and ask.headers.get(b"content-type", b"").lower().startswith(JSON):
+        data = _from_base64(data)
+    if not data.startswith(b"PK"):
+        raise InvalidError("the body is no ZIP archive; `onetool bundles export` makes one", "")
+    return await asyncio.to_thread(_imported, ask, data, ImportOptions(ask.query["as"]))
+
+
+def _from_base64(data: bytes) -> bytes:
+    wish = converted(parse_json(data), ArchiveRequest)
+    try:
+        return b64decode(wish.archive, validate=True)
+    except ValueError:
+        raise InvalidError("/archive: expected a ZIP archive in Base64", "/archive") from None
+
+
+async def import_openapi(ask: RestRequest) -> RestResponse:
+    from onetool.app.bundle_import import ImportOptions, fetch_document
+
+    query = ask.query
+    data = await _body(ask, (JSON, YAML))
+    if url := query["url"]:
+        if data:
+            raise InvalidError("send the document, or say where it is with url=, not both", "")
+        data = await fetch_document(ask.context.app, url)
+    if data.startswith(b"PK"):
+        raise InvalidError("this is a ZIP archive: send it to /tools/imports/zip", "")
+    wishes = ImportOptions(query["as"], query["baseUrl"], url, query["token"])
+    return await asyncio.to_thread(_imported, ask, data, wishes)
+
+
+async def import_curl(ask: RestRequest) -> RestResponse:
+    wish = converted(await json_body(ask.headers, ask.receive), CurlRequest)
+    return await asyncio.to_thread(_curl, ask.context.app, wish, ask.query["dryRun"])
+
+
+async def export(ask: RestRequest) -> RestResponse:
+    """The archive of a bundle, as `onetool bundles export` writes it."""
+    return await asyncio.to_thread(_exported, ask, await ask.context.sight())
+
+
+# What they do, in threads
+
+
+def _imported(ask: RestRequest, data: bytes, wishes: "ImportOptions") -> RestResponse:
+    from onetool.app.bundle_import import name_taken, read_import, store_import
+    from onetool.app.tool_requirements import requirements_of
+
+    app, dry_run = ask.context.app, ask.query["dryRun"]
+    arrival = read_import(app, data, wishes)
+    plan = arrival.plan
+    if plan.refused:
+        reasons = "; ".join(plan.refused)
+        raise InvalidError(reasons) if arrival.is_invalid else ConflictError(reasons)
+    taken = name_taken(app, plan.bundle.slug) if plan.is_new else None
+    remarks = [] if dry_run else store_import(app, arrival)
+    warnings = [one._asdict() for one in (*arrival.notes, *remarks)]
+    warnings += [{"about": plan.bundle.slug, "why": taken}] if taken else []
+    report = import_report(
+        dry_run,
+        bundles=[{"id": plan.bundle.id, "slug": plan.bundle.slug, "what": plan.rows[0].what}],
+        tools=_tool_rows(arrival),
+        skipped=[one._asdict() for one in arrival.skipped],
+        warnings=warnings,
+        needs=requirements_of(app, map(shown, arrival.tools)).shown(),
+    )
+    return RestResponse(200, encode(report))
+
+
+def import_report(dry_run: bool, **found: Any) -> dict[str, Any]:
+    """The answer to every import: what there is nothing of is empty."""
+    empty: dict[str, Any] = {key: [] for key in ("bundles", "tools", "servers", "skipped", "warnings", "secretsKept")}
+    return {"dryRun": dry_run, **empty, "needs": {"secrets": [], "hosts": []}, **found}
+
+
+def _tool_rows(arrival: "BundleImport") -> list[dict[str, Any]]:
+    return [{"slug": row.slug, "version": row.version, "what": row.what} for row in arrival.plan.rows[1:]]
+
+
+def _curl(app: "App", wish: CurlRequest, dry_run: bool) -> RestResponse:
+    from onetool.app.bundle_import import assemble
+    from onetool.app.curl_import import SecretsNotKeptError, read_curl, secrets_stored
+    from onetool.app.tool_requirements import requirements_of
+
+    known = app.config.secrets
+    content, secrets, notes = read_curl(wish.command, wish.tool, wish.description, known, reuse=False)
+    home = _bundle_of(app, wish.bundle)
+    slug = home["slug"] if home else wish.bundle
+    bundle, (tool,) = assemble({"slug": slug}, [(wish.tool, wish.version, content)], home["id"] if home else None)
+    app.bundles.check(tool)
+    _refuse_place(app, home, tool)
+    if not dry_run:
+        try:
+            with secrets_stored(known, secrets):
+                if home is None:
+                    app.bundles.put_all(bundle, [tool])
+                else:
+                    app.bundles.put_tool(bundle.id, tool.slug, tool.version, content)
+        except SecretsNotKeptError as error:
+            raise RestError(409, "secrets_not_kept", str(error)) from None
+    needs = requirements_of(app, [shown(tool)])
+    needs = needs._replace(secrets=tuple(one for one in needs.secrets if one.name not in secrets))
+    report = import_report(
+        dry_run,
+        bundles=[{"id": bundle.id, "slug": bundle.slug, "what": "same" if home else "new"}],
+        tools=[{"slug": tool.slug, "version": tool.version, "what": "new"}],
+        warnings=[
+            *({"about": tool.slug, "why": note} for note in notes),
+            *(reloaded(app) if secrets and not dry_run else ()),
+        ],
+        secretsKept=list(secrets),
+        needs=needs.shown(),
+    )
+    return RestResponse(200, encode(report))
+
+
+def _bundle_of(app: "App", name: str) -> Mapping[str, Any] | None:
+    try:
+        return app.bundles.get_bundle(name)[0]
+    except (InvalidError, NotFoundError):
+        return live_bundle(app.bundles, name)
+
+
+def _refuse_place(app: "App", home: Mapping[str, Any] | None, tool: Tool) -> None:
+    """Raises what storing it would raise: also before a dry run says that it could be stored."""
+    if home is None:
+        return
+    name = f"{home['slug']}/{tool.slug}@{tool.version}"
+    if home["isBuiltIn"]:
+        raise ForbiddenError(f"{home['slug']} is built in: it can only be enabled and disabled", "built_in")
+    if not home["isEnabled"] or home["softDeletedAt"] is not None:
+        raise ForbiddenError(
+            f"the bundle {home['slug']} is switched off or deleted: nothing can be put into it", "disabled"
+        )
+    if app.bundles.store.tool(home["id"], tool.slug, tool.version) is not None:
+        raise ConflictError(f"{name} is there already, and stays as it is: say another version", "exists")
+
+
+def reloaded(app: "App") -> list[dict[str, str]]:
+    """Read the config again, after it or its secrets have changed; warnings where it can't be used as it is now."""
+    try:
+        app.reload()
+    except ConfigError as error:
+        return [{"about": "config", "why": str(mistake)} for mistake in error.mistakes]
+    return []
+
+
+def _exported(ask: RestRequest, sight: Any) -> RestResponse:
+    from onetool.app.bundle_import import tools_of
+    from onetool.sources.bundles.archive import pack
+
+    app, (id,) = ask.context.app, ask.path
+    said, _ = app.bundles.get_bundle(id, sight=sight)
+    found = app.bundles.store.bundle(said["id"])
+    if said["isBuiltIn"] or found is None:
+        raise ForbiddenError(f"{said['slug']} is built in: every OneTool has it, and it can't be exported", "built_in")
+    data = pack(found, [tool for tool in tools_of(app, found) if sight.tool(tool)])
+    tag = sha256(data).hexdigest()[:24]
+    name = quote(f"{found.slug}.zip", safe="")
+    headers = (etag(tag), (b"content-disposition", f"attachment; filename*=UTF-8''{name}".encode()))
+    return (
+        RestResponse(304, headers=headers[:1]) if is_known(ask.headers, tag) else RestResponse(200, data, headers, ZIP)
+    )
+
+
+async def _body(ask: RestRequest, kinds: tuple[bytes, ...]) -> bytes:
+    """The body as it came, if it says that it is one of these."""
+    said = ask.headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+    if said not in kinds:
+        wanted = " or ".join(kind.decode() for kind in kinds)
+        raise RestError(415, "unsupported_media_type", f"Send `Content-Type: {wanted}`.")
+    data = await read_body(ask.receive)
+    if data is None:
+        raise RestError(400, "incomplete", "The client went away in the middle of its request.")
+    return data

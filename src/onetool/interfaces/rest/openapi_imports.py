@@ -1,0 +1,305 @@
+"""What the OpenAPI document says of imports, exports, editing, servers and trust: operations, parameters, schemas."""
+
+from typing import Any
+
+from onetool.interfaces.rest.openapi_schemas import ID, SCHEMA_PREFIX, SLUG, VERSION
+
+Part = dict[str, Any]
+
+_BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+_TOOL_PLACE = "/bundles/{bundleID}/tools/{toolSlug}/version/{version}"
+_DRY = " With `dryRun=true` nothing is changed, and the answer is what the real one would be."
+_ALL = " All of it, or nothing." + _DRY
+_GUARDED = " It needs the token of the server (`http.token`): without one it is refused with 403. No tool can reach it."
+
+PARAMETERS: dict[str, Part] = {
+    "fields": {
+        "in": "query",
+        "description": "Only these keys of each row: `fields=slug,version`. A key that a row does without is left out.",
+        "schema": {"type": "array", "items": {"type": "string"}},
+        "example": ["slug", "version"],
+    },
+    "dryRun": {
+        "in": "query",
+        "description": "Say what would come, and change nothing.",
+        "schema": {"enum": [True, False, 1, 0], "default": False},
+    },
+    "replace": {
+        "in": "query",
+        "description": "Replace servers of the same name instead of keeping them.",
+        "schema": {"enum": [True, False, 1, 0], "default": False},
+    },
+    "as": {"in": "query", "description": "The slug of the bundle, in place of its own.", "schema": SLUG},
+    "baseUrl": {
+        "in": "query",
+        "description": "Where the API is, if the document does not say it.",
+        "schema": {"type": "string", "pattern": "^[hH][tT][tT][pP][sS]?://", "maxLength": 4000},
+    },
+    "url": {
+        "in": "query",
+        "description": "Where the document is, on a host of allowedHosts; then the body is empty.",
+        "schema": {"type": "string", "pattern": "^[hH][tT][tT][pP][sS]?://", "maxLength": 4000},
+    },
+    "token": {
+        "in": "query",
+        "description": "Send a bearer token, if the document says nothing about that.",
+        "schema": {"enum": [True, False, 1, 0], "default": False},
+    },
+    "server": {
+        "in": "path",
+        "required": True,
+        "description": "The name of an MCP server in the config.",
+        "schema": {"type": "string", "minLength": 1},
+        "example": "docs",
+    },
+}
+
+EXAMPLE_CURL = {
+    "command": "curl https://api.example.com/v1/forecast?city=Oslo",
+    "bundle": "weather",
+    "tool": "forecast",
+}
+EXAMPLE_SERVERS = {"mcpServers": {"docs": {"url": "http://127.0.0.1:9000/mcp"}}}
+EXAMPLE_DOCUMENT = {
+    "openapi": "3.1.0",
+    "info": {"title": "Weather", "version": "1"},
+    "servers": [{"url": "https://api.example.com"}],
+    "paths": {"/v1/forecast": {"get": {"operationId": "forecast", "responses": {"200": {"description": "It."}}}}},
+}
+EXAMPLE_COPY = {"version": "2.0", "changes": {"description": "The forecast for a city, for a week."}}
+
+
+def _takes(**content: Part) -> Part:
+    return {"required": True, "content": {key.replace("_", "/"): one for key, one in content.items()}}
+
+
+def _ref(name: str) -> Part:
+    return {"$ref": f"{SCHEMA_PREFIX}{name}"}
+
+
+_ZIP = {"application/zip": {"schema": {"type": "string", "contentMediaType": "application/zip"}}}
+
+# Of each operation: its group, and what `operation` of openapi.py takes. A response is its words, schema and headers.
+OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
+    (f"{_TOOL_PLACE}/copy", "POST"): (
+        "Tools",
+        {
+            "id": "copyTool",
+            "summary": "Copy a tool, or edit it as a new version",
+            "gives": {201: ("Created.", "Tool", "ETag", "Location")},
+            "refused": (404, 409, 412),
+            "says": "`changes` is a JSON Merge Patch (RFC 7396) of the tool: null removes a key. A copy has an id of "
+            "its own, and its usage begins at 0. Built-in tools can be copied into a bundle that is not.",
+            "takes": _takes(application_json={"schema": _ref("ToolCopy"), "example": EXAMPLE_COPY}),
+            "conditions": ("If-Match", "If-None-Match"),
+        },
+    ),
+    (f"{_TOOL_PLACE}/rename", "POST"): (
+        "Tools",
+        {
+            "id": "renameTool",
+            "summary": "Give a tool another slug or version",
+            "gives": {200: ("The tool.", "Tool", "ETag", "Content-Location")},
+            "refused": (404, 409, 412),
+            "says": "It is the same tool after that, with its id, its usage and its switch.",
+            "takes": _takes(application_json={"schema": _ref("ToolRename"), "example": {"slug": "weather-forecast"}}),
+            "conditions": ("If-Match", "If-None-Match"),
+        },
+    ),
+    ("/bundles/{bundleID}/export", "GET"): (
+        "Bundles",
+        {
+            "id": "exportBundle",
+            "summary": "Get a bundle with its tools as a ZIP archive",
+            "gives": {200: ("The archive.", None, "ETag"), 304: ("It has this ETag still.", None, "ETag")},
+            "refused": (404,),
+            "says": "Secrets are not in it: tools have only their names.",
+            "conditions": ("If-None-Match",),
+            "content": _ZIP,
+        },
+    ),
+    ("/imports/zip", "POST"): (
+        "Imports",
+        {
+            "id": "importZip",
+            "summary": "Take in a ZIP archive of a bundle",
+            "gives": {200: ("What came.", "ImportReport")},
+            "refused": (409,),
+            "says": f"As `onetool bundles import`.{_ALL}",
+            "takes": {
+                "required": True,
+                "content": {
+                    **_ZIP,
+                    "application/json": {"schema": _ref("ArchiveRequest"), "example": {"archive": "UEsDBA=="}},
+                },
+            },
+        },
+    ),
+    ("/imports/curl", "POST"): (
+        "Imports",
+        {
+            "id": "importCurl",
+            "summary": "Make a tool of a curl command",
+            "gives": {200: ("What came.", "ImportReport")},
+            "refused": (404, 409),
+            "says": "The command is not run. What may differ from call to call becomes arguments; credentials go into "
+            f"the secrets file of the server, and only their names into the tool.{_ALL}",
+            "takes": _takes(application_json={"schema": _ref("CurlRequest"), "example": EXAMPLE_CURL}),
+        },
+    ),
+    ("/imports/openapi", "POST"): (
+        "Imports",
+        {
+            "id": "importOpenapi",
+            "summary": "Make tools of an OpenAPI 3 document",
+            "gives": {200: ("What came.", "ImportReport")},
+            "refused": (409,),
+            "says": "A tool for each operation; what can't be one is in `skipped`. The document is the body, in JSON "
+            f"or YAML, or at `url`.{_ALL}",
+            "takes": {
+                "required": False,
+                "content": {
+                    "application/json": {"schema": {"type": "object"}, "example": EXAMPLE_DOCUMENT},
+                    "application/yaml": {"schema": {"type": "object"}},
+                },
+            },
+        },
+    ),
+    ("/imports/servers", "POST"): (
+        "Servers",
+        {
+            "id": "importServers",
+            "summary": "Add MCP servers to the config",
+            "gives": {200: ("What came.", "ImportReport")},
+            "refused": (409,),
+            "says": "Blocks as other clients have them, by their names. Secrets go into the secrets file. A block with "
+            "a `command`, or one that names a secret of the server, needs the token of the server (`http.token`): "
+            f"without one it is refused with 403. No tool can reach this.{_ALL}",
+            "takes": _takes(application_json={"schema": {"type": "object"}, "example": EXAMPLE_SERVERS}),
+        },
+    ),
+    ("/servers/{server}/approve", "POST"): (
+        "Servers",
+        {
+            "id": "approveServer",
+            "summary": "Trust a server's tools as they are now",
+            "gives": {200: ("What had changed.", "ServerChanges")},
+            "refused": (404, 409),
+            "says": f"With `digest` of a dry run, what has changed since is refused with 409.{_GUARDED}{_DRY}",
+            "takes": _takes(application_json={"schema": _ref("SeenDigest"), "example": {}}),
+        },
+    ),
+    ("/trust", "POST"): (
+        "Servers",
+        {
+            "id": "trustFolder",
+            "summary": "Trust the folder of a project",
+            "gives": {200: ("What it reaches.", "TrustReport")},
+            "refused": (409,),
+            "says": f"With `digest` of a dry run, what has changed since is refused with 409.{_GUARDED}{_DRY}",
+            "takes": _takes(
+                application_json={"schema": _ref("TrustRequest"), "example": {"folder": "/home/me/project"}}
+            ),
+        },
+    ),
+}
+
+
+# Schemas
+
+
+def _object(properties: Part, *required: str, words: str = "") -> Part:
+    return {
+        "type": "object",
+        **({"description": words} if words else {}),
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def _list(of: Part) -> Part:
+    return {"type": "array", "items": of}
+
+
+_TEXT: Part = {"type": "string"}
+_TEXTS = _list(_TEXT)
+_OR_NULL: Part = {"type": ["string", "null"]}
+_REMARK = _object({"about": _TEXT, "why": _TEXT}, "about", "why")
+_WHAT = {"enum": ["new", "same", "changed", "clash", "kept"], "description": "What it is to what is here."}
+_SECRET = _object({"name": _TEXT, "source": _OR_NULL}, "name", "source", words="`source` is null: it is not set.")
+_HOST = _object(
+    {
+        "host": _TEXT,
+        "allowed": {"type": ["boolean", "null"]},
+        "entry": {**_OR_NULL, "description": "For allowedHosts."},
+    },
+    *("host", "allowed", "entry"),
+)
+_REPORT = {
+    "dryRun": {"type": "boolean"},
+    "bundles": _list(_object({"id": ID, "slug": SLUG, "what": _WHAT}, "id", "slug", "what")),
+    "tools": _list(_object({"slug": SLUG, "version": VERSION, "what": _WHAT}, "slug", "version", "what")),
+    "servers": _list(_object({"name": _TEXT, "what": _WHAT, "block": {"type": "object"}}, "name", "what")),
+    "skipped": {**_list(_REMARK), "description": "What could not be taken, and why."},
+    "warnings": {**_list(_REMARK), "description": "What is not quite as it was, or can't be called yet."},
+    "secretsKept": {**_TEXTS, "description": "Names of secrets that came with it, and are in the secrets file."},
+    "needs": _object({"secrets": _list(_SECRET), "hosts": _list(_HOST)}, "secrets", "hosts"),
+}
+_DIGEST = {**_TEXT, "description": "For the real one: what has changed since is refused."}
+_SEEN = {**_OR_NULL, "description": "That of a dry run."}
+
+
+def import_schemas(tool: Part, bundle: Part) -> dict[str, Part]:
+    """Schemas of these operations. `tool` and `bundle` are the complete ones, of which a list may show some keys."""
+    return {
+        "ListedTool": _partial(tool),
+        "ListedBundle": _partial(bundle),
+        "ImportReport": _object(_REPORT, *_REPORT, words="What came, or would."),
+        "ArchiveRequest": _object({"archive": {**_TEXT, "contentEncoding": "base64", "pattern": _BASE64}}, "archive"),
+        "CurlRequest": _object(
+            {
+                "command": {**_TEXT, "description": "As it is typed: `curl https://…`."},
+                "bundle": {**_TEXT, "description": "A slug or an id; one that is not there is made."},
+                "tool": SLUG,
+                "version": {**VERSION, "default": "1"},
+                "description": {**_OR_NULL, "description": "What it does."},
+            },
+            *("command", "bundle", "tool"),
+        ),
+        "ToolCopy": _object(
+            {
+                "bundleID": {**ID, "description": "Where it is put; the same bundle by default."},
+                "slug": {**SLUG, "description": "The same by default."},
+                "version": {**VERSION, "description": "The same by default."},
+                "changes": {"type": "object", "description": "What is other about it (RFC 7396)."},
+            }
+        ),
+        "ToolRename": {**_object({"slug": SLUG, "version": VERSION}), "minProperties": 1},
+        "SeenDigest": _object({"digest": _SEEN}),
+        "TrustRequest": _object({"folder": {**_TEXT, "description": "Its absolute path."}, "digest": _SEEN}, "folder"),
+        "ServerChanges": _object(
+            {
+                "dryRun": {"type": "boolean"},
+                "server": _TEXT,
+                "changes": _list(_object({"tool": _TEXT, "lines": _TEXTS}, "tool", "lines")),
+                "digest": _DIGEST,
+            },
+            *("dryRun", "server", "changes", "digest"),
+        ),
+        "TrustReport": _object(
+            {
+                "dryRun": {"type": "boolean"},
+                "folder": _TEXT,
+                **dict.fromkeys(("runs", "dials", "reads", "secrets"), _TEXTS),
+                "warnings": _list(_REMARK),
+                "digest": _DIGEST,
+            },
+            *("dryRun", "folder", "runs", "dials", "reads", "secrets", "warnings", "digest"),
+        ),
+    }
+
+
+def _partial(schema: Part) -> Part:
+    """A row of a list: `fields` may have picked some keys."""
+    return {**schema, "required": [], "description": "All of it, unless `fields` says which keys."}

@@ -1,0 +1,187 @@
+"""Bundles and tools in and out over REST: ZIP, curl, OpenAPI."""
+
+import io
+import json
+import zipfile
+
+import pytest
+from interfaces.rest.served import Api, problem
+
+ZIP = {"Content-Type": "application/zip"}
+TOOL = {"type": "script", "scriptImpl": {"code": "1"}}
+DOCUMENT = {
+    "openapi": "3.1.0",
+    "info": {"title": "Shop", "version": "1"},
+    "servers": [{"url": "https://api.example.com"}],
+    "paths": {
+        "/items": {"get": {"operationId": "listItems", "responses": {"200": {"description": "All."}}}},
+        "/raw": {"trace": {"operationId": "raw", "responses": {"200": {"description": "No tool."}}}},
+    },
+}
+YAML = """\
+openapi: 3.1.0
+info: {title: Garden, version: "2"}
+servers: [{url: "https://api.example.com"}]
+paths: {/plants: {get: {operationId: plants, responses: {"200": {description: All.}}}}}
+"""
+
+
+@pytest.fixture
+def api(tmp_path):
+    (tmp_path / ".onetool").mkdir()
+    (tmp_path / ".onetool" / "onetool.yaml").write_text("secrets: secrets.yaml\n")
+    running = Api(real=tmp_path, args=("--config", str(tmp_path / ".onetool" / "onetool.yaml")))
+    running.folder = tmp_path
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def archive(api):
+    path = api.bundle(slug="shop", description="Things.")
+    assert api.ask("PUT", f"{path}/tools/a/version/1", TOOL).status_code == 201
+    reply = api.get(f"{path}/export")
+    assert reply.headers["content-type"] == "application/zip"
+    assert "shop.zip" in reply.headers["content-disposition"]
+    return path, reply
+
+
+def state(api):
+    """All files of the server but what it counts by itself."""
+    files = [one for one in api.folder.rglob("*") if one.is_file() and one.suffix in (".json", ".yaml")]
+    return {str(one): one.read_bytes() for one in files}
+
+
+def send(api, path, data, **headers):
+    return api.client.post(path, content=data, headers={"Content-Type": "application/json", **headers})
+
+
+def test_an_archive_goes_out_and_comes_in(api, archive):
+    path, reply = archive
+    assert sorted(zipfile.ZipFile(io.BytesIO(reply.content)).namelist()) == ["bundle.json", "tools/a@1.json"]
+    assert api.get(f"{path}/export", headers={"If-None-Match": reply.headers["etag"]}).status_code == 304
+    before = state(api)
+    dry = send(api, "/tools/imports/zip?as=second&dryRun=true", reply.content, **ZIP)
+    assert dry.status_code == 200, dry.text
+    assert state(api) == before
+    real = send(api, "/tools/imports/zip?as=second", reply.content, **ZIP).json()
+    assert {**real, "dryRun": True, "bundles": dry.json()["bundles"]} == dry.json()
+    assert (real["bundles"][0]["slug"], real["bundles"][0]["what"]) == ("second", "new")
+    assert real["tools"] == [{"slug": "a", "version": "1", "what": "new"}]
+    assert api.get(f"/tools/bundles/{real['bundles'][0]['id']}/tools/a/version/1").status_code == 200
+
+
+def test_the_same_archive_again_changes_nothing(api, archive):
+    before = state(api)
+    found = send(api, "/tools/imports/zip", archive[1].content, **ZIP).json()
+    assert [one["what"] for one in (*found["bundles"], *found["tools"])] == ["same", "same"]
+    assert state(api) == before
+
+
+def test_an_archive_in_base64(api, archive):
+    import base64
+
+    body = json.dumps({"archive": base64.b64encode(archive[1].content).decode()})
+    assert send(api, "/tools/imports/zip?as=third", body).json()["bundles"][0]["slug"] == "third"
+
+
+@pytest.mark.parametrize("dry", ["", "?dryRun=true"])
+def test_an_archive_that_is_wrong_is_refused_as_a_whole(api, archive, dry):
+    buffer = io.BytesIO(archive[1].content)
+    with zipfile.ZipFile(buffer, "a") as file:
+        file.writestr("tools/bad@1.json", "{")
+    before = state(api)
+    path = f"/tools/imports/zip{dry}{'&' if dry else '?'}as=fourth"
+    assert "bad@1.json" in problem(send(api, path, buffer.getvalue(), **ZIP), 400, "invalid")["detail"]
+    problem(send(api, path, b"PK nonsense", **ZIP), 400, "invalid")
+    problem(send(api, path, b"nonsense", **ZIP), 400, "invalid")
+    assert state(api) == before
+
+
+def test_what_clashes_is_a_conflict(api, archive):
+    path, reply = archive
+    changed = f"{path}/tools/a/version/1"
+    assert api.ask("DELETE", changed).status_code == 204
+    assert api.ask("PUT", changed, {**TOOL, "scriptImpl": {"code": "2"}}).status_code == 201
+    problem(send(api, "/tools/imports/zip", reply.content, **ZIP), 409, "conflict")
+
+
+def test_an_archive_has_its_own_media_type(api):
+    for kind in ("text/plain", "application/octet-stream", "multipart/form-data"):
+        problem(send(api, "/tools/imports/zip", b"PK", **{"Content-Type": kind}), 415, "unsupported_media_type")
+    problem(send(api, "/tools/imports/curl", b"{}", **ZIP), 415, "unsupported_media_type")
+    problem(send(api, "/tools/imports/zip", b"x" * (5 * 1024**2), **ZIP), 413, "too_large")
+
+
+def test_a_page_of_another_origin_imports_nothing(api, archive):
+    reply = send(api, "/tools/imports/zip", archive[1].content, **ZIP, Origin="http://evil.example")
+    assert reply.status_code == 403
+
+
+def test_a_built_in_bundle_is_not_exported(api):
+    one = api.get("/tools/bundles").json()["bundles"][0]
+    problem(api.get(f"/tools/bundles/{one['id']}/export"), 403, "built_in")
+
+
+def test_a_curl_command_becomes_a_tool_and_its_credentials_secrets(api):
+    secret = "very-hidden-value-123"
+    body = {"command": f"curl -H 'Authorization: Bearer {secret}' 'https://api.example.com/v1?city=Oslo'",
+            "bundle": "weather", "tool": "forecast", "description": "The weather."}  # fmt: skip
+    before = state(api)
+    dry = api.ask("POST", "/tools/imports/curl?dryRun=true", body)
+    assert dry.status_code == 200, dry.text
+    assert state(api) == before
+    real = api.ask("POST", "/tools/imports/curl", body)
+    found = real.json()
+    assert {**found, "dryRun": True, "bundles": dry.json()["bundles"]} == dry.json()
+    assert found["secretsKept"] == ["EXAMPLE_TOKEN"]
+    assert found["needs"]["hosts"][0]["host"] == "api.example.com"
+    assert secret not in real.text
+    assert secret in (api.folder / ".onetool" / "secrets.yaml").read_text()
+    path = f"/tools/bundles/{found['bundles'][0]['id']}/tools/forecast/version/1"
+    assert "${EXAMPLE_TOKEN}" in api.get(path).text
+    assert secret not in api.get(path).text
+    problem(api.ask("POST", "/tools/imports/curl", body), 409, "exists")
+    again = api.ask("POST", "/tools/imports/curl", {**body, "version": "2"}).json()
+    assert again["secretsKept"] == ["EXAMPLE_TOKEN_2"], "a name must not tell whether a value was guessed"
+
+
+def test_a_command_that_is_none_is_refused(api):
+    before = state(api)
+    body = {"command": "wget http://x.example", "bundle": "b", "tool": "t"}
+    problem(api.ask("POST", "/tools/imports/curl", body), 400, "invalid")
+    problem(api.ask("POST", "/tools/imports/curl", {"command": "curl http://x.example"}), 400, "invalid")
+    problem(api.ask("POST", "/tools/imports/curl", {**body, "more": 1}), 400, "invalid")
+    assert state(api) == before
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "slug"),
+    [(json.dumps(DOCUMENT), "application/json", "shop"), (YAML, "application/yaml", "garden")],
+)
+def test_a_document_becomes_tools(api, data, kind, slug):
+    before = state(api)
+    dry = send(api, "/tools/imports/openapi?dryRun=true", data, **{"Content-Type": kind})
+    assert dry.status_code == 200, dry.text
+    assert state(api) == before
+    real = send(api, "/tools/imports/openapi", data, **{"Content-Type": kind}).json()
+    assert real["bundles"][0]["slug"] == slug
+    assert [one["what"] for one in real["tools"]] == ["new"]
+    assert {**real, "dryRun": True, "bundles": dry.json()["bundles"]} == dry.json()
+    assert bool(real["skipped"]) is (slug == "shop")
+    listed = api.get(f"/tools/tools?bundleIDs={real['bundles'][0]['id']}&fields=slug").json()["tools"]
+    assert listed == [{"slug": one["slug"]} for one in real["tools"]]
+
+
+def test_a_document_at_a_host_that_is_not_allowed_is_not_fetched(api):
+    reply = api.ask("POST", "/tools/imports/openapi?url=http://127.0.0.1:9/openapi.json")
+    assert "allowedHosts" in problem(reply, 400, "invalid")["detail"]
+    problem(api.ask("POST", "/tools/imports/openapi?url=file:///etc/passwd"), 400, "bad_parameter")
+    problem(send(api, "/tools/imports/openapi", "{}"), 400, "invalid")
+
+
+def test_with_an_allow_list_nothing_comes_in(start, tmp_path):
+    api = start(real=tmp_path, args=("--tool-allow", "time.now"))
+    for path in ("zip", "curl", "openapi", "servers"):
+        problem(api.ask("POST", f"/tools/imports/{path}", {}), 403, "read_only")
+    assert "POST" not in api.ask("OPTIONS", "/tools/imports/zip").headers["allow"]
