@@ -62,7 +62,7 @@ class ToolCatalog:
         self._bundles = bundles
         self._keep, self._redact, self._know = keep, redact, know
         self._own = Catalogue()
-        self._catalogues: tuple[Catalogue, ...] = ()
+        self._local = Offered()
         self._told: set[str] = set()
         self._index: tuple[Snapshot, SearchIndex] | None = None
         self._listing = RLock()  # servers tell of their tools in a thread of their own
@@ -116,7 +116,8 @@ class ToolCatalog:
     def apply(self, config: "Config", own: Catalogue, read: Iterable[Catalogue]) -> Callable[[], None]:
         """List the tools of another config. Returns what ends servers that are no longer configured as they were."""
         self._config = config
-        self._own, self._catalogues = own, (own, *read)
+        packs, declared = read
+        self._own, self._local = own, Offered(own, packs, declared)
         self._told = set()
         end_others = self._configure_servers()
         self._list()
@@ -183,8 +184,8 @@ class ToolCatalog:
 
     def _offered(self) -> Offered:
         if self.servers is None:
-            return Offered(*self._catalogues)
-        return Offered(*self._catalogues, served=self.servers.load(), servers=tuple(self.servers.enabled()))
+            return self._local._replace()  # another object: what is derived is made anew
+        return self._local._replace(served=self.servers.load(), servers=tuple(self.servers.enabled()))
 
     def _log_new(self, mistakes: Iterable[Mistake]) -> None:
         for mistake in mistakes:

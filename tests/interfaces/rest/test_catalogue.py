@@ -24,6 +24,8 @@ def fail(why: str) -> str:
 CLOCK = {"command": str(Path(sys.executable).with_name("mcp-server-time"))}
 GONE = {"command": "/nonexistent/server"}
 
+ALIKE = ("sky.a-b", "sky.a_b", "sky.a_b-c", "sky.a-b-c")
+
 
 def declared(name):
     return {
@@ -49,7 +51,7 @@ def begin(folder, *args, config="onetool.yaml"):
 
 @pytest.fixture
 def home(tmp_path):
-    tools = [declared("weather"), declared("sky.blue")]
+    tools = [declared(name) for name in ("weather", "sky.blue", *ALIKE)]
     write_config(tmp_path, packs=["functions"], tools=tools, servers={"clock": CLOCK})
     assert cli("tools", "list", "--json", "--config", "onetool.yaml", cwd=tmp_path).returncode == 0  # asks the server
     return tmp_path
@@ -157,6 +159,15 @@ def test_they_are_invoked(api):
     assert api.get(place(names["weather"])).json()["callCount"] == 1
 
 
+def test_names_that_are_alike_have_slugs_of_their_own(api):
+    names = tools(api)
+    assert len({names[name]["slug"] for name in ALIKE}) == len(ALIKE)
+    assert (names["sky.a_b"]["slug"], names["sky.a-b-c"]["slug"]) == ("a-b", "a-b-c")
+    for name in ALIKE:
+        assert invoke(api, names[name]).json() == {"ok": True, "value": {"of": name}}
+        assert api.ask("POST", f"/call/{name}", {}).json() == {"of": name}
+
+
 def test_only_the_switch_can_change(api):
     tool = tools(api)["my_sums.add_two"]
     bundle = f"/tools/bundles/{tool['bundleID']}"
@@ -166,6 +177,14 @@ def test_only_the_switch_can_change(api):
     problem(api.ask("DELETE", place(tool)), 403, "built_in")
     content = {"type": "python", "pythonImpl": {"func": "my_sums.add_two"}}
     problem(api.ask("PUT", f"{bundle}/tools/other/version/1", content), 403, "built_in")
+
+
+def test_a_switch_can_be_bound_to_what_was_seen(api):
+    path = f"/tools/bundles/{bundles(api)['pack', 'my_sums']['id']}"
+    seen = api.get(path).headers["etag"]
+    for status in (200, 412):
+        reply = api.ask("PATCH", path, {"isEnabled": False}, headers={"If-Match": seen})
+        assert reply.status_code == status, reply.text
 
 
 def listed(home, *more):

@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from onetool.sources.bundles.derived import DerivedBundles, DerivedSet
-from onetool.sources.bundles.files.form import read_switches
+from onetool.sources.bundles.files.overlay import read_switches
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.index import Index
 from onetool.sources.bundles.model import Bundle, Tool

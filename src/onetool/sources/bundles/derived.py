@@ -14,7 +14,7 @@ import msgspec
 
 from onetool.core.errors import cut
 from onetool.core.spec import ToolSpec
-from onetool.sources.bundles.model import SINCE, VERSION, Bundle, BundleSource, Tool
+from onetool.sources.bundles.model import SINCE, VERSION, Bundle, BundleSource, Tool, function_of
 from onetool.sources.bundles.names import LONGEST, derived_id, fits
 from onetool.sources.catalogues import Offered
 
@@ -23,6 +23,10 @@ SourceKind = Literal["pack", "config", "server"]
 DIGITS = 8  # of the hash in a slug
 MOST_WORDS, MOST_TITLE, MOST_TAG, MOST_TAGS = 10_000, 200, 64, 64  # what bundles that people keep may have
 ABOUT: dict[SourceKind, str] = {"pack": "The pack", "config": "Declared in the config:", "server": "The MCP server"}
+
+
+MadeTools = dict[str, tuple[ToolSpec, Tool]]
+"""Tools by their ids, and what each was made of."""
 
 
 class DerivedTool(NamedTuple):
@@ -35,9 +39,10 @@ class DerivedTool(NamedTuple):
 class DerivedSet:
     """What one state of the catalogue gives. The bundles are made at the first question for them."""
 
-    def __init__(self, offered: Offered, built_in: Iterable[str]) -> None:
-        """`built_in` are tools that have bundles of their own."""
+    def __init__(self, offered: Offered, built_in: Iterable[str], made: "MadeTools | None" = None) -> None:
+        """`built_in` are tools that have bundles of their own; what was `made` before is used again."""
         self._servers = offered.servers
+        self.made: MadeTools = made or {}
         self.tools = {one.spec.name: one for one in _derived(offered, frozenset(built_in))}
 
     @cached_property
@@ -46,7 +51,11 @@ class DerivedSet:
         for one in self.tools.values():
             if not one.spec.hidden:
                 found.setdefault((one.source.kind, one.source.name), []).append(one.spec)
-        return [_bundle(BundleSource(kind=kind, name=name), specs) for (kind, name), specs in found.items()]
+        bundles = [
+            _bundle(BundleSource(kind=kind, name=name), specs, self.made) for (kind, name), specs in found.items()
+        ]
+        self.made = {tool.id: (self.tools[function_of(tool)].spec, tool) for _, tools in bundles for tool in tools}
+        return bundles
 
     @cached_property
     def by_id(self) -> dict[str, tuple[Bundle, list[Tool]]]:
@@ -65,7 +74,8 @@ class DerivedBundles:
     def now(self) -> DerivedSet:
         offered, known = self._offered(), self._known
         if known is None or known[0] is not offered:
-            known = self._known = (offered, DerivedSet(offered, self._built_in))
+            made = None if known is None else known[1].made
+            known = self._known = (offered, DerivedSet(offered, self._built_in, made))
         return known[1]
 
     def spec(self, name: str) -> ToolSpec | None:
@@ -134,7 +144,7 @@ def _is_plain(text: str) -> bool:
     return unicodedata.is_normalized("NFC", text) and all(sign == "-" or fits(sign) for sign in text)
 
 
-def _bundle(source: BundleSource, specs: list[ToolSpec]) -> tuple[Bundle, list[Tool]]:
+def _bundle(source: BundleSource, specs: list[ToolSpec], made: MadeTools) -> tuple[Bundle, list[Tool]]:
     names = ", ".join(spec.name for spec in specs)
     about = ABOUT[source.kind] + ("" if source.kind == "config" else f" {source.name}:")
     bundle = Bundle(
@@ -154,7 +164,11 @@ def _bundle(source: BundleSource, specs: list[ToolSpec]) -> tuple[Bundle, list[T
             slug = slug_of(_own_name(spec))
             slug = hashed_slug(_own_name(spec)) if slug in taken else slug
             taken.add(slug)
-            tools.append(_tool(bundle, slug, spec, source))
+            id = tool_id(source.kind, spec.name)
+            of, tool = made.get(id, (None, None))
+            if tool is None or of is not spec or tool.slug != slug:
+                tool = _tool(id, bundle, slug, spec, source)
+            tools.append(tool)
     return bundle, tools
 
 
@@ -163,9 +177,9 @@ def _own_name(spec: ToolSpec) -> str:
     return spec.name.partition(".")[2] or spec.name
 
 
-def _tool(bundle: Bundle, slug: str, spec: ToolSpec, source: BundleSource) -> Tool:
+def _tool(id: str, bundle: Bundle, slug: str, spec: ToolSpec, source: BundleSource) -> Tool:
     return Tool(
-        id=tool_id(source.kind, spec.name),
+        id=id,
         bundle_id=bundle.id,
         slug=slug,
         version=VERSION,

@@ -1,4 +1,4 @@
-"""Bundles, tools and `builtin.json` as the text of their files, and back; older versions are migrated when read.
+"""Bundles and tools as the text of their files, and back; older versions are migrated when read.
 
 Written: what a person gives first, in a fixed order, what the store knows last. Read: strictly, since a file comes from
 anywhere; but a file that is written by hand may leave out what the store would know. An id is then derived from the
@@ -6,7 +6,7 @@ file's place and names, and its times are those of the file.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ from onetool.sources.bundles.files.disk import LARGEST
 from onetool.sources.bundles.model import SCHEMA_VERSION, Bundle, Tool, ToolContent, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
 from onetool.sources.bundles.store import ETag, tag_of
-from onetool.sources.bundles.validation import converted, read_bundle, read_tool
+from onetool.sources.bundles.validation import read_bundle, read_tool
 
 LATEST = 253_402_300_799.0  # the end of the year 9999
 
@@ -323,91 +323,3 @@ def _time(text: Any, pointer: str) -> str:
         return time_text(time_seconds(text))
     except (TypeError, ValueError, OverflowError):
         raise InvalidError(f"{pointer}: {text!r:.60} is no time, as 2026-11-15T16:00:00.000Z is one", pointer) from None
-
-
-# `builtin.json`: which built-in and derived bundles and tools are switched on or off, against what they come with.
-
-
-KIND_SIGN = ":"  # between the kind and the name of a derived bundle; no slug has it
-
-
-BuiltIn = Sequence[tuple[Bundle, Sequence[Tool]]]
-
-
-class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    bundles: dict[str, bool] = {}
-    tools: dict[str, bool] = {}
-    schema_version: str = SCHEMA_VERSION
-
-    def with_bundle(self, bundle: Bundle, is_enabled: bool) -> "Overlay":
-        return msgspec.structs.replace(self, bundles=_switched(self.bundles, bundle_key(bundle), is_enabled))
-
-    def with_tool(self, bundle: Bundle, tool: Tool, is_enabled: bool) -> "Overlay":
-        return msgspec.structs.replace(self, tools=_switched(self.tools, tool_key(bundle, tool), is_enabled))
-
-    def bundle(self, bundle: Bundle) -> Bundle:
-        """As it is with its switch."""
-        return msgspec.structs.replace(bundle, is_enabled=self.bundles.get(bundle_key(bundle), bundle.is_enabled))
-
-    def tool(self, bundle: Bundle, tool: Tool) -> Tool:
-        return msgspec.structs.replace(tool, is_enabled=self.tools.get(tool_key(bundle, tool), tool.is_enabled))
-
-    def over(self, built_in: BuiltIn) -> list[tuple[Bundle, list[Tool]]]:
-        return [(self.bundle(bundle), [self.tool(bundle, tool) for tool in tools]) for bundle, tools in built_in]
-
-    def of_derived(self) -> "Overlay":
-        """The switches of derived bundles alone."""
-        return Overlay(bundles=_of_derived(self.bundles), tools=_of_derived(self.tools))
-
-
-def overlay_text(overlay: Overlay) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(overlay), indent=2) + b"\n"
-
-
-def switches_text(overlay: Overlay) -> str:
-    """The switches of derived bundles, as the index keeps them."""
-    found = overlay.of_derived()
-    return msgspec.json.encode(found).decode() if found != Overlay() else ""
-
-
-def read_switches(text: str) -> Overlay:
-    return msgspec.json.decode(text, type=Overlay) if text else Overlay()
-
-
-def read_overlay(text: bytes) -> Overlay:
-    """Raises InvalidError."""
-    data = migrated("overlay", parsed(text))
-    return converted({**data, "schemaVersion": SCHEMA_VERSION}, Overlay)
-
-
-def bundle_key(bundle: Bundle) -> str:
-    """Of a derived one its kind and name: configs that share a folder may have others of the same slug."""
-    return bundle.slug if bundle.source is None else f"{bundle.source.kind}{KIND_SIGN}{bundle.source.name}"
-
-
-def tool_key(bundle: Bundle, tool: Tool) -> str:
-    return f"{bundle_key(bundle)}/{tool.slug}@{tool.version}"
-
-
-def _of_derived(switches: dict[str, bool]) -> dict[str, bool]:
-    return {key: is_enabled for key, is_enabled in switches.items() if KIND_SIGN in key}
-
-
-def check_built_in(built_in: BuiltIn) -> None:
-    """What is given at the start is the program's own; two of one name would share a switch."""
-    keys = [key for bundle, tools in built_in for key in (bundle.slug, *(tool_key(bundle, tool) for tool in tools))]
-    if twice := _first_duplicate(keys):
-        raise InvalidError(f"there are two built-in things called {twice}")
-
-
-def _first_duplicate(keys: Iterable[str]) -> str | None:
-    seen: set[str] = set()
-    for key in keys:
-        if key in seen:
-            return key
-        seen.add(key)
-    return None
-
-
-def _switched(switches: dict[str, bool], key: str, is_enabled: bool) -> dict[str, bool]:
-    return dict(sorted({**switches, key: is_enabled}.items()))

@@ -16,7 +16,7 @@ import msgspec
 from onetool.core.errors import Mistake
 from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.files.disk import Foreign, anybody
-from onetool.sources.bundles.files.form import BuiltIn, check_built_in
+from onetool.sources.bundles.files.overlay import BuiltIn, check_built_in
 from onetool.sources.bundles.files.state import make_state
 from onetool.sources.bundles.files.sync import FIRST_SECONDS, NO_BUNDLE, FolderSync
 from onetool.sources.bundles.files.writing import FolderLock

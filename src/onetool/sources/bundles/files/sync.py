@@ -32,14 +32,8 @@ from onetool.sources.bundles.files.disk import (
     tool_file,
     tools_of,
 )
-from onetool.sources.bundles.files.form import (
-    BuiltIn,
-    Overlay,
-    read_bundle_file,
-    read_overlay,
-    read_tool_file,
-    switches_text,
-)
+from onetool.sources.bundles.files.form import read_bundle_file, read_tool_file
+from onetool.sources.bundles.files.overlay import BuiltIn, Overlay, read_overlay, switches_text
 from onetool.sources.bundles.files.writing import FolderLock
 from onetool.sources.bundles.index import Index, IndexTransaction, PathTakenError, Stamp
 from onetool.sources.bundles.model import Bundle, Tool

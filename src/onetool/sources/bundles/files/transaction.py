@@ -22,16 +22,8 @@ from onetool.sources.bundles.files.disk import (
     tool_name,
     tools_of,
 )
-from onetool.sources.bundles.files.form import (
-    Overlay,
-    bundle_text,
-    overlay_text,
-    read_bundle_file,
-    read_overlay,
-    read_tool_file,
-    switches_text,
-    tool_text,
-)
+from onetool.sources.bundles.files.form import bundle_text, read_bundle_file, read_tool_file, tool_text
+from onetool.sources.bundles.files.overlay import Overlay, overlay_text, read_overlay, switches_text
 from onetool.sources.bundles.index import IndexTransaction, Stamp
 from onetool.sources.bundles.model import Bundle, Tool
 

@@ -1,0 +1,94 @@
+"""`builtin.json`: which built-in and derived bundles and tools are switched on or off, against what they come with."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.files.form import migrated, parsed
+from onetool.sources.bundles.model import SCHEMA_VERSION, Bundle, Tool
+from onetool.sources.bundles.validation import converted
+
+KIND_SIGN = ":"  # between the kind and the name of a derived bundle; no slug has it
+
+
+BuiltIn = Sequence[tuple[Bundle, Sequence[Tool]]]
+
+
+class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    bundles: dict[str, bool] = {}
+    tools: dict[str, bool] = {}
+    schema_version: str = SCHEMA_VERSION
+
+    def with_bundle(self, bundle: Bundle, is_enabled: bool) -> "Overlay":
+        return msgspec.structs.replace(self, bundles=_switched(self.bundles, bundle_key(bundle), is_enabled))
+
+    def with_tool(self, bundle: Bundle, tool: Tool, is_enabled: bool) -> "Overlay":
+        return msgspec.structs.replace(self, tools=_switched(self.tools, tool_key(bundle, tool), is_enabled))
+
+    def bundle(self, bundle: Bundle) -> Bundle:
+        """As it is with its switch."""
+        return msgspec.structs.replace(bundle, is_enabled=self.bundles.get(bundle_key(bundle), bundle.is_enabled))
+
+    def tool(self, bundle: Bundle, tool: Tool) -> Tool:
+        return msgspec.structs.replace(tool, is_enabled=self.tools.get(tool_key(bundle, tool), tool.is_enabled))
+
+    def over(self, built_in: BuiltIn) -> list[tuple[Bundle, list[Tool]]]:
+        return [(self.bundle(bundle), [self.tool(bundle, tool) for tool in tools]) for bundle, tools in built_in]
+
+    def of_derived(self) -> "Overlay":
+        """The switches of derived bundles alone."""
+        return Overlay(bundles=_of_derived(self.bundles), tools=_of_derived(self.tools))
+
+
+def overlay_text(overlay: Overlay) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(overlay), indent=2) + b"\n"
+
+
+def switches_text(overlay: Overlay) -> str:
+    """The switches of derived bundles, as the index keeps them."""
+    found = overlay.of_derived()
+    return msgspec.json.encode(found).decode() if found != Overlay() else ""
+
+
+def read_switches(text: str) -> Overlay:
+    return msgspec.json.decode(text, type=Overlay) if text else Overlay()
+
+
+def read_overlay(text: bytes) -> Overlay:
+    """Raises InvalidError."""
+    data = migrated("overlay", parsed(text))
+    return converted({**data, "schemaVersion": SCHEMA_VERSION}, Overlay)
+
+
+def bundle_key(bundle: Bundle) -> str:
+    """Of a derived one its kind and name: configs that share a folder may have others of the same slug."""
+    return bundle.slug if bundle.source is None else f"{bundle.source.kind}{KIND_SIGN}{bundle.source.name}"
+
+
+def tool_key(bundle: Bundle, tool: Tool) -> str:
+    return f"{bundle_key(bundle)}/{tool.slug}@{tool.version}"
+
+
+def _of_derived(switches: dict[str, bool]) -> dict[str, bool]:
+    return {key: is_enabled for key, is_enabled in switches.items() if KIND_SIGN in key}
+
+
+def check_built_in(built_in: BuiltIn) -> None:
+    """What is given at the start is the program's own; two of one name would share a switch."""
+    keys = [key for bundle, tools in built_in for key in (bundle.slug, *(tool_key(bundle, tool) for tool in tools))]
+    if twice := _first_duplicate(keys):
+        raise InvalidError(f"there are two built-in things called {twice}")
+
+
+def _first_duplicate(keys: Iterable[str]) -> str | None:
+    seen: set[str] = set()
+    for key in keys:
+        if key in seen:
+            return key
+        seen.add(key)
+    return None
+
+
+def _switched(switches: dict[str, bool], key: str, is_enabled: bool) -> dict[str, bool]:
+    return dict(sorted({**switches, key: is_enabled}.items()))
