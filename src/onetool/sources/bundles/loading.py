@@ -110,11 +110,6 @@ class NamedTools:
             return f"{bundle.id}/{tool.slug}{VERSION_SIGN}{tool.version}"
         return f"{name}{VERSION_SIGN}{tool.version}"
 
-    def tool(self, name: str) -> Tool | None:
-        """The stored tool that a name stands for."""
-        versions, id = self._versions.get(name.partition(VERSION_SIGN)[0]), self.ids.get(name)
-        return None if versions is None else next((one for one in versions.tools if one.id == id), None)
-
     def _spec(self, tool: Tool, name: str, bundle: Bundle) -> ToolSpec:
         return self._make(tool, name, self._off(tool, bundle))
 
@@ -204,10 +199,6 @@ class BundleTools:
     def name_of(self, bundle: Bundle, tool: Tool) -> str:
         """What a call of this very tool is counted under."""
         return self._named.name_of(bundle, tool)
-
-    def tool(self, name: str) -> Tool | None:
-        """The stored tool that a name stands for."""
-        return self._named.tool(name)
 
     def name_and_spec(self, bundle: Bundle, tool: Tool) -> tuple[str, ToolSpec | None]:
         """What a call of this very tool is counted under; and its spec, if the one of that name was made of it."""
