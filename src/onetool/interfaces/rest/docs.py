@@ -236,7 +236,7 @@ def _table(title: str, rows: Iterable[tuple[str, str]]) -> str:
 def _curl(address: str, method: str, one: Part, base: str, needs_token: bool) -> str:
     query: list[str] = []
     for parameter in one["parameters"]:
-        example = parameter.get("example")
+        example = parameter.get("example", parameter.get("x-example"))
         if parameter["in"] == "path":
             address = address.replace(f"{{{parameter['name']}}}", quote(example, safe=""))
         elif parameter["in"] == "query" and parameter.get("required"):
