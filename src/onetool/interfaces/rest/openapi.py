@@ -107,7 +107,6 @@ _NAME: Part = {
     "required": True,
     "description": "As code says it: `time.now`, `bundle.tool`, `bundle.tool@version`, or an alias.",
     "schema": {"type": "string", "minLength": 1},
-    "x-example": "time.now",  # no `example`: which arguments fit depends on the name, and fuzzers combine them
 }
 PARAMETERS |= {"pageSize": _SIZE, "recommendedPageSize": _RECOMMENDED, "name": _NAME}
 
