@@ -7,7 +7,10 @@ from schemathesis.openapi.checks import RejectedPositiveData
 # Only we can make these; and a condition may fail.
 OURS = ("bad_page_token", "bad_header", "stale")
 # Schemas, code, expressions, templates and names of functions: each has a language of its own.
-LANGUAGES = ("/argSchema", "/outputSchema", "/pythonImpl/func", "/goImpl/func", "/scriptImpl/code", "/httpImpl")
+LANGUAGES = (
+    *("/argSchema", "/outputSchema", "/pythonImpl/func", "/goImpl/func", "/scriptImpl/code", "/httpImpl"),
+    "/preProcessors",
+)
 NORMAL_FORM = "normal form NFC"
 NO_KEY = "no_key"  # of a provider that a question may name; 503 is what it is told
 

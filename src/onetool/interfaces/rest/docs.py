@@ -233,10 +233,15 @@ def _table(title: str, rows: Iterable[tuple[str, str]]) -> str:
     return f'{heading}<div class="scroll"><table>\n{"".join(lines)}</table></div>\n'
 
 
+# The only parameter of a path without an example is the name of a tool: which arguments fit depends on it, and programs
+# that make up requests would combine the example with any arguments.
+FIRST_TOOL = "time.now"
+
+
 def _curl(address: str, method: str, one: Part, base: str, needs_token: bool) -> str:
     query: list[str] = []
     for parameter in one["parameters"]:
-        example = parameter.get("example")
+        example = parameter.get("example", FIRST_TOOL)
         if parameter["in"] == "path":
             address = address.replace(f"{{{parameter['name']}}}", quote(example, safe=""))
         elif parameter["in"] == "query" and parameter.get("required"):

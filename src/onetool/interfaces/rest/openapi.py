@@ -116,7 +116,6 @@ _NAME: Part = {
     "required": True,
     "description": "As code says it: `time.now`, `bundle.tool`, `bundle.tool@version`, or an alias.",
     "schema": {"type": "string", "minLength": 1},
-    "example": "time.now",
 }
 PARAMETERS |= {
     "pageSize": _SIZE,
