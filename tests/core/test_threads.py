@@ -305,7 +305,7 @@ def test_who_comes_while_it_ends_is_not_left_waiting():
     for _ in range(100):
         answers = []
         background = LoopThread()
-        background.call(seven())
+        background.run_sync(seven())
         coming = threading.Thread(target=come, args=(background,))
         coming.start()
         background.close()

@@ -137,7 +137,7 @@ def test_a_look_that_the_system_refuses_forgets_nothing(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             for module in (disk, os_files):
                 patch.setattr(module, "os", Faulty(at, errno.EMFILE))
-            store.look()
+            store.sync()
         assert everything(store) == seen
         assert store.mistakes() == []
     store.close()

@@ -61,7 +61,7 @@ def test_a_number_that_another_process_has_by_now_is_not_killed():
     other = subprocess.Popen(["sleep", "60"])
     guard = child_reaper.ChildReaper()
     try:
-        guard.over(other.pid)
+        guard.add(other.pid)
         os.write(guard._pipe, f"{os.getpid()} 1\n".encode())  # as if our number had been another's
         guard.close()
         assert other.wait(10) == -9

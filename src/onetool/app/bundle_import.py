@@ -155,7 +155,7 @@ def name_taken(app: "App", slug: str) -> str | None:
 
 async def fetch_document(app: "App", address: str) -> bytes:
     """What is at a URL of an allowed host, by the HTTP tools' client. Raises InvalidError."""
-    outside = app.runtime.outside
+    outside = app.runtime.http_context
     headers = [("Accept", "application/json, application/yaml, application/zip, */*;q=0.5")]
     try:
         outgoing = HttpRequest("GET", parse_url(address), headers, b"")

@@ -146,14 +146,14 @@ class AppBundleRuntime:
     ) -> Callable[..., Awaitable[Any]]:
         from onetool.http.tool import HttpTool
 
-        return HttpTool(impl, arg_schema, limits, lambda: self._runtime().outside, bundle)
+        return HttpTool(impl, arg_schema, limits, lambda: self._runtime().http_context, bundle)
 
     def why_not_called(self, impl: "HttpImpl", arg_schema: Mapping[str, Any]) -> str | None:
         from onetool.http.definition import ToolLimits
         from onetool.http.errors import RequestRefusedError
         from onetool.http.tool import HttpTool
 
-        outside = self._runtime().outside
+        outside = self._runtime().http_context
         try:
             for url in HttpTool(impl, arg_schema, ToolLimits(), lambda: outside).fixed_urls:
                 outside.hosts.check(url)

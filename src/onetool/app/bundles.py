@@ -50,7 +50,7 @@ class AppBundles:
         self._poller: StorePoller | None = None
         self._functions: Mapping[str, ToolSpec] = {}
         self._offered = Offered()
-        self._again_at = 0.0  # when to try again, where bundles could not be read
+        self._retry_at = 0.0  # when to try again, where bundles could not be read
 
     @property
     def service(self) -> "BundleService":
@@ -62,14 +62,14 @@ class AppBundles:
     def is_unchanged(self, at_once: bool = False) -> bool:
         """Whether their tools are known to be current. It never blocks: where nobody can tell, they are not."""
         service = self._service
-        return service is None or service.loading.is_unchanged(at_once) or monotonic() < self._again_at
+        return service is None or service.loading.is_unchanged(at_once) or monotonic() < self._retry_at
 
-    def is_in_step(self, at_once: bool = False, hurried: bool = False) -> bool:
+    def is_current(self, at_once: bool = False, hurried: bool = False) -> bool:
         """The same, and the store is asked where nobody can tell. `hurried`: for an event loop that waits for it."""
-        if self._service is None or monotonic() < self._again_at:
+        if self._service is None or monotonic() < self._retry_at:
             return True
         try:
-            return self._service.loading.is_in_step(at_once, hurried)
+            return self._service.loading.is_current(at_once, hurried)
         except BundleError:  # as long as nobody knows, what was there stays; who asks for bundles is told why
             return True
 
@@ -77,9 +77,9 @@ class AppBundles:
         """What finds single versions of the tools that were loaded last."""
         return None if self._service is None else self._service.loading.versions()
 
-    def place(self, spec: ToolSpec) -> str | None:
+    def file_of(self, spec: ToolSpec) -> str | None:
         """The file that it is kept in, if it is."""
-        return None if spec.kept_as is None else self.service.store.place(spec.kept_as)
+        return None if spec.kept_as is None else self.service.store.file_of(spec.kept_as)
 
     def add_bundles(self, offered: Offered, waiting: Iterable[str]) -> list[Catalogue]:
         """All that there is, what is switched off marked so, with what bundles make of it.
@@ -93,7 +93,7 @@ class AppBundles:
         try:
             return self._with_service(local, offered, waiting)
         except BundleError as error:
-            self._again_at = monotonic() + RETRY_SECONDS
+            self._retry_at = monotonic() + RETRY_SECONDS
             mistake = Mistake(message=f"bundles can't be read: {error}", file=str(self._folder), key=FOLDER)
             return [*local, Catalogue(mistakes=(mistake,)), offered.served]
 
@@ -123,16 +123,16 @@ class AppBundles:
         if spec.kept_as is not None:
             self.service.refuse_limited(result)
 
-    def follow(self, config: "Config") -> None:
+    def set_config(self, config: "Config") -> None:
         """Another config is in force: it may have its bundles elsewhere."""
         before, self._config = self._config, config
         if (before.home, before.bundles) != (config.home, config.bundles):
-            self._put_away()
+            self._close_service()
 
-    def stay(self) -> None:
+    def start_polling(self) -> None:
         """For who stays: take in what others do to the files, in the background."""
         if self._poller is None:
-            self._poller = StorePoller(self._look)
+            self._poller = StorePoller(self._poll)
 
     def warm(self) -> None:
         """Open them before somebody asks: it takes a while."""
@@ -142,20 +142,20 @@ class AppBundles:
     def close(self) -> None:
         if self._poller is not None:
             self._poller.close()
-        self._put_away()
+        self._close_service()
 
     @property
     def _folder(self) -> Path:
         return self._config.home / FOLDER
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         if self._service is None and not self._folder.is_dir():
             return
-        self.service.store.look()
+        self.service.store.sync()
         self.service.store.reap()
         self._refresh()
 
-    def _put_away(self) -> None:
+    def _close_service(self) -> None:
         with self._lock:
             service, self._service = self._service, None
         if service is not None:

@@ -48,9 +48,9 @@ class ToolCatalog:
         registry: Registry,
         bundles: AppBundles,
         *,
-        keep: StoreBlob,
+        store_result: StoreBlob,
         redact: Callable[[Any], Any],
-        know: Callable[[str], None],
+        mask_also: Callable[[str], None],
     ) -> None:
         self.registry = registry
         self.mistakes: tuple[Mistake, ...] = ()
@@ -60,10 +60,10 @@ class ToolCatalog:
         self.untrusted: Untrusted | None = None  # the project's folder that was found here and is not used
         self._config = config
         self._bundles = bundles
-        self._keep, self._redact, self._know = keep, redact, know
+        self._store_result, self._redact, self._mask_also = store_result, redact, mask_also
         self._own = Catalogue()
         self._local = Offered()
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._index: tuple[Snapshot, SearchIndex] | None = None
         self._listing = RLock()  # servers tell of their tools in a thread of their own
         self._refreshing = RLock()  # one load for all who wait for it
@@ -106,10 +106,10 @@ class ToolCatalog:
         """The packs of servers whose tools are not known yet, because they are still starting."""
         return () if self.servers is None else self.servers.packs(allowed)
 
-    def on_change(self, tell: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `tell`, in some thread, whenever the tools change. The function that is returned ends that."""
-        self._listeners.append(tell)
-        return lambda: self._listeners.remove(tell)
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
 
     # Keeping up with changes
 
@@ -118,16 +118,16 @@ class ToolCatalog:
         self._config = config
         packs, declared = read
         self._own, self._local = own, Offered(own, packs, declared)
-        self._told = set()
+        self._logged = set()
         end_others = self._configure_servers()
         self._list()
         return end_others
 
     def refresh_sync(self) -> None:
         """Load the tools of bundles again if they have changed: another process may have done that."""
-        if not self._bundles.is_in_step():
+        if not self._bundles.is_current():
             with self._refreshing:
-                if not self._bundles.is_in_step():  # somebody else may have been faster
+                if not self._bundles.is_current():  # somebody else may have been faster
                     self._list()
 
     async def refresh(self, at_once: bool = False) -> None:
@@ -138,19 +138,19 @@ class ToolCatalog:
         if not self._bundles.is_unchanged(at_once):
             from asyncio import to_thread
 
-            if not await to_thread(self._bundles.is_in_step, at_once, hurried=True):
+            if not await to_thread(self._bundles.is_current, at_once, hurried=True):
                 await to_thread(self.refresh_sync)
 
     async def wait_for_servers(self, packs: Iterable[str] | None = None) -> None:
         """Wait for servers whose tools are not known yet: of those packs, or all; until they tell, or can't."""
         if self.servers is not None and (names := self.servers.unlisted(packs)):
             with suppress(ToolFailure):  # it is closing
-                await self.servers.settled(names, anew=packs is not None, patience=PATIENCE if packs is None else None)
+                await self.servers.wait_connected(names, retry=packs is not None, seconds=PATIENCE if packs is None else None)
 
     def wait_for_servers_sync(self, packs: Iterable[str] | None = None) -> None:
         """The same for callers that are not async."""
         if self.servers is not None and (names := self.servers.unlisted(packs)):
-            self.servers.settle(names, PATIENCE if packs is None else None)
+            self.servers.wait_connected_sync(names, PATIENCE if packs is None else None)
 
     def close(self) -> None:
         if self.servers is not None:
@@ -162,7 +162,7 @@ class ToolCatalog:
             from onetool.sources.mcp_servers.servers import Servers
 
             folder = self._config.home / "servers"
-            self.servers = Servers(folder, self._keep, self._redact, self._list, self._know)
+            self.servers = Servers(folder, self._store_result, self._redact, self._list, self._mask_also)
         return (lambda: None) if self.servers is None else self.servers.configure(self._config.servers)
 
     def _list(self) -> None:
@@ -189,8 +189,8 @@ class ToolCatalog:
 
     def _log_new(self, mistakes: Iterable[Mistake]) -> None:
         for mistake in mistakes:
-            if str(mistake) not in self._told:
-                self._told.add(str(mistake))
+            if str(mistake) not in self._logged:
+                self._logged.add(str(mistake))
                 log.log(logging.ERROR if mistake.severity == "error" else logging.WARNING, "%s", mistake)
 
     # Why something is missing
@@ -256,10 +256,10 @@ class ToolCatalog:
 
     def _untrusted_folder(self, name: str) -> ToolFailure | None:
         """A tool of the folder that we are in, and that nobody has trusted yet."""
-        waits = self.untrusted
-        if waits is None or name.partition(".")[0] in self.registry.packs() or not waits.defines(name):
+        untrusted = self.untrusted
+        if untrusted is None or name.partition(".")[0] in self.registry.packs() or not untrusted.defines(name):
             return None
-        return ToolFailure(f"{waits.folder} is {waits.short}", reason="refused")
+        return ToolFailure(f"{untrusted.folder} is {untrusted.short}", reason="refused")
 
 
 def _first(reasons: Iterable[ToolFailure | None]) -> ToolFailure | None:

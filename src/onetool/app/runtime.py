@@ -58,8 +58,8 @@ class Runtime:
         self._registry = registry
         self._settings = {pack: freeze(own) for pack, own in config.settings.items()}  # packs can't change them
         self._made: dict[str, Any] = {}
-        self._making = RLock()  # a part may need another one; two threads must not each have their own
-        self._resting = self._handed_over = False
+        self._lock = RLock()  # a part may need another one; two threads must not each have their own
+        self._is_retired = self._shares_workers = False
         if before is not None:
             before.share_with(self)
 
@@ -98,34 +98,34 @@ class Runtime:
         return self._part("client", HttpClient)
 
     @property
-    def outside(self) -> "HttpContext":
-        return self._part("outside", self._new_outside)
+    def http_context(self) -> "HttpContext":
+        return self._part("outside", self._new_http_context)
 
     def share_with(self, to: "Runtime") -> None:
         """What is the same for both configs: what waits to be written is seen there, and no worker is there twice."""
-        with self._making:
+        with self._lock:
             mine, theirs = self.config, to.config
             if (mine.home, mine.stats, mine.results) == (theirs.home, theirs.stats, theirs.results):
                 to._made |= {"stats": self._made["stats"]} if "stats" in self._made else {}
             to._made |= {"client": self._made["client"]} if "client" in self._made else {}
             if mine.run == theirs.run and "room" in self._made:
                 to._made["room"] = self._made["room"]
-                self._handed_over = True
+                self._shares_workers = True
 
-    def rest(self) -> None:
+    def retire(self) -> None:
         """Workers go when they are done, and what was counted is written; only of parts that somebody asked for."""
-        with self._making:
-            self._resting = True
-            room, stats = self._made.get("room"), self._made.get("stats")
-        if room is not None and not self._handed_over:
-            room.close()
+        with self._lock:
+            self._is_retired = True
+            workers, stats = self._made.get("room"), self._made.get("stats")
+        if workers is not None and not self._shares_workers:
+            workers.close()
         if stats is not None:
             stats.flush()
 
     def close(self) -> None:
         """At the end of the app: also what all configs share."""
-        self.rest()
-        with self._making:
+        self.retire()
+        with self._lock:
             client = self._made.get("client")
         if client is not None:
             client.close()
@@ -138,10 +138,10 @@ class Runtime:
         if pack != "fs":
             return own
         private = [str(path) for path in self._private()]
-        return {**own, "roots": list(self.config.fs.roots), "private": private, "within": self.within}
+        return {**own, "roots": list(self.config.fs.roots), "private": private, "within": self.allowed_folders}
 
     @cached_property
-    def within(self) -> list[str] | None:
+    def allowed_folders(self) -> list[str] | None:
         """Where roots may lie; None is anywhere."""
         return roots_within(self.config)
 
@@ -197,13 +197,13 @@ class Runtime:
         store = None if whole else self.store_result
         return run_reply(result, self.config.results.inline_bytes, store, read_on or in_code)
 
-    def replied(self, result: "RunResult", parts: Iterable[Any]) -> None:
+    def record_reply(self, result: "RunResult", parts: Iterable[Any]) -> None:
         """Count what a run's caller gets to read: texts, and other things as JSON."""
         run = result.meta.get("run")
         if self.stats is not None and run is not None:
             from onetool.services.stats import size_of  # loaded already, where there are stats
 
-            self.stats.replied(run, sum(map(size_of, parts)))
+            self.stats.record_reply(run, sum(map(size_of, parts)))
 
     def warm(self) -> None:
         """Start what the first run would have to wait for. In any thread; nobody waits for it to succeed."""
@@ -217,7 +217,7 @@ class Runtime:
     def _part(self, name: str, new: Callable[[], T]) -> T:
         found = self._made.get(name, self)
         if found is self:
-            with self._making:
+            with self._lock:
                 if name not in self._made:
                     self._made[name] = new()
                 found = self._made[name]
@@ -238,7 +238,7 @@ class Runtime:
             redact=self.redact,
         )
 
-    def _new_room(self) -> "SharedWorkers":
+    def _new_workers(self) -> "SharedWorkers":
         from onetool.script.engine import SharedWorkers  # brings the sandbox with it
         from onetool.script.run_result import RunLimits
 
@@ -250,33 +250,33 @@ class Runtime:
             output_bytes=run.max_output_bytes,
             workers=run.workers,
         )
-        room = SharedWorkers(limits)
-        if self._resting:  # for who came late: it serves this one, and keeps nothing
-            room.close()
-        return room
+        workers = SharedWorkers(limits)
+        if self._is_retired:  # for who came late: it serves this one, and keeps nothing
+            workers.close()
+        return workers
 
     def _new_engine(self) -> "Engine":
         from onetool.script.engine import Engine
 
-        room = self._part("room", self._new_room)
+        workers = self._part("room", self._new_workers)
         return Engine(
-            room.limits,
+            workers.limits,
             self.executor,
             environment=self,
             aliases=self.config.aliases,
             snippets=self.config.snippets,
             typecheck=self.config.run.typecheck,
-            recorders=[self.stats.ran] if self.stats else [],
-            room=room,
+            recorders=[self.stats.record_run] if self.stats else [],
+            workers=workers,
         )
 
     def _new_bare_engine(self) -> "Engine":
         from onetool.script.engine import Engine
 
-        room = self._part("room", self._new_room)
-        return Engine(room.limits, self.executor, environment=self, room=room)
+        workers = self._part("room", self._new_workers)
+        return Engine(workers.limits, self.executor, environment=self, workers=workers)
 
-    def _new_outside(self) -> "HttpContext":
+    def _new_http_context(self) -> "HttpContext":
         from onetool.http.allowed_hosts import AllowedHosts, HostRule
         from onetool.http.tool import HttpContext
 
@@ -284,19 +284,19 @@ class Runtime:
         return HttpContext(
             client=self.client,
             hosts=hosts,
-            keep=self.store_result,
-            know=self.config.secrets.know,
-            secret=self._kept_secret,
+            store_result=self.store_result,
+            mask_also=self.config.secrets.mask_also,
+            secret=self._stored_secret,
             bound=self.config.secrets.hosts,
             logins=self.config.home / "servers",  # where the logins to MCP servers are, too
         )
 
-    def _kept_secret(self, name: str) -> str | None:
+    def _stored_secret(self, name: str) -> str | None:
         """Not the whole environment: others may have written the tool. Nor a key for models that is not kept here."""
         secrets, is_project = self.config.secrets, self.config.whose == "project"
         if is_project and name in PROVIDER_KEYS and secrets.where(name, environment=False) == "keyring":
             return None
-        value, token = secrets.kept(name), self.config.http.token
+        value, token = secrets.get_stored(name), self.config.http.token
         if token and value == token:
             from onetool.http.errors import RequestRefusedError
 
@@ -327,5 +327,5 @@ class Runtime:
 
         fs, beside = self.settings("fs"), self.config.beside
         topics = [(one.pattern, one.file) for one in self.config.topics]
-        within = None if self.within is None else [str(beside), *self.within]
+        within = None if self.allowed_folders is None else [str(beside), *self.allowed_folders]
         return Topics(topics, [str(beside), *fs["roots"]], self.unwritable, within=within, own=str(beside))

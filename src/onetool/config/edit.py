@@ -27,10 +27,10 @@ _UNPARSEABLE = re.compile(r"\$\{" + VARIABLE + r"\}|\\u[dD][89abAB][0-9a-fA-F]{2
 _UNQUOTED = re.compile(r"[A-Za-z0-9_./$][\w./${}@:+=,?&%-]*(?<!:)", re.ASCII)
 
 
-def edited(text: str, ways: Ways, key: str, value: Any) -> str:
+def edited(text: str, candidates: Ways, key: str, value: Any) -> str:
     """The first candidate text whose data differs in this value only. Raises ConfigFileError if there is none."""
     expected = {**data_of(text), key: value}
-    for new in ways(ConfigText(text)):
+    for new in candidates(ConfigText(text)):
         try:
             data = data_of(new)
         except ConfigFileError:

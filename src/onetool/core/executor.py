@@ -143,7 +143,7 @@ class Executor:
             context = next(steps)
             if context.prepares:
                 context = steps.send(await self._runner.run(context))
-            refused = None if gate is None else await _passed(gate, context)
+            refused = None if gate is None else await _ask_gate(gate, context)
             steps.send(await self._runner.run(context) if refused is None else (None, refused))
         except StopIteration as end:
             return end.value
@@ -219,7 +219,7 @@ class Executor:
                 started += context.pauses.waited()  # for somebody's answer: that is not the tool's time
             if type(value) is AnsweredValue:
                 value, sent = value.value, self._masked(value.sent, call)
-            data = self._accepted(context, value, raised)
+            data = self._checked_output(context, value, raised)
         except CallRefused as failed:
             error = failed.error
         return self._finish(call, spec, started, origin, data, error, sent, warnings, notes)
@@ -292,7 +292,7 @@ class Executor:
             raise CallRefused("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
         return given
 
-    def _accepted(self, context: CallContext, value: Any, raised: BaseException | None) -> Any:
+    def _checked_output(self, context: CallContext, value: Any, raised: BaseException | None) -> Any:
         """The handler's value, if it fits its output schema; or a failure in words."""
         if raised is None:
             try:
@@ -361,10 +361,10 @@ class Executor:
     ) -> ToolResult:
         elapsed = round((perf_counter() - started) * 1000, 3)
         if self._recorders:
-            told = error and error.cleaned(lambda texts: self._recorded(texts, call, spec))
+            recorded_error = error and error.cleaned(lambda texts: self._recorded(texts, call, spec))
             client, run = origin
             self._record(
-                CallEvent(call=call, spec=spec, duration_ms=elapsed, error=told, value=data, client=client, run=run)
+                CallEvent(call=call, spec=spec, duration_ms=elapsed, error=recorded_error, value=data, client=client, run=run)
             )
         if error is not None:
             error = error.cleaned(lambda texts: self._returned(texts, call, spec))
@@ -408,7 +408,7 @@ def _prepared(outcome: Outcome, spec: ToolSpec) -> Mapping[str, Any]:
     raise CallRefused("invalid_args", message, reason=_text(reason), hints=_texts(hints), details=(wrong,))
 
 
-async def _passed(gate: Gate, context: CallContext) -> ToolFailure | None:
+async def _ask_gate(gate: Gate, context: CallContext) -> ToolFailure | None:
     """The gate's answer. Waiting for it does not count; a gate that fails has refused."""
     try:
         with context.pauses or nullcontext():

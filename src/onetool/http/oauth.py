@@ -52,47 +52,47 @@ class OAuthAuthenticator(Authenticator):
         self.secrets = self.texts.secrets | self._endpoint.secrets
         self.step_values = self.texts.step_values | self._endpoint.step_values
 
-    def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "HttpContext") -> Signer:
+    def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
         endpoint = self._endpoint.fill(args, secret)
-        only_there = outside.only_to(endpoint.url, secret)
+        only_there = context.only_to(endpoint.url, secret)
         for name in self.secrets:
             only_there(name)
-        return _OAuthSigner(self, self.texts.fill(args, secret), endpoint, secret, outside)
+        return _OAuthSigner(self, self.texts.fill(args, secret), endpoint, secret, context)
 
 
 class _OAuthSigner(Signer):
     def __init__(
         self,
-        helper: OAuthAuthenticator,
+        authenticator: OAuthAuthenticator,
         filled: dict[str, str],
         endpoint: "HttpRequest",
         secret: Lookup,
-        outside: "HttpContext",
+        context: "HttpContext",
     ) -> None:
-        self._auth = helper.auth
+        self._auth = authenticator.auth
         # Who gives all credentials as arguments may see what they get for them.
-        self._know = outside.know if helper.secrets else lambda _: None
+        self._mask_also = context.mask_also if authenticator.secrets else lambda _: None
         self._endpoint = TokenEndpoint(
-            helper.auth, helper.texts, filled, endpoint, secret, outside._replace(know=self._know)
+            authenticator.auth, authenticator.texts, filled, endpoint, secret, context._replace(know=self._mask_also)
         )
-        self._filled, self._outside = filled, outside
+        self._filled, self._context = filled, context
         # All that makes a token somebody's: who has another secret gets another token, or none.
         self._key: Key = (endpoint.url.text, self._auth.grant, *filled.values())
         self._token = ""
         self._refused: str | None = None
         self._left = 0.0
 
-    async def ready(self, left: float) -> None:
+    async def prepare(self, left: float) -> None:
         self._left = left
-        self._token = await self._outside.client.tokens.get(self._key, self._fetch, self._refused)
-        self._know(self._token)  # those that are in use are masked; of many that were used once, some may be forgotten
+        self._token = await self._context.client.tokens.get(self._key, self._fetch, self._refused)
+        self._mask_also(self._token)  # those that are in use are masked; of many that were used once, some may be forgotten
 
-    def sign(self, outgoing: "HttpRequest") -> "HttpRequest":
-        return with_header(outgoing, "Authorization", f"Bearer {self._token}")
+    def sign(self, request: "HttpRequest") -> "HttpRequest":
+        return with_header(request, "Authorization", f"Bearer {self._token}")
 
-    def refused(self) -> bool:
+    def on_unauthorized(self) -> bool:
         """Once: a token may have been taken back. A second one that is refused, too, is not the token's fault."""
-        if self._refused is not None or not self._outside.client.tokens.may_fetch(self._key):
+        if self._refused is not None or not self._context.client.tokens.may_fetch(self._key):
             return False
         self._refused = self._token
         return True
@@ -134,11 +134,11 @@ class TokenEndpoint:
         filled: dict[str, str],
         request: "HttpRequest",
         secret: Lookup,
-        outside: "HttpContext",
+        context: "HttpContext",
     ) -> None:
         self._auth, self._texts, self._filled = auth, texts, filled
-        self._endpoint, self._secret, self._outside = request, secret, outside
-        self._know = outside.know
+        self._endpoint, self._secret, self._outside = request, secret, context
+        self._know = context.mask_also
 
     async def ask(self, form: dict[str, str], left: float) -> GrantedToken:
         """Send the form within `left` seconds. ToolFailure says why there is no token."""

@@ -74,7 +74,7 @@ class LoginAuthenticator(Authenticator):
             only_there(name)
         filled = self._texts.fill({}, secret)
         endpoint = TokenEndpoint(self.auth, self._texts, filled, self._endpoint, secret, outside)
-        return ToolLogin(self.auth, filled, self._bundle, outside.logins, endpoint, outside.know)
+        return ToolLogin(self.auth, filled, self._bundle, outside.logins, endpoint, outside.mask_also)
 
     def _read(self, store: LoginStore) -> StoredLogin:
         """What is kept. The file is read again when it has changed."""

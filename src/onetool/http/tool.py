@@ -33,11 +33,11 @@ class HttpTool:
         impl: HttpImpl,
         arg_schema: Mapping[str, Any],
         limits: ToolLimits,
-        outside: Callable[[], HttpContext],
+        context: Callable[[], HttpContext],
         bundle: str | None = None,
     ) -> None:
         """`bundle` is the id of the bundle that the tool is in: a person's login is for one bundle."""
-        self._outside = outside
+        self._context = context
         if impl.request is None:
             self._steps = _made_steps(impl, arg_schema, limits, bundle)
         else:
@@ -60,22 +60,22 @@ class HttpTool:
     async def __call__(self, **args: Any) -> Any:
         call = current_call.get()
         environment = None if call is None else call.environment
-        outside = self._outside()
-        secret = outside.secret or (_no_secret if environment is None else environment.secret)
+        context = self._context()
+        secret = context.secret or (_no_secret if environment is None else environment.secret)
         if environment is not None:
-            outside = outside._replace(redact=lambda value: environment.redact(value, args))
+            context = context._replace(redact=lambda value: environment.redact(value, args))
         if self._alone is not None:
-            return await self._alone.send(args, secret, outside, call.progress if call else None, self._total)
-        return await self._send_all(args, secret, outside, call)
+            return await self._alone.send(args, secret, context, call.progress if call else None, self._total)
+        return await self._send_all(args, secret, context, call)
 
     async def _send_all(
-        self, args: Mapping[str, Any], secret: Lookup, outside: HttpContext, call: CallContext | None
+        self, args: Mapping[str, Any], secret: Lookup, context: HttpContext, call: CallContext | None
     ) -> Any:
         """One after the other. The value of the last that was sent; None if none was."""
-        self._rehearse(args, secret, outside)
+        self._rehearse(args, secret, context)
         until = monotonic() + self._seconds_for(call)
         mask = CredentialMask()
-        within = outside._replace(redact=lambda value: mask(outside.redact(value)))
+        within = context._replace(redact=lambda value: mask(context.redact(value)))
         values: dict[str, Any] = {}
         done: list[str] = []
         result: Any = None
@@ -89,20 +89,20 @@ class HttpTool:
                 mask.add(step.request.credentials, given)
                 tell = call.progress if call is not None and is_last else None
                 seconds = max(until - monotonic(), 0.001)
-                clean = None if is_last else outside.redact
+                clean = None if is_last else context.redact
                 result = await step.request.send({**args, **given}, secret, within, tell, seconds, clean)
             if not is_last:  # a secret that a server sends back goes no further
-                values[step.name] = result = await asyncio.to_thread(outside.redact, result)
+                values[step.name] = result = await asyncio.to_thread(context.redact, result)
             done.append(step.name)
         return mask(result)
 
-    def _rehearse(self, args: Mapping[str, Any], secret: Lookup, outside: HttpContext) -> None:
+    def _rehearse(self, args: Mapping[str, Any], secret: Lookup, context: HttpContext) -> None:
         """Before the first is sent: what the others certainly lack. Half of a sequence is worse than none of it."""
         for step in self._steps:
             if step.condition is None:
                 with _named(step.name, ()):
-                    request, _ = step.request.prepared({**args, **stand_ins(step.request.step_values)}, secret, outside)
-                    outside.hosts.check(request.url)
+                    request, _ = step.request.prepared({**args, **stand_ins(step.request.step_values)}, secret, context)
+                    context.hosts.check(request.url)
 
     def _seconds_for(self, call: CallContext | None) -> float:
         """Seconds for all steps. They end a moment before the call has to: else nobody would say what was done."""

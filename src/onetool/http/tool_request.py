@@ -69,7 +69,7 @@ class ToolRequest:
         for name in self._template.secrets:
             only_there(name)
         for name in self._template.secrets_in_host:  # hosts are in lower case, where nobody would recognise it
-            outside.know((secret(name) or "").lower())
+            outside.mask_also((secret(name) or "").lower())
         if self._accept is not None:
             outgoing.headers.append(self._accept)
         if self.auth is None:
@@ -93,7 +93,7 @@ class ToolRequest:
             answer = await self._sending.send(outgoing, signer, outside, seconds)
             if self._streams:
                 return await self._reader.events(answer, place, tell, outside.redact)
-            return await self._reader.value(answer, place, outside.keep, outside.redact, clean)
+            return await self._reader.value(answer, place, outside.store_result, outside.redact, clean)
         except WireError as failure:
             raise failure if failure.reason != "timeout" else with_message(failure, str(failure), SLOW) from None
 

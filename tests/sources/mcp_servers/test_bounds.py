@@ -99,9 +99,9 @@ def test_our_own_addresses_are_ours():
 def test_a_server_can_not_have_everyday_words_masked():
     secrets = Secrets()
     for told in ("connected", "12345678", "abc"):
-        secrets.know(told)
+        secrets.mask_also(told)
     assert secrets.redact("connected 12345678 abc") == "connected 12345678 abc"
-    secrets.know("tok-4f9a77c2")
+    secrets.mask_also("tok-4f9a77c2")
     assert secrets.redact("it is tok-4f9a77c2") == "it is ***"
 
 
@@ -115,7 +115,7 @@ def test_a_question_after_the_end_of_a_call_is_refused():
     from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
     async def ask():
-        return await UpstreamCall().of_caller(lambda: asyncio.sleep(0))
+        return await UpstreamCall().on_caller_loop(lambda: asyncio.sleep(0))
 
     with pytest.raises(ToolFailure, match="the call is over"):
         asyncio.run(ask())

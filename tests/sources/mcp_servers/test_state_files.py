@@ -69,7 +69,7 @@ def remembered(stage):
     stage.config({"one": stage.nasty("ok", pin=True)})
     config = stage.folder / "onetool.yaml"
     with App.open(config) as app:
-        shelf = app.servers.proxy("one")._shelf
+        shelf = app.servers.proxy("one")._cache
     shelf.file.parent.mkdir(parents=True, exist_ok=True)
 
     def opened(memory):

@@ -13,7 +13,7 @@ from onetool.app import App
 from onetool.config.model import Menu
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, respond
 from onetool.interfaces.disconnect import DisconnectWatch
-from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_modern
+from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
 from onetool.interfaces.mcp.http_headers import (
     HTTP_STATUS,
     SESSION,
@@ -53,7 +53,7 @@ from onetool.interfaces.mcp.protocol import (
     result_response,
     unsupported_version,
 )
-from onetool.interfaces.mcp.request import Request
+from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import Service
 from onetool.interfaces.mcp.tools import find_entry
 from onetool.interfaces.response_stream import ResponseStream, send_json
@@ -63,22 +63,22 @@ class NotifyOnlyChannel:
     """The channel of a stateless request: notifications only, the client takes no requests."""
 
     def __init__(self, response: ResponseStream) -> None:
-        self._outlet = response
+        self._response = response
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
-        self._outlet.push(notification(method, params))
+        self._response.push(notification(method, params))
 
     async def request(self, method: str, params: dict[str, Any]) -> Any:
         raise JsonRpcError(INTERNAL_ERROR, "this client takes no requests")
 
 
-async def answer_alone(request: Request, service: Service, response: ResponseStream, receive: Receive) -> None:
+async def answer_alone(request: McpRequest, service: Service, response: ResponseStream, receive: Receive) -> None:
     """Handle the request and send the response. If the client disconnects, the request is cancelled."""
-    watch = DisconnectWatch(receive, response.begin_when_quiet)
+    watch = DisconnectWatch(receive, response.begin_when_idle)
     try:
         reply, status = result_response(request.id, await handle_request(service, request)), 200
-    except JsonRpcError as fault:
-        reply, status = error_response(request.id, fault), HTTP_STATUS.get(fault.code, 200)
+    except JsonRpcError as error:
+        reply, status = error_response(request.id, error), HTTP_STATUS.get(error.code, 200)
     except asyncio.CancelledError:
         response.drop()
         if not watch.was_disconnected():
@@ -91,7 +91,7 @@ async def answer_alone(request: Request, service: Service, response: ResponseStr
 
 def request_alone(
     message: Message, headers: Headers, service: Service, send: Send, owner: str, menu: str | None
-) -> tuple[Request, ResponseStream]:
+) -> tuple[McpRequest, ResponseStream]:
     """Check the headers against the message, and make the request."""
     method, params = message["method"], message.get("params", {})
     client = _client_of(message, headers, params.get("_meta"), owner, menu)
@@ -104,7 +104,7 @@ def request_alone(
         check_arguments(headers, entry, params.get("arguments"))
     response = ResponseStream(send)
     link = NotifyOnlyChannel(response)
-    return Request(id=message["id"], method=method, params=params, client=client, link=link, entry=entry), response
+    return McpRequest(id=message["id"], method=method, params=params, client=client, channel=link, entry=entry), response
 
 
 def _client_of(message: Message, headers: Headers, meta: Any, owner: str, menu: str | None) -> RemoteClient:
@@ -133,7 +133,7 @@ class McpHttpApp:
 
     async def stop(self) -> None:
         self.service.close()
-        await self._sessions.stop_news()
+        await self._sessions.end_notifications()
 
     async def reload(self) -> None:
         await reload(self.service)
@@ -161,8 +161,8 @@ class McpHttpApp:
                 raise HttpError(
                     405, "method_not_allowed", "POST a message, GET a session's stream, or DELETE a session", _ALLOW
                 )
-        except JsonRpcError as fault:
-            await send_json(send, HTTP_STATUS.get(fault.code, 200), error_response(id_of(message), fault))
+        except JsonRpcError as error:
+            await send_json(send, HTTP_STATUS.get(error.code, 200), error_response(id_of(message), error))
         except HttpError as refused:
             await respond(send, refused.status, as_json_rpc(refused, id_of(message)), headers=refused.headers)
 
@@ -226,7 +226,7 @@ def _stands_alone(message: Any) -> bool:
         return False
     params = message.get("params")
     return (
-        is_modern(params.get("_meta") if isinstance(params, dict) else None)
+        is_stateless_message(params.get("_meta") if isinstance(params, dict) else None)
         or message.get("method") == "server/discover"
     )
 

@@ -137,7 +137,7 @@ async def approve_server(ask: RestRequest) -> RestResponse:
     known = [] if servers is None else servers.names()
     if servers is None or name not in known:
         raise RestError(404, "not_found", f"There is no server {name[:100]!r}{or_rather(name, known) or '.'}")
-    await servers.settled([name])
+    await servers.wait_connected([name])
     status = next(one for one in servers.statuses() if one.name == name)
     if status.state not in ("connected", "disabled") and not status.changed:
         raise RestError(409, "source_unavailable", f"{name} can't be reached: {status.error}")

@@ -37,14 +37,14 @@ class RestApp:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
         found = match_route(scope["raw_path"], scope["method"])
-        if found.way is None:
-            takes = found.place.takes(self._context.may_change)
+        if found.method is None:
+            takes = found.route.allow_header(self._context.may_change)
             return RestResponse(204, headers=((b"allow", takes.encode()),))
-        if not self._context.may_change and changes(scope["method"], found.way):
+        if not self._context.may_change and changes(scope["method"], found.method):
             raise RestError(403, "read_only", _read_only_message(self._context.allowed))
-        raw, parameters = scope["query_string"], found.way.parameters
+        raw, parameters = scope["query_string"], found.method.parameters
         query = read_query(raw, parameters) if raw or parameters else parameters
-        return await found.way.answer(
+        return await found.method.answer(
             RestRequest(self._context, found.path, query, read_headers(scope, _RELEVANT_HEADERS), scope, receive, send)
         )
 

@@ -10,12 +10,12 @@ from onetool.sources.bundles.editing import Place, copy_tool, rename_tool
 
 async def copy(ask: RestRequest) -> RestResponse:
     """Conditions are about the tool that is copied: `If-Match` copies what the client has seen."""
-    service, wanted, sight = ask.context.bundles, conditions(ask.headers), await ask.context.sight()
+    service, wanted, sight = ask.context.bundles, conditions(ask.headers), await ask.context.visibility()
     bundle_id, slug, version = ask.path
     data = await json_body(ask.headers, ask.receive, whole=True)
 
     def do() -> RestResponse:
-        wanted.settle(lambda: service.get_tool(bundle_id, slug, version)[1])
+        wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
         place, tool, tag = copy_tool(service, (bundle_id, slug, version), data, sight)
         return created_at(tool, tag, address_of(place))
 
@@ -28,7 +28,7 @@ async def rename(ask: RestRequest) -> RestResponse:
     data = await json_body(ask.headers, ask.receive)
 
     def do() -> RestResponse:
-        match = wanted.settle(lambda: service.get_tool(bundle_id, slug, version)[1])
+        match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
         place, tool, tag = rename_tool(service, (bundle_id, slug, version), data, match)
         return RestResponse(200, encode(tool), (etag(tag), (b"content-location", address_of(place).encode())))
 

@@ -88,7 +88,7 @@ async def import_curl(ask: RestRequest) -> RestResponse:
 
 async def export(ask: RestRequest) -> RestResponse:
     """The archive of a bundle, as `onetool bundles export` writes it."""
-    return await asyncio.to_thread(_exported, ask, await ask.context.sight())
+    return await asyncio.to_thread(_exported, ask, await ask.context.visibility())
 
 
 # What they do, in threads
@@ -202,7 +202,7 @@ def _exported(ask: RestRequest, sight: Any) -> RestResponse:
     from onetool.sources.bundles.archive import pack
 
     app, (id,) = ask.context.app, ask.path
-    said, _ = app.bundles.get_bundle(id, sight=sight)
+    said, _ = app.bundles.get_bundle(id, visibility=sight)
     found = app.bundles.store.bundle(said["id"])
     if said["isBuiltIn"] or found is None:
         raise ForbiddenError(f"{said['slug']} is built in: every OneTool has it, and it can't be exported", "built_in")

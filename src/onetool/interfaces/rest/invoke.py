@@ -40,20 +40,20 @@ StartCall = Callable[[Args, "Progress | None"], Awaitable[ToolResult]]
 """Calls the tool that a request is about."""
 
 
-async def invoke(ask: RestRequest) -> RestResponse | None:
+async def invoke(request: RestRequest) -> RestResponse | None:
     """Call the tool. Returns None if the client has disconnected, or the result was streamed."""
-    args = read_args(await json_body(ask.headers, ask.receive, empty={}))
-    return await answer_call(ask, args, partial(ask.context.invoke, ask.path), envelope)
+    args = read_args(await json_body(request.headers, request.receive, empty={}))
+    return await answer_call(request, args, partial(request.context.invoke, request.path), envelope)
 
 
 async def answer_call(
-    ask: RestRequest, args: Args, start: StartCall, body: Callable[[ToolResult], bytes]
+    request: RestRequest, args: Args, start: StartCall, body: Callable[[ToolResult], bytes]
 ) -> RestResponse | None:
     """Respond with the body that is made of the result, or with a stream. None: it was streamed, or nobody listens."""
-    set_caller(ask.scope.get("principal", ""))
-    if wants_events(ask.headers.get(b"accept", b"")):
-        return await stream_invocation(ask, args, start)
-    watch = DisconnectWatch(ask.receive)
+    set_caller(request.scope.get("principal", ""))
+    if wants_events(request.headers.get(b"accept", b"")):
+        return await stream_invocation(request, args, start)
+    watch = DisconnectWatch(request.receive)
     try:
         result = await start(args, None)
     except CancelledError:
@@ -96,8 +96,8 @@ def refuse_unrun(error: ToolError, args_at: str) -> None:
         status = 403 if error.reason == "denied" else 404
         raise RestError(status, error.code, error.message, reason=error.reason or msgspec.UNSET)
     if error.code == "invalid_args" and error.details:  # else it is the running tool that says so
-        faults = [Fault(f"{args_at}{one.pointer}", str(one)) for one in error.details]
-        raise RestError(400, error.code, error.message, part="body", pointer=faults[0].pointer, errors=faults)
+        problems = [Fault(f"{args_at}{one.pointer}", str(one)) for one in error.details]
+        raise RestError(400, error.code, error.message, part="body", pointer=problems[0].pointer, errors=problems)
 
 
 def wants_events(accept: bytes) -> bool:
@@ -105,13 +105,13 @@ def wants_events(accept: bytes) -> bool:
     text = accept.decode("latin-1").lower()
     if EVENT_STREAM not in text:
         return False
-    wishes: dict[str, float] = {}
+    preferences: dict[str, float] = {}
     for one in text.split(","):
         kind, *parameters = (part.strip() for part in one.split(";"))
         weights = [part[2:] for part in parameters if part.startswith("q=")]
-        wishes.setdefault(kind, _quality(weights[0]) if weights else 1.0)
-    first = next((kind for kind in wishes if kind in (EVENT_STREAM, "application/json")), None)
-    events, plain = wishes.get(EVENT_STREAM, 0.0), wishes.get("application/json", 0.0)
+        preferences.setdefault(kind, _quality(weights[0]) if weights else 1.0)
+    first = next((kind for kind in preferences if kind in (EVENT_STREAM, "application/json")), None)
+    events, plain = preferences.get(EVENT_STREAM, 0.0), preferences.get("application/json", 0.0)
     return events > plain or (events == plain > 0 and first == EVENT_STREAM)
 
 
@@ -132,12 +132,12 @@ def _bad_body(what: str, pointer: str) -> RestError:
 BEGIN_AFTER = 0.25  # seconds; enough for everything that is refused
 
 
-async def stream_invocation(ask: RestRequest, args: Args, start: StartCall) -> None:
-    response = ResponseStream(ask.send)
-    watch = DisconnectWatch(ask.receive)
+async def stream_invocation(request: RestRequest, args: Args, start: StartCall) -> None:
+    response = ResponseStream(request.send)
+    watch = DisconnectWatch(request.receive)
     begin = asyncio.get_running_loop().call_later(BEGIN_AFTER, response.begin)
     try:
-        last = await _final_event(ask, args, start, response)
+        last = await _final_event(request, args, start, response)
     except asyncio.CancelledError:
         response.drop()
         if not watch.was_disconnected():
@@ -150,14 +150,14 @@ async def stream_invocation(ask: RestRequest, args: Args, start: StartCall) -> N
     await response.end()
 
 
-async def _final_event(ask: RestRequest, args: Args, start: StartCall, response: ResponseStream) -> bytes:
+async def _final_event(request: RestRequest, args: Args, start: StartCall, response: ResponseStream) -> bytes:
     try:
         return envelope(await start(args, ProgressEvents(response)), with_meta=True)
     except (BundleError, HttpError) as error:
         if not response.is_stream:
             raise
         refused = error_from_store(error) if isinstance(error, BundleError) else error
-        message = ask.context.clean(str(refused), args)
+        message = request.context.clean(str(refused), args)
         return encode({"ok": False, "error": {"code": refused.code, "message": message}})
 
 
@@ -167,20 +167,20 @@ class ProgressEvents:
     def __init__(self, response: ResponseStream) -> None:
         from onetool.http.decoding import StreamedText
 
-        self._outlet = response
-        self._piece = StreamedText
+        self._response = response
+        self._text_delta = StreamedText
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
 
     def __call__(self, done: float, total: float | None, message: str | None) -> None:
-        if is_piece := isinstance(message, self._piece):
-            told = sse_event("chunk", encode({"data": str(message)}))
+        if is_piece := isinstance(message, self._text_delta):
+            event = sse_event("chunk", encode({"data": str(message)}))
         else:
-            told = sse_event("progress", encode({"progress": done, "total": total, "message": message}))
+            event = sse_event("progress", encode({"progress": done, "total": total, "message": message}))
         if get_ident() == self._thread:
-            self._outlet.push_event(told, not is_piece)
+            self._response.push_event(event, not is_piece)
         else:
-            self._loop.call_soon_threadsafe(self._outlet.push_event, told, not is_piece)
+            self._loop.call_soon_threadsafe(self._response.push_event, event, not is_piece)
 
 
 def sse_event(name: str, data: bytes) -> bytes:

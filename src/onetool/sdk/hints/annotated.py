@@ -42,7 +42,7 @@ def model_form(hints: HintForms, hint: Any) -> JsonForm:
 
     try:
         adapter: Any = TypeAdapter(hint)
-        schema = _model_schema(adapter, hint, hints.outgoing)
+        schema = _model_schema(adapter, hint, hints.is_output)
     except Exception as error:  # noqa: BLE001 - pydantic has a dozen; each means that it can't be described
         raise UnsupportedHintError(hint, f"pydantic says: {str(error).splitlines()[0]}") from None
 
@@ -56,10 +56,10 @@ def model_form(hints: HintForms, hint: Any) -> JsonForm:
     return JsonForm(adopt(hints.definitions, identifier(hint_text(hint)), schema), convert)
 
 
-def _model_schema(adapter: Any, hint: Any, outgoing: bool) -> Schema:
+def _model_schema(adapter: Any, hint: Any, is_output: bool) -> Schema:
     """`core.plain` dumps a model by its fields' own names, unless the model says otherwise."""
-    by_alias = not outgoing or bool(getattr(hint, "model_config", {}).get("serialize_by_alias"))
-    mode = "serialization" if outgoing else "validation"
+    by_alias = not is_output or bool(getattr(hint, "model_config", {}).get("serialize_by_alias"))
+    mode = "serialization" if is_output else "validation"
     return adapter.json_schema(ref_template=REF + "{model}", mode=mode, by_alias=by_alias)
 
 
@@ -102,7 +102,7 @@ _COUNTED = {"string": "Length", "array": "Items", "object": "Properties"}
 
 def annotated_form(hints: HintForms, hint: Any) -> JsonForm:
     inner, *metadata = get_args(hint)
-    if not hints.outgoing and any(map(is_foreign_rule, metadata)):
+    if not hints.is_output and any(map(is_foreign_rule, metadata)):
         return model_form(hints, hint)
     form, facts = hints.form(inner), list(_flat(metadata))
     rules = [rule for fact in facts for rule in _rules(fact)]

@@ -163,8 +163,8 @@ def calls_over_time(series: "Sequence[Bucket]", period: str) -> Part | None:
         for one in series
     ]
     total, failed = sum(one["calls"] for one in series), sum(one["errors"] for one in series)
-    told = f"Calls over time: {whole(total)} in all, {whole(failed)} failed, {whole(most)} at the most in one column"
-    chart = columns(told, ("ok", "failed"), places, count_axis(most), short)
+    title = f"Calls over time: {whole(total)} in all, {whole(failed)} failed, {whole(most)} at the most in one column"
+    chart = columns(title, ("ok", "failed"), places, count_axis(most), short)
     rows = ((span(one["start"], period), whole(one["calls"]), whole(one["errors"])) for one in series)
     table = behind("Calls over time", ("from", "calls", "failed"), rows)
     return card("Calls over time", "full", legend(("ok", "went well"), ("failed", "failed")), chart, table)
@@ -174,9 +174,9 @@ def latency_over_time(series: "Sequence[Bucket]", period: str) -> Part | None:
     measured = [value for one in series for value in _percentiles(one) if value is not None]
     if not measured:
         return None
-    places = [ChartPoint(tick(one["start"], period), _told(one, period), _percentiles(one)) for one in series]
-    told = f"Latency over time: p50, p95 and p99, between {duration(min(measured))} and {duration(max(measured))}"
-    chart = lines(told, _PERCENTILES, places, decade_axis(measured), decade)
+    places = [ChartPoint(tick(one["start"], period), _tooltip(one, period), _percentiles(one)) for one in series]
+    title = f"Latency over time: p50, p95 and p99, between {duration(min(measured))} and {duration(max(measured))}"
+    chart = lines(title, _PERCENTILES, places, decade_axis(measured), decade)
     rows = ((span(one["start"], period), *map(duration, _percentiles(one))) for one in series)
     table = behind("Latency over time", ("from", *_PERCENTILES), rows)
     named = ((name, f"{name}: {share} took no longer") for name, share in zip(_PERCENTILES, _SHARES, strict=True))
@@ -208,7 +208,7 @@ def _percentiles(bucket: "Bucket") -> tuple[float | None, float | None, float | 
     return bucket["p50_ms"], bucket["p95_ms"], bucket["p99_ms"]
 
 
-def _told(bucket: "Bucket", period: str) -> str:
+def _tooltip(bucket: "Bucket", period: str) -> str:
     values = zip(_PERCENTILES, _percentiles(bucket), strict=True)
     return f"{span(bucket['start'], period)}: {', '.join(f'{name} {duration(value)}' for name, value in values)}"
 

@@ -117,7 +117,7 @@ class CatalogueStore(FileStore):
         return list(self._current().by_id.values())
 
     def are_all_on(self) -> bool:
-        return not self._ask(Index.switches)
+        return not self._read(Index.switches)
 
     def close(self) -> None:
         super().close()
@@ -131,7 +131,7 @@ class CatalogueStore(FileStore):
         return super()._built_in_bundle(id) or self._derived.now().by_id.get(id)
 
     def _current(self) -> SwitchedSet:
-        of, switches, known = self._derived.now(), self._ask(Index.switches), self._switched
+        of, switches, known = self._derived.now(), self._read(Index.switches), self._switched
         if known is None or known.of is not of or known.switches != switches:
             known = self._switched = SwitchedSet(of, switches)
         return known

@@ -43,7 +43,7 @@ def copied(
     for key in changes:
         if key in KEPT | SHOWN | {"slug", "version"}:
             raise InvalidError(f"/changes/{key}: it can't be changed in this way", below("/changes", key))
-    found, _ = service.get_tool(*place, sight=sight)
+    found, _ = service.get_tool(*place, visibility=sight)
     kept = service.store.tool(*place)
     content = {key: value for key, value in found.items() if key not in KEPT | SHOWN | {"slug", "version", "source"}}
     if kept is not None:

@@ -74,21 +74,21 @@ class BundleService:
     def __init__(
         self,
         store: BundleStore,
-        workshop: ToolFactory,
+        factory: ToolFactory,
         invoke: InvokeVersion,
         function: Callable[[str], ToolSpec | None],
         built_in: Iterable[str],
         derived: DerivedBundles,
-        keep_in_step: Callable[[], Awaitable[None]],
+        refresh: Callable[[], Awaitable[None]],
     ) -> None:
         self.store = store
-        self._workshop = workshop
+        self._factory = factory
         self.invoke = invoke
         self._function = function
         self._derived = derived
-        self._keep_in_step = keep_in_step
+        self._refresh = refresh
         self._built_in = {name: built_in_id(name) for name in built_in}
-        self.loading = BundleTools(store, workshop)
+        self.loading = BundleTools(store, factory)
         self._ready: tuple[int, dict[tuple[str, str, str], ReadyTool]] = (0, {})  # of which load
 
     # Bundles
@@ -111,8 +111,8 @@ class BundleService:
     def delete_bundle(self, id: str, match: ETag | None = None) -> None:
         self.changed(self.store.delete_bundle(check_id(id, None), match))
 
-    def get_bundle(self, id: str, sight: Visibility = EVERYTHING) -> tuple[Shown, ETag]:
-        bundle = self._bundle(check_id(id, None), sight)
+    def get_bundle(self, id: str, visibility: Visibility = EVERYTHING) -> tuple[Shown, ETag]:
+        bundle = self._bundle(check_id(id, None), visibility)
         return self._shown_bundle(bundle), tag_of(bundle)
 
     def bundles(
@@ -121,57 +121,57 @@ class BundleService:
         include_disabled: bool = False,
         after: str | None = None,
         limit: int = 100,
-        sight: Visibility = EVERYTHING,
+        visibility: Visibility = EVERYTHING,
     ) -> tuple[list[Shown], str | None]:
         wanted = [check_id(id, None) for id in ids]
 
         def more(after: str | None, limit: int) -> list[tuple[str, Bundle]]:
             return [(one.id, one) for one in self.store.bundles(wanted, include_disabled, after, limit)]
 
-        page, last = _page(more, sight.bundle, after, limit)
+        page, last = _page(more, visibility.bundle, after, limit)
         return [self._shown_bundle(one) for one in page], last
 
     # Tools
 
     def put_tool(self, bundle_id: str, slug: str, version: str, data: Any) -> tuple[Shown, ETag]:
         """What can't be called as the config is now is kept all the same, and `warnings` say so."""
-        bundle_id = self._checked_place(bundle_id, slug, version)
+        bundle_id = self._check_path(bundle_id, slug, version)
         content = read_tool(data, slug, version)
-        self._workshop.check(content)
-        warnings = self._workshop.warnings(content)
+        self._factory.check(content)
+        warnings = self._factory.warnings(content)
         tool = self.changed(self.store.put_tool(bundle_id, slug, version, content))
         return self._shown_tool(tool) | ({"warnings": warnings} if warnings else {}), self._tag(tool)
 
     def patch_tool(
         self, bundle_id: str, slug: str, version: str, data: Any, match: ETag | None = None
     ) -> tuple[Shown, ETag]:
-        bundle_id = self._checked_place(bundle_id, slug, version)
+        bundle_id = self._check_path(bundle_id, slug, version)
         is_enabled = self._switch(data, self.store.tool(bundle_id, slug, version))
         tool = self.changed(self.store.patch_tool(bundle_id, slug, version, is_enabled, _of_file(match)))
         return self._shown_tool(tool), self._tag(tool)
 
     def delete_tool(self, bundle_id: str, slug: str, version: str, match: ETag | None = None) -> None:
-        bundle_id = self._checked_place(bundle_id, slug, version)
+        bundle_id = self._check_path(bundle_id, slug, version)
         self.changed(self.store.delete_tool(bundle_id, slug, version, _of_file(match)))
 
     def rename_tool(
         self, bundle_id: str, slug: str, version: str, new: tuple[str, str], match: ETag | None = None
     ) -> tuple[Shown, ETag]:
         """`new` is the slug and the version that it gets."""
-        bundle_id = self._checked_place(bundle_id, slug, version)
+        bundle_id = self._check_path(bundle_id, slug, version)
         tool = self.changed(self.store.rename_tool(bundle_id, slug, version, *new, _of_file(match)))
         return self._with_usage([tool])[0], self._tag(tool)
 
     def check(self, tool: Tool) -> None:
         """Raises InvalidError for what could never run, as `put_tool` does: for callers that store nothing yet."""
-        self._workshop.check(tool)
+        self._factory.check(tool)
 
     # Whole bundles
 
     def put_all(self, bundle: Bundle, tools: Sequence[Tool]) -> None:
         """Create a bundle with its tools, each checked as `put_tool` does: all of it, or nothing."""
         for tool in tools:
-            self._workshop.check(tool)
+            self._factory.check(tool)
         self.changed(self.store.put_all(bundle, tools))
 
     def put_import(self, plan: "ImportPlan") -> None:
@@ -195,13 +195,13 @@ class BundleService:
         for tool in tools:
             try:
                 if tool.type == "http":
-                    self._workshop.check(tool)
+                    self._factory.check(tool)
             except InvalidError as error:
                 found.append((tool, error))
         return found
 
-    def get_tool(self, bundle_id: str, slug: str, version: str, sight: Visibility = EVERYTHING) -> tuple[Shown, ETag]:
-        tool = self._tool(bundle_id, slug, version, sight)
+    def get_tool(self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING) -> tuple[Shown, ETag]:
+        tool = self._tool(bundle_id, slug, version, visibility)
         return self._with_usage([tool])[0], self._tag(tool)
 
     def tools(
@@ -211,14 +211,14 @@ class BundleService:
         include_disabled: bool = False,
         after: str | None = None,
         limit: int = 100,
-        sight: Visibility = EVERYTHING,
+        visibility: Visibility = EVERYTHING,
     ) -> tuple[list[Shown], str | None]:
         tags, ids = list(tags), [check_id(id, None) for id in bundle_ids]
 
         def more(after: str | None, limit: int) -> list[tuple[str, Tool]]:
             return [(tool.id, tool) for tool in self.store.tools(tags, ids, include_disabled, after, limit)]
 
-        page, last = _page(more, self._listed(include_disabled, sight), after, limit)
+        page, last = _page(more, self._listed(include_disabled, visibility), after, limit)
         return self._with_usage(page), last
 
     def search(
@@ -227,26 +227,26 @@ class BundleService:
         include_disabled: bool = False,
         after: Iterable[Any] | None = None,
         limit: int = 100,
-        sight: Visibility = EVERYTHING,
+        visibility: Visibility = EVERYTHING,
     ) -> tuple[list[Shown], list[Any] | None]:
         def more(after: Rank | None, limit: int) -> list[SearchHit]:
             return self.store.search(query, include_disabled, after, limit)
 
         rank = None if after is None else Rank(*after)
-        page, last = _page(more, self._listed(include_disabled, sight), rank, limit)
+        page, last = _page(more, self._listed(include_disabled, visibility), rank, limit)
         return self._with_usage(page), None if last is None else list(last)
 
-    def _listed(self, include_disabled: bool, sight: Visibility) -> Callable[[Tool], bool]:
+    def _listed(self, include_disabled: bool, visibility: Visibility) -> Callable[[Tool], bool]:
         """Tools whose function is gone count as disabled: only we know that."""
-        return lambda tool: sight.tool(tool) and (include_disabled or self._is_there(tool))
+        return lambda tool: visibility.tool(tool) and (include_disabled or self._is_there(tool))
 
     async def keep_in_step(self) -> None:
         """Have what was switched on or off just now count for what is put next."""
-        await self._keep_in_step()
+        await self._refresh()
 
-    async def sight(self, allowed: Collection[str]) -> Visibility:
+    async def visibility(self, allowed: Collection[str]) -> Visibility:
         """What is to be seen under this allow-list."""
-        await self._keep_in_step()  # what a tool is called depends on the others
+        await self._refresh()  # what a tool is called depends on the others
         return AllowedOnly(self.store, self.loading.name_of, allowed)
 
     # Calls
@@ -268,7 +268,7 @@ class BundleService:
                 raise NotFoundError(f"there is no tool {name} any more")
         elif tool.is_built_in:
             spec = self._function(name)
-        spec = spec or self._workshop.spec(tool, name, None)
+        spec = spec or self._factory.spec(tool, name, None)
         made = ReadyTool(tool, spec, SingleTool(spec))
         known = self._ready
         if known[0] != load or len(known[1]) >= MOST_READY:
@@ -288,7 +288,7 @@ class BundleService:
             return
         id = event.spec.kept_as or self._built_in.get(event.spec.name) or self._derived.id_of(event.spec)
         if id is not None:
-            self.store.used(id)
+            self.store.record_use(id)
 
     def _refuse_disabled(self, bundle: Bundle, tool: Tool) -> None:
         name = f"{bundle.slug}/{tool.slug}"
@@ -323,21 +323,21 @@ class BundleService:
 
     # What is behind it
 
-    def _bundle(self, id: str, sight: Visibility = EVERYTHING) -> Bundle:
+    def _bundle(self, id: str, visibility: Visibility = EVERYTHING) -> Bundle:
         bundle = self.store.bundle(id)
-        if bundle is None or not sight.bundle(bundle):
+        if bundle is None or not visibility.bundle(bundle):
             raise NotFoundError(f"there is no bundle {id}")
         return bundle
 
-    def _tool(self, bundle_id: str, slug: str, version: str, sight: Visibility = EVERYTHING) -> Tool:
-        bundle_id = self._checked_place(bundle_id, slug, version)
+    def _tool(self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING) -> Tool:
+        bundle_id = self._check_path(bundle_id, slug, version)
         tool = self.store.tool(bundle_id, slug, version)
-        if tool is None or not sight.tool(tool):
-            self._bundle(bundle_id, sight)  # which is the better thing to say, if it is not there
+        if tool is None or not visibility.tool(tool):
+            self._bundle(bundle_id, visibility)  # which is the better thing to say, if it is not there
             raise NotFoundError(f"there is no tool {slug!r} in version {version!r} in the bundle {bundle_id}")
         return tool
 
-    def _checked_place(self, bundle_id: str, slug: str, version: str) -> str:
+    def _check_path(self, bundle_id: str, slug: str, version: str) -> str:
         """The bundle's id, as it is kept."""
         check_slug(slug, None)
         check_version(version, None)
@@ -358,7 +358,7 @@ class BundleService:
         return value
 
     def _why_disabled(self, tool: Tool) -> str | None:
-        return None if tool.is_built_in else self._workshop.why_disabled(tool)
+        return None if tool.is_built_in else self._factory.why_disabled(tool)
 
     def _is_there(self, tool: Tool) -> bool:
         return self._why_disabled(tool) is None

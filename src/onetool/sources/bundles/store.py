@@ -70,7 +70,7 @@ class BundleStore(Protocol):
         """Whether nobody has ever switched one of these."""
         ...
 
-    def place(self, tool_id: str) -> str | None:
+    def file_of(self, tool_id: str) -> str | None:
         """The file that a tool stands in, if it does."""
         ...
 
@@ -123,7 +123,7 @@ class BundleStore(Protocol):
 
     # Usage. Told at any time from any thread, written later; nobody waits for it.
 
-    def used(self, tool_id: str) -> None: ...
+    def record_use(self, tool_id: str) -> None: ...
 
     def usage(self, tool_ids: Iterable[str]) -> dict[str, tuple[int, str]]:
         """callCount and lastCalledAt of those that were ever called."""
@@ -131,7 +131,7 @@ class BundleStore(Protocol):
 
     # Keeping in step
 
-    def look(self) -> bool:
+    def sync(self) -> bool:
         """Sync with changes from outside; whether anything differs."""
         ...
 

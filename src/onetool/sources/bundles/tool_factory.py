@@ -84,8 +84,8 @@ class BundleRuntime(Protocol):
 class ToolFactory:
     """Makes ToolSpecs. `rates` limits the calls of each tool."""
 
-    def __init__(self, ways: BundleRuntime, rates: RateLimiter | None = None) -> None:
-        self._ways = ways
+    def __init__(self, runtime: BundleRuntime, rates: RateLimiter | None = None) -> None:
+        self._runtime = runtime
         self._rates = rates or RateLimiter()
 
     def spec(self, tool: Tool, name: str, off: str | None) -> ToolSpec:
@@ -102,26 +102,26 @@ class ToolFactory:
             "kept_as": tool.id,
         }
         if tool.pre_processors:
-            prepare = _Preparation(tool.pre_processors, self._ways)
+            prepare = _Preparation(tool.pre_processors, self._runtime)
             shared["prepare"] = ToolSpec(name=name, description="Prepares the arguments.", handler=prepare)
         if tool.type == "http":
             return ToolSpec(**shared, **self._http(tool))
         if tool.type == SCRIPT:
-            handler = _ScriptHandler(tool, self._ways)
-            return ToolSpec(**shared, handler=self._limited(handler, tool, True), timeout=self._ways.script_seconds)
+            handler = _ScriptHandler(tool, self._runtime)
+            return ToolSpec(**shared, handler=self._limited(handler, tool, True), timeout=self._runtime.script_seconds)
         return ToolSpec(**shared | self._function(tool))
 
     def why_disabled(self, tool: Tool) -> str | None:
         """Why it can't run though it is switched on. Its file stays as it is: it comes back when its function does."""
-        if tool.type not in ("python", "go") or self._ways.function(name := function_of(tool)) is not None:
+        if tool.type not in ("python", "go") or self._runtime.function(name := function_of(tool)) is not None:
             return None
         return f"its function {name} is not there, or is switched off"
 
     def basis(self, tool: Tool) -> Any:
         """What a spec depends on beside its tool: the function that it stands for, the time that a script may take."""
         if tool.type == "http":
-            return self._ways.default_retries
-        return self._ways.script_seconds if tool.type == SCRIPT else self._ways.function(function_of(tool))
+            return self._runtime.default_retries
+        return self._runtime.script_seconds if tool.type == SCRIPT else self._runtime.function(function_of(tool))
 
     def check(self, tool: ToolContent) -> None:
         """Raises InvalidError for what could never run."""
@@ -129,7 +129,7 @@ class ToolFactory:
             raise InvalidError('/argSchema/type: arguments are an object: write "object"', "/argSchema/type")
         check_schemas(tool)
         for number, one in enumerate(tool.pre_processors):
-            if wrong := self._ways.check_pre_processor(one.code):
+            if wrong := self._runtime.check_pre_processor(one.code):
                 pointer = f"/preProcessors/{number}/code"
                 raise InvalidError(f"{pointer}: {wrong}", pointer)
         if tool.type == "http":
@@ -141,7 +141,7 @@ class ToolFactory:
 
     def warnings(self, tool: ToolContent) -> list[str]:
         """What keeps a tool that is all right from being called for now."""
-        why = self._ways.why_not_called(http_of(tool), tool.arg_schema) if tool.type == "http" else None
+        why = self._runtime.why_not_called(http_of(tool), tool.arg_schema) if tool.type == "http" else None
         return [] if why is None else [why]
 
     # Each type
@@ -150,7 +150,7 @@ class ToolFactory:
         impl, limits = self._with_retries(tool), limits_of(tool)
         requests = [step.request for step in impl.steps]
         return {
-            "handler": self._limited(_HttpHandler(tool, impl, self._ways), tool, True),
+            "handler": self._limited(_HttpHandler(tool, impl, self._runtime), tool, True),
             "timeout": total_seconds(impl, limits),
             "retries": 0,  # it repeats its requests itself, those that may be repeated
             "idempotent": all(map(is_idempotent, requests)),
@@ -159,7 +159,7 @@ class ToolFactory:
 
     def _with_retries(self, tool: Tool) -> HttpImpl:
         """Its httpImpl, with the config's number of retries where it says none."""
-        impl, default, said = http_of(tool), self._ways.default_retries, tool.http_impl or {}
+        impl, default, said = http_of(tool), self._runtime.default_retries, tool.http_impl or {}
         if not default:
             return impl
         if impl.request is not None:
@@ -173,7 +173,7 @@ class ToolFactory:
         )
 
     def _function(self, tool: Tool) -> dict[str, Any]:
-        target = self._ways.function(function_of(tool))
+        target = self._runtime.function(function_of(tool))
         if target is None or target.handler is None:
             return {"handler": None}
         inherited: dict[str, Any] = {}
@@ -215,16 +215,16 @@ class ToolFactory:
 
     def _check_http(self, tool: ToolContent) -> None:
         try:
-            self._ways.http_tool(http_of(tool), tool.arg_schema, limits_of(tool))
+            self._runtime.http_tool(http_of(tool), tool.arg_schema, limits_of(tool))
         except ValueError as error:
             pointer = f"/httpImpl{getattr(error, 'pointer', None) or ''}"
             raise InvalidError(f"{pointer}: {error}", pointer) from None
 
     def _check_function(self, tool: ToolContent) -> None:
         name, pointer = function_of(tool), "/goImpl/func" if tool.type == "go" else "/pythonImpl/func"
-        target = self._ways.function(name)
+        target = self._runtime.function(name)
         if target is None:
-            near = did_you_mean(name, self._ways.functions()) or "`onetool tools list` shows those that there are"
+            near = did_you_mean(name, self._runtime.functions()) or "`onetool tools list` shows those that there are"
             raise InvalidError(f"{pointer}: there is no function {name!r}; {near}", pointer)
         known, required = target.order, set(target.input_schema.get("required") or ())
         if not tool.arg_schema:
@@ -246,7 +246,7 @@ class ToolFactory:
             if not name.isidentifier() or iskeyword(name):
                 message = f"/argSchema/properties: {name!r} can't be a variable, and a script's arguments are variables"
                 raise InvalidError(message, "/argSchema/properties")
-        if wrong := self._ways.check_script(code_of(tool), _properties(tool)):
+        if wrong := self._runtime.check_script(code_of(tool), _properties(tool)):
             raise InvalidError(f"/scriptImpl/code: {wrong}", "/scriptImpl/code")
 
 
@@ -286,11 +286,11 @@ def _with_default(request: Request, said: Mapping[str, Any], retries: int) -> Re
 class _HttpHandler:
     """Made of its template at the first call. An argument that is not given and has a default is sent as that."""
 
-    def __init__(self, tool: Tool, impl: HttpImpl, ways: BundleRuntime) -> None:
+    def __init__(self, tool: Tool, impl: HttpImpl, runtime: BundleRuntime) -> None:
         self._defaults = {name: schema["default"] for name, schema in _schemas(tool) if "default" in schema}
         self._tool = tool
         self._impl = impl
-        self._ways = ways
+        self._runtime = runtime
         self._made: Callable[..., Awaitable[Any]] | None = None
 
     async def __call__(self, **args: Any) -> Any:
@@ -298,7 +298,7 @@ class _HttpHandler:
         if made is None:
             tool = self._tool
             try:
-                made = self._ways.http_tool(self._impl, tool.arg_schema, limits_of(tool), tool.bundle_id)
+                made = self._runtime.http_tool(self._impl, tool.arg_schema, limits_of(tool), tool.bundle_id)
             except ValueError as error:  # a file that somebody has edited
                 pointer = getattr(error, "pointer", None) or ""
                 raise ToolFailure(f"its template can't be used: httpImpl{pointer}: {error}") from None
@@ -309,9 +309,9 @@ class _HttpHandler:
 class _ScriptHandler:
     """Code with the arguments as variables: those that are not given hold their default, or None."""
 
-    def __init__(self, tool: Tool, ways: BundleRuntime) -> None:
+    def __init__(self, tool: Tool, runtime: BundleRuntime) -> None:
         self._code = code_of(tool)
-        self._run = ways.run_script
+        self._run = runtime.run_script
         self._defaults = {name: schema.get("default") for name, schema in _schemas(tool)}
 
     async def __call__(self, **args: Any) -> Any:

@@ -161,7 +161,7 @@ def what_comes(monkeypatch):
     def come(file):
         with open(file) as stream:
             monkeypatch.setattr(sys, "stdin", stream)
-            return inputs.read(10) if inputs.is_piped() and inputs.comes() else None
+            return inputs.read(10) if inputs.is_piped() and inputs.has_input() else None
 
     return come
 

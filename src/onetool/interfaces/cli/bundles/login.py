@@ -106,7 +106,7 @@ def _logins_of(app: "App", tool: "Shown") -> Iterator[tuple["ToolLogin", str]]:
     """
     if tool["type"] != "http":
         return
-    outside = app.runtime.outside
+    outside = app.runtime.http_context
     for made in _authenticators(tool, outside):
         yield made.login(outside.secret or app.runtime.secret, outside), made.origin
 

@@ -99,18 +99,18 @@ def import_bundle(
         allow_hosts(config_for_hosts(ctx), [read_host(source)])
     app = open_app(ctx)
     data = fetch_url(app, source) if is_url(source) else read_bytes(source)
-    wishes = ImportOptions(slug, base_url, source if is_url(source) else None, token)
+    options = ImportOptions(slug, base_url, source if is_url(source) else None, token)
     _print_please_wait(data)
-    arrival = read_import(app, data, wishes)
-    if arrival.plan.is_new and not arrival.plan.refused:
-        warn_if_name_taken(app, arrival.plan.bundle.slug)
-    if not dry_run and not arrival.plan.refused:
-        arrival = arrival._replace(notes=[*arrival.notes, *store_import(app, arrival)])
-    needs = requirements_of(app, map(shown, arrival.tools))
-    if allow and not dry_run and not arrival.plan.refused:
+    bundle_import = read_import(app, data, options)
+    if bundle_import.plan.is_new and not bundle_import.plan.refused:
+        warn_if_name_taken(app, bundle_import.plan.bundle.slug)
+    if not dry_run and not bundle_import.plan.refused:
+        bundle_import = bundle_import._replace(notes=[*bundle_import.notes, *store_import(app, bundle_import)])
+    needs = requirements_of(app, map(shown, bundle_import.tools))
+    if allow and not dry_run and not bundle_import.plan.refused:
         needs = allowing(ctx, needs)
-    _tell(app, arrival, needs, dry_run, as_json)
-    ctx.exit(1 if arrival.plan.refused else 0)
+    _tell(app, bundle_import, needs, dry_run, as_json)
+    ctx.exit(1 if bundle_import.plan.refused else 0)
 
 
 def _write(file: Path, data: bytes, force: bool) -> None:
@@ -135,15 +135,15 @@ def _print_please_wait(data: bytes) -> None:
 # Reporting an import
 
 
-def _tell(app: "App", arrival: "BundleImport", needs: "Requirements", dry_run: bool, as_json: bool) -> None:
+def _tell(app: "App", bundle_import: "BundleImport", needs: "Requirements", dry_run: bool, as_json: bool) -> None:
     if wants_json(as_json):
-        print_json(_facts(arrival, dry_run) | {"needs": needs.shown()})
+        print_json(_facts(bundle_import, dry_run) | {"needs": needs.shown()})
     else:
-        _print(arrival, dry_run)
-    for reason in arrival.plan.refused:
+        _print(bundle_import, dry_run)
+    for reason in bundle_import.plan.refused:
         print_note(f"Not imported: {reason}")
-    if arrival.plan.refused:
-        if _is_name_taken(arrival.plan):
+    if bundle_import.plan.refused:
+        if _is_name_taken(bundle_import.plan):
             print_note("To take it in beside that, as a bundle of its own: --as SLUG")
         return
     if used := [one.name for one in needs.secrets if one.source is not None]:
@@ -156,33 +156,33 @@ def _is_name_taken(plan: "ImportPlan") -> bool:
     return any(row.what == "clash" for row in plan.rows) or (not plan.is_new and plan.bundle.is_built_in)
 
 
-def _facts(arrival: "BundleImport", dry_run: bool) -> dict[str, Any]:
-    plan = arrival.plan
+def _facts(bundle_import: "BundleImport", dry_run: bool) -> dict[str, Any]:
+    plan = bundle_import.plan
     return {
         "bundle": {"id": plan.bundle.id, "slug": plan.bundle.slug},
         "imported": not dry_run and not plan.refused,
         "isNew": plan.is_new,
         "changes": [row._asdict() for row in plan.rows],
         "refused": plan.refused,
-        "skipped": [one._asdict() for one in arrival.skipped],
-        "notes": [one._asdict() for one in arrival.notes],
+        "skipped": [one._asdict() for one in bundle_import.skipped],
+        "notes": [one._asdict() for one in bundle_import.notes],
     }
 
 
-def _print(arrival: "BundleImport", dry_run: bool) -> None:
-    plan = arrival.plan
+def _print(bundle_import: "BundleImport", dry_run: bool) -> None:
+    plan = bundle_import.plan
     if dry_run or plan.refused:
         rows = [(f"{row.slug}@{row.version}" if row.version else row.slug, row.what, row.detail) for row in plan.rows]
         print_table("What would change" if dry_run else "Nothing was imported", ("", "", ""), rows)
     else:
-        stays = len(arrival.tools) - len(plan.new_tools)
+        stays = len(bundle_import.tools) - len(plan.new_tools)
         also = f"; {stays} were there already" if stays else ""
         echo(
             printable(f"Imported {plan.bundle.slug} ({plan.bundle.id}): {counted(len(plan.new_tools), 'tool')}{also}.")
         )
         echo(printable(f"Look at them: onetool bundles show {plan.bundle.slug}"))
-    _print_remarks("Skipped", arrival.skipped)
-    _print_remarks("Not quite as it was", arrival.notes)
+    _print_remarks("Skipped", bundle_import.skipped)
+    _print_remarks("Not quite as it was", bundle_import.notes)
 
 
 def _print_remarks(heading: str, remarks: "Sequence[ImportRemark]") -> None:

@@ -154,7 +154,7 @@ class ChatCommands:
                 told = f"{read.id}: {read.turns:,} question{'' if read.turns == 1 else 's'} so far"
                 name = read.id
             else:
-                others = store.like(name)
+                others = store.similar_ids(name)
                 told = f"{name}: a new one{f'; there is {others[0]}' if others else ''}"
         except SessionError as error:
             raise CommandError(str(error), *error.hints) from None

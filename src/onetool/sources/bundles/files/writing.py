@@ -33,38 +33,38 @@ class FolderLock:
         self._root: OpenFolder | None = None
 
     @contextmanager
-    def alone(self, patience: float = LOCK_PATIENCE) -> Iterator[None]:
+    def alone(self, seconds: float = LOCK_PATIENCE) -> Iterator[None]:
         """Among the threads of this process only."""
-        if not self._mine.acquire(timeout=patience):
-            raise UnavailableError(self._busy(patience))
+        if not self._mine.acquire(timeout=seconds):
+            raise UnavailableError(self._busy(seconds))
         try:
             yield
         finally:
             self._mine.release()
 
     @contextmanager
-    def held(self, patience: float = LOCK_PATIENCE) -> Iterator[OpenFolder]:
-        deadline = time.monotonic() + patience
-        with self.alone(patience):
+    def held(self, seconds: float = LOCK_PATIENCE) -> Iterator[OpenFolder]:
+        deadline = time.monotonic() + seconds
+        with self.alone(seconds):
             if self._root is not None:
                 yield self._root
                 return
-            self._root = root = self._taken(deadline - time.monotonic(), patience)
+            self._root = root = self._taken(deadline - time.monotonic(), seconds)
             try:
                 yield root
             finally:
                 self._root = None
                 flock.give_back(root)
 
-    def _taken(self, left: float, patience: float) -> OpenFolder:
+    def _taken(self, left: float, seconds: float) -> OpenFolder:
         root = flock.take_path(self._folder, OpenFolder.at, left)
         if root is None:
-            raise UnavailableError(self._busy(patience))
+            raise UnavailableError(self._busy(seconds))
         return root
 
-    def _busy(self, patience: float) -> str:
+    def _busy(self, seconds: float) -> str:
         who = flock.holder(self._folder) or flock.UNKNOWN
-        return f"{self._folder} is being written by {who}, for more than {patience:g} s; try again later"
+        return f"{self._folder} is being written by {who}, for more than {seconds:g} s; try again later"
 
 
 # Changes of files: durable when they return, and undone when they raise.
@@ -160,11 +160,11 @@ def ensure_folder(root: OpenFolder, path: str) -> bool:
     return True
 
 
-def ensure_place(folder: Path) -> None:
+def ensure_folders(folder: Path) -> None:
     """The folder of bundles itself, with all that is above it."""
     if os.path.isdir(folder):
         return
-    ensure_place(folder.parent)
+    ensure_folders(folder.parent)
     with suppress(FileExistsError):
         os.mkdir(folder, 0o700)
         os_files.sync_folder(folder.parent)
