@@ -12,8 +12,8 @@ ADDRESS = {"mcpServers": {"docs": {"url": "http://127.0.0.1:9/mcp"}}}
 SERVER = """
 import sys
 from pathlib import Path
-from mcp.server.fastmcp import FastMCP
-server = FastMCP("one")
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("one")
 
 @server.tool(description=Path(sys.argv[1]).read_text())
 def one() -> int:

@@ -29,7 +29,7 @@ paths: {/plants: {get: {operationId: plants, responses: {"200": {description: Al
 @pytest.fixture
 def api(tmp_path):
     (tmp_path / ".onetool").mkdir()
-    (tmp_path / ".onetool" / "onetool.yaml").write_text("secrets: secrets.yaml\n")
+    (tmp_path / ".onetool" / "onetool.yaml").write_text("menu: run\n")
     running = Api(real=tmp_path, args=("--config", str(tmp_path / ".onetool" / "onetool.yaml")))
     running.folder = tmp_path
     yield running
