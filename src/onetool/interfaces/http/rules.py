@@ -220,7 +220,7 @@ def _shown_header(value: bytes) -> str:
 
 
 _REQUEST_METHOD = b"access-control-request-method"
-_EXPOSED = b"mcp-session-id, mcp-protocol-version, www-authenticate, etag, location, retry-after"
+_EXPOSED = b"mcp-session-id, mcp-protocol-version, www-authenticate, etag, location, content-location, retry-after"
 _MAX_AGE = b"600"
 
 
