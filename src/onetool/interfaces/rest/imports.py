@@ -72,7 +72,7 @@ async def import_openapi(ask: RestRequest) -> RestResponse:
     query = ask.query
     data = await _body(ask, (JSON, YAML))
     if url := query["url"]:
-        if data:
+        if data.strip() not in (b"", b"{}"):
             raise InvalidError("send the document, or say where it is with url=, not both", "")
         data = await fetch_document(ask.context.app, url)
     if data.startswith(b"PK"):

@@ -16,8 +16,8 @@ PARAMETERS: dict[str, Part] = {
     "fields": {
         "in": "query",
         "description": "Only these keys of each row: `fields=slug,version`. A key that a row does without is left out.",
-        "schema": {"type": "array", "items": {"type": "string"}},
-        "example": ["slug", "version"],
+        "schema": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+        "example": ["id", "slug"],
     },
     "dryRun": {
         "in": "query",
@@ -37,7 +37,7 @@ PARAMETERS: dict[str, Part] = {
     },
     "url": {
         "in": "query",
-        "description": "Where the document is, on a host of allowedHosts; then the body is empty.",
+        "description": "Where the document is, on a host of allowedHosts; then the body is `{}`.",
         "schema": {"type": "string", "pattern": "^[hH][tT][tT][pP][sS]?://", "maxLength": 4000},
     },
     "token": {
@@ -157,7 +157,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "says": "A tool for each operation; what can't be one is in `skipped`. The document is the body, in JSON "
             f"or YAML, or at `url`.{_ALL}",
             "takes": {
-                "required": False,
+                "required": True,
                 "content": {
                     "application/json": {"schema": {"type": "object"}, "example": EXAMPLE_DOCUMENT},
                     "application/yaml": {"schema": {"type": "object"}},
