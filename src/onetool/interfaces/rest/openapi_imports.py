@@ -141,7 +141,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "id": "importCurl",
             "summary": "Make a tool of a curl command",
             "gives": {200: ("What came.", "ImportReport")},
-            "refused": (404, 409),
+            "refused": (409,),
             "says": "The command is not run. What may differ from call to call becomes arguments; credentials go into "
             f"the secrets file of the server, and only their names into the tool.{_ALL}",
             "takes": _takes(application_json={"schema": _ref("CurlRequest"), "example": EXAMPLE_CURL}),
