@@ -246,7 +246,7 @@ class HttpApp:
                 check_content_type(head.get(b"content-type"))
             except HttpError:
                 # That there is nothing to send it to is worth more to know.
-                others = () if route.finds is None else route.finds(scope)
+                others = (route.finds(scope) or ()) if route.finds is not None else ()
                 said = head.get(b"content-type", b"").split(b";")[0].strip().lower()
                 if said not in others:
                     raise
