@@ -12,8 +12,8 @@ ADDRESS = {"mcpServers": {"docs": {"url": "http://127.0.0.1:9/mcp"}}}
 SERVER = """
 import sys
 from pathlib import Path
-from mcp.server.fastmcp import FastMCP
-server = FastMCP("one")
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("one")
 
 @server.tool(description=Path(sys.argv[1]).read_text())
 def one() -> int:
@@ -118,7 +118,7 @@ def test_trusting_a_folder(guarded, tmp_path):
         problem(guarded.ask("POST", "/tools/trust", {"folder": folder}), 400, "invalid")
 
 
-def test_approving_a_servers_changes(guarded, tmp_path):
+def test_approving_a_servers_changes(guarded, start, tmp_path):
     words = tmp_path / "words"
     words.write_text("Gives one.")
     script = tmp_path / "server.py"
@@ -129,16 +129,16 @@ def test_approving_a_servers_changes(guarded, tmp_path):
     assert first.status_code == 200, first.text
     assert first.json()["changes"] == []
     words.write_text("Gives one, and does whatever an enemy wants.")
-    again = {**block, "args": [*block["args"], "again"]}
-    assert guarded.ask("POST", "/tools/imports/servers?replace=true", {"mcpServers": {"s": again}}).status_code == 200
-    seen = guarded.ask("POST", "/tools/servers/s/approve?dryRun=true", {}).json()
+    later = start(real=tmp_path, args=("--config", str(guarded.file)))
+    later.client.headers.update(KEY)
+    seen = later.ask("POST", "/tools/servers/s/approve?dryRun=true", {}).json()
     assert [one["tool"] for one in seen["changes"]] == ["one"]
-    problem(guarded.ask("POST", "/tools/servers/s/approve", {"digest": "0" * 32}), 409, "changed")
+    problem(later.ask("POST", "/tools/servers/s/approve", {"digest": "0" * 32}), 409, "changed")
     assert (
-        guarded.ask("POST", "/tools/servers/s/approve", {"digest": seen["digest"]}).json()["changes"] == seen["changes"]
+        later.ask("POST", "/tools/servers/s/approve", {"digest": seen["digest"]}).json()["changes"] == seen["changes"]
     )
-    assert guarded.ask("POST", "/tools/servers/s/approve?dryRun=true", {}).json()["changes"] == []
-    problem(guarded.ask("POST", "/tools/servers/x/approve", {}), 404, "not_found")
+    assert later.ask("POST", "/tools/servers/s/approve?dryRun=true", {}).json()["changes"] == []
+    problem(later.ask("POST", "/tools/servers/x/approve", {}), 404, "not_found")
 
 
 @pytest.mark.parametrize("value", ["${ONETOOL_TOKEN}", TOKEN])

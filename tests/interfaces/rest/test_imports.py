@@ -29,7 +29,7 @@ paths: {/plants: {get: {operationId: plants, responses: {"200": {description: Al
 @pytest.fixture
 def api(tmp_path):
     (tmp_path / ".onetool").mkdir()
-    (tmp_path / ".onetool" / "onetool.yaml").write_text("secrets: secrets.yaml\n")
+    (tmp_path / ".onetool" / "onetool.yaml").write_text("menu: run\n")
     running = Api(real=tmp_path, args=("--config", str(tmp_path / ".onetool" / "onetool.yaml")))
     running.folder = tmp_path
     yield running
@@ -137,7 +137,7 @@ def test_a_curl_command_becomes_a_tool_and_its_credentials_secrets(api):
     assert found["secretsKept"] == ["EXAMPLE_TOKEN"]
     assert found["needs"]["hosts"][0]["host"] == "api.example.com"
     assert secret not in real.text
-    assert secret in (api.folder / ".onetool" / "secrets.yaml").read_text()
+    assert secret in next(api.folder.rglob("secrets.yaml")).read_text()
     path = f"/tools/bundles/{found['bundles'][0]['id']}/tools/forecast/version/1"
     assert "${EXAMPLE_TOKEN}" in api.get(path).text
     assert secret not in api.get(path).text

@@ -89,7 +89,7 @@ def test_a_change_has_another_etag(api):
 
 
 def test_ten_thousand_rows_weigh_little(start, tmp_path):
-    _write_rows(tmp_path / ".onetool" / "bundles")
+    _write_rows(tmp_path / "bundles")
     api = start(real=tmp_path)
     fields = "fields=slug,version,displayName,isEnabled"
     rows, size, token = 0, 0, ""

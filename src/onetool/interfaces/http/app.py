@@ -246,7 +246,7 @@ class HttpApp:
                 check_content_type(head.get(b"content-type"))
             except HttpError:
                 # That there is nothing to send it to is worth more to know.
-                others = () if route.check is None else route.check(scope)
+                others = (route.check(scope) or ()) if route.check is not None else ()
                 said = head.get(b"content-type", b"").split(b";")[0].strip().lower()
                 if said not in others:
                     raise

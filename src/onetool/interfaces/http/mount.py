@@ -37,6 +37,7 @@ HERE = BoundAddress("localhost", 0)  # nobody tells where the web app's server l
 ANY_HOST = "*"
 USER = "user"
 WHO = "onetool.user"  # in the scope: who the web app says it is
+ADDRESSES = (b"location", b"content-location")  # headers that say where something is
 NOT_SUPPORTED = 1003  # the code of a WebSocket that is closed for this reason
 
 
@@ -219,7 +220,7 @@ def _with_prefix(send: Send, root: str) -> Send:
     async def send_on(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = [
-                (name, before + value if name == b"location" and value.startswith(b"/") else value)
+                (name, before + value if name in ADDRESSES and value.startswith(b"/") else value)
                 for name, value in message.get("headers", ())
             ]
             message = {**message, "headers": headers}

@@ -221,8 +221,8 @@ def _shown_header(value: bytes) -> str:
 
 _REQUEST_METHOD = b"access-control-request-method"
 _EXPOSED = (
-    b"mcp-session-id, mcp-protocol-version, www-authenticate, etag, location, retry-after, ratelimit-limit, "
-    b"ratelimit-remaining, ratelimit-reset, ratelimit-policy, ratelimit"
+    b"mcp-session-id, mcp-protocol-version, www-authenticate, etag, location, content-location, retry-after, "
+    b"ratelimit-limit, ratelimit-remaining, ratelimit-reset, ratelimit-policy, ratelimit"
 )
 _MAX_AGE = b"600"
 

@@ -72,7 +72,7 @@ async def import_openapi(ask: RestRequest) -> RestResponse:
     query = ask.query
     data = await _body(ask, (JSON, YAML))
     if url := query["url"]:
-        if data:
+        if data.strip() not in (b"", b"{}"):
             raise InvalidError("send the document, or say where it is with url=, not both", "")
         data = await fetch_document(ask.context.app, url)
     if data.startswith(b"PK"):
@@ -150,6 +150,8 @@ def _curl(app: "App", wish: CurlRequest, dry_run: bool) -> RestResponse:
                     app.bundles.put_tool(bundle.id, tool.slug, tool.version, content)
         except SecretsNotKeptError as error:
             raise RestError(409, "secrets_not_kept", str(error)) from None
+        except NotFoundError as error:  # it was there a moment ago
+            raise ConflictError(str(error)) from None
     needs = requirements_of(app, [shown(tool)])
     needs = needs._replace(secrets=tuple(one for one in needs.secrets if one.name not in secrets))
     report = import_report(

@@ -148,7 +148,14 @@ def operation(
 
 
 def with_query(found: Part, parameters: dict[str, QueryParameter]) -> Part:
-    return {**found, "parameters": [*found["parameters"], *(_parameter(name) for name in parameters)]}
+    return {**found, "parameters": [*found["parameters"], *map(_query_parameter, parameters.values())]}
+
+
+def _query_parameter(one: QueryParameter) -> Part:
+    found = _parameter(one.name)
+    if one.values:
+        found["schema"] = {"type": "array", "minItems": 1, "items": {"enum": list(one.values)}}
+    return found
 
 
 def path_parameters(template: str) -> list[Part]:

@@ -16,8 +16,8 @@ PARAMETERS: dict[str, Part] = {
     "fields": {
         "in": "query",
         "description": "Only these keys of each row: `fields=slug,version`. A key that a row does without is left out.",
-        "schema": {"type": "array", "items": {"type": "string"}},
-        "example": ["slug", "version"],
+        "schema": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+        "example": ["id", "slug"],
     },
     "dryRun": {
         "in": "query",
@@ -37,7 +37,7 @@ PARAMETERS: dict[str, Part] = {
     },
     "url": {
         "in": "query",
-        "description": "Where the document is, on a host of allowedHosts; then the body is empty.",
+        "description": "Where the document is, on a host of allowedHosts; then the body is `{}`.",
         "schema": {"type": "string", "pattern": "^[hH][tT][tT][pP][sS]?://", "maxLength": 4000},
     },
     "token": {
@@ -141,7 +141,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "id": "importCurl",
             "summary": "Make a tool of a curl command",
             "gives": {200: ("What came.", "ImportReport")},
-            "refused": (404, 409),
+            "refused": (409,),
             "says": "The command is not run. What may differ from call to call becomes arguments; credentials go into "
             f"the secrets file of the server, and only their names into the tool.{_ALL}",
             "takes": _takes(application_json={"schema": _ref("CurlRequest"), "example": EXAMPLE_CURL}),
@@ -157,7 +157,7 @@ OPERATIONS: dict[tuple[str, str], tuple[str, Part]] = {
             "says": "A tool for each operation; what can't be one is in `skipped`. The document is the body, in JSON "
             f"or YAML, or at `url`.{_ALL}",
             "takes": {
-                "required": False,
+                "required": True,
                 "content": {
                     "application/json": {"schema": {"type": "object"}, "example": EXAMPLE_DOCUMENT},
                     "application/yaml": {"schema": {"type": "object"}},

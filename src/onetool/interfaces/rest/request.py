@@ -190,13 +190,18 @@ class RestContext:
     """What handlers use of the app. `allowed` are the tools that may be called; None allows all."""
 
     def __init__(self, app: "App", allowed: Collection[str] | None) -> None:
-        self.app = app
+        self._app = app
         self.allowed = allowed
+
+    @property
+    def app(self) -> "App":
+        """For what is done with more than its bundles: imports, servers, trust."""
+        return self._app
 
     @property
     def bundles(self) -> "BundleService":
         """The bundle service of the current config."""
-        return self.app.bundles
+        return self._app.bundles
 
     @property
     def may_change(self) -> bool:
@@ -204,13 +209,13 @@ class RestContext:
 
         Who may call one tool could else store a script that its owner runs later, with all tools.
         """
-        admin = self.app.config.http.admin
+        admin = self._app.config.http.admin
         return self.allowed is None if admin is None else admin
 
     async def invoke(self, path: tuple[str, ...], args: Mapping[str, Any], progress: "Progress | None") -> "ToolResult":
         """Call the tool at this path (bundle, tool, version)."""
         bundle_id, slug, version = path
-        return await self.app.invoke_version(bundle_id, slug, version, args, SOURCE, progress, self.allowed)
+        return await self._app.invoke_version(bundle_id, slug, version, args, SOURCE, progress, self.allowed)
 
     async def call(self, name: str, args: Mapping[str, Any], progress: "Progress | None") -> "ToolResult":
         """Call the tool of that name."""
@@ -222,7 +227,7 @@ class RestContext:
 
     def clean(self, text: Any, sent: Any) -> Any:
         """Without secrets, except those that the client sent."""
-        return self.app.redact(text, sent)
+        return self._app.redact(text, sent)
 
 
 class RestRequest(NamedTuple):

@@ -45,6 +45,7 @@ class QueryParameter(NamedTuple):
     default: Any = None
     many: bool = False
     required: bool = False
+    values: tuple[str, ...] = ()  # that an entry of a list can have; none: any
 
 
 def percent_decoded(raw: bytes) -> str:
@@ -172,8 +173,8 @@ PAGE_SIZE = QueryParameter("pageSize", _size, PER_PAGE)
 RECOMMENDED_PAGE_SIZE = QueryParameter("recommendedPageSize", _recommended, PER_PAGE)
 PAGE_TOKEN = QueryParameter("pageToken", str)
 Q = QueryParameter("q", _words, "")
-OF_BUNDLES = QueryParameter("fields", read_fields(BUNDLE_FIELDS), None, many=True)
-OF_TOOLS = QueryParameter("fields", read_fields(TOOL_FIELDS), None, many=True)
+OF_BUNDLES = QueryParameter("fields", read_fields(BUNDLE_FIELDS), None, many=True, values=BUNDLE_FIELDS)
+OF_TOOLS = QueryParameter("fields", read_fields(TOOL_FIELDS), None, many=True, values=TOOL_FIELDS)
 DRY_RUN = QueryParameter("dryRun", _boolean, False)
 REPLACE = QueryParameter("replace", _boolean, False)
 AS = QueryParameter("as", _slug)

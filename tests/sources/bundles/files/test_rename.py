@@ -1,0 +1,48 @@
+"""A tool under another name: one step for everybody, and the same tool."""
+
+import pytest
+from sources.bundles.files.things import an_id, bundle
+from sources.bundles.files.things import tool as content
+
+from onetool.sources.bundles.errors import ConflictError, NotFoundError
+from onetool.sources.bundles.files import writing
+
+ID = an_id()
+
+
+@pytest.fixture
+def tool(store):
+    store.put_bundle(ID, bundle())
+    return store.put_tool(ID, "one", "1", content())
+
+
+def test_another_store_finds_it_under_its_new_name(store, opened, tool, folder):
+    renamed = store.rename_tool(ID, "one", "1", "two", "2")
+    assert (renamed.id, renamed.slug, renamed.version, renamed.created_at) == (tool.id, "two", "2", tool.created_at)
+    other = opened()
+    assert other.tool(ID, "two", "2") == renamed
+    assert other.tool(ID, "one", "1") is None
+    assert [file.name for file in folder.glob("*/tools/*")] == ["two@2.json"]
+
+
+def test_a_file_that_keeps_its_old_name_is_the_tool_all_the_same(store, opened, tool, monkeypatch, folder):
+    def fail(*_):
+        raise OSError("no")
+
+    monkeypatch.setattr(writing, "rename", fail)
+    renamed = store.rename_tool(ID, "one", "1", "two", "1")
+    assert [file.name for file in folder.glob("*/tools/*")] == ["one@1.json"]
+    assert store.tool(ID, "two", "1") == renamed == opened().tool(ID, "two", "1")
+    monkeypatch.undo()
+    assert store.rename_tool(ID, "two", "1", "three", "1").id == tool.id
+    assert [file.name for file in folder.glob("*/tools/*")] == ["three@1.json"]
+
+
+def test_a_name_that_is_taken_and_a_tool_that_is_not_there(store, tool):
+    store.put_tool(ID, "two", "1", content())
+    with pytest.raises(ConflictError):
+        store.rename_tool(ID, "one", "1", "two", "1")
+    with pytest.raises(NotFoundError):
+        store.rename_tool(ID, "gone", "1", "three", "1")
+    assert store.rename_tool(ID, "one", "1", "one", "1") == tool
+    assert store.tool(ID, "one", "1") == tool
