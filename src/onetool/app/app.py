@@ -69,7 +69,9 @@ class App:
             self._bundles,
             store_result=lambda text: self.runtime.store_result(text),
             redact=self.redact,
-            mask_also=lambda secret: self.config.secrets.mask_also(secret),  # servers get theirs while they are connected
+            mask_also=lambda secret: self.config.secrets.mask_also(
+                secret
+            ),  # servers get theirs while they are connected
         )
         view = AppView(self.catalog, lambda: self.runtime, self.fresh_health, self.reload)
         self._own = Catalogue(tools=tuple(ot_tools(view)))
@@ -212,7 +214,7 @@ class App:
     ) -> "RunResult":
         """Run code over all tools, in the sandbox, with these variables.
 
-        `live` is told what it prints, as it prints it; what it calls has to pass the `gate`.
+        `live` is called with what the code prints, as it prints it. Its calls have to pass the `gate`.
         """
         await self.catalog.refresh()
         if words := self.catalog.names_in_code(code):
@@ -269,7 +271,7 @@ class App:
         return self._background.run_sync(self.run(code, allowed))
 
     def warm_bundles(self) -> None:
-        """Open the bundles before somebody asks for them, for those who serve them."""
+        """Open the bundles before they are needed. For servers."""
         self._bundles.warm()
 
     def reload(self) -> None:
@@ -281,9 +283,9 @@ class App:
         self._reloader.reload()
 
     def connect(self) -> None:
-        """For who stays: connect all MCP servers, and look after the files if that is wanted, both in the background.
+        """Connect all MCP servers, and watch the files if that is configured, in the background.
 
-        Others connect those servers that they call.
+        For servers. Without it, only the servers that are called get connected.
         """
         if self._is_closed:
             return
@@ -294,7 +296,7 @@ class App:
         self._watcher.start()
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have somebody told, in some thread, when there are other tools; what comes back ends that."""
+        """Call `callback`, in any thread, whenever the tools change. Returns a function that ends that."""
         return self.catalog.on_change(callback)
 
     def asgi(
@@ -351,7 +353,9 @@ class App:
         self.close()
 
     async def fresh_health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
-        """Health. Who has only just come tries every server first: else it would only be known how they were."""
+        """The health. If the app is not connected, it tries every server first: otherwise only the last known state
+        would be shown.
+        """
         if self.servers is not None and not self._is_connected:
             await self.servers.wait_connected()
         return self.health(allowed)
@@ -401,7 +405,7 @@ class App:
 
     @property
     def bundles(self) -> "BundleService":
-        """The bundles in the folder beside the config. Nothing is written there before somebody keeps something."""
+        """The bundles in the folder beside the config. The folder is created with the first bundle."""
         return self._bundles.service
 
     def redact(self, value: Any, sent: Any = None) -> Any:

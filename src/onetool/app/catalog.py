@@ -40,7 +40,7 @@ GUESS = re.compile(r"; did you mean [^;]*\?")
 
 
 class ToolCatalog:
-    """All tools, under their names. `keep`, `redact` and `know` are lent to MCP servers."""
+    """All tools, under their names. MCP servers get `store_result`, `redact` and `mask_also`."""
 
     def __init__(
         self,
@@ -90,7 +90,9 @@ class ToolCatalog:
         return sorted(found, key=lambda one: one[0].pack == OWN and one[1] < NAMED)[:limit]
 
     def real_name(self, name: str) -> str:
-        """Of a tool that is called as code spells it, `files.read_text` for `files.read-text`, or by an alias."""
+        """The name of a tool that was given as code spells it (`files.read_text` for `files.read-text`), or by an
+        alias.
+        """
         if name in self.registry:
             return name
         from onetool.script.names import ScriptNames
@@ -107,7 +109,7 @@ class ToolCatalog:
         return () if self.servers is None else self.servers.packs(allowed)
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `tell`, in some thread, whenever the tools change. The function that is returned ends that."""
+        """Call `callback`, in any thread, whenever the tools change. Returns a function that ends that."""
         self._listeners.append(callback)
         return lambda: self._listeners.remove(callback)
 
@@ -145,7 +147,9 @@ class ToolCatalog:
         """Wait for servers whose tools are not known yet: of those packs, or all; until they tell, or can't."""
         if self.servers is not None and (names := self.servers.unlisted(packs)):
             with suppress(ToolFailure):  # it is closing
-                await self.servers.wait_connected(names, retry=packs is not None, seconds=PATIENCE if packs is None else None)
+                await self.servers.wait_connected(
+                    names, retry=packs is not None, seconds=PATIENCE if packs is None else None
+                )
 
     def wait_for_servers_sync(self, packs: Iterable[str] | None = None) -> None:
         """The same for callers that are not async."""
@@ -255,7 +259,7 @@ class ToolCatalog:
         return _first(servers.missing(word) for word in named if word not in self.registry.packs())
 
     def _untrusted_folder(self, name: str) -> ToolFailure | None:
-        """A tool of the folder that we are in, and that nobody has trusted yet."""
+        """The reason for a missing tool that belongs to an untrusted folder."""
         untrusted = self.untrusted
         if untrusted is None or name.partition(".")[0] in self.registry.packs() or not untrusted.defines(name):
             return None

@@ -66,9 +66,9 @@ _LETTERS = re.compile("[ _]?(?:[a-fhik-pr-v]|g(?!k)|w(?!v)|y(?![fv]))+")
 def run_description(
     packs: Iterable[str], functions: Iterable[str] = (), snippets: Iterable[str] = (), text: str | None = None
 ) -> str:
-    """Of `run`. Names are as code writes them; `functions` are tools without a pack, and aliases.
+    """The description of `run`. Names are as code writes them; `functions` are tools without a pack, and aliases.
 
-    `text` is somebody's own in place of ours, and has been measured.
+    `text` is the user's own text that replaces ours; its length has been checked.
     """
     room = MOST_TOKENS - FIXED_TOKENS
     bare, used = _name_line(FUNCTIONS, functions, room // 4)
@@ -78,20 +78,20 @@ def run_description(
 
 
 def search_description(packs: Iterable[str]) -> str:
-    """Of `search`, in the menu of that name. Packs are what names of tools begin with."""
+    """The description of `search`, in the menu of that name. Packs are the first parts of tool names."""
     named, _ = _name_line(PACKS, packs, MOST_TOKENS - FIXED_TOKENS)
     return "\n\n".join(filter(None, (SEARCH, named)))
 
 
 def call_description() -> str:
-    """Of `call`, in menu `search`."""
+    """The description of `call`, in the menu `search`."""
     return CALL
 
 
 def server_instructions(menu: Menu, tools: int, text: str | None = None) -> str:
-    """Of the server as a whole: when to think of it. What the descriptions say is not said again.
+    """The instructions of the server: when to use it. They do not repeat the descriptions.
 
-    `text` is somebody's own in place of ours.
+    `text` is the user's own text that replaces ours.
     """
     if text is not None:
         return text.strip()

@@ -50,7 +50,7 @@ class AskLoop:
         self._steps = 0
 
     def answer(self, text: str | None = None, stop: str = "other", limit_reached: bool = False) -> Answer:
-        """What there is of it; without a text it is none."""
+        """The answer so far. Without text there is none."""
         failed = next((one for one in self._results if one.result.error is not None), None)
         return Answer(
             answer=text,
@@ -69,7 +69,7 @@ class AskLoop:
         )
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """All that happens. AskError where no answer comes of it."""
+        """All events of the question. Raises AskError if there is no answer."""
         session, model = self._session, self._model
         yield Started(session_id=session.id, is_new=session.is_new, provider=model.provider, model=model.name)
         session.append(self._task.question)

@@ -182,7 +182,9 @@ class ModelClient:
 
     def _check(self, number: int, timeouts: StreamTimeouts) -> None:
         if timeouts.is_over:
-            raise RequestTimeoutError(f"{self._endpoint.authority} did not come to the end of its answer", self._timeout)
+            raise RequestTimeoutError(
+                f"{self._endpoint.authority} did not come to the end of its answer", self._timeout
+            )
         if number > MOST_EVENTS:
             raise InvalidResponseError(f"{self._endpoint.authority} sends more than {MOST_EVENTS:,} events")
 

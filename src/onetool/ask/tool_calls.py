@@ -141,7 +141,9 @@ def _groups(calls: Sequence[Call], backend: ToolBackend) -> Iterator[list[Call]]
         yield together
 
 
-def _start_group(group: list[Call], backend: ToolBackend, session: ChatSession) -> "dict[str, asyncio.Task[CallOutcome]]":
+def _start_group(
+    group: list[Call], backend: ToolBackend, session: ChatSession
+) -> "dict[str, asyncio.Task[CallOutcome]]":
     running: dict[str, asyncio.Task[CallOutcome]] = {}
     tasks: dict[str, asyncio.Task[CallOutcome]] = {}
     for call in group:

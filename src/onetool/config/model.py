@@ -50,7 +50,9 @@ class PromptTexts(msgspec.Struct, frozen=True, kw_only=True):
                 yield field, f"{key} is empty", "write a text, or remove the key"
             elif text is not None and count_tokens(text) > PROMPT_TOKENS[field]:
                 most = PROMPT_TOKENS[field]
-                message = f"{key} has about {count_tokens(text):,} tokens; at most {most:,}, that is {4 * most:,} letters"
+                message = (
+                    f"{key} has about {count_tokens(text):,} tokens; at most {most:,}, that is {4 * most:,} letters"
+                )
                 yield field, message, "shorten it: models read it again and again"
 
 

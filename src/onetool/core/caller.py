@@ -65,7 +65,7 @@ class Pauses:
     goes on. Who holds something that others could use meanwhile is told when a pause begins (True) and ends (False).
     """
 
-    __slots__ = ("_depth", "_outer", "_since", "_callbacks", "_total")
+    __slots__ = ("_callbacks", "_depth", "_outer", "_since", "_total")
 
     def __init__(self, outer: "Pauses | None" = None) -> None:
         self._outer = outer
@@ -114,7 +114,7 @@ class Caller(Protocol):
 
     @property
     def owner(self) -> str:
-        """To whom stored results belong; empty for the one who runs the process."""
+        """The owner of results that are stored now; empty for the user who runs the process."""
         ...
 
     def can(self, what: str) -> bool:

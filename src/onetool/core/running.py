@@ -59,7 +59,7 @@ async def within_deadline(context: CallContext, grace: float = 0.0) -> AsyncGene
             deadline.cancel()
 
 
-# Runs a handler within its deadline, and catches whatever it raises: async ones on the loop, others in a thread.
+# Running handlers
 
 
 OnOutcome = Callable[[Outcome], None]
@@ -185,7 +185,9 @@ class HandlerTask:
 
     __slots__ = ("_abandon", "_context", "_on_outcome", "deadline", "task")
 
-    def __init__(self, context: CallContext, on_outcome: OnOutcome, abandon: Callable[["asyncio.Task[Any]"], None]) -> None:
+    def __init__(
+        self, context: CallContext, on_outcome: OnOutcome, abandon: Callable[["asyncio.Task[Any]"], None]
+    ) -> None:
         self._context = context
         self._on_outcome: OnOutcome | None = on_outcome
         self._abandon = abandon

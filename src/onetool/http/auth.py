@@ -47,7 +47,7 @@ class Signer:
 
 
 class AuthTexts:
-    """Some texts of an `auth`, with their placeholders. `fit` lets a value pass, or raises what is wrong with it."""
+    """Some texts of an `auth`, with their placeholders. `check` lets a value pass, or raises what is wrong with it."""
 
     def __init__(
         self,
@@ -60,7 +60,9 @@ class AuthTexts:
         self._texts = {
             name: parse_text(getattr(auth, name), arguments, below(AUTH_POINTER, keys[name])) for name in names
         }
-        self._placeholders = tuple(dict.fromkeys(placeholder for text in self._texts.values() for placeholder in text.placeholders))
+        self._placeholders = tuple(
+            dict.fromkeys(placeholder for text in self._texts.values() for placeholder in text.placeholders)
+        )
         self._check = check
         self._keys = keys
         self.secrets = frozenset(hole.name for hole in self._placeholders if hole.is_secret)
@@ -228,7 +230,7 @@ def with_header(request: "HttpRequest", name: str, value: str) -> "HttpRequest":
     return request._replace(headers=headers)
 
 
-# HMAC: a signature over parts of the request exactly as it is sent, made of a secret that is not.
+# HMAC
 
 
 _SIGNED_PART = re.compile(r"(?<!\$)\{([A-Za-z0-9]+)\}")

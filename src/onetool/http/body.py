@@ -95,7 +95,7 @@ def too_large(most: int) -> ResponseTooLargeError:
     )
 
 
-# The body of a streamed answer, piece by piece: what has come and was not read yet.
+# Streamed bodies
 
 
 HIGH_WATER = 256 * 1024  # bytes that nobody has read: then the server has to wait
@@ -103,7 +103,7 @@ LOW_WATER = 64 * 1024
 
 
 class BodyStream:
-    """A response body as an async iterator. Calls `read_on(False)` above HIGH_WATER and `read_on(True)` below
+    """A response body as an async iterator. Calls `set_reading(False)` above HIGH_WATER and `set_reading(True)` below
     LOW_WATER.
     """
 
@@ -137,7 +137,7 @@ class BodyStream:
             self._reader.set_result(None)
 
     def on_close(self, on_close: Callable[[], None]) -> None:
-        """Called once, when it has been read to the end or nobody reads it any more."""
+        """Set a function that is called once, when the body has been read or closed."""
         self._closed = on_close
 
     def close(self) -> None:

@@ -70,7 +70,7 @@ class HttpClient:
         max_bytes: int,
         connect: float | None = None,
     ) -> HttpResponse:
-        """The answer as soon as its head is there: its body comes as `answer.pieces`, which has to be closed."""
+        """The answer as soon as its head is there: its body is `answer.stream`, which has to be closed."""
         return await self._exchange(request, hosts, timeout, max_bytes, True, connect)
 
     async def _exchange(
@@ -98,9 +98,7 @@ class HttpClient:
                 dial = self._dialler.dialling(url, rule, hosts, until, pool.drop)
                 connection = await _within(pool.acquire(key, dial), until, url, connect_seconds)
             try:
-                answer = await connection.exchange(
-                    data, request.method == "HEAD", max_bytes, deadline, stream, seconds
-                )
+                answer = await connection.exchange(data, request.method == "HEAD", max_bytes, deadline, stream, seconds)
             except StaleConnectionError as stale:
                 pool.drop(connection)
                 pool.drop_idle(key)  # the others will be no better
@@ -132,7 +130,7 @@ class HttpClient:
 
 
 class HttpContext(NamedTuple):
-    """What HTTP tools use of the app. `know` registers a secret, which `redact` masks from then on."""
+    """What HTTP tools use of the app. `mask_also` registers a secret, which `redact` masks from then on."""
 
     client: HttpClient
     hosts: "AllowedHosts"
@@ -180,7 +178,7 @@ async def _within(work: Awaitable[Connection], deadline: float, url: "Url", seco
 
 
 def request_bytes(request: "HttpRequest") -> bytes:
-    """As it is sent: with the headers that say where and how, and those that nobody has set."""
+    """The bytes of a request, with Host, the length, and defaults for headers that are not set."""
     given = {name.lower() for name, _ in request.headers}
     headers = [("Host", request.url.authority), *request.headers]
     if "user-agent" not in given:

@@ -85,7 +85,9 @@ class _OAuthSigner(Signer):
     async def prepare(self, left: float) -> None:
         self._left = left
         self._token = await self._context.client.tokens.get(self._key, self._fetch, self._refused)
-        self._mask_also(self._token)  # those that are in use are masked; of many that were used once, some may be forgotten
+        self._mask_also(
+            self._token
+        )  # those that are in use are masked; of many that were used once, some may be forgotten
 
     def sign(self, request: "HttpRequest") -> "HttpRequest":
         return with_header(request, "Authorization", f"Bearer {self._token}")

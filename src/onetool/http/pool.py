@@ -36,7 +36,7 @@ class Resolver:
         self._lookups: dict[Any, asyncio.Future[Lookup]] = {}
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """All of them; OSError or UnicodeError when there are none."""
+        """All addresses of a host. Raises OSError or UnicodeError if there are none."""
         if host == "localhost":  # it is here, whatever anybody says: RFC 6761
             return list(LOCAL)
         key = (asyncio.get_running_loop(), host, port)
@@ -52,7 +52,7 @@ class Resolver:
 
 
 def _look_up(host: str, port: int) -> Lookup:
-    """Look a name up; errors are returned, since nobody may be waiting any more."""
+    """Look a name up. Errors are returned, not raised: there may be no caller left to catch them."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -60,7 +60,7 @@ def _look_up(host: str, port: int) -> Lookup:
     return [str(address[0]) for *_, address in found]
 
 
-# A new connection: the name is resolved, every address is checked, and a checked address is dialled.
+# New connections: resolve the name, check every address, dial a checked one
 
 
 MOST_ADDRESSES = 16  # that are tried; all are checked
@@ -144,7 +144,7 @@ def _unreachable(url: Url, error: Exception) -> UnreachableError:
     return UnreachableError(f"no connection to {where}: {os.strerror(number) if number else error}")
 
 
-# The connections of one event loop: kept for a while, handed out one request at a time, so many for each origin.
+# The pool
 
 
 MOST = 64  # connections to one origin

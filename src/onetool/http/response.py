@@ -63,7 +63,7 @@ class ResponseReader:
         return await self._selector.of(masked_value, len(answer.body), redact)
 
     async def events(self, answer: HttpResponse, url: str, on_event: Tell | None, redact: Redact) -> Any:
-        """Each event is told as it comes; the value is the list of them all."""
+        """Report each event as it comes; the value is the list of all of them."""
         pieces = answer.stream
         assert pieces is not None  # noqa: S101 - for the type checker: it was asked for a stream
         try:
@@ -83,7 +83,7 @@ class ResponseReader:
         return await self._selector.of(redact(events.values), events.size, redact)
 
     def _other(self, answer: HttpResponse, url: str, redact: Redact) -> Any:
-        """Of an answer that is no success."""
+        """The failure for a response that is no success."""
         if self._mode == "empty":
             return None
         if self._mode == "return":
@@ -126,7 +126,7 @@ async def _by_size(answer: HttpResponse, work: Callable[[], T]) -> T:
 
 
 def _in_base64(answer: HttpResponse, redact: Redact) -> str:
-    """The body without secrets that stand in it as text: in Base64 most forms of them could not be told."""
+    """The body as Base64, with secrets masked before: most forms of them could not be found in Base64."""
     text = answer.body.decode("latin-1")
     clean = redact(text)
     return b64encode(answer.body if clean == text else clean.encode("latin-1", "replace")).decode()

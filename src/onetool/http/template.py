@@ -103,7 +103,9 @@ def _form(body: Any, arguments: Collection[str]) -> BodyTemplate:
     else:
         raise TemplateError("a form is a text, a=1&b=2, or an object", BODY_POINTER)
     form = PairTemplates(pairs)
-    return BodyTemplate(FORM, lambda values: form.fill(values).encode("ascii"), _placeholders_in(pair.placeholders for pair in pairs))
+    return BodyTemplate(
+        FORM, lambda values: form.fill(values).encode("ascii"), _placeholders_in(pair.placeholders for pair in pairs)
+    )
 
 
 def _text(body: str, kind: str, arguments: Mapping[str, Any]) -> BodyTemplate:
@@ -186,7 +188,9 @@ def _text_maker(text: TemplateText, placeholders: list[Placeholder]) -> Make:
     return fill
 
 
-def _object_maker(value: Mapping[str, Any], arguments: Collection[str], pointer: str, placeholders: list[Placeholder]) -> Make:
+def _object_maker(
+    value: Mapping[str, Any], arguments: Collection[str], pointer: str, placeholders: list[Placeholder]
+) -> Make:
     members: list[tuple[Make, Make]] = []
     for name, item in value.items():
         place = below(pointer, name)
@@ -273,7 +277,7 @@ def _placeholders_in(groups: Any) -> tuple[Placeholder, ...]:
     return tuple(placeholder for group in groups for placeholder in group)
 
 
-# A tool's request as its author wrote it, with `${name}` in it -> the request of one call.
+# The template of a request
 
 
 URL_POINTER = "/request/urlTemplate"
@@ -293,7 +297,12 @@ class RequestTemplate:
         self._query = PairTemplates(pairs)
         self._fields = HeaderTemplates(request.headers, arguments)
         self._payload = body_template(request.body, self._fields.content_type, arguments)
-        placeholders = [placeholder for part in (*self._parts, *pairs, self._fields, self._payload) if part for placeholder in part.placeholders]
+        placeholders = [
+            placeholder
+            for part in (*self._parts, *pairs, self._fields, self._payload)
+            if part
+            for placeholder in part.placeholders
+        ]
         self._placeholders = tuple(dict.fromkeys(placeholders))
         self.secrets = frozenset(hole.name for hole in self._placeholders if hole.is_secret)
         self.step_values = frozenset(hole for hole in self._placeholders if hole.step is not None)

@@ -23,7 +23,7 @@ def escaped(placeholder: Placeholder, value: str) -> str:
 
 
 class PathTemplate:
-    """What stands before the `?`: texts that stay, and segments with holes in them."""
+    """What stands before the `?`: fixed texts, and segments with placeholders."""
 
     __slots__ = ("fixed", "parts")
 
@@ -59,7 +59,7 @@ def _not_empty(placeholder: Placeholder, value: str) -> str:
     return escaped(placeholder, value)
 
 
-# Pairs of names and values with holes, `a=${x}&b=1`: the query of a URL, or a form as the body.
+# Pairs of names and values with placeholders, `a=${x}&b=1`: the query of a URL, or a form as the body.
 
 
 class PairTemplate:
@@ -87,7 +87,7 @@ class PairTemplate:
 
 
 class PairTemplates:
-    """All of them, in order. What has no holes is written once and for all."""
+    """The pairs, in order. Those without placeholders are written once."""
 
     __slots__ = ("fixed", "parts")
 
@@ -144,7 +144,7 @@ def _literal(text: str) -> str:
     return quote(text, safe="")
 
 
-# The headers of a template: names that stay, and values with holes.
+# The headers of a template: fixed names, and values with placeholders.
 
 
 HEADERS_POINTER = "/request/headers"
@@ -188,7 +188,12 @@ class HeaderTemplates:
 
     @property
     def placeholders(self) -> list[Placeholder]:
-        return [placeholder for _, value in self.parts if isinstance(value, TemplateText) for placeholder in value.placeholders]
+        return [
+            placeholder
+            for _, value in self.parts
+            if isinstance(value, TemplateText)
+            for placeholder in value.placeholders
+        ]
 
     @property
     def credentials(self) -> list[Placeholder]:

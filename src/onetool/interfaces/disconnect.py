@@ -11,10 +11,10 @@ CHECK_AFTER_S = 0.1  # seconds after which it is worth finding out whether the c
 class DisconnectWatch:
     """Watches the client while the current task answers it, once the body has been read. Starts only after a moment."""
 
-    __slots__ = ("_loop", "_receive", "_on_slow", "_timer", "_watcher", "_worker", "is_disconnected")
+    __slots__ = ("_loop", "_on_slow", "_receive", "_timer", "_watcher", "_worker", "is_disconnected")
 
     def __init__(self, receive: Receive, on_slow: Callable[[], None] = lambda: None) -> None:
-        """`slow` is called when the answer takes longer than CHECK_AFTER_S."""
+        """`on_slow` is called when the answer takes longer than CHECK_AFTER_S."""
         self.is_disconnected = False
         self._on_slow = on_slow
         self._receive = receive

@@ -127,7 +127,7 @@ class WorkerSession:
         return event
 
 
-# Workers, kept warm, each for one session at a time.
+# Workers
 
 
 MOST_SESSIONS = 1000  # after which a worker is replaced: whatever it kept, it kept long enough

@@ -131,7 +131,7 @@ def _can_stand_alone(spec: ToolSpec) -> bool:
     return stands_alone(spec.input_schema)
 
 
-# Checked before the first effect: every call of a tool in the code, against the catalogue.
+# Checking calls
 
 
 MOST_TOLD = 5

@@ -89,7 +89,7 @@ class CodeSession:
         return nullcontext(self.open())
 
 
-# So many at a time, the others in the order in which they came.
+# Limiting concurrent runs
 
 
 class FairLimiter:

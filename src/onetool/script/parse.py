@@ -50,7 +50,7 @@ def edited(code: str, edits: list[Edit]) -> str:
     return b"".join((*parts, data[at:])).decode()
 
 
-# From the text that was sent to the code that is meant: fences, line ends and indentation are taken off.
+# From a text to its code: fences, line ends and indentation are removed
 
 
 MOST_BYTES = 1024 * 1024
@@ -173,7 +173,7 @@ def string_lines(tree: ast.AST) -> set[int]:
     return {line for first, last in strings for line in range(first + 1, last + 1)}
 
 
-# Which names code speaks of, so that what stands behind them can be there when it runs.
+# Names that code uses
 
 
 def names_used_in(code: str) -> set[str] | None:
@@ -195,7 +195,7 @@ def names_used_in(code: str) -> set[str] | None:
     return said | {node.id for node in names if node.id not in made}
 
 
-# What code says of itself before it runs: which names it uses, which of them it defines, and what it awaits.
+# Scanning code
 
 
 # With these, code can make names that its tree does not show.

@@ -201,7 +201,10 @@ class Pipeline:
         if isinstance(error, WrongTypesError):
             return self._refusal(error.findings)
         return failure(
-            error, RunScene(self.code, worker_loop.feed, names, self._settings.limits, worker_loop.failures, worker_loop.origin)
+            error,
+            RunScene(
+                self.code, worker_loop.feed, names, self._settings.limits, worker_loop.failures, worker_loop.origin
+            ),
         )
 
     def _result(

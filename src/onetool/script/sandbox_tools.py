@@ -72,7 +72,7 @@ class SandboxTools:
             return self._objects[pack.word]
 
 
-# Monty's own type checker, asked about the calls of our tools and nothing else.
+# Type checking calls of tools
 
 
 PREFIX = "OneTool_"

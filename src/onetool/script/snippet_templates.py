@@ -151,7 +151,7 @@ class _Reader:
         return self.text.startswith(text, self.at)
 
 
-# Values put into code, each said as its place needs it, so that no value can become code.
+# Putting values into code
 
 
 BINDS_TIGHTER = re.compile(r"[ \t]*(?:\*\*|[.\[(])")  # … than a sign does: -2 ** 2, and 5.real is no number
@@ -260,7 +260,7 @@ def _escaped_char(char: str, quote: str, outer: str = "", bytes: bool = False) -
 
 
 def _raw(value: Any, text: str, place: MarkPosition) -> str:
-    """As it is, or not at all: there are no escapes. A line break is one where the quotes are triple."""
+    """The value in a raw string, which has no escapes: as it is, or not at all. Line breaks need triple quotes."""
     refused = {"\r", "\0", place.quote[0], *place.outer} | ({"\n"} if len(place.quote) == 1 else set())
     last = text[-1:] or place.escape  # a backslash would take away the meaning of the quote behind it
     if refused.intersection(text) or last == "\\" or ("b" in place.prefix and not text.isascii()):
@@ -268,7 +268,7 @@ def _raw(value: Any, text: str, place: MarkPosition) -> str:
     return text.replace("{", "{{").replace("}", "}}") if place.fields else text
 
 
-# Templates filled in a small world of their own: the values, and filters that can't make much out of little.
+# Filling templates
 
 
 FUEL = 100_000  # steps: a loop over some thousand items

@@ -319,7 +319,7 @@ def _no_such(name: str, snippets: Mapping[str, SnippetLike]) -> str:
     return f"there is no snippet ${name}; there are {listed}{' …' if len(snippets) > LISTED else ''}"
 
 
-# A snippet for its readers: its definition as YAML, and below it what a call of it becomes.
+# Showing a snippet
 
 
 # What stands in an example for a value that must be given.

@@ -130,7 +130,7 @@ class PendingFutures:
                 cancel()
 
 
-# What code sees when a tool fails: exceptions that it can catch by what went wrong.
+# Exceptions for the code
 EXCEPTION_BY_REASON = {"timeout": "TimeoutError", "denied": "PermissionError", "not_found": "FileNotFoundError"}
 PER_CALL = 4  # questions that one tool call may cost: a name, an attribute, the call, its future
 SPARE = 1000  # questions beside those

@@ -41,7 +41,7 @@ def report_progress(done: float, total: float | None = None, message: str | None
     context.progress(done, total, message)
 
 
-# Calling other tools from a tool: by name, or through a pack.
+# Calling other tools
 
 
 def get_pack(name: str) -> "Pack | None":

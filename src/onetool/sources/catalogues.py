@@ -56,7 +56,7 @@ def _mistake(entry: ToolDeclaration, error: DefinitionError) -> Mistake:
     return Mistake(message=str(error), file=entry.file, line=entry.line, key=key, hint=error.hint)
 
 
-# What several sources offer, put together: each name once.
+# Merging catalogues
 
 
 NOTHING = Catalogue()

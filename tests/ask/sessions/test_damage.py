@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from onetool.ask.messages import Assistant, Call, File, Result, Usage, User
 from onetool.ask.sessions import SessionStore
-from onetool.ask.sessions.records import TurnEnded, read_session, message_line, record_line
+from onetool.ask.sessions.records import TurnEnded, message_line, read_session, record_line
 
 TEXT = st.text(max_size=8)
 IDS = st.sampled_from(["1", "2", ""])

@@ -94,7 +94,7 @@ _NO_TOOLS = (
 )
 
 
-# What comes
+# Checked reading
 
 
 def garbled_error(what: str) -> ModelError:
@@ -116,7 +116,7 @@ def a_text(value: Any, where: str) -> str:
 
 
 def a_name(value: Any) -> str:
-    """Of a tool that is called."""
+    """The name of a called tool."""
     name = a_text(value, "the name of a call")
     if len(name) > LONGEST_TOOL_NAME:
         raise too_large_error(LONGEST_TOOL_NAME, "the name of a tool")
@@ -132,7 +132,7 @@ def _of_type(value: Any, kind: type, where: str) -> Any:
 
 
 def a_count(value: Any) -> int:
-    """Of tokens: good to know, but nothing fails for want of it."""
+    """A number of tokens. A missing or invalid one is no error."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
@@ -157,7 +157,7 @@ def _json(text: str) -> Any:
         return None
 
 
-# What goes
+# Writing
 
 
 def as_json(value: Any) -> str:
@@ -169,7 +169,7 @@ def as_json(value: Any) -> str:
 
 
 def with_files(user: User) -> str:
-    """What somebody said, and the texts that came with it."""
+    """The text of a user message with the texts of its files."""
     files = (f"File {on_one_line(file.name)}:\n{fenced(file.text)}" for file in user.files if file.text is not None)
     return replace_surrogates("\n\n".join(filter(None, (user.text, *files))))
 

@@ -71,7 +71,7 @@ def open_file(path: Path, flags: int) -> int:
 
 
 def lock_file(path: Path, *, create: bool = False) -> int | None:
-    """The file, open and locked, or None while somebody else has it. Raises as `opened` does."""
+    """Open and lock the file; None while another process has it. Raises as `open_file` does."""
     while True:
         file = open_file(path, WRITE_FLAGS | (os.O_CREAT if create else 0))
         mine = False
@@ -101,7 +101,7 @@ def release_file(path: Path, file: int) -> None:
 
 
 def read_content(path: Path, file: int) -> bytes:
-    """All of it, or as much as has been written by now."""
+    """The content of the file, as far as it is written."""
     parts: list[bytes] = []
     at = 0
     try:
@@ -154,13 +154,13 @@ def make_private(folder: Path) -> None:
 
 
 def refuse_link(folder: Path) -> None:
-    """A folder that came with somebody else's files may be a link, and lead to any place."""
+    """Refuse a folder that is a link: one that came with other people's files may lead anywhere."""
     if folder.is_symlink():
         raise SessionError(f"sessions can't be kept in {folder}: {LINK_ERROR}", "session", [LINK_HINT])
 
 
 def _keep_from_git(folder: OpenFolder) -> None:
-    """What was said is nobody else's, whatever repository the folder lies in. One that a person has written stays."""
+    """Write a .gitignore: sessions are private. An existing one stays."""
     with suppress(FileExistsError):
         os.close(folder.open(".gitignore", os.O_CREAT | os.O_EXCL))
     if folder.stat(".gitignore").st_size == 0:  # made just now, or before a crash

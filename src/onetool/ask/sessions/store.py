@@ -27,9 +27,9 @@ from onetool.ask.sessions.records import (
     TurnEnded,
     check_id,
     is_generated,
-    read_session,
     new_id,
     read_line,
+    read_session,
 )
 from onetool.ask.sessions.session import ChatSession
 from onetool.core import flock
@@ -286,7 +286,7 @@ class SessionStore:
         return check_id(id) if new else self._resolve(id)
 
     def _try_open(self, id: str, new: bool) -> ChatSession | None:
-        """None while somebody else has it."""
+        """Open and lock the session; None while another process has it."""
         file = files.lock_file(self._path(id), create=True)
         if file is not None:
             return self._open_locked(id, file, new)

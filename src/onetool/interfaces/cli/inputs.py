@@ -34,7 +34,7 @@ def is_url(name: str) -> bool:
 
 
 def read_bytes(name: str) -> bytes:
-    """Of a regular file, or of standard input."""
+    """The bytes of a file, or of standard input."""
     return _read(name, MOST_BYTES, _opened_regular_file, click.ClickException, click.ClickException)
 
 
@@ -141,7 +141,7 @@ def print_prompt(what: str) -> None:
 
 
 def read(most: int) -> bytes:
-    """All of it, but no more than one byte over `most`."""
+    """All bytes of standard input, but at most one more than `most`."""
     return sys.stdin.buffer.read(most + 1)
 
 

@@ -43,7 +43,14 @@ def build_app(
     """The ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`."""
     routes = [
         Route("/mcp", mcp, write_error=as_json_rpc),
-        Route("/tools", RestApp(app, allowed), below=True, write_error=problem_body, error_type=PROBLEM_TYPE, check=check_route),
+        Route(
+            "/tools",
+            RestApp(app, allowed),
+            below=True,
+            write_error=problem_body,
+            error_type=PROBLEM_TYPE,
+            check=check_route,
+        ),
         Route(
             routing.CALL_PATH,
             CallApp(app, allowed),

@@ -104,7 +104,9 @@ def request_alone(
         check_arguments(headers, entry, params.get("arguments"))
     response = ResponseStream(send)
     link = NotifyOnlyChannel(response)
-    return McpRequest(id=message["id"], method=method, params=params, client=client, channel=link, entry=entry), response
+    return McpRequest(
+        id=message["id"], method=method, params=params, client=client, channel=link, entry=entry
+    ), response
 
 
 def _client_of(message: Message, headers: Headers, meta: Any, owner: str, menu: str | None) -> RemoteClient:

@@ -24,7 +24,9 @@ CONNECT_AFTER_S = 0.2  # seconds: what the client wants first comes first
 async def reload(service: Service) -> None:
     """Reload the config and all tools, one reload at a time. An invalid config changes nothing."""
     async with service.reloading:
-        service.last_listed = service.last_listed or _state(service)  # a change that is due must not be forgotten over this
+        service.last_listed = service.last_listed or _state(
+            service
+        )  # a change that is due must not be forgotten over this
         try:
             await asyncio.to_thread(service.app.reload)
         except ConfigError as error:

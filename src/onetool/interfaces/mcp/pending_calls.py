@@ -368,7 +368,9 @@ def _start_or_resume(request: McpRequest, work: Work, pending_calls: PendingCall
         pending.caller.progress_token = request.progress_token
         pending.take_answers(answers)
         return pending
-    caller = ClientCaller(request.client, request.channel, request.progress_token, lambda question: pending.ask(question))
+    caller = ClientCaller(
+        request.client, request.channel, request.progress_token, lambda question: pending.ask(question)
+    )
     pending = PendingCall(caller, binding, answers)
     pending.start(_with_caller(caller, work))
     return pending

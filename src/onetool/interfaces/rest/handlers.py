@@ -83,12 +83,17 @@ async def list_bundles(request: RestRequest) -> RestResponse:
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
     chosen = (query["bundleIDs"], query["includeDisabled"])
     return await list_page(
-        request, "bundles", query["pageSize"], lambda position, size: service.bundles(*chosen, position, size, visibility)
+        request,
+        "bundles",
+        query["pageSize"],
+        lambda position, size: service.bundles(*chosen, position, size, visibility),
     )
 
 
 async def get_bundle(request: RestRequest) -> RestResponse:
-    bundle, tag = await asyncio.to_thread(request.context.bundles.get_bundle, *request.path, sight=await request.context.visibility())
+    bundle, tag = await asyncio.to_thread(
+        request.context.bundles.get_bundle, *request.path, sight=await request.context.visibility()
+    )
     return RestResponse(304, headers=(etag(tag),)) if is_known(request.headers, tag) else with_etag(bundle, tag)
 
 
@@ -138,7 +143,9 @@ async def list_tools(request: RestRequest) -> RestResponse:
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
     chosen = (query["tags"], query["bundleIDs"], query["includeDisabled"])
     size = query["recommendedPageSize"]
-    return await list_page(request, "tools", size, lambda position, size: service.tools(*chosen, position, size, visibility))
+    return await list_page(
+        request, "tools", size, lambda position, size: service.tools(*chosen, position, size, visibility)
+    )
 
 
 async def search_tools(request: RestRequest) -> RestResponse:
@@ -150,7 +157,9 @@ async def search_tools(request: RestRequest) -> RestResponse:
 
 
 async def get_tool(request: RestRequest) -> RestResponse:
-    tool, tag = await asyncio.to_thread(request.context.bundles.get_tool, *request.path, sight=await request.context.visibility())
+    tool, tag = await asyncio.to_thread(
+        request.context.bundles.get_tool, *request.path, sight=await request.context.visibility()
+    )
     return RestResponse(304, headers=(etag(tag),)) if is_known(request.headers, tag) else with_etag(tool, tag)
 
 

@@ -21,7 +21,7 @@ Part = dict[str, Any]
 
 LIMIT_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "RateLimit-Policy", "RateLimit")
 
-# Of every refusal: what it means, and the headers that come with it. Those of the second line any request may meet.
+# !Error statuses: their meaning, and the headers that come with them. Any request may get those of the second line.
 REFUSALS: dict[int, tuple[str, tuple[str, ...]]] = {
     400: ("Something that was sent can't be used; `in` and `pointer` say where.", ()),
     401: ("This server needs its token.", ("WWW-Authenticate",)),
@@ -134,7 +134,7 @@ def operation(
     note: str = "",
     conditions: tuple[str, ...] = (),
 ) -> Part:
-    """One operation. `gives` are the successful responses; `refused` are further error statuses."""
+    """One operation. `gives` are the successful responses; `conditions` are further error statuses."""
     refusals = {status: problem_response(status) for status in sorted({*ANY_REQUEST, *refused})}
     found: Part = {
         "operationId": id,

@@ -138,7 +138,7 @@ def _replaced(part: Any, changed: dict[str, str]) -> Any:
     return changed.get(part, part) if isinstance(part, str) else part
 
 
-# Hints that were written as text: what they name.
+# Hints written as text
 
 
 def evaluated(hint: Any, names: dict[str, Any]) -> Any:

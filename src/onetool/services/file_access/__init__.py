@@ -97,7 +97,11 @@ class Root:
     def open(self, parts: Parts) -> int:
         """Open a file to read it."""
         with self._top(parts) as top:
-            file = open_beneath(self.relative_parts, top.fileno(), parts, READ) if HAS_DIR_FD else file_below(self.path, parts)
+            file = (
+                open_beneath(self.relative_parts, top.fileno(), parts, READ)
+                if HAS_DIR_FD
+                else file_below(self.path, parts)
+            )
         try:
             with path_errors():
                 self._private.refuse_open(file, self.text(parts))
@@ -304,7 +308,7 @@ def _read_at_most(file: int, most: int) -> bytes:
     return b"".join(chunks)
 
 
-# Why a file was not written, in words for whoever wanted it.
+# Messages
 
 
 MESSAGE_BY_REASON = {

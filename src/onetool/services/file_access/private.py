@@ -46,7 +46,7 @@ KEPT_AT_HOME = (
 )
 # fmt: on
 
-# What moves some of them elsewhere.
+# Environment variables that move some of them.
 MOVED = (
     "AWS_CONFIG_FILE",
     "AWS_SHARED_CREDENTIALS_FILE",
@@ -69,7 +69,7 @@ VARIABLES = ("HOME", "USERPROFILE", *MOVED, *BASES.values())
 
 
 def closed_paths(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """All of them as absolute paths; most of them are not there."""
+    """The closed places as absolute paths; most of them do not exist."""
     return _closed(tuple((name, value) for name in VARIABLES if (value := env.get(name))))
 
 
@@ -105,7 +105,7 @@ def _moved(env: Mapping[str, str]) -> Iterator[str]:
             yield from (os.path.join(base, kept[len(start) :]) for kept in KEPT_AT_HOME if kept.startswith(start))
 
 
-# What no tool may touch, by whatever name or link: files and folders of our own, and places that are always closed.
+# Files that no tool may touch
 
 
 Number = tuple[int, int]  # of a device, and of a file on it
@@ -132,7 +132,7 @@ class Private:
 
     @cached_property
     def _path_texts(self) -> dict[str, str]:
-        """The same as text, as they are written; of those that are there, which are few, also with links resolved."""
+        """All paths as text; of those that exist, which are few, also with links resolved."""
         return self._all | {resolved(path): self._all[path] for path in self._there}
 
     @cached_property

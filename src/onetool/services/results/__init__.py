@@ -80,7 +80,7 @@ class StoredText:
         self._lines = self._indexed(seal)
 
     def read(self) -> str:
-        """All of it."""
+        """The whole text."""
         return self._decoded(0, self.size)
 
     def lines(self) -> TextLines:
@@ -114,7 +114,7 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-# Where large results are kept: plain files, so that another process (the command line) can read them, too.
+# The store
 
 
 log = logging.getLogger("onetool.results")

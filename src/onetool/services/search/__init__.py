@@ -103,7 +103,7 @@ def _by(names: Sequence[str], keys: Callable[[str], Iterable[str]]) -> dict[str,
     return {found: frozenset(having) for found, having in tools.items()}
 
 
-# How much each word says for each tool: BM25F, worked out once, so that a query only adds numbers up.
+# BM25F weights, computed once per catalogue
 
 
 SATURATION = 1.0
@@ -155,7 +155,7 @@ def _posting(counts: Mapping[int, float], tools: int) -> Posting:
     return Posting(array("L", counts), array("d", weights))
 
 
-# How well the words of a query fit the words of each tool.
+# Scores of words
 
 
 # What a word of a tool counts when it is not the word of the query, but
@@ -243,7 +243,7 @@ class LexicalIndex:
         return best.items()
 
 
-# SearchIndex: which tools fit what somebody asks for, best first.
+# The index
 
 
 _FULL_SCORE = 5.0  # the lexical score of a fair match: it counts as one half

@@ -127,9 +127,9 @@ class UnreadableError(ToolFailure):
 
 
 class UsageStats:
-    """Counts. `record`, `ran`, `replied`, `listed` and `waited` append to a list, in any thread, and never raise.
+    """Counts calls, runs, replies and menus. `record` and `record_*` append to a list, in any thread, and never raise.
 
-    A file that can't be written is told once. What waits is written every few seconds, before a read, and at the end.
+    A file that can't be written is logged once. Rows are written every few seconds, before a read, and at the end.
     """
 
     def __init__(
@@ -211,9 +211,8 @@ class UsageStats:
         return None if tool is None else _name(tool, _LONGEST_NAME)
 
     def _read(self, ask: Callable[[sqlite3.Connection], T], strict: bool = False) -> T:
-        """What there is; of a file that is not there, or can't be read, as if nothing had happened yet.
-
-        Who looks at nothing else is told: `strict`.
+        """Run a query; a file that is missing or can't be read counts as empty. With `strict` it raises
+        UnreadableError.
         """
         self.flush()
         if self._file.exists():

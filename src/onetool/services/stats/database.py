@@ -167,7 +167,7 @@ def _brought_up(database: sqlite3.Connection) -> None:
             database.execute(f"PRAGMA user_version = {VERSION}")
 
 
-# Rows that wait to be written, and the thread that writes them.
+# The thread that writes rows
 
 
 log = logging.getLogger("onetool.stats")

@@ -48,7 +48,7 @@ def decade_axis(values: Iterable[float]) -> Axis:
     return Axis(tuple(10.0**one for one in range(low, high + 1)), height)
 
 
-# Charts over time: stacked columns, and lines.
+# Stacked columns and lines
 
 
 _MOST_LABELS = 8
@@ -137,7 +137,7 @@ def _labels(places: Sequence[ChartPoint]) -> list[tuple[str, str, str]]:
     ]
 
 
-# The small parts that sections of the report are made of: a card, and a legend.
+# Cards and legends
 
 
 def card(title: str, kind: str, *parts: Part | str) -> Part:
@@ -153,7 +153,7 @@ def line_legend(*entries: tuple[str, str]) -> Part:
     return {"is": "legend", "wide": 26, "entries": entries}
 
 
-# Tables of the report: those behind the charts, those that are charts themselves, and the one that can be sorted.
+# Tables
 
 
 @dataclass(frozen=True)

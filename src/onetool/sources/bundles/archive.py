@@ -96,7 +96,7 @@ def _read(path: Path) -> bytes:
     return data
 
 
-# Its form
+# The form of an archive
 
 
 def _texts(file: zipfile.ZipFile) -> dict[str, bytes]:
@@ -148,7 +148,7 @@ def _check_entry(entry: zipfile.ZipInfo) -> None:
 
 
 def _bounded(stream: IO[bytes], entry: zipfile.ZipInfo, most: int) -> bytes:
-    """All of its bytes, whatever its header says of them."""
+    """All bytes of an entry, limited by what is read and not by its header."""
     parts: list[bytes] = []
     size = 0
     while part := stream.read(PIECE):
@@ -161,7 +161,7 @@ def _bounded(stream: IO[bytes], entry: zipfile.ZipInfo, most: int) -> bytes:
     return b"".join(parts)
 
 
-# What it says
+# The content of an archive
 
 
 def _things(texts: dict[str, bytes]) -> Unpacked:
@@ -221,7 +221,7 @@ def _mistake(name: str, error: InvalidError) -> Mistake:
     return Mistake(message=str(error), file=name, key=error.pointer or None)
 
 
-# What taking in an archive would change, before anything is: a table of it, and whether it can be done at all.
+# The plan of an import
 
 
 What = Literal["new", "same", "changed", "clash", "kept"]

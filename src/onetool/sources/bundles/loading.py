@@ -133,7 +133,7 @@ def _shadowed(bundle: Bundle, by: Bundle | None) -> Mistake:
     )
 
 
-# Loading: the tools of a store under their names in code, again whenever there are others.
+# Loading
 
 
 FRESH = 0.05  # seconds that what is known of the store counts; our own changes are known at once

@@ -68,7 +68,7 @@ class ReadyTool(NamedTuple):
 class BundleService:
     """`function` gives a registered function by its name; `built_in` are the built-in tools; `derived` the others.
 
-    `invoke` calls a version as REST does. `keep_in_step` reloads the registry if tools have changed.
+    `invoke` calls a version as REST does. `refresh` reloads the registry if tools have changed.
     """
 
     def __init__(
@@ -200,7 +200,9 @@ class BundleService:
                 found.append((tool, error))
         return found
 
-    def get_tool(self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING) -> tuple[Shown, ETag]:
+    def get_tool(
+        self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
+    ) -> tuple[Shown, ETag]:
         tool = self._tool(bundle_id, slug, version, visibility)
         return self._with_usage([tool])[0], self._tag(tool)
 
@@ -371,7 +373,7 @@ class BundleService:
         return found
 
     def _tag(self, tool: Tool) -> ETag:
-        """Of what is shown: a tool whose function is gone is shown otherwise, though its file is the same."""
+        """The ETag of a tool as it is shown: it differs if its function is missing, though its file is the same."""
         return tag_of(tool) + ("" if self._is_there(tool) else OFF)
 
     def _shown_tool(self, tool: Tool) -> Shown:

@@ -159,7 +159,7 @@ def tag_of(thing: Bundle | Tool) -> ETag:
     return sha256(msgspec.json.encode(thing, order="deterministic")).hexdigest()[:24]
 
 
-# What a client sees of the shelf: everything, or under an allow-list the tools that it names, and their bundles.
+# Visibility
 
 
 NameOf = Callable[[Bundle, Tool], str]

@@ -28,7 +28,7 @@ from onetool.sources.bundles.model import (
 )
 from onetool.sources.bundles.rate_limits import RateLimiter
 
-# A tool that somebody keeps -> one that runs: ToolSpec and handler, by its type.
+# The factory: a stored tool becomes a ToolSpec with a handler
 
 
 SAFE = ("GET", "HEAD", "OPTIONS")  # methods that change nothing

@@ -84,7 +84,7 @@ def why(error: BaseException) -> str:
 
 
 def call_failure(error: BaseException, while_calling: str | None) -> ToolFailure:
-    """Of a call that was answered with an error, or with something else than an answer."""
+    """The failure of a call that was answered with an error, or with an invalid answer."""
     if isinstance(error, ToolFailure):
         return error
     if isinstance(error, MCPError):
@@ -119,7 +119,7 @@ def _first_fault(error: ValidationError) -> str:
     return cut(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}", 200)
 
 
-# The lists of a server, page by page.
+# Listing tools, prompts and resources
 
 
 MOST_PAGES, MOST_LISTED = 200, 5_000
@@ -202,7 +202,7 @@ class _Tolerant:
             return None
 
 
-# A connection that is open: what is asked of the server, and what its end looks like.
+# The connection
 
 
 CHANGED = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
@@ -348,5 +348,5 @@ class UpstreamConnection:
         return error
 
     def failure(self, error: BaseException, call: UpstreamCall) -> ToolFailure:
-        """Of a call that got an answer, though not the one that was wanted."""
+        """The failure of a call that got an answer other than a result."""
         return call_failure(error, call.failure.words)

@@ -107,7 +107,7 @@ def _nothing() -> None:
     """Stands for the handler while a definition is checked."""
 
 
-# What a server offers beside tools: its prompts and resources, for clients that ask us for such.
+# Prompts and resources
 
 
 OURS = "ot://"
@@ -202,7 +202,7 @@ def _offer_spec(
     )
 
 
-# What a server answered -> plain data: structuredContent, else JSON in text, else text.
+# Answers as plain data: structuredContent, else JSON in text, else text
 
 
 LONGEST_ERROR = 2_000

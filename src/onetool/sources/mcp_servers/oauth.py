@@ -26,7 +26,7 @@ from onetool.sources.mcp_servers.settings import (
 )
 from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredError
 
-# The kinds of proof that a server may want: a token of the config, a person's login, a program's credentials.
+# Authentication: a token of the config, a person's login, a program's credentials
 
 
 class LoginPrompt(Protocol):
@@ -55,7 +55,13 @@ class PersonAuth(StoredAuth):
     """A person's login. Without somebody to ask, only what is stored is used."""
 
     def __init__(
-        self, name: str, url: str, settings: PersonLogin, store: LoginStore, prompt: LoginPrompt | None, mask_also: Known
+        self,
+        name: str,
+        url: str,
+        settings: PersonLogin,
+        store: LoginStore,
+        prompt: LoginPrompt | None,
+        mask_also: Known,
     ) -> None:
         self._prompt = prompt
         self._may_obtain = prompt is not None
@@ -134,7 +140,7 @@ def _client_info(settings: PersonLogin, client_id: str, back: Any) -> OAuthClien
     )
 
 
-# Who we are to an MCP server over HTTP: the doors of this part.
+# Entry points
 
 
 LOGIN_SECONDS = 300.0  # seconds for a person to log in
@@ -152,10 +158,10 @@ def http_auth(
     prompt: "LoginPrompt | None" = None,
     mask_also: Say = lambda value: None,
 ) -> "httpx2.Auth":
-    """What the transport's HTTP client takes as its `auth`. `ask` is None where there is nobody to ask.
+    """What the transport's HTTP client takes as its `auth`. `prompt` is None where there is nobody to ask.
 
     Without `auth` in the config a login is used where there is one: blocks from elsewhere never mention it. Each secret
-    value is told to `known` before it is used.
+    value is passed to `mask_also` before it is used.
     """
 
     settings = read(auth)

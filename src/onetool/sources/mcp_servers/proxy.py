@@ -69,7 +69,13 @@ class ServerProxy:
     """Built from the cache. Updated from the connection's thread, read from any."""
 
     def __init__(
-        self, name: str, settings: ServerSettings, folder: Path, redact: Redact, calls: ServerAccess, store_result: StoreBlob
+        self,
+        name: str,
+        settings: ServerSettings,
+        folder: Path,
+        redact: Redact,
+        calls: ServerAccess,
+        store_result: StoreBlob,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -128,7 +134,7 @@ class ServerProxy:
         return [f"{_shown(tool)} ({', '.join(parts)})" for tool, parts in self.changes.items()]
 
     def differences(self) -> dict[str, list[str]]:
-        """Of every tool that is not as it was approved: what is other about it, line by line."""
+        """The differences of each tool from the approved one, line by line."""
         cached, changed = self._now.cached, self._now.changes
         now = {str(one["name"]): one for one in digests_by_name(cached.tools or (), cached.offers)}
         return {name: difference(cached.former.get(name), now[name]) for name in changed}
@@ -283,7 +289,9 @@ class ServerProxy:
     async def call(
         self, tool: str, args: Mapping[str, Any], may_repeat: bool, wraps: bool, seen: SeenValues | None
     ) -> AnsweredValue:
-        result = await self._calls.do(self.name, tool, lambda connection, call: connection.call(tool, args, call), may_repeat)
+        result = await self._calls.do(
+            self.name, tool, lambda connection, call: connection.call(tool, args, call), may_repeat
+        )
         if is_light(result):
             answer = answer_of(result, self._store_result, wraps)
         else:

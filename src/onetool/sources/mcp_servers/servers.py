@@ -46,7 +46,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Servers(Source):
-    """All MCP servers. `changed` is called, from any thread, when the tools differ."""
+    """All MCP servers. `on_change` is called, from any thread, when the tools differ."""
 
     name = "servers"
 
@@ -129,7 +129,7 @@ class Servers(Source):
         )
 
     def health(self, allowed: Iterable[str] | None = None) -> dict[str, Any]:
-        """In short; `changed` names tools that are not as they were approved."""
+        """A short report. `changed` names tools that differ from the approved ones."""
         statuses = self.statuses(allowed)
         wrong = [status for status in statuses if status.refused or status.state == "disconnected"]
         on_change = {status.name: list(status.changed) for status in statuses if status.changed}
@@ -142,7 +142,7 @@ class Servers(Source):
         }
 
     def packs(self, allowed: Iterable[str] | None = None) -> list[str]:
-        """Of those whose tools are not known yet: what code says to reach them. With an allow-list only its."""
+        """The packs whose tools are not known yet, as code names them; with an allow-list only those that it names."""
         wanted = None if allowed is None else {name.partition(".")[0] for name in allowed}
         packs = [self._proxies[name].pack for name in self.unlisted() if not self._proxies[name].is_listed]
         return [pack for pack in packs if wanted is None or pack in wanted]
@@ -176,7 +176,7 @@ class Servers(Source):
         return self._proxies[name].server_log.lines(lines)
 
     def differences(self, name: str) -> dict[str, list[str]]:
-        """Of its tools that are not as they were approved: what is other about each, line by line."""
+        """The differences of each of its tools from the approved one, line by line."""
         return self._proxies[name].differences()
 
     def approve(self, name: str) -> list[str]:
@@ -211,21 +211,21 @@ class Servers(Source):
     async def wait_connected(
         self, names: Iterable[str] | None = None, retry: bool = False, seconds: float | None = None
     ) -> None:
-        """Connect those, or all, and wait until each has connected or failed. `anew`: also where one has failed.
+        """Connect those, or all, and wait until each has connected or failed. `retry`: also those that have failed.
 
-        `patience` are seconds after which a slow one is not waited for any longer.
+        A slow one is not waited for after `seconds`.
         """
         if wanted := self._enabled(names):
             loop = self._started_loop()
             await loop.background.run(loop.wait_connected(wanted, retry, seconds))
 
     def wait_connected_sync(self, names: Iterable[str] | None = None, seconds: float | None = None) -> None:
-        """`settled` for synchronous callers."""
+        """`wait_connected` for synchronous callers."""
         if wanted := self._enabled(names):
             self._run(self._started_loop().wait_connected(wanted, False, seconds)).result()
 
     async def do(self, server: str, what: str, work: "Work[T]", may_repeat: bool) -> T:
-        """Something with the connection to a server, which is opened for it. `again`: it may be done twice."""
+        """Something with the connection to a server, which is opened for it. `may_repeat`: it may be done twice."""
         from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
         loop = self._started_loop()

@@ -128,7 +128,7 @@ def _without_credentials(url: str) -> str:
     return re.sub(r"(?<=://)[^/@]*@", "", url)
 
 
-# What `auth:` of a server says: a token, a person's login, or a program's own credentials.
+# `auth`
 
 
 AuthValue = str | Mapping[str, Any] | None

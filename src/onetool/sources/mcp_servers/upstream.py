@@ -54,7 +54,7 @@ class ServerListing(msgspec.Struct, frozen=True):
 
 
 class Upstream:
-    """One server. `tell` gets what it says of itself, whenever it does."""
+    """One server. `on_listing` is called with each listing of what it offers."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Upstream:
                 raise await self._failure(connection, what, error, call) from None
 
     async def wait_connected(self, retry: bool = False) -> None:
-        """Wait until connected or failed, at most as long as connecting may take. `anew`: retry after a failure."""
+        """Wait until connected or failed, at most as long as connecting may take. `retry`: also after a failure."""
         if self._connection is not None or (self.error and not retry) or monotonic() - self._failed_at <= FRESH:
             return
         self._try_now.set()
@@ -263,7 +263,9 @@ class Upstream:
         self.server_log.note(f"connected: {connection.version or 'it does not say who it is'}, {tools}")
         try:
             # Definitions are checked, which may take a while: not on the loop that all servers share.
-            await asyncio.to_thread(self._on_listing, ServerListing(connection.tools, connection.offers, connection.version, connection.way))
+            await asyncio.to_thread(
+                self._on_listing, ServerListing(connection.tools, connection.offers, connection.version, connection.way)
+            )
         except Exception:  # our own fault, and no reason to lose the connection
             log.exception("the tools of the server %s could not be listed", self.name)
 

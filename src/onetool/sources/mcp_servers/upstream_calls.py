@@ -45,8 +45,7 @@ class TransportFailure:
         self.words = f"its answer {what}"
 
 
-# Calls under way on a connection: whose they are, so that what a server says or asks meanwhile reaches the right
-# one.
+# Pending calls of a connection
 
 
 T = TypeVar("T")
@@ -102,7 +101,7 @@ class UpstreamCall:
                 self._limit.reschedule(here.time() + self._left)
 
     def run_in_context(self, notify: Callable[..., None], *what: Any) -> None:
-        """Run `say` in the caller's context."""
+        """Run `notify` in the caller's context."""
         self._context.copy().run(notify, *what)
 
 
@@ -143,7 +142,7 @@ current_upstream_call: ContextVar[UpstreamCall | None] = ContextVar("onetool_cur
 """Where a question comes as part of an answer, or on the stream of a request, it is known whose it is."""
 
 
-# What can go wrong between us and a server that wants to know who we are.
+# Authentication errors
 
 
 class LoginRequiredError(AuthError):

@@ -48,7 +48,7 @@ class BuiltinFunctions(Mapping[str, Handler]):
         return sum(1 for _ in self)
 
 
-# All packs together: each pack's name once, each one's failure its own.
+# The source
 
 
 LONGEST_IMPORT = 10.0  # seconds that we wait for a pack whose source does not tell its tools

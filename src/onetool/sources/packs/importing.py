@@ -173,7 +173,7 @@ def _entries(file: str) -> list[tuple[str, str]]:
     return list(parser.items(GROUP)) if parser.has_section(GROUP) else []
 
 
-# Running a pack's module.
+# Importing a module
 
 
 PREFIX = "onetool_pack_"
@@ -287,7 +287,7 @@ def _line_in(file: Path, error: BaseException) -> int | None:
     return line
 
 
-# Loading a pack from its source alone, and all that is inside of it: no bytecode that lies beside it is read.
+# Loading from source, without bytecode
 
 
 class FromSource(SourceFileLoader):

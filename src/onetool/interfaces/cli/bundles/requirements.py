@@ -34,7 +34,7 @@ def print_outcome(data: Any, text: str, as_json: bool) -> None:
 
 
 def warn_if_name_taken(app: "App", slug: str) -> None:
-    """Of a bundle that is new: its name in code may stand for something else already."""
+    """Warn if the name of a new bundle already means something else in code."""
     from onetool.app.bundle_import import name_taken
 
     if taken := name_taken(app, slug):
@@ -42,12 +42,12 @@ def warn_if_name_taken(app: "App", slug: str) -> None:
 
 
 def allow_hosts_option(command: F) -> F:
-    help = "Allow the hosts that its tools call: they are written into allowedHosts of the config."
+    help = "Allow the hosts that its tools call: adds them to allowedHosts in the config."
     return click.option("--allow", is_flag=True, help=help)(command)
 
 
 def allowing(ctx: click.Context, needs: "Requirements") -> "Requirements":
-    """Allow the hosts that are not; what is needed then. Each that was allowed is told."""
+    """Allow the missing hosts, print each of them, and return what is still needed."""
     from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
 
     closed = [one.host for one in needs.hosts if one.entry is not None]

@@ -53,7 +53,7 @@ def looks_secret(value: str) -> bool:
 
 
 def looks_random(segment: str) -> bool:
-    """Of a part of a path: a long word of letters and digits. (With dashes it is mostly an id.)"""
+    """Whether a part of a path is a long word of letters and digits. (With dashes it is mostly an id.)"""
     return bool(_LOOKS.search(segment) or _RANDOM.fullmatch(segment))
 
 
@@ -105,7 +105,7 @@ def _word_of(host: str) -> str:
     return (names or labels)[-1]
 
 
-# The arguments of a tool that is made of a command, and texts with their placeholders in them.
+# Arguments
 
 
 UNQUOTED = ["string", "number", "boolean"]
@@ -188,7 +188,7 @@ def _typed(value: Any) -> dict[str, Any]:
     return {"type": names[type(value)]} if type(value) in names else {}
 
 
-# Pairs of a query or a form, and bodies of a command, as templates with arguments.
+# Templates of pairs and bodies
 
 
 JSON = "application/json"

@@ -197,7 +197,7 @@ def _joined(text: str) -> str:
         raise InvalidError("the command has half of a character in it (a lone surrogate)") from None
 
 
-# The words of a curl command -> what it would send.
+# Options of curl
 
 
 _RETRIES = 10

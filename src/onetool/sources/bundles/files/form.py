@@ -37,7 +37,7 @@ def time_seconds(text: str) -> float:
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
-# What is asked of a change before it is made, and what is the same before and after it.
+# Checks before a change
 
 
 def fields_of(content: msgspec.Struct) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _unknown(version: str) -> str:
     return f"/schemaVersion: there is no version {version!r:.40}; today's is {SCHEMA_VERSION!r}"
 
 
-# A bundle or a tool as the text of its file, and back.
+# Texts of files
 
 
 Thing = TypeVar("Thing", Bundle, Tool)
@@ -129,7 +129,7 @@ _SWITCHED = ("isEnabled", "id", "createdAt", "modifiedAt", "softDeletedAt")  # w
 _sound: set[bytes] = set()  # of schemas that can be used
 
 
-# Written
+# Writing
 
 
 def bundle_text(bundle: Bundle) -> bytes:
@@ -169,7 +169,7 @@ def _text(thing: Bundle | Tool, keys: tuple[str, ...]) -> bytes:
     return text
 
 
-# Read
+# Reading
 
 
 def read_bundle_file(text: bytes, folder: str, mtime_ns: int) -> Bundle:
@@ -308,7 +308,7 @@ def _as_edited(thing: Thing, data: Mapping[str, Any], mtime_ns: int) -> Thing:
 
 
 def _digest(thing: Bundle | Tool) -> str | None:
-    """Of what `modifiedAt` is about. The same for equal data; None where there is no JSON for it."""
+    """A digest of what `modifiedAt` is about. Equal for equal data; None if it is not JSON."""
     keys = _BUNDLE_KEYS if isinstance(thing, Bundle) else _TOOL_KEYS
     data = shown(thing)
     about = {key: data[key] for key in keys if key not in _SWITCHED and data.get(key) is not None}

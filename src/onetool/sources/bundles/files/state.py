@@ -68,7 +68,7 @@ def _make(root: OpenFolder) -> None:
         create(root, _IGNORE, b"*\n")
 
 
-# How often tools were called, and when last.
+# Usage
 
 
 log = logging.getLogger("onetool.bundles")
@@ -89,7 +89,7 @@ Counts = dict[str, tuple[int, str]]
 
 
 class UsageCounter:
-    """`used` is told, from any thread. Where the folder of the file is not there, all stays in memory."""
+    """Counts uses with `record`, from any thread. If the folder of the file does not exist, all stays in memory."""
 
     def __init__(self, file: Path, now: Callable[[], float]) -> None:
         self._file = file

@@ -115,7 +115,7 @@ def _unreadable(path: str, seen: Stamp, error: OSError) -> ReadFile | None:
     return ReadFile(path, seen, reason=f"it can't be read: {os.strerror(error.errno or 0)}")
 
 
-# A look at the folder: what people, git and other processes have done there is taken into the index.
+# Syncing the index with the folder
 
 
 RACY_SECONDS = 2.0
@@ -139,7 +139,7 @@ class FolderChanges(NamedTuple):
 
 
 class BuiltInSwitches(NamedTuple):
-    """Of what is built in: what their file says. None: there is no file."""
+    """The switches of built-in bundles, from their file. None if there is no file."""
 
     stamp: Stamp | None
     read: ReadFile | None

@@ -67,7 +67,7 @@ class FolderLock:
         return f"{self._folder} is being written by {who}, for more than {seconds:g} s; try again later"
 
 
-# Changes of files: durable when they return, and undone when they raise.
+# Changes of files: durable on return, undone on failure
 
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL

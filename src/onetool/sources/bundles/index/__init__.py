@@ -56,10 +56,14 @@ class Index:
         self, ids: Iterable[str] = (), include_disabled: bool = False, after: str | None = None, limit: int = 100
     ) -> list[Bundle]:
         wanted = set(ids)
-        return self._access.read(lambda connection: queries.bundles(connection.database, wanted, include_disabled, after, limit))
+        return self._access.read(
+            lambda connection: queries.bundles(connection.database, wanted, include_disabled, after, limit)
+        )
 
     def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None:
-        return self._access.read(lambda connection: queries.tool(connection.database, bundle_id, slug, version), is_single=True)
+        return self._access.read(
+            lambda connection: queries.tool(connection.database, bundle_id, slug, version), is_single=True
+        )
 
     def tools(
         self,
@@ -70,18 +74,22 @@ class Index:
         limit: int = 100,
     ) -> list[Tool]:
         some, of = set(tags), set(bundle_ids)
-        return self._access.read(lambda connection: queries.tools(connection.database, some, of, include_disabled, after, limit))
+        return self._access.read(
+            lambda connection: queries.tools(connection.database, some, of, include_disabled, after, limit)
+        )
 
     def search(
         self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
     ) -> list[SearchHit]:
         def question(connection: IndexConnection) -> list[SearchHit]:
-            return search(connection.database, query, include_disabled, after, limit, lambda: self._known.words(connection))
+            return search(
+                connection.database, query, include_disabled, after, limit, lambda: self._known.words(connection)
+            )
 
         return self._access.read(question)
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
-        """Of one moment. A tool that has not changed since the last time is the same object."""
+        """All bundles and tools in one snapshot. A tool that has not changed since the last call is the same object."""
         before = self._taken
 
         def question(connection: IndexConnection) -> tuple[list[Bundle], list[tuple[int, int]], dict[int, bytes]]:
@@ -116,7 +124,7 @@ class Index:
     # Keeping in step
 
     def stamps(self) -> dict[str, Stamp]:
-        """Of every file that is known, broken ones too."""
+        """The stamps of all known files, broken ones included."""
         asked = "SELECT path, mtime_ns, size, inode FROM files"
         found = self._access.read(lambda connection: connection.database.execute(asked).fetchall())
         return {path_out(path): Stamp(mtime_ns, size, inode_out(inode)) for path, mtime_ns, size, inode in found}

@@ -116,7 +116,7 @@ class RowWriter:
         self._db.executemany("INSERT OR IGNORE INTO letters (word) VALUES (?)", rows)
 
 
-# Changes: what the keeper of the files writes into the index, and asks of it while it writes.
+# Transactions
 
 
 _NAMED = "bundle = ? AND slug = ? AND version = ?"

@@ -80,7 +80,7 @@ def is_ours(database: sqlite3.Connection) -> bool:
     return (application, layout) == (APPLICATION, LAYOUT)
 
 
-# The index's file: opened, or made anew where it is missing, damaged, somebody else's or of another layout.
+# The file
 
 
 _TICK_NS = 20_000_000  # no file system that SQLite's log works on has a coarser clock
@@ -220,7 +220,7 @@ def _connect(where: str, seconds: float = LONG_SECONDS) -> sqlite3.Connection:
 
 @contextmanager
 def _locked(file: Path, seconds: float, *, shared: bool = False) -> Generator[None]:
-    """Many who open, or one who makes. The lock's file can be deleted like the index: then there is a new lock."""
+    """A shared lock for opening, or an exclusive one for making the file. A deleted lock file is made anew."""
     lock = file.with_name(f"{file.name}.lock")
     opener = partial(open_no_link, flags=os.O_RDWR | os.O_CREAT)
     handle = flock.take_path(lock, opener, seconds, shared=shared)
@@ -232,7 +232,7 @@ def _locked(file: Path, seconds: float, *, shared: bool = False) -> Generator[No
         flock.give_back(handle)
 
 
-# Connections: one for each thread, opened when it first asks and again when the file is another one.
+# Connections, one per thread
 
 
 _before_fork: list[object] = []  # kept, so that nothing in a forked child closes them

@@ -71,7 +71,7 @@ def _error_class(error: OSError | sqlite3.Error) -> type[UnavailableError]:
     return IndexUnwritableError if code is not None and code & 0xFF in _UNWRITABLE else UnavailableError
 
 
-# How long who asks may wait for others.
+# How long callers wait
 
 
 LONG_SECONDS = 10.0  # seconds

@@ -71,7 +71,7 @@ def _without_default(schema: Any) -> Any:
     return {**{key: value for key, value in schema.items() if key != "default"}, "description": text}
 
 
-# Parameters of an operation -> arguments, and where they stand in the request.
+# Parameters
 
 
 MOST_PARAMETERS = 200
@@ -247,7 +247,7 @@ class ParameterConverter:
         return Definition(schema, definition.uses)
 
 
-# The body of an operation -> arguments, and the body of the request.
+# Bodies
 
 
 MOST_MEMBERS = 200  # members that become arguments

@@ -42,7 +42,7 @@ def _is_taken(pattern: str) -> bool:
     return True
 
 
-# A schema and the definitions that it needs, as one schema of a bearable size that the validator takes.
+# Assembling a schema with its definitions
 
 
 LARGEST_IN = 64 * 1024

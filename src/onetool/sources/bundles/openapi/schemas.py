@@ -64,7 +64,7 @@ def kind_of(schema: dict[str, Any]) -> str | None:
     return types if isinstance(types, str) else None
 
 
-# What of a schema in a document is taken over: keyword by keyword, each only with a value that it can have.
+# Keywords that are taken over, if their values are valid
 
 
 LONGEST_DESCRIPTION = 500
@@ -157,7 +157,7 @@ _FITS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-# Schemas of a document -> JSON Schema of today, one for what goes in and a lenient one for what comes out.
+# Conversion to JSON Schema: strict for requests, lenient for responses
 
 
 DEEPEST = 40  # sub-schemas inside of each other; what is deeper may be anything
@@ -228,7 +228,7 @@ class Schemas:
 
 
 class _Conversion:
-    """Of one schema, one way."""
+    """Converts one schema, in one direction."""
 
     def __init__(self, document: OpenApiDocument, direction: Way, reference: Callable[[Way, str], str]) -> None:
         self._document = document
@@ -256,7 +256,11 @@ class _Conversion:
             found["description"] = text
         if self._direction == "in" and "default" in schema:
             found["default"] = schema["default"]
-        return {"anyOf": [found, {"type": "null"}]} if schema.get("nullable") is True and self._direction == "in" else found
+        return (
+            {"anyOf": [found, {"type": "null"}]}
+            if schema.get("nullable") is True and self._direction == "in"
+            else found
+        )
 
     def _sub_schemas(self, schema: dict[str, Any], found: dict[str, Any], depth: int) -> None:
         for name in ONE:
