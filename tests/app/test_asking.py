@@ -466,11 +466,11 @@ def test_another_provider_does_not_get_what_the_config_says_of_its_own(tmp_path)
     with Stage(tmp_path, provider="openai") as stage:
         from onetool.app.ask import AskOptions
 
-        wanted = stage.app._ask_service.wanted(AskOptions(provider="anthropic"))
+        wanted = stage.app._ask_service.model_choice(AskOptions(provider="anthropic"))
         assert (wanted.provider, wanted.model, wanted.base_url) == ("anthropic", None, None)
-        wanted = stage.app._ask_service.wanted(AskOptions(provider="OpenAI"))
+        wanted = stage.app._ask_service.model_choice(AskOptions(provider="OpenAI"))
         assert (wanted.model, wanted.base_url) == ("stand-in", stage.model.urls["openai"])
-        wanted = stage.app._ask_service.wanted(AskOptions(model="other"))
+        wanted = stage.app._ask_service.model_choice(AskOptions(model="other"))
         assert (wanted.model, wanted.base_url) == ("other", stage.model.urls["openai"])
 
 

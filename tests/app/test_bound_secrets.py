@@ -55,7 +55,7 @@ def tried(folder, request):
     """What an HTTP tool sends, and what it says."""
     with App.open(folder / ".onetool" / "onetool.yaml") as app:
         client = Recorder(app.runtime.client)
-        outside = app.runtime.outside._replace(client=client, hosts=AllowedHosts([HostRule("*", True)]))
+        outside = app.runtime.http_context._replace(client=client, hosts=AllowedHosts([HostRule("*", True)]))
         impl = msgspec.convert({"request": {"method": "GET", **request}, "response": {}}, HttpImpl)
         schema = {"type": "object", "properties": {"host": {"type": "string"}}}
         tool = HttpTool(impl, schema, ToolLimits(), lambda: outside)

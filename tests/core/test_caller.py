@@ -83,7 +83,7 @@ def test_who_wants_to_know_is_told_when_a_pause_begins_and_ends():
     pauses, heard = Pauses(), []
     with pauses:
         pass
-    with pauses.telling(heard.append):
+    with pauses.notifying(heard.append):
         with pauses, pauses:
             assert heard == [True]
         assert heard == [True, False]
@@ -95,7 +95,7 @@ def test_who_wants_to_know_is_told_when_a_pause_begins_and_ends():
 def test_who_comes_and_goes_in_the_middle_of_a_pause_hears_of_it():
     pauses, heard = Pauses(), []
     with pauses:
-        with pauses.telling(heard.append):
+        with pauses.notifying(heard.append):
             assert heard == [True]
         assert heard == [True, False]
     assert heard == [True, False]

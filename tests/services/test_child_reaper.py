@@ -15,7 +15,7 @@ SCRIPT = """
     watch.PROC = sys.argv[1]
     child = subprocess.Popen(["sleep", "60"], process_group=0 if sys.argv[2] == "group" else None)
     guard = watch.ChildReaper()
-    guard.over(child.pid)
+    guard.add(child.pid)
     print(child.pid, flush=True)
     time.sleep(60)
 """
@@ -63,7 +63,7 @@ def test_a_number_that_another_process_has_by_now_is_not_killed():
     other = subprocess.Popen(["sleep", "60"])
     guard = child_reaper.ChildReaper()
     try:
-        guard.over(other.pid)
+        guard.add(other.pid)
         os.write(guard._pipe, f"{os.getpid()} 1\n".encode())  # as if our number had been another's
         guard.close()
         assert other.wait(10) == -9

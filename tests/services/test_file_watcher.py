@@ -206,7 +206,7 @@ def test_a_file_that_is_away_for_a_moment(tmp_path: Path, monkeypatch: pytest.Mo
     file.write_text("1")
     there: list[bool] = []
     steps = Steps(monkeypatch, file)
-    steps.lookout._tell = lambda: there.append(file.exists())
+    steps.lookout._on_change = lambda: there.append(file.exists())
     steps.run(lambda: file.rename(tmp_path / "a.yaml~"), lambda: file.write_text("22"), nothing, nothing)
     assert there == [True]
 
@@ -318,7 +318,7 @@ def test_so_many_files_and_no_more(
     for number in range(20):
         (tmp_path / f"{number}.py").touch()
     steps = Steps(monkeypatch, tmp_path)
-    assert len(steps.lookout._told[tmp_path]) <= 6
+    assert len(steps.lookout._reported[tmp_path]) <= 6
     assert steps.run(nothing, nothing, nothing) == 0
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "more than 5 files" in caplog.records[0].getMessage()
@@ -330,7 +330,7 @@ def test_so_deep_and_no_deeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for folder in (".", "1", "1/2"):
         (tmp_path / folder / "a.py").touch()
     steps = Steps(monkeypatch, tmp_path)
-    assert sorted(steps.lookout._told[tmp_path]) == [str(tmp_path / "1" / "a.py"), str(tmp_path / "a.py")]
+    assert sorted(steps.lookout._reported[tmp_path]) == [str(tmp_path / "1" / "a.py"), str(tmp_path / "a.py")]
 
 
 # The end

@@ -74,7 +74,7 @@ def test_redact_finds_values_that_were_escaped() -> None:
 def test_redact_finds_values_that_were_encoded(value: str) -> None:
     secrets, raw = Secrets({"A": value}), value.encode()
     told = Secrets({})
-    told.know(value)
+    told.mask_also(value)
     encoded = [
         *(f(b"x" * before + raw + b"y" * after) for f in (b64encode, urlsafe_b64encode) for before in range(4)
           for after in range(4)),
@@ -147,15 +147,15 @@ def test_data_is_masked_however_deep() -> None:
 
 def test_of_many_that_are_told_the_ones_used_last_are_known():
     secrets = Secrets({"A": "of-the-config-1"})
-    secrets.keep("our-own-password")
-    secrets.know("token-0-abcdef")
+    secrets.mask_always("our-own-password")
+    secrets.mask_also("token-0-abcdef")
     for number in range(1, MOST_TOLD + 50):
-        secrets.know(f"token-{number}-abcdef")
-        secrets.know("token-0-abcdef")
+        secrets.mask_also(f"token-{number}-abcdef")
+        secrets.mask_also("token-0-abcdef")
     assert secrets.redact("token-0-abcdef") == "***"
     assert secrets.redact("token-1-abcdef") == "token-1-abcdef", "it was used long ago"
     assert secrets.redact_data(["of-the-config-1", "our-own-password"]) == ["***", "***"]
-    secrets.know("x" * (LONGEST + 1) + "1")
+    secrets.mask_also("x" * (LONGEST + 1) + "1")
     assert secrets.redact_data(["x" * 10]) == ["x" * 10]
 
 
@@ -166,7 +166,7 @@ def test_they_may_be_told_from_many_threads():
     def tell(part):
         try:
             for number in range(400):
-                secrets.know(f"token-{part}-{number}-abcdef")
+                secrets.mask_also(f"token-{part}-{number}-abcdef")
                 assert secrets.redact(f"token-{part}-{number}-abcdef") == "***"
         except BaseException as error:
             failed.append(error)
@@ -196,7 +196,7 @@ def test_odd_data(data, shown):
 
 def test_no_part_of_a_secret_is_left_over_where_two_overlap():
     secrets = Secrets({"A": "sk-live-0123456789", "B": "6789-and-more-of-it"})
-    secrets.know("sk-live-0123")
+    secrets.mask_also("sk-live-0123")
     assert secrets.redact("x sk-live-0123456789 y") == "x *** y"
     assert secrets.redact("x sk-live-0123456789-and-more-of-it y") == "x *** y"
     assert secrets.redact("sk-live-0123456789sk-live-0123456789") == "******"

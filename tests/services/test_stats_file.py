@@ -36,8 +36,8 @@ def more():
     global number
     number += 1
     stats.record(CallEvent(call=ToolCall("1", "a.b"), duration_ms=1.0, run=f"{sys.argv[2]}-{number}"))
-    stats.ran(RunEvent(id=f"{sys.argv[2]}-{number}", door="x", duration_ms=1.0, code_bytes=1, calls=1))
-    stats.replied(f"{sys.argv[2]}-{number}", 4)
+    stats.record_run(RunEvent(id=f"{sys.argv[2]}-{number}", door="x", duration_ms=1.0, code_bytes=1, calls=1))
+    stats.record_reply(f"{sys.argv[2]}-{number}", 4)
 """
 
 
@@ -233,11 +233,11 @@ def test_everything_is_forgotten_in_time_and_a_run_keeps_its_calls(tmp_path):
     stats = UsageStats(tmp_path / "stats.db", retention_days=1, now=lambda: clock[0])
     stats.record(event())
     stats.record(CallEvent(call=ToolCall("1", "in.run"), duration_ms=1.0, run="r"))
-    stats.listed("c", "mcp", 4, 4)
-    stats.waited("c", 1.0)
-    stats.replied("r", 4)
+    stats.record_menu("c", "mcp", 4, 4)
+    stats.record_gap("c", 1.0)
+    stats.record_reply("r", 4)
     clock[0] = 10.0
-    stats.ran(RunEvent(id="r", door="mcp", duration_ms=1.0, code_bytes=1, calls=1))
+    stats.record_run(RunEvent(id="r", door="mcp", duration_ms=1.0, code_bytes=1, calls=1))
     stats.flush()
     clock[0] = 86_405.0
     stats.record(event("new"))

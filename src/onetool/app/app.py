@@ -69,9 +69,11 @@ class App:
             config,
             registry,
             self._bundles,
-            keep=lambda text: self.runtime.store_result(text),
+            store_result=lambda text: self.runtime.store_result(text),
             redact=self.redact,
-            know=lambda secret: self.config.secrets.know(secret),  # servers get theirs while they are connected
+            mask_also=lambda secret: self.config.secrets.mask_also(
+                secret
+            ),  # servers get theirs while they are connected
         )
         view = AppView(self.catalog, lambda: self.runtime, self.fresh_health, self.reload)
         self._own = Catalogue(tools=tuple(ot_tools(view)))
@@ -88,7 +90,7 @@ class App:
         self._watcher = ConfigWatcher(
             self._reloader, lambda: self.watches or self.config.watch, lambda: len(self.registry)
         )
-        self._is_closed = self._stays = False
+        self._is_closed = self._is_connected = False
         self._apply(config, self._reloader.read(config), found)
 
     @classmethod
@@ -123,8 +125,8 @@ class App:
             **({"inferredOutput": spec.seen.schema()} if spec.seen else {}),
             "signature": signature(spec, ScriptNames(snapshot).spelling(spec)),
             "source": spec.source,
-            "definedIn": spec.defined_in or self._bundles.place(spec),
-            **({"requires": [need.told() for need in spec.requires]} if spec.requires else {}),
+            "definedIn": spec.defined_in or self._bundles.file_of(spec),
+            **({"requires": [need.to_dict() for need in spec.requires]} if spec.requires else {}),
             "allowed": allowed is None or spec.name in allowed,
             "enabled": spec.enabled,
             **(self.runtime.stats.facts(spec.name) if self.runtime.stats else dict.fromkeys(FACTS)),
@@ -201,7 +203,7 @@ class App:
         """
         await self.catalog.refresh()
         if words := self.catalog.names_in_code(code):
-            looks_around = "ot" in words and not self._stays  # who stays will see them come
+            looks_around = "ot" in words and not self._is_connected  # who stays will see them come
             await self.catalog.wait_for_servers(None if looks_around else words)
         result = await self.runtime.engine.run(
             code,
@@ -240,7 +242,7 @@ class App:
 
     def run_sync(self, code: str, allowed: Collection[str] | None = None) -> "RunResult":
         """The same for code that is not async, such as a notebook's."""
-        return self._background.call(self.run(code, allowed))
+        return self._background.run_sync(self.run(code, allowed))
 
     def warm_bundles(self) -> None:
         """Open the bundles before somebody asks for them, for those who serve them."""
@@ -261,15 +263,15 @@ class App:
         """
         if self._is_closed:
             return
-        self._stays = True
-        self._bundles.stay()
+        self._is_connected = True
+        self._bundles.start_polling()
         if self.servers is not None:
             self.servers.start()
         self._watcher.start()
 
-    def on_change(self, tell: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have somebody told, in some thread, when there are other tools; what comes back ends that."""
-        return self.catalog.on_change(tell)
+        return self.catalog.on_change(callback)
 
     def close(self) -> None:
         self._is_closed = True
@@ -295,7 +297,7 @@ class App:
 
     async def fresh_health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
         """Health. Who has only just come tries every server first: else it would only be known how they were."""
-        if self.servers is not None and not self._stays:
+        if self.servers is not None and not self._is_connected:
             await self.servers.settled()
         return self.health(allowed)
 
@@ -378,19 +380,19 @@ class App:
     def _apply(self, config: Config, read: Read, found: Found | None) -> None:
         """All at once, but for servers: those that have changed need time to end, and are not waited for by others."""
         if config.http.token:
-            config.secrets.keep(str(config.http.token))
+            config.secrets.mask_always(str(config.http.token))
         config.secrets.join(self.config.secrets)  # runs under way mask what the new ones know, and the other way round
         before, self.runtime = self.runtime, Runtime(config, self.registry, self.runtime, [self._bundles.count])
-        self._bundles.follow(config)
+        self._bundles.set_config(config)
         try:
             end_others = self.catalog.apply(config, self._own, read)
         finally:
-            before.rest()
+            before.retire()
         end_others()
         for mistake in config.warnings:
             log.warning("%s", mistake)
         self.catalog.untrusted = None if found is None else found.untrusted
         if self.untrusted is not None:
             trust_log.warning("%s", self.untrusted)
-        if self._stays:
+        if self._is_connected:
             self.connect()

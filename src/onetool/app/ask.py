@@ -100,7 +100,7 @@ class AskService:
     def sessions(self) -> SessionStore:
         return SessionStore(self.runtime.config.home / "sessions")
 
-    async def hands(self, options: AskOptions, session: ChatSession) -> "ToolBackend":
+    async def backend(self, options: AskOptions, session: ChatSession) -> "ToolBackend":
         caller, catalog, config = self._caller, self._catalog, self.runtime.config
         allowed = self._allowed(options, session)
         if not (config.ask.with_tools if options.with_tools is None else options.with_tools):
@@ -129,7 +129,7 @@ class AskService:
             self._toolsets[key] = Toolset(self._catalog.tools(allowed), others=snapshot.list())
         return self._toolsets[key]
 
-    def wanted(self, options: AskOptions) -> ModelChoice:
+    def model_choice(self, options: AskOptions) -> ModelChoice:
         """What the config says of a model and its address counts for the provider that it says it of."""
         ask = self.runtime.config.ask
         provider = (options.provider or "").lower()
@@ -183,14 +183,14 @@ class PendingAnswer:
         service, options = self._service, self._options
         if ask_depth.get() >= MAX_DEPTH:
             raise AskError("a tool that a model called asks a model whose tool asks a model: no further", "bad_request")
-        wanted, runtime = service.wanted(options), service.runtime
+        wanted, runtime = service.model_choice(options), service.runtime
         model = await choose_model(wanted, keys_for(runtime.config, wanted), runtime.client)
         task = await asyncio.to_thread(self._task) if self._is_long() else self._task()
         async with service.sessions.turn(options.session, new=options.new_session, wait=options.wait) as session:
-            hands = await service.hands(options, session)
-            if len(hands.toolset.specs) > MANY_TOOLS:
-                await asyncio.to_thread(hands.toolset.tokens, model.provider)
-            loop = AskLoop(task, model, hands, session)
+            backend = await service.backend(options, session)
+            if len(backend.toolset.specs) > MANY_TOOLS:
+                await asyncio.to_thread(backend.toolset.tokens, model.provider)
+            loop = AskLoop(task, model, backend, session)
             try:
                 async with aclosing(loop.events()) as events:
                     async for event in events:

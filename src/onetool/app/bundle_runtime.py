@@ -89,7 +89,7 @@ class AppBundleRuntime:
     ) -> Callable[..., Awaitable[Any]]:
         from onetool.http.tool import HttpTool
 
-        return HttpTool(impl, arg_schema, limits, lambda: self._runtime().outside)
+        return HttpTool(impl, arg_schema, limits, lambda: self._runtime().http_context)
 
     def why_not_called(self, impl: "HttpImpl", arg_schema: Mapping[str, Any]) -> str | None:
         from onetool.http.errors import RequestRefusedError
@@ -98,7 +98,7 @@ class AppBundleRuntime:
         url = RequestTemplate(impl.request, arg_schema).fixed_url
         try:
             if url is not None:
-                self._runtime().outside.hosts.check(url)
+                self._runtime().http_context.hosts.check(url)
         except RequestRefusedError as refusal:
             return "; ".join([str(refusal), *refusal.hints])
         return None

@@ -41,7 +41,7 @@ class AppBundles:
         self._service: BundleService | None = None
         self._poller: StorePoller | None = None
         self._functions: Mapping[str, ToolSpec] = {}
-        self._again_at = 0.0  # when to try again, where bundles could not be read
+        self._retry_at = 0.0  # when to try again, where bundles could not be read
 
     @property
     def service(self) -> "BundleService":
@@ -50,8 +50,8 @@ class AppBundles:
                 self._service = self._open_service(self._folder, lambda: self._functions)
             return self._service
 
-    def is_in_step(self) -> bool:
-        if self._service is None or monotonic() < self._again_at:
+    def is_current(self) -> bool:
+        if self._service is None or monotonic() < self._retry_at:
             return True
         try:
             return self._service.loading.is_in_step()
@@ -62,7 +62,7 @@ class AppBundles:
         """What finds single versions of the tools that were loaded last."""
         return None if self._service is None else self._service.loading.versions()
 
-    def place(self, spec: ToolSpec) -> str | None:
+    def file_of(self, spec: ToolSpec) -> str | None:
         """The file that it is kept in, if it is."""
         return None if spec.kept_as is None else self.service.store.place(spec.kept_as)
 
@@ -75,7 +75,7 @@ class AppBundles:
         try:
             return self._with_service(found, servers)
         except BundleError as error:
-            self._again_at = monotonic() + RETRY_SECONDS
+            self._retry_at = monotonic() + RETRY_SECONDS
             mistake = Mistake(message=f"bundles can't be read: {error}", file=str(self._folder), key=FOLDER)
             return [*found, Catalogue(mistakes=(mistake,))]
 
@@ -90,18 +90,18 @@ class AppBundles:
         if self._service is not None:
             self._service.record(event)
 
-    def follow(self, config: "Config") -> None:
+    def set_config(self, config: "Config") -> None:
         """Another config is in force: it may have its bundles elsewhere."""
         before, self._config = self._config, config
         if (before.home, before.bundles) != (config.home, config.bundles):
-            self._put_away()
+            self._close_service()
 
-    def stay(self) -> None:
+    def start_polling(self) -> None:
         """For who stays: take in what others do to the files, in the background."""
         if self._poller is None:
             from onetool.sources.bundles.service import StorePoller
 
-            self._poller = StorePoller(self._look)
+            self._poller = StorePoller(self._poll)
 
     def warm(self) -> None:
         """Open them before somebody asks: it takes a while."""
@@ -111,20 +111,20 @@ class AppBundles:
     def close(self) -> None:
         if self._poller is not None:
             self._poller.close()
-        self._put_away()
+        self._close_service()
 
     @property
     def _folder(self) -> Path:
         return self._config.home / FOLDER
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         if self._service is None and not self._folder.is_dir():
             return
         self.service.store.look()
         self.service.store.reap()
         self._refresh()
 
-    def _put_away(self) -> None:
+    def _close_service(self) -> None:
         with self._lock:
             service, self._service = self._service, None
         if service is not None:

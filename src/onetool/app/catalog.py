@@ -48,9 +48,9 @@ class ToolCatalog:
         registry: Registry,
         bundles: AppBundles,
         *,
-        keep: StoreBlob,
+        store_result: StoreBlob,
         redact: Callable[[Any], Any],
-        know: Callable[[str], None],
+        mask_also: Callable[[str], None],
     ) -> None:
         self.registry = registry
         self.mistakes: tuple[Mistake, ...] = ()
@@ -60,10 +60,10 @@ class ToolCatalog:
         self.untrusted: Untrusted | None = None  # the project's folder that was found here and is not used
         self._config = config
         self._bundles = bundles
-        self._keep, self._redact, self._know = keep, redact, know
+        self._store_result, self._redact, self._mask_also = store_result, redact, mask_also
         self._own = Catalogue()
         self._catalogues: tuple[Catalogue, ...] = ()
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._index: tuple[Snapshot, SearchIndex] | None = None
         self._listing = RLock()  # servers tell of their tools in a thread of their own
         self._refreshing = RLock()  # one load for all who wait for it
@@ -106,10 +106,10 @@ class ToolCatalog:
         """The packs of servers whose tools are not known yet, because they are still starting."""
         return () if self.servers is None else self.servers.packs(allowed)
 
-    def on_change(self, tell: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `tell`, in some thread, whenever the tools change. The function that is returned ends that."""
-        self._listeners.append(tell)
-        return lambda: self._listeners.remove(tell)
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
 
     # Keeping up with changes
 
@@ -117,21 +117,21 @@ class ToolCatalog:
         """List the tools of another config. Returns what ends servers that are no longer configured as they were."""
         self._config = config
         self._own, self._catalogues = own, (own, *read)
-        self._told = set()
+        self._logged = set()
         end_others = self._configure_servers()
         self._list()
         return end_others
 
     def refresh_sync(self) -> None:
         """Load the tools of bundles again if they have changed: another process may have done that."""
-        if not self._bundles.is_in_step():
+        if not self._bundles.is_current():
             with self._refreshing:
-                if not self._bundles.is_in_step():  # somebody else may have been faster
+                if not self._bundles.is_current():  # somebody else may have been faster
                     self._list()
 
     async def refresh(self) -> None:
         """The same on a loop that others wait for: with many tools it takes a while."""
-        if not self._bundles.is_in_step():
+        if not self._bundles.is_current():
             from asyncio import to_thread
 
             await to_thread(self.refresh_sync)
@@ -157,7 +157,7 @@ class ToolCatalog:
             from onetool.sources.mcp_servers.servers import Servers
 
             folder = self._config.home / "servers"
-            self.servers = Servers(folder, self._keep, self._redact, self._list, self._know)
+            self.servers = Servers(folder, self._store_result, self._redact, self._list, self._mask_also)
         return (lambda: None) if self.servers is None else self.servers.configure(self._config.servers)
 
     def _list(self) -> None:
@@ -180,8 +180,8 @@ class ToolCatalog:
 
     def _log_new(self, mistakes: Iterable[Mistake]) -> None:
         for mistake in mistakes:
-            if str(mistake) not in self._told:
-                self._told.add(str(mistake))
+            if str(mistake) not in self._logged:
+                self._logged.add(str(mistake))
                 log.log(logging.ERROR if mistake.severity == "error" else logging.WARNING, "%s", mistake)
 
     # Why something is missing

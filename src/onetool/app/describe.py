@@ -102,9 +102,9 @@ def server_instructions(menu: Menu, tools: int, text: str | None = None) -> str:
     return f"{there} through {door}. Turn to it when a task needs data or actions that your other tools don't offer."
 
 
-def untrusted_note(waits: Untrusted) -> str:
+def untrusted_note(is_changed: Untrusted) -> str:
     """That something is missing here, and who can mend it. Nothing of the folder's own words: it is a stranger's."""
-    mend = "onetool trust" if waits.mistake is None else "onetool check"
+    mend = "onetool trust" if is_changed.mistake is None else "onetool check"
     told = "Tools of this project's own folder are not in use, since nobody has trusted it yet"
     return f"{told}: tell the user to run `{mend}` there."
 

@@ -92,7 +92,7 @@ def _users_key(config: Config, name: str, fits: Fits) -> str | None:
     except ConfigError:  # it is told where it is used
         return None
     if found:
-        config.secrets.keep(found)  # so that it is masked here, too
+        config.secrets.mask_always(found)  # so that it is masked here, too
     return found
 
 

@@ -51,7 +51,7 @@ class Reloader:
         self._mistakes, self._apply = mistakes, apply
         self._files_to_mend: tuple[Path, ...] = ()  # that the last reload failed for
         self._asking, self._reloading = Lock(), Lock()
-        self._asked = self._begun = 0  # reloads
+        self._requested = self._begun = 0  # reloads
         self._thread: int | None = None  # that is reloading
         self._is_closed = False
 
@@ -67,13 +67,13 @@ class Reloader:
         if self._thread == get_ident():
             raise RuntimeError("a reload is under way in this very thread, and can't begin another one")
         with self._asking:
-            self._asked = asked = self._asked + 1
+            self._requested = asked = self._requested + 1
         with self._reloading:
             if self._begun >= asked:  # somebody else's began after we asked for ours, and so was ours, too
                 if self.error is not None:
                     raise ConfigError(self.error.mistakes)
                 return
-            begun, self._begun, self._thread = self._begun, self._asked, get_ident()
+            begun, self._begun, self._thread = self._begun, self._requested, get_ident()
             try:
                 self._reload()
             except ConfigError:
@@ -90,10 +90,10 @@ class Reloader:
         in_vain = (*self._files_to_mend, *(file for file in waiting if file))
         return watched_files(self._config, in_vain, self._finds_config)
 
-    def close(self, patience: float) -> None:
+    def close(self, timeout: float) -> None:
         """Nothing is applied from now on. Waits for a reload under way, unless that is what closes."""
         self._is_closed = True
-        if self._thread != get_ident() and self._reloading.acquire(timeout=patience):
+        if self._thread != get_ident() and self._reloading.acquire(timeout=timeout):
             self._reloading.release()
 
     def _reload(self) -> None:
@@ -102,7 +102,7 @@ class Reloader:
             found = self._find_again()
             config = load_config(self._config.path if found is None else found)
             read = self.read(config, again=True)
-            if broken := self._broken(read):
+            if broken := self._new_mistakes(read):
                 raise ConfigError(broken)
         except OSError as error:  # a path that the system refuses, say
             restore_modules(modules)
@@ -129,7 +129,7 @@ class Reloader:
             raise ConfigError([Mistake(message=told, file=str(config.path or config.folder))])
         return found
 
-    def _broken(self, read: Iterable[Catalogue]) -> list[Mistake]:
+    def _new_mistakes(self, read: Iterable[Catalogue]) -> list[Mistake]:
         """Mistakes that were not there before."""
         known = {(mistake.key, mistake.message) for mistake in self._mistakes()}
         _, mistakes = united([self._own, *read])
@@ -145,11 +145,11 @@ class ConfigWatcher:
 
     def __init__(self, reloader: Reloader, wanted: Callable[[], bool], count: Callable[[], int]) -> None:
         """`count` is how many tools there are, for the log."""
-        self._reloader, self._wanted, self._count = reloader, wanted, count
+        self._reloader, self._is_wanted, self._count = reloader, wanted, count
         self._watcher: FileWatcher | None = None
 
     def start(self) -> None:
-        if self._watcher is None and self._wanted():
+        if self._watcher is None and self._is_wanted():
             from onetool.services.file_watcher import FileWatcher
 
             self._watcher = FileWatcher(self._reloader.files, self._reload_on_change, since=self._reloader.read_at)
@@ -165,6 +165,6 @@ class ConfigWatcher:
             watch_log.error("Not reloaded, what was in force stays: %s", error)
         else:
             watch_log.info("Reloaded, since files have changed: %d tools", self._count())
-        if self._watcher is not None and not self._wanted():
+        if self._watcher is not None and not self._is_wanted():
             self._watcher.close()
             self._watcher = None

@@ -58,8 +58,8 @@ class Runtime:
         self._registry = registry
         self._settings = {pack: freeze(own) for pack, own in config.settings.items()}  # packs can't change them
         self._made: dict[str, Any] = {}
-        self._making = RLock()  # a part may need another one; two threads must not each have their own
-        self._resting = self._handed_over = False
+        self._lock = RLock()  # a part may need another one; two threads must not each have their own
+        self._is_retired = self._shares_workers = False
         if before is not None:
             before.share_with(self)
 
@@ -93,34 +93,34 @@ class Runtime:
         return self._part("client", HttpClient)
 
     @property
-    def outside(self) -> "HttpContext":
-        return self._part("outside", self._new_outside)
+    def http_context(self) -> "HttpContext":
+        return self._part("http_context", self._new_http_context)
 
     def share_with(self, to: "Runtime") -> None:
         """What is the same for both configs: what waits to be written is seen there, and no worker is there twice."""
-        with self._making:
+        with self._lock:
             mine, theirs = self.config, to.config
             if (mine.home, mine.stats, mine.results) == (theirs.home, theirs.stats, theirs.results):
                 to._made |= {"stats": self._made["stats"]} if "stats" in self._made else {}
             to._made |= {"client": self._made["client"]} if "client" in self._made else {}
-            if mine.run == theirs.run and "room" in self._made:
-                to._made["room"] = self._made["room"]
-                self._handed_over = True
+            if mine.run == theirs.run and "workers" in self._made:
+                to._made["workers"] = self._made["workers"]
+                self._shares_workers = True
 
-    def rest(self) -> None:
+    def retire(self) -> None:
         """Workers go when they are done, and what was counted is written; only of parts that somebody asked for."""
-        with self._making:
-            self._resting = True
-            room, stats = self._made.get("room"), self._made.get("stats")
-        if room is not None and not self._handed_over:
+        with self._lock:
+            self._is_retired = True
+            room, stats = self._made.get("workers"), self._made.get("stats")
+        if room is not None and not self._shares_workers:
             room.close()
         if stats is not None:
             stats.flush()
 
     def close(self) -> None:
         """At the end of the app: also what all configs share."""
-        self.rest()
-        with self._making:
+        self.retire()
+        with self._lock:
             client = self._made.get("client")
         if client is not None:
             client.close()
@@ -133,10 +133,10 @@ class Runtime:
         if pack != "fs":
             return own
         private = [str(path) for path in self._private()]
-        return {**own, "roots": list(self.config.fs.roots), "private": private, "within": self.within}
+        return {**own, "roots": list(self.config.fs.roots), "private": private, "within": self.allowed_folders}
 
     @cached_property
-    def within(self) -> list[str] | None:
+    def allowed_folders(self) -> list[str] | None:
         """Where roots may lie; None is anywhere."""
         return roots_within(self.config)
 
@@ -191,13 +191,13 @@ class Runtime:
         store = None if whole else self.store_result
         return run_reply(result, self.config.results.inline_bytes, store, read_on or in_code)
 
-    def replied(self, result: "RunResult", parts: Iterable[Any]) -> None:
+    def record_reply(self, result: "RunResult", parts: Iterable[Any]) -> None:
         """Count what a run's caller gets to read: texts, and other things as JSON."""
         run = result.meta.get("run")
         if self.stats is not None and run is not None:
             from onetool.services.stats import size_of  # loaded already, where there are stats
 
-            self.stats.replied(run, sum(map(size_of, parts)))
+            self.stats.record_reply(run, sum(map(size_of, parts)))
 
     def warm(self) -> None:
         """Start what the first run would have to wait for. In any thread; nobody waits for it to succeed."""
@@ -211,7 +211,7 @@ class Runtime:
     def _part(self, name: str, new: Callable[[], T]) -> T:
         found = self._made.get(name, self)
         if found is self:
-            with self._making:
+            with self._lock:
                 if name not in self._made:
                     self._made[name] = new()
                 found = self._made[name]
@@ -224,7 +224,7 @@ class Runtime:
         recorders = [call_log(self.redact), *([self.stats.record] if self.stats else []), *self._recorders]
         return Executor(self._registry, environment=self, recorders=recorders, redact=self.redact)
 
-    def _new_room(self) -> "SharedWorkers":
+    def _new_workers(self) -> "SharedWorkers":
         from onetool.script.engine import SharedWorkers  # brings the sandbox with it
         from onetool.script.run_result import RunLimits
 
@@ -237,14 +237,14 @@ class Runtime:
             workers=run.workers,
         )
         room = SharedWorkers(limits)
-        if self._resting:  # for who came late: it serves this one, and keeps nothing
+        if self._is_retired:  # for who came late: it serves this one, and keeps nothing
             room.close()
         return room
 
     def _new_engine(self) -> "Engine":
         from onetool.script.engine import Engine
 
-        room = self._part("room", self._new_room)
+        room = self._part("workers", self._new_workers)
         return Engine(
             room.limits,
             self.executor,
@@ -252,11 +252,11 @@ class Runtime:
             aliases=self.config.aliases,
             snippets=self.config.snippets,
             typecheck=self.config.run.typecheck,
-            recorders=[self.stats.ran] if self.stats else [],
-            room=room,
+            recorders=[self.stats.record_run] if self.stats else [],
+            workers=room,
         )
 
-    def _new_outside(self) -> "HttpContext":
+    def _new_http_context(self) -> "HttpContext":
         from onetool.http.allowed_hosts import AllowedHosts, HostRule
         from onetool.http.tool import HttpContext
 
@@ -265,17 +265,17 @@ class Runtime:
             client=self.client,
             hosts=hosts,
             keep=self.store_result,
-            know=self.config.secrets.know,
-            secret=self._kept_secret,
+            know=self.config.secrets.mask_also,
+            secret=self._stored_secret,
             bound=self.config.secrets.hosts,
         )
 
-    def _kept_secret(self, name: str) -> str | None:
+    def _stored_secret(self, name: str) -> str | None:
         """Not the whole environment: others may have written the tool. Nor a key for models that is not kept here."""
         secrets, is_project = self.config.secrets, self.config.whose == "project"
         if is_project and name in PROVIDER_KEYS and secrets.where(name, environment=False) == "keyring":
             return None
-        return secrets.kept(name)
+        return secrets.get_stored(name)
 
     def _new_results(self) -> "ResultStore":
         from onetool.services.results import ResultStore
@@ -301,5 +301,5 @@ class Runtime:
 
         fs, beside = self.settings("fs"), self.config.path.parent if self.config.path else self.config.home
         topics = [(one.pattern, one.file) for one in self.config.topics]
-        within = None if self.within is None else [str(beside), *self.within]
+        within = None if self.allowed_folders is None else [str(beside), *self.allowed_folders]
         return Topics(topics, [str(beside), *fs["roots"]], self.unwritable, within=within, own=str(beside))

@@ -179,7 +179,7 @@ class RunBackend:
     async def content(self, result: ToolResult) -> str:
         ran = result if isinstance(result, RunResult) else RunResult(ok=result.ok, error=result.error)
         reply = await asyncio.to_thread(self._caller.runtime.reply, ran)
-        self._caller.runtime.replied(ran, [reply.text])
+        self._caller.runtime.record_reply(ran, [reply.text])
         return reply.text or "(nothing was printed, and the last line has no value)"
 
 

@@ -36,12 +36,12 @@ MOST_CALLS = 64  # of one step; a model that wants more has lost its way, and it
 class AskLoop:
     """Answers one question. `answer()` gives what there is so far, at any time."""
 
-    def __init__(self, task: AskTask, model: ModelClient, hands: ToolBackend, session: ChatSession) -> None:
+    def __init__(self, task: AskTask, model: ModelClient, backend: ToolBackend, session: ChatSession) -> None:
         self._task = task
         self._model = model
-        self._hands = hands
+        self._backend = backend
         self._session = session
-        self._prompts = PromptBuilder(task, model, hands.toolset, session)
+        self._prompts = PromptBuilder(task, model, backend.toolset, session)
         self._taken = {call.id for said in session.messages if isinstance(said, Assistant) for call in said.calls}
         self._before = len(session.messages)
         self._calls: list[ToolCall] = []
@@ -65,7 +65,7 @@ class AskLoop:
             steps=self._steps,
             stop=stop,
             limit_reached=limit_reached,
-            denied=tuple(dict.fromkeys(self._hands.denied)),
+            denied=tuple(dict.fromkeys(self._backend.denied)),
         )
 
     async def events(self) -> AsyncGenerator[Event, None]:
@@ -134,7 +134,7 @@ class AskLoop:
                     raise
             finally:
                 if said and reply is None:
-                    self._session.append(Assistant(text=self._hands.clean("".join(said)), broken_off=True))
+                    self._session.append(Assistant(text=self._backend.clean("".join(said)), broken_off=True))
         written = self._written(reply, may_call)
         if written.text and not said:  # it came in one piece
             yield Text(text=written.text, step=step)
@@ -150,7 +150,7 @@ class AskLoop:
         self._usage += reply.usage
         takes = may_call and reply.stop != "refused"
         calls = with_ids(reply.calls[:MOST_CALLS], self._taken) if takes else ()
-        text = self._hands.clean(reply.text)
+        text = self._backend.clean(reply.text)
         if text or calls:
             kept = tuple(map(self._to_keep, calls))
             said = Assistant(text=text, calls=kept, provider=self._model.provider, kept=reply.kept)
@@ -160,7 +160,7 @@ class AskLoop:
     def _to_keep(self, call: Call) -> Call:
         """The call without secrets, for the session."""
         return msgspec.structs.replace(
-            call, args=public_call(call, self._hands).args, malformed=self._hands.clean(call.malformed)
+            call, args=public_call(call, self._backend).args, malformed=self._backend.clean(call.malformed)
         )
 
     def _final(self, reply: ModelReply, limit_reached: bool) -> Answer:
@@ -174,8 +174,8 @@ class AskLoop:
     # The tools' part
 
     async def _called(self, reply: ModelReply) -> AsyncGenerator[Event, None]:
-        self._calls += [public_call(call, self._hands) for call in reply.calls]
-        async with aclosing(run_calls(reply.calls, self._hands, self._session)) as under_way:
+        self._calls += [public_call(call, self._backend) for call in reply.calls]
+        async with aclosing(run_calls(reply.calls, self._backend, self._session)) as under_way:
             async for event in under_way:
                 if isinstance(event, CallEnded):
                     self._results.append(Executed(call=event.call, result=event.result))

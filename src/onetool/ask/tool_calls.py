@@ -78,43 +78,43 @@ def _new_id(taken: set[str]) -> str:
     return id
 
 
-def public_call(call: Call, hands: ToolBackend) -> ToolCall:
+def public_call(call: Call, backend: ToolBackend) -> ToolCall:
     """The call without secrets, for people and for the session."""
-    return ToolCall(call.id, call.name, hands.clean(hands.masked(call.name, call.args)), SOURCE)
+    return ToolCall(call.id, call.name, backend.clean(backend.masked(call.name, call.args)), SOURCE)
 
 
 async def run_calls(
-    calls: Sequence[Call], hands: ToolBackend, session: ChatSession
+    calls: Sequence[Call], backend: ToolBackend, session: ChatSession
 ) -> AsyncGenerator[CallStarted | CallEnded, None]:
     """Run the calls, and write each result to the session, also if it is stopped halfway."""
     waiting = list(calls)
     tasks: dict[str, asyncio.Task[CallOutcome]] = {}  # by the id of the call
     try:
-        for group in _groups(calls, hands):
+        for group in _groups(calls, backend):
             for call in group:
-                yield CallStarted(call=public_call(call, hands))
-            tasks |= _start_group(group, hands, session)
+                yield CallStarted(call=public_call(call, backend))
+            tasks |= _start_group(group, backend, session)
             for call in group:
                 given = await tasks[call.id]
-                session.append(_result_message(call, given, hands.spec(call.name)))
+                session.append(_result_message(call, given, backend.spec(call.name)))
                 waiting.pop(0)
-                yield CallEnded(call=public_call(call, hands), result=given.result, is_cached=given.is_cached)
+                yield CallEnded(call=public_call(call, backend), result=given.result, is_cached=given.is_cached)
     finally:
         await _stop_all(tasks.values())
         for call in waiting:
             task = tasks.get(call.id)
             if task is not None and not task.cancelled() and task.exception() is None:
-                session.append(_result_message(call, task.result(), hands.spec(call.name)))
+                session.append(_result_message(call, task.result(), backend.spec(call.name)))
             else:
                 words = NOT_STARTED if task is None else STOPPED
                 session.append(Result(call=call.id, name=call.name, ok=False, content=mark_as_data(words)))
 
 
-def _groups(calls: Sequence[Call], hands: ToolBackend) -> Iterator[list[Call]]:
+def _groups(calls: Sequence[Call], backend: ToolBackend) -> Iterator[list[Call]]:
     """Those that may run at the same time: neighbours whose tools say so. All others are alone."""
     together: list[Call] = []
     for call in calls:
-        spec = hands.spec(call.name)
+        spec = backend.spec(call.name)
         if spec is None or spec.parallel or spec.pure:  # no tool: nothing runs
             together.append(call)
             continue
@@ -126,22 +126,24 @@ def _groups(calls: Sequence[Call], hands: ToolBackend) -> Iterator[list[Call]]:
         yield together
 
 
-def _start_group(group: list[Call], hands: ToolBackend, session: ChatSession) -> "dict[str, asyncio.Task[CallOutcome]]":
-    under_way: dict[str, asyncio.Task[CallOutcome]] = {}
+def _start_group(
+    group: list[Call], backend: ToolBackend, session: ChatSession
+) -> "dict[str, asyncio.Task[CallOutcome]]":
+    running: dict[str, asyncio.Task[CallOutcome]] = {}
     tasks: dict[str, asyncio.Task[CallOutcome]] = {}
     for call in group:
-        spec = hands.spec(call.name)
+        spec = backend.spec(call.name)
         key = call_key(call.name, call.args) if spec is not None and spec.pure and call.malformed is None else None
-        task = under_way.get(key) if key else None
+        task = running.get(key) if key else None
         if task is None:
-            task = asyncio.create_task(_run_call(call, spec, hands, session))
+            task = asyncio.create_task(_run_call(call, spec, backend, session))
         if key:
-            under_way[key] = task
+            running[key] = task
         tasks[call.id] = task
     return tasks
 
 
-async def _run_call(call: Call, spec: ToolSpec | None, hands: ToolBackend, session: ChatSession) -> CallOutcome:
+async def _run_call(call: Call, spec: ToolSpec | None, backend: ToolBackend, session: ChatSession) -> CallOutcome:
     meta = {"tool": call.name, "source": SOURCE, "duration_ms": 0.0}
     value = session.cached(call.name, call.args) if spec is not None and spec.pure else UNSET
     if call.malformed is not None:
@@ -149,9 +151,9 @@ async def _run_call(call: Call, spec: ToolSpec | None, hands: ToolBackend, sessi
     elif value is not UNSET:
         result = ToolResult(ok=True, data=value, meta={**meta, "cached": True})
     else:
-        called = await hands.call(ToolCall(call.id, call.name, call.args, SOURCE))
-        result = called.cleaned(hands.clean)  # it stands in the session, where also what the model sent is masked
-    content = mark_as_data(await hands.content(result))
+        called = await backend.call(ToolCall(call.id, call.name, call.args, SOURCE))
+        result = called.cleaned(backend.clean)  # it stands in the session, where also what the model sent is masked
+    content = mark_as_data(await backend.content(result))
     return CallOutcome(result.plain() if isinstance(result, ServerResult) else result, content, "cached" in result.meta)
 
 

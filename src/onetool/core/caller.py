@@ -65,35 +65,35 @@ class Pauses:
     goes on. Who holds something that others could use meanwhile is told when a pause begins (True) and ends (False).
     """
 
-    __slots__ = ("_depth", "_outer", "_since", "_told", "_total")
+    __slots__ = ("_callbacks", "_depth", "_outer", "_since", "_total")
 
     def __init__(self, outer: "Pauses | None" = None) -> None:
         self._outer = outer
         self._total = self._since = 0.0
         self._depth = 0
-        self._told: list[Callable[[bool], None]] = []
+        self._callbacks: list[Callable[[bool], None]] = []
 
     def waited(self) -> float:
         return self._total + (monotonic() - self._since if self._depth else 0.0)
 
     @contextmanager
-    def telling(self, told: Callable[[bool], None]) -> Generator[None]:
+    def notifying(self, callback: Callable[[bool], None]) -> Generator[None]:
         """Call the function when pauses begin and end, within this context."""
-        self._told.append(told)
+        self._callbacks.append(callback)
         if self._depth:
-            told(True)
+            callback(True)
         try:
             yield
         finally:
-            self._told.remove(told)
+            self._callbacks.remove(callback)
             if self._depth:
-                told(False)
+                callback(False)
 
     def __enter__(self) -> None:
         if self._depth == 0:
             self._since = monotonic()
-            for told in self._told:
-                told(True)
+            for callback in self._callbacks:
+                callback(True)
         self._depth += 1
         if self._outer is not None:
             self._outer.__enter__()
@@ -105,8 +105,8 @@ class Pauses:
             self._total, self._since = self._total + monotonic() - self._since, monotonic()  # before it counts no more
         self._depth -= 1
         if self._depth == 0:
-            for told in self._told:
-                told(False)
+            for callback in self._callbacks:
+                callback(False)
 
 
 class Caller(Protocol):

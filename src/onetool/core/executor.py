@@ -143,7 +143,7 @@ class Executor:
         steps = self._steps(call, tools, allowed, progress, asyncio.get_running_loop(), gate is not None)
         try:
             context = next(steps)
-            refused = None if gate is None else await _passed(gate, context)
+            refused = None if gate is None else await _ask_gate(gate, context)
             steps.send(await self._runner.run(context) if refused is None else (None, refused))
         except StopIteration as end:
             return end.value
@@ -209,7 +209,7 @@ class Executor:
                 started += context.pauses.waited()  # for somebody's answer: that is not the tool's time
             if type(value) is AnsweredValue:
                 value, sent = value.value, self._masked(value.sent, call)
-            data = self._accepted(context, value, raised)
+            data = self._checked_output(context, value, raised)
         except CallRefused as failed:
             error = failed.error
         return self._finish(call, spec, started, origin, data, error, sent, warnings)
@@ -275,7 +275,7 @@ class Executor:
             raise CallRefused("invalid_args", message, hints=(signature(spec),), details=tuple(problems))
         return given
 
-    def _accepted(self, context: CallContext, value: Any, raised: BaseException | None) -> Any:
+    def _checked_output(self, context: CallContext, value: Any, raised: BaseException | None) -> Any:
         """The handler's value, if it fits its output schema; or a failure in words."""
         if raised is None:
             try:
@@ -362,7 +362,7 @@ class Executor:
                 log.exception("a recorder failed; the call itself is not touched by that")
 
 
-async def _passed(gate: Gate, context: CallContext) -> ToolFailure | None:
+async def _ask_gate(gate: Gate, context: CallContext) -> ToolFailure | None:
     """The gate's answer. Waiting for it does not count; a gate that fails has refused."""
     try:
         with context.pauses or nullcontext():

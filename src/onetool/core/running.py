@@ -22,14 +22,14 @@ SHORTEST_WAIT = 0.05  # seconds between two looks, while somebody is being waite
 class Deadline:
     """Calls back on the event loop when the time of a call is up, `grace` seconds after its deadline."""
 
-    __slots__ = ("_context", "_grace", "_loop", "_ring", "_timer")
+    __slots__ = ("_context", "_grace", "_loop", "_on_due", "_timer")
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, context: CallContext, ring: Callable[[], None], grace: float = 0.0
+        self, loop: asyncio.AbstractEventLoop, context: CallContext, on_due: Callable[[], None], grace: float = 0.0
     ) -> None:
         self._loop = loop
         self._context = context
-        self._ring = ring
+        self._on_due = on_due
         self._grace = grace
         self._timer = loop.call_later(context.left() + grace, self._due)
 
@@ -39,7 +39,7 @@ class Deadline:
     def _due(self) -> None:
         left = self._context.left() + self._grace
         if left <= 0 or self._context.pauses is None:  # timers may be early by a hair
-            self._ring()
+            self._on_due()
         else:
             self._timer = self._loop.call_later(max(left, SHORTEST_WAIT), self._due)
 
@@ -49,11 +49,11 @@ async def within_deadline(context: CallContext, grace: float = 0.0) -> AsyncGene
     """A context manager that raises TimeoutError when the time of the call is up."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(None) as limit:
-        alarm = Deadline(loop, context, lambda: limit.reschedule(loop.time()), grace)
+        deadline = Deadline(loop, context, lambda: limit.reschedule(loop.time()), grace)
         try:
             yield
         finally:
-            alarm.cancel()
+            deadline.cancel()
 
 
 # Runs a handler within its deadline, and catches whatever it raises: async ones on the loop, others in a thread.
@@ -69,27 +69,27 @@ class HandlerRunner:
 
     def __init__(self) -> None:
         self._threads = Threads()
-        self._left_behind: set[asyncio.Task[Any]] = set()  # a task that nobody holds may vanish in mid-flight
+        self._abandoned: set[asyncio.Task[Any]] = set()  # a task that nobody holds may vanish in mid-flight
 
     async def run(self, context: CallContext) -> Outcome:
         """Run the handler and wait for it until the deadline."""
         ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         # Whoever waits may have been cancelled a moment ago: then nobody is to be told.
-        flight = self.start(context, lambda outcome: None if ended.done() else ended.set_result(outcome))
+        handler_task = self.start(context, lambda outcome: None if ended.done() else ended.set_result(outcome))
         try:
             return await ended
         finally:
-            flight.drop()
+            handler_task.abandon()
 
-    def start(self, context: CallContext, ended: OnOutcome) -> "HandlerTask":
+    def start(self, context: CallContext, on_outcome: OnOutcome) -> "HandlerTask":
         """Start the handler on the loop; report its outcome when it ends or its deadline passes."""
         loop = asyncio.get_running_loop()
         if loop.get_task_factory() is None:
             loop.set_task_factory(_contained_task)
-        flight = HandlerTask(context, ended, self._abandon)
-        flight.task = loop.create_task(self._invoke(context, flight.settle))
-        flight.alarm = Deadline(loop, context, flight.too_late)
-        return flight
+        handler_task = HandlerTask(context, on_outcome, self._abandon)
+        handler_task.task = loop.create_task(self._invoke(context, handler_task.finish))
+        handler_task.deadline = Deadline(loop, context, handler_task.too_late)
+        return handler_task
 
     def run_blocking(self, context: CallContext) -> Outcome:
         """Run the handler and block the calling thread until it ends or its deadline passes."""
@@ -106,7 +106,7 @@ class HandlerRunner:
             return None, error
         return _on_the_loop(_awaited(value, context), context) if isawaitable(value) else (value, None)
 
-    async def _invoke(self, context: CallContext, ended: OnOutcome) -> None:
+    async def _invoke(self, context: CallContext, on_outcome: OnOutcome) -> None:
         """Run the handler within the call's context and catch everything that it raises."""
         current_call.set(context)
         try:
@@ -119,12 +119,12 @@ class HandlerRunner:
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a handler included
             outcome = None, error
         # Told from here and not by the task's own end: that would take one more turn of the loop.
-        ended(outcome)
+        on_outcome(outcome)
 
     def _abandon(self, task: "asyncio.Task[Any]") -> None:
         """Cancel the task and detach it, so that asyncio.run does not wait for it at its end."""
-        self._left_behind.add(task)
-        task.add_done_callback(self._left_behind.discard)
+        self._abandoned.add(task)
+        task.add_done_callback(self._abandoned.discard)
         task.cancel()
         asyncio.tasks._unregister_task(task)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportAttributeAccessIssue]
         task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue] - told as a time-out already
@@ -133,41 +133,43 @@ class HandlerRunner:
 class HandlerTask:
     """A running handler. Its outcome is reported once: by the handler, its deadline, or a cancellation."""
 
-    __slots__ = ("_abandon", "_context", "_ended", "alarm", "task")
+    __slots__ = ("_abandon", "_context", "_on_outcome", "deadline", "task")
 
-    def __init__(self, context: CallContext, ended: OnOutcome, abandon: Callable[["asyncio.Task[Any]"], None]) -> None:
+    def __init__(
+        self, context: CallContext, on_outcome: OnOutcome, abandon: Callable[["asyncio.Task[Any]"], None]
+    ) -> None:
         self._context = context
-        self._ended: OnOutcome | None = ended
+        self._on_outcome: OnOutcome | None = on_outcome
         self._abandon = abandon
         self.task: asyncio.Task[Any] | None = None
-        self.alarm: Deadline | None = None
+        self.deadline: Deadline | None = None
 
-    def settle(self, outcome: Outcome) -> None:
-        ended = self._ended
-        self.drop(by_itself=True)
-        if ended is not None:
-            ended(outcome)
+    def finish(self, outcome: Outcome) -> None:
+        on_outcome = self._on_outcome
+        self.abandon(has_ended=True)
+        if on_outcome is not None:
+            on_outcome(outcome)
 
     def too_late(self) -> None:
-        ended = self._ended
-        self.drop()
-        if ended is not None:
-            ended(_too_late(self._context))
+        on_outcome = self._on_outcome
+        self.abandon()
+        if on_outcome is not None:
+            on_outcome(_too_late(self._context))
 
     def cancel(self) -> None:
-        ended = self._ended
-        self.drop()
-        if ended is not None:
-            ended((None, ToolFailure("cancelled by the caller", reason="cancelled")))
+        on_outcome = self._on_outcome
+        self.abandon()
+        if on_outcome is not None:
+            on_outcome((None, ToolFailure("cancelled by the caller", reason="cancelled")))
 
-    def drop(self, by_itself: bool = False) -> None:
+    def abandon(self, has_ended: bool = False) -> None:
         """Report nothing from now on; a handler that is still running is abandoned."""
-        self._ended = None
-        alarm, task = self.alarm, self.task
-        self.alarm = self.task = None  # they hold us, and so nobody has to look for cycles
-        if alarm is not None:
-            alarm.cancel()
-        if not by_itself and task is not None and not task.done():
+        self._on_outcome = None
+        deadline, task = self.deadline, self.task
+        self.deadline = self.task = None  # they hold us, and so nobody has to look for cycles
+        if deadline is not None:
+            deadline.cancel()
+        if not has_ended and task is not None and not task.done():
             self._abandon(task)
 
 

@@ -43,13 +43,13 @@ def as_identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str,
             found[spelling] = spelling if spelling in same else same[0]
         others += [(name, spelling) for name in same if found.get(spelling) != name]
     for name, spelling in sorted(others):
-        word = _told_apart(name, spelling, used)
+        word = _made_unique(name, spelling, used)
         used.add(word)
         found[word] = name
     return found
 
 
-def _told_apart(name: str, spelling: str, used: Collection[str]) -> str:
+def _made_unique(name: str, spelling: str, used: Collection[str]) -> str:
     from hashlib import sha256  # slow to load, and hardly a name needs it
 
     digest = sha256(name.encode(errors="surrogatepass")).hexdigest()

@@ -34,7 +34,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     version_flag: str | None = None  # how to ask a command for its version
     install: str | None = None  # what a person can do when it is missing
 
-    def told(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, str]:
         """What there is to say of it, as data."""
         facts = {"kind": self.kind, "name": self.name, "minimum": self.minimum, "install": self.install}
         return {key: value for key, value in facts.items() if value is not None}

@@ -52,13 +52,13 @@ class Threads:
         context = copy_context()
 
         def job() -> None:
-            _hand_over(loop, future, _outcome(context, function, args))
+            _set_outcome(loop, future, _outcome(context, function, args))
 
         self._submit(job)
         try:
             return _value(await future)
         except asyncio.CancelledError:
-            self._leave_behind(job)
+            self._abandon(job)
             raise
 
     def run_blocking(
@@ -79,20 +79,20 @@ class Threads:
                 return _value(box.get(timeout=min(seconds, TIMEOUT_MAX)))
             except Empty:
                 continue  # there may be more time by now
-        self._leave_behind(job)
+        self._abandon(job)
         raise TimeoutError
 
     def _submit(self, job: Job, at_once: bool = False) -> None:
         with self._lock:
             if self._idle:
-                self._hand_to(self._idle.pop(), job)
+                self._assign(self._idle.pop(), job)
             elif at_once or self._count < self._most:
                 self._start(_Worker(), job)
             else:
                 self._waiting.append(job)
 
     def _start(self, worker: _Worker, job: Job) -> None:
-        self._hand_to(worker, job)
+        self._assign(worker, job)
         try:
             Thread(target=self._work, args=(worker,), name="onetool-handler", daemon=True).start()
         except RuntimeError:  # the system has no thread left for us
@@ -100,11 +100,11 @@ class Threads:
             raise
         self._count += 1
 
-    def _hand_to(self, worker: _Worker, job: Job) -> None:
+    def _assign(self, worker: _Worker, job: Job) -> None:
         self._busy[id(job)] = worker
         worker.inbox.put(job)
 
-    def _leave_behind(self, job: Job) -> None:
+    def _abandon(self, job: Job) -> None:
         with self._lock:
             if job in self._waiting:
                 self._waiting.remove(job)
@@ -160,7 +160,7 @@ def _value(outcome: Outcome) -> Any:
     return value
 
 
-def _hand_over(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
+def _set_outcome(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
     def settle() -> None:
         if not future.done():
             future.set_result(outcome)
@@ -196,7 +196,7 @@ class LoopThread:
         self._lock = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def call(self, work: Coroutine[Any, Any, T]) -> T:
+    def run_sync(self, work: Coroutine[Any, Any, T]) -> T:
         if asyncio._get_running_loop() is not None and asyncio._get_running_loop() is self._loop:  # pyright: ignore[reportPrivateUsage]
             work.close()
             raise RuntimeError("this runs on the loop that it would wait for: await the async form instead")

@@ -219,7 +219,7 @@ def _denied(path: str, roots: list[str]) -> ToolFailure:
 def _not_found(path: str, roots: "Roots") -> ToolFailure:
     from onetool.core.text import nearest
 
-    place = roots.place(path, MOST_ENTRIES)
+    place = roots.locate_missing(path, MOST_ENTRIES)
     if place is None:
         return ToolFailure(_words("not_found", path), reason="not_found")
     folder, missing = _quoted(place.folder), _quoted(place.missing)

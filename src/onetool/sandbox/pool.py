@@ -73,21 +73,21 @@ class WorkerSession:
         name = self.next_feed
         self.futures[name] = futures
         try:
-            return self._turn(messages.feed(code, inputs, check_types))
+            return self._exchange(messages.feed(code, inputs, check_types))
         except (TypeCheckError, CodeSyntaxError) as error:
             if isinstance(error, TypeCheckError) or all(line.filename != name for line in error.trace):
                 del self.futures[name]  # the worker does not count what it refused before it was parsed
             raise
 
     def resume(self, question: FunctionCall | OsCall, answer: Answer) -> WorkerQuestion:
-        return self._turn(messages.resume_call(question.call_id, answer))
+        return self._exchange(messages.resume_call(question.call_id, answer))
 
     def resume_name(self, value: Any) -> WorkerQuestion:
         """None: there is nothing of that name."""
-        return self._turn(messages.NAME_UNDEFINED if value is None else messages.resume_name(value))
+        return self._exchange(messages.NAME_UNDEFINED if value is None else messages.resume_name(value))
 
     def resume_futures(self, answers: Mapping[int, Answer]) -> WorkerQuestion:
-        return self._turn(messages.resume_futures(answers))
+        return self._exchange(messages.resume_futures(answers))
 
     def kill(self) -> None:
         """End the worker now, unless it was given back: then it may serve another session."""
@@ -96,14 +96,14 @@ class WorkerSession:
                 self._worker.kill()
 
     @property
-    def is_gone(self) -> bool:
-        return self._released or self._worker.is_gone
+    def has_ended(self) -> bool:
+        return self._released or self._worker.has_ended
 
     def release(self) -> None:
         with self._lock:
             self._released = True
 
-    def _turn(self, request: bytes) -> WorkerQuestion:
+    def _exchange(self, request: bytes) -> WorkerQuestion:
         """Send it, and wait for what comes of it."""
         worker = self._worker
         if self._released:
@@ -154,7 +154,7 @@ class WorkerPool:
         self._busy = 0
         self._closing = False
         self._path = ""
-        self._watch = ChildReaper()
+        self._reaper = ChildReaper()
 
     @contextmanager
     def session(self, stubs: str | None = None) -> Iterator[WorkerSession]:
@@ -173,9 +173,9 @@ class WorkerPool:
                     session.release()
                     usable = session.is_idle
             finally:
-                self._give_back(worker, usable)
+                self._release(worker, usable)
         finally:
-            self._left()
+            self._close_if_idle()
 
     def close(self) -> None:
         """End the workers; where some are busy, when the last of them is done."""
@@ -186,7 +186,7 @@ class WorkerPool:
             idle, self._idle = self._idle, []
         for worker, _ in idle:
             worker.close()
-        self._watch.close()
+        self._reaper.close()
 
     def _worker(self) -> WorkerProcess:
         """One that is reset, else a new one. Only the one that was given back last is waited for, and not for long."""
@@ -216,7 +216,7 @@ class WorkerPool:
             worker = WorkerProcess(self._path, self._most_frame_bytes)
         except OSError as error:
             raise WorkerStartError(f"the sandbox does not start: {error}") from None
-        self._watch.over(worker.pid)
+        self._reaper.add(worker.pid)
         try:
             worker.send_ahead(self._usual)
         except SandboxError:
@@ -224,9 +224,9 @@ class WorkerPool:
             raise
         return worker
 
-    def _give_back(self, worker: WorkerProcess, usable: bool) -> None:
+    def _release(self, worker: WorkerProcess, usable: bool) -> None:
         worker.sessions += 1
-        if usable and worker.sessions < MOST_SESSIONS and not worker.has_unread and not worker.is_gone:
+        if usable and worker.sessions < MOST_SESSIONS and not worker.has_unread and not worker.has_ended:
             with suppress(SandboxError):
                 worker.send_ahead(RESET, self._usual)
                 with self._lock:
@@ -235,10 +235,10 @@ class WorkerPool:
         self._end(worker)
 
     def _end(self, worker: WorkerProcess) -> None:
-        self._watch.forget(worker.pid)  # before its number can be another one's
+        self._reaper.forget(worker.pid)  # before its number can be another one's
         worker.close()
 
-    def _left(self) -> None:
+    def _close_if_idle(self) -> None:
         with self._lock:
             self._busy -= 1
         if self._closing:

@@ -70,7 +70,7 @@ class WorkerProcess:
                     self._write(size)
                     self._write(request)
         except OSError:  # it has ended
-            raise self._why_it_ended() from None
+            raise self._exit_reason() from None
 
     def _write(self, data: bytes) -> None:
         sent = os.write(self._stdin, data)
@@ -114,7 +114,7 @@ class WorkerProcess:
                 self._popen.kill()
 
     @property
-    def is_gone(self) -> bool:
+    def has_ended(self) -> bool:
         with self._lock:  # a number is not killed once the process that had it is waited for
             return self._killed or self._popen.poll() is not None
 
@@ -158,7 +158,7 @@ class WorkerProcess:
         except OSError:
             data = b""
         if not data:
-            raise self._why_it_ended()
+            raise self._exit_reason()
         return data
 
     def _read_rest(self, begun: bytes, missing: int) -> bytes:
@@ -172,7 +172,7 @@ class WorkerProcess:
             except (OSError, ValueError):  # it was closed
                 count = 0
             if not count:
-                raise self._why_it_ended()
+                raise self._exit_reason()
             read += count
         return bytes(data)
 
@@ -184,7 +184,7 @@ class WorkerProcess:
         poll.register(self._stdout, select.POLLIN)
         return bool(poll.poll(max(0.0, seconds) * 1000))
 
-    def _why_it_ended(self) -> WorkerError:
+    def _exit_reason(self) -> WorkerError:
         with suppress(subprocess.TimeoutExpired):
             if self._popen.wait(END_SECONDS) == OUT_OF_MEMORY:
                 return OutOfMemoryError()

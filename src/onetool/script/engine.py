@@ -57,13 +57,13 @@ class CodeSession:
 
     async def run(self, text: str, live: OnPrinted | None = None) -> RunResult:
         pipeline = self._begin(text, self.known)
-        prepared = await pipeline.prepared()
+        prepared = await pipeline.prepare()
         if isinstance(prepared, RunResult):
             return prepared
         try:
             result = await pipeline.execute(prepared, self._own_worker, self._context(), live)
         finally:  # also where it was stopped from outside
-            if self._worker is None or self._worker.is_gone or not self._worker.is_idle:
+            if self._worker is None or self._worker.has_ended or not self._worker.is_idle:
                 self.close()
             elif pipeline.scan is not None:
                 self.known.update(pipeline.scan.bound, pipeline.scan.imported)
@@ -107,16 +107,16 @@ class FairLimiter:
             try:
                 await asyncio.wrap_future(ticket)
             except asyncio.CancelledError:
-                self._give_back(ticket)
+                self._release(ticket)
                 raise
         try:
             yield
         finally:
             self._next()
 
-    def yield_slot(self, away: bool) -> None:
+    def yield_slot(self, is_away: bool) -> None:
         """Release the slot while only waiting; taking it back does not wait."""
-        if away:
+        if is_away:
             self._next()
         else:
             with self._lock:
@@ -132,7 +132,7 @@ class FairLimiter:
             self._waiting.append(ticket)
             return ticket
 
-    def _give_back(self, ticket: "Future[None]") -> None:
+    def _release(self, ticket: "Future[None]") -> None:
         """A waiter that was cancelled while it got its slot passes it on."""
         with self._lock:
             if ticket in self._waiting:
@@ -177,7 +177,7 @@ class SharedWorkers:
             most_frame_bytes=max(limits.output_bytes, ARGUMENT_BYTES) + NODES_BYTES,
         )
         self.threads = Threads()
-        self.turns: dict[int, FairLimiter] = {}
+        self.limiters: dict[int, FairLimiter] = {}
 
     def close(self) -> None:
         self.sandbox.close()
@@ -195,20 +195,20 @@ class Engine:
         snippets: "Mapping[str, SnippetLike] | None" = None,
         typecheck: bool = False,
         recorders: Iterable[RunRecorder] = (),
-        room: SharedWorkers | None = None,
+        workers: SharedWorkers | None = None,
     ) -> None:
         self._recorders = tuple(recorders)
         self._limits = limits
         self._environment = environment
         self._aliases = aliases or {}
         self._typecheck = typecheck
-        self._room = room or SharedWorkers(limits)
-        self._sandbox = self._room.sandbox
+        self._workers = workers or SharedWorkers(limits)
+        self._sandbox = self._workers.sandbox
         self._tools: SandboxTools | None = None
-        self._setting = PipelineSettings(
+        self._settings = PipelineSettings(
             limits=limits,
             executor=executor,
-            threads=self._room.threads,
+            threads=self._workers.threads,
             snippets=snippets or {},
         )
 
@@ -232,7 +232,7 @@ class Engine:
         outer = current_call.get()
         allowed = allowed_by_both(allowed, outer.allowed if outer else None)
         tools = self._tools_of(catalogue)
-        pipeline = Pipeline(self._setting, tools, text, allowed, run=None if outer else new_id(), variables=variables)
+        pipeline = Pipeline(self._settings, tools, text, allowed, run=None if outer else new_id(), variables=variables)
         error: ToolError | None = CANCELLED
         try:
             result = await self._run_pipeline(
@@ -252,7 +252,7 @@ class Engine:
         live: OnPrinted | None,
     ) -> RunResult:
         """Run the whole pipeline. The time limit begins when the run gets its slot."""
-        prepared = await pipeline.prepared()
+        prepared = await pipeline.prepare()
         if isinstance(prepared, RunResult):
             return prepared
         limiter = self._limiter_for(current_call.get())
@@ -261,20 +261,20 @@ class Engine:
                 async with asyncio.timeout(QUEUE_SECONDS):
                     await held.enter_async_context(limiter.slot())
             except TimeoutError:
-                return pipeline.refused(busy(self._limits, QUEUE_SECONDS))
+                return pipeline.refusal_result(busy(self._limits, QUEUE_SECONDS))
             context = begin()
-            with nullcontext() if context.pauses is None else context.pauses.telling(limiter.yield_slot):
+            with nullcontext() if context.pauses is None else context.pauses.notifying(limiter.yield_slot):
                 return await pipeline.execute(prepared, lambda code: self._worker(code, tools.names), context, live)
 
     def check(self, text: str, catalogue: Snapshot, known: Collection[str]) -> ToolError | None:
         """What is wrong with code that somebody wants to keep, if anything is. `known` are its variables."""
-        return Pipeline(self._setting, self._tools_of(catalogue), text, None, known).checked()
+        return Pipeline(self._settings, self._tools_of(catalogue), text, None, known).check()
 
     def session(self, catalogue: Snapshot, allowed: Collection[str] | None = None, source: str = "run") -> CodeSession:
         """For a person who goes on where the last line left off. Everybody else starts empty."""
         tools = self._tools_of(catalogue)
         return CodeSession(
-            begin=lambda text, known: Pipeline(self._setting, tools, text, allowed, known),
+            begin=lambda text, known: Pipeline(self._settings, tools, text, allowed, known),
             worker=self._sandbox.session,
             context=lambda: self._context(allowed, source, None),
         )
@@ -289,7 +289,7 @@ class Engine:
             pass
 
     def close(self) -> None:
-        self._room.close()
+        self._workers.close()
 
     def _tools_of(self, catalogue: Snapshot) -> SandboxTools:
         tools = self._tools
@@ -300,7 +300,7 @@ class Engine:
     def _limiter_for(self, outer: CallContext | None) -> FairLimiter:
         """The limiter for this level of nested runs: separate levels can't deadlock."""
         level = outer.chain.count(RUN.name) if outer else 0
-        return self._room.turns.setdefault(level, FairLimiter(self._limits.workers))
+        return self._workers.limiters.setdefault(level, FairLimiter(self._limits.workers))
 
     def _worker(self, prepared: PreparedCode, names: ScriptNames) -> AbstractContextManager[WorkerSession]:
         """A fresh worker for this code."""

@@ -46,17 +46,17 @@ class RunScene(NamedTuple):
 
 def failure(error: BaseException, scene: RunScene) -> ToolError:
     """Whatever ended a run, as the error that its caller gets."""
-    told = _told(error, scene)
-    left = LONGEST - len(told.message)
+    found = _classified(error, scene)
+    left = LONGEST - len(found.message)
     hints: list[str] = []
-    for hint in told.hints:
+    for hint in found.hints:
         if left > 0:
             hints.append(cut(hint, left))
             left -= len(hints[-1])
-    return replace(told, hints=tuple(hints))
+    return replace(found, hints=tuple(hints))
 
 
-def _told(error: BaseException, scene: RunScene) -> ToolError:
+def _classified(error: BaseException, scene: RunScene) -> ToolError:
     if isinstance(error, LimitError):
         return _limit(error)
     if isinstance(error, OutOfMemoryError):

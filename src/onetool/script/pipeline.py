@@ -51,7 +51,7 @@ class Pipeline:
 
     def __init__(
         self,
-        setting: PipelineSettings,
+        settings: PipelineSettings,
         tools: SandboxTools,
         text: str,
         allowed: Collection[str] | None,
@@ -63,7 +63,7 @@ class Pipeline:
 
         `variables` are names that are bound before it begins, and what they hold.
         """
-        self._setting = setting
+        self._settings = settings
         self._tools = tools
         self._allowed = allowed
         self._known = known
@@ -76,7 +76,7 @@ class Pipeline:
         self.code = text
         self.scan: CodeScan | None = None
 
-    async def prepared(self) -> PreparedCode | RunResult:
+    async def prepare(self) -> PreparedCode | RunResult:
         """The code to feed to the worker, or the error."""
         text = self.code
         key = "\0".join((text, *self._variables))  # no code has a NUL in it
@@ -85,19 +85,19 @@ class Pipeline:
             return prepared
         try:
             if len(text) <= LONG_CODE:
-                prepared = self._prepared()
+                prepared = self._prepare()
             else:
-                prepared = await self._setting.threads.run(self._prepared, {})  # the loop has others to serve
+                prepared = await self._settings.threads.run(self._prepare, {})  # the loop has others to serve
         except _Refused as refused:
             return self._result(error=refused.error)
         if self._is_plain:
             self._tools.prepared.put(key, (self.code, prepared))
         return prepared
 
-    def checked(self) -> ToolError | None:
+    def check(self) -> ToolError | None:
         """What is wrong with it, if anything is. Nothing runs."""
         try:
-            self._prepared()
+            self._prepare()
         except _Refused as refused:
             return refused.error
         if self.scan is not None and self.scan.tree is None:
@@ -113,28 +113,34 @@ class Pipeline:
         self, prepared: PreparedCode, sessions: OpenSession, context: CallContext, live: OnPrinted | None = None
     ) -> RunResult:
         """Drive the code in a thread, until it ends, or its time does."""
-        setting = self._setting
+        settings = self._settings
         is_session = self._known is not None
-        drive = WorkerLoop(
-            self._tools, setting.executor, context, setting.limits, self._variables, may_interrupt=is_session
+        worker_loop = WorkerLoop(
+            self._tools, settings.executor, context, settings.limits, self._variables, may_interrupt=is_session
         )
-        printed = PrintedOutput(setting.limits, live, drive.stop)
-        job = {"sessions": sessions, "drive": drive, "prepared": prepared, "printed": printed, "context": context}
-        work = asyncio.ensure_future(setting.threads.run(_feed, job)) if is_session else None
+        printed = PrintedOutput(settings.limits, live, worker_loop.stop)
+        job = {
+            "sessions": sessions,
+            "worker_loop": worker_loop,
+            "prepared": prepared,
+            "printed": printed,
+            "context": context,
+        }
+        work = asyncio.ensure_future(settings.threads.run(_feed, job)) if is_session else None
         if work is not None:
             work.add_done_callback(_retrieve_exception)
         try:
             async with within_deadline(context, GRACE):
                 try:
-                    value = await (asyncio.shield(work) if work else setting.threads.run(_feed, job))
+                    value = await (asyncio.shield(work) if work else settings.threads.run(_feed, job))
                 finally:
-                    self._calls, self._warnings = drive.calls, [*dict.fromkeys(drive.warnings)]
+                    self._calls, self._warnings = worker_loop.calls, [*dict.fromkeys(worker_loop.warnings)]
         except TimeoutError:
-            drive.stop(too_slow(setting.limits))
-            error: BaseException = too_slow(setting.limits)
+            worker_loop.stop(too_slow(settings.limits))
+            error: BaseException = too_slow(settings.limits)
         except asyncio.CancelledError:
-            if work is None or not await _interrupted(drive, work):
-                drive.stop(cancelled())
+            if work is None or not await _interrupted(worker_loop, work):
+                worker_loop.stop(cancelled())
             raise
         except Exception as raised:  # noqa: BLE001 - whatever ended the run is told as its error
             error = raised
@@ -142,9 +148,9 @@ class Pipeline:
             return self._result(printed, value=value)
         if printed.broken is not None:
             raise printed.broken
-        told = self._told(drive.stopped_by or error, drive)
+        failure = self._failure(worker_loop.stopped_by or error, worker_loop)
         error.__traceback__ = None  # it and this frame would hold each other, and with them all that the code made
-        return self._result(printed, error=told)
+        return self._result(printed, error=failure)
 
     def event(self, run: str, door: str, error: ToolError | None) -> RunEvent:
         """What is told of it when it has ended."""
@@ -158,13 +164,13 @@ class Pipeline:
             error=error,
         )
 
-    def refused(self, why: LimitError) -> RunResult:
+    def refusal_result(self, why: LimitError) -> RunResult:
         """The result of code that was refused before it ran."""
         return self._result(
             error=ToolError(code="execution_error", message=str(why), reason=why.reason, hints=(why.hint,))
         )
 
-    def _prepared(self) -> PreparedCode:
+    def _prepare(self) -> PreparedCode:
         try:
             self.code = self._read(self.code)
         except ScriptError as error:
@@ -182,7 +188,7 @@ class Pipeline:
         from onetool.script.snippets import SnippetError, expand
 
         try:
-            return read(expand(code, self._setting.snippets))
+            return read(expand(code, self._settings.snippets))
         except SnippetError as error:
             raise ScriptError(str(error)) from None
 
@@ -192,12 +198,15 @@ class Pipeline:
             hints = rename_advice(self.code.split("\n")[found[0].line - 1], self._tools.names)
         return ToolError(code="invalid_args", message=message, reason="check", hints=hints)
 
-    def _told(self, error: BaseException, drive: WorkerLoop) -> ToolError:
+    def _failure(self, error: BaseException, worker_loop: WorkerLoop) -> ToolError:
         names = self._tools.names
         if isinstance(error, WrongTypesError):
             return self._refusal(error.findings)
         return failure(
-            error, RunScene(self.code, drive.feed, names, self._setting.limits, drive.failures, drive.origin)
+            error,
+            RunScene(
+                self.code, worker_loop.feed, names, self._settings.limits, worker_loop.failures, worker_loop.origin
+            ),
         )
 
     def _result(
@@ -227,16 +236,16 @@ class _Refused(Exception):  # noqa: N818 - carries an error, is never seen outsi
 
 
 def _feed(
-    sessions: OpenSession, drive: WorkerLoop, prepared: PreparedCode, printed: PrintedOutput, context: CallContext
+    sessions: OpenSession, worker_loop: WorkerLoop, prepared: PreparedCode, printed: PrintedOutput, context: CallContext
 ) -> Any:
     """Open a session and run the code in it. Runs in a thread."""
     inside = copy_context()
     inside.run(current_call.set, context)
     with sessions(prepared) as session:
         try:
-            return inside.run(drive.run, session, prepared, printed)
+            return inside.run(worker_loop.run, session, prepared, printed)
         except BaseException as error:
-            if isinstance(error, WorkerError) or not (drive.ended or _ends_code(error)):
+            if isinstance(error, WorkerError) or not (worker_loop.ended or _ends_code(error)):
                 session.kill()
             raise
 
@@ -247,9 +256,9 @@ def _retrieve_exception(work: "asyncio.Future[Any]") -> None:
         work.exception()
 
 
-async def _interrupted(drive: WorkerLoop, work: "asyncio.Future[Any]") -> bool:
+async def _interrupted(worker_loop: WorkerLoop, work: "asyncio.Future[Any]") -> bool:
     """Whether the code of a session could be ended so that its names stay: it can where it waits for an answer."""
-    drive.interrupt()
+    worker_loop.interrupt()
     await asyncio.wait([work], timeout=INTERRUPT)
     return work.done()
 

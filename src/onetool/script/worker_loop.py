@@ -73,37 +73,37 @@ class PendingFutures:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._cancels: dict[int, CancelWork | None] = {}  # touched on the loop only
-        self._arriving: SimpleQueue[tuple[int, Answer | None]] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[int, Answer | None]] = SimpleQueue()
         self._arrived: dict[int, Answer] = {}
-        self._stopped = self._begun = False
+        self._stopped = self._started = False
 
     def begin(self, number: int, work: Work) -> None:
-        self._begun = True
+        self._started = True
         self._loop.call_soon_threadsafe(self._start, number, work)
 
     def answers(self, wanted: Collection[int]) -> dict[int, Answer]:
         """The answers that have arrived, at least one; none when the run was stopped."""
         while not self._stopped:
-            while not self._arriving.empty():
-                self._take(self._arriving.get())
+            while not self._queue.empty():
+                self._take(self._queue.get())
             if found := {number: self._arrived.pop(number) for number in wanted if number in self._arrived}:
                 return found
-            self._take(self._arriving.get())
+            self._take(self._queue.get())
         return {}
 
     def stop(self) -> None:
         """From any thread, any number of times."""
         self._stopped = True
-        if not self._begun:
+        if not self._started:
             return
-        self._arriving.put((STOPPED, None))
+        self._queue.put((STOPPED, None))
         try:
             self._loop.call_soon_threadsafe(self._cancel)
         except RuntimeError:
             return  # the loop has closed, and everything on it has ended
 
-    def _take(self, arrival: tuple[int, Answer | None]) -> None:
-        number, answer = arrival
+    def _take(self, item: tuple[int, Answer | None]) -> None:
+        number, answer = item
         if answer is not None:
             self._arrived[number] = answer
 
@@ -113,7 +113,7 @@ class PendingFutures:
 
         def arrived(answer: Answer) -> None:
             self._cancels.pop(number, None)
-            self._arriving.put((number, answer))
+            self._queue.put((number, answer))
 
         self._cancels[number] = None
         try:
@@ -173,7 +173,7 @@ class WorkerLoop:
         self._session: WorkerSession | None = None
         self._lock = Lock()
         self._stopped = Event()
-        self._under_way = PendingFutures(context.loop)
+        self._pending = PendingFutures(context.loop)
         self._futures: Mapping[str, Collection[Span]] = {}
         self._questions = 0
         self._watched: TracedCode | None = None  # what was fed, if it notes where its errors come from
@@ -195,7 +195,7 @@ class WorkerLoop:
             question = self._start(session, prepared, printed)
             while not isinstance(question, Complete):
                 self._raise_if_stopped()
-                question = self._answered(session, question)
+                question = self._answer_question(session, question)
             self.ended = True
             return self._result(question)
         except MessageTooLargeError as error:
@@ -206,7 +206,7 @@ class WorkerLoop:
             error.__context__ = None
             raise error.with_traceback(None) from None
         finally:
-            self._under_way.stop()  # what nobody awaited
+            self._pending.stop()  # what nobody awaited
 
     def stop(self, why: LimitError) -> None:
         """End it now: the worker is killed, the calls under way are cancelled. The first reason is the one told."""
@@ -217,13 +217,13 @@ class WorkerLoop:
         self._stopped.set()
         if session is not None:
             session.kill()
-        self._under_way.stop()
+        self._pending.stop()
 
     def interrupt(self) -> None:
         """Have the code end by itself, where it waits for an answer: that is an exception, and its names stay."""
         self._interrupted = True
         self._stopped.set()
-        self._under_way.stop()
+        self._pending.stop()
 
     def _start(self, session: WorkerSession, prepared: PreparedCode, printed: PrintedOutput) -> WorkerQuestion:
         if prepared.prelude:
@@ -231,12 +231,12 @@ class WorkerLoop:
         inputs = {name: self._tools.value(word) for name, word in prepared.words.items()} | dict(self._variables)
         if self._watched is not None:
             try:
-                return self._fed(session, self._watched.code, inputs, printed, self._watched.futures)
+                return self._feed(session, self._watched.code, inputs, printed, self._watched.futures)
             except CodeSyntaxError:  # what is wrong is told of the code as it was written, if anything is
                 self._watched = None
-        return self._fed(session, prepared.code, inputs, printed, prepared.futures)
+        return self._feed(session, prepared.code, inputs, printed, prepared.futures)
 
-    def _fed(
+    def _feed(
         self,
         session: WorkerSession,
         code: str,
@@ -264,7 +264,7 @@ class WorkerLoop:
         if not watched.doubts(error, self.feed):
             return None
         try:
-            question = session.feed(watched.question, {}, _unheard, check_types=False)
+            question = session.feed(watched.question, {}, _ignore_output, check_types=False)
             for _ in range(MOST_REFUSED):
                 if isinstance(question, Complete):
                     return watched.line(question.value(self._limits.output_bytes, self._raise_if_stopped), error)
@@ -281,7 +281,7 @@ class WorkerLoop:
         if self.stopped_by is not None:
             raise self.stopped_by.again()
 
-    def _answered(self, session: WorkerSession, question: WorkerQuestion) -> WorkerQuestion:
+    def _answer_question(self, session: WorkerSession, question: WorkerQuestion) -> WorkerQuestion:
         self._questions += 1
         if self._questions > self._limits.calls * PER_CALL + SPARE:
             self.stop(too_many_calls(self._limits))
@@ -290,18 +290,18 @@ class WorkerLoop:
             return _refused(session, question, INTERRUPTED)
         match question:
             case FunctionCall():
-                return self._resumed(session, question, self._call(question))
+                return self._resume(session, question, self._call(question))
             case NameLookup():
                 return session.resume_name(self._value_of(question))
             case ResolveFutures():
                 found = self._finished(question.call_ids)
                 return session.resume_futures(found or dict.fromkeys(question.call_ids, INTERRUPTED))
             case OsCall():
-                return self._resumed(session, question, self._os_call(question))
+                return self._resume(session, question, self._os_call(question))
             case Complete():
                 raise AssertionError("it has ended, and asks nothing")
 
-    def _resumed(self, session: WorkerSession, question: FunctionCall | OsCall, answer: Answer) -> WorkerQuestion:
+    def _resume(self, session: WorkerSession, question: FunctionCall | OsCall, answer: Answer) -> WorkerQuestion:
         """Send the answer to the worker, unless the run was stopped while the tool ran."""
         self._raise_if_stopped()
         return session.resume(question, INTERRUPTED if self._interrupted else answer)
@@ -317,7 +317,7 @@ class WorkerLoop:
         if not question.is_sleep:
             return NotHandled()
         if question.is_async:
-            return self._call_later(question, self._slept(question.seconds))
+            return self._call_later(question, self._sleep(question.seconds))
         # Whoever sleeps beyond the deadline is stopped at it.
         self._stopped.wait(min(max(0.0, question.seconds), TIMEOUT_MAX))
         self._raise_if_stopped()
@@ -340,10 +340,10 @@ class WorkerLoop:
             is_type = isinstance(error, TypeError | NeverAwaitedError)
             return Raised("TypeError" if is_type else "ValueError", str(error))
         position, gate = question.position, self._context.gate
-        work = self._executed(call) if gate is None else self._pass_gate(gate, call)
+        work = self._execute(call) if gate is None else self._pass_gate(gate, call)
         if (position.start, position.end) in self._futures.get(position.filename, ()):
             return self._call_later(question, work)
-        return self._call_now(question, call) if gate is None else self._waited_for(question, work)
+        return self._call_now(question, call) if gate is None else self._wait_for(question, work)
 
     def _tool_call(self, spec: ToolSpec, question: FunctionCall) -> ToolCall:
         """TypeError and ValueError, for the code to catch, where what it gave can't be a tool's arguments."""
@@ -374,10 +374,10 @@ class WorkerLoop:
         spec = catalogue.get(call.name)
         if (spec is None or not spec.is_async) and not self._may_interrupt:  # nothing that has to run on the loop
             return self._answer(self._executor.execute_blocking(call, tools=catalogue))
-        return self._waited_for(question, self._executed(call))
+        return self._wait_for(question, self._execute(call))
 
-    def _waited_for(self, question: FunctionCall, work: Work) -> Answer:
-        self._under_way.begin(question.call_id, work)
+    def _wait_for(self, question: FunctionCall, work: Work) -> Answer:
+        self._pending.begin(question.call_id, work)
         return self._finished([question.call_id]).get(question.call_id, INTERRUPTED)
 
     def _pass_gate(self, gate: Gate, call: ToolCall) -> Work:
@@ -389,21 +389,21 @@ class WorkerLoop:
 
         return lambda answered: self._context.loop.create_task(execute(answered)).cancel
 
-    def _executed(self, call: ToolCall) -> Work:
+    def _execute(self, call: ToolCall) -> Work:
         catalogue = self._tools.names.catalogue
         return lambda answered: self._executor.begin(call, lambda result: answered(self._answer(result)), catalogue)
 
-    def _slept(self, seconds: float) -> Work:
+    def _sleep(self, seconds: float) -> Work:
         loop = self._context.loop
         return lambda answered: loop.call_later(max(0.0, seconds), answered, Returned(None)).cancel
 
     def _call_later(self, question: FunctionCall | OsCall, work: Work) -> Answer:
-        self._under_way.begin(question.call_id, work)
+        self._pending.begin(question.call_id, work)
         return Pending()
 
     def _finished(self, wanted: list[int]) -> dict[int, Answer]:
         """The answers that are there, once there is one; none if it was interrupted."""
-        found = self._under_way.answers(wanted)
+        found = self._pending.answers(wanted)
         self._raise_if_stopped()
         return found
 
@@ -417,7 +417,7 @@ class WorkerLoop:
         return Raised(_exception_for(result.error), result.raised)
 
 
-def _unheard(_stream: str, _text: str) -> None:
+def _ignore_output(_stream: str, _text: str) -> None:
     """Ignores output that comes after the run has ended."""
 
 

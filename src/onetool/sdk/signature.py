@@ -246,7 +246,7 @@ def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
         description=docs.description,
         input_schema=input_schema,
         output_schema=_output_schema(
-            HintReader(names_of(function), outgoing=True), returned_by(function, hints), docs.returns
+            HintReader(names_of(function), is_output=True), returned_by(function, hints), docs.returns
         ),
         handler=bind_handler(function, parameters, forms, others),
         timeout=marks.timeout,

@@ -48,7 +48,7 @@ class ChildReaper:
         self._pipe: int | None = None
         self._end: finalize[..., ChildReaper] | None = None
 
-    def over(self, pid: int | None) -> None:
+    def add(self, pid: int | None) -> None:
         if pid is None:
             return
         # No shell, or no way to start one: nothing that anybody needs.

@@ -40,18 +40,18 @@ class FileWatcher:
     def __init__(
         self,
         paths: Callable[[], Iterable[Path]],
-        tell: Callable[[], None],
+        on_change: Callable[[], None],
         every: float = 1.0,
         since: float | None = None,
     ) -> None:
         """`since` is when they were read, where that was before: what has changed after it is told, too."""
         self._paths = paths
-        self._tell = tell
+        self._on_change = on_change
         self._every = every
         self._closed = Event()
-        self._trouble = ""
-        self._told: FolderSnapshot = {}
-        self._told = _older(self._look() or {}, since)
+        self._problem = ""
+        self._reported: FolderSnapshot = {}
+        self._reported = _older(self._poll() or {}, since)
         self._thread = Thread(target=self._watch, name="onetool-lookout", daemon=True)
         self._thread.start()
 
@@ -62,54 +62,54 @@ class FileWatcher:
             self._thread.join(LAST_WAIT)
 
     def _watch(self) -> None:
-        before, unrest = self._told, 0
+        before, changing = self._reported, 0
         while not self._closed.wait(self._every):
-            seen = self._look()
+            seen = self._poll()
             if seen is None:
                 continue
             quiet, before = seen == before, seen
-            if not self._is_news(seen):
-                unrest = 0
-            elif quiet or unrest >= MOST_UNREST:
-                unrest = 0
-                self._tell_of(seen)
+            if not self._has_changed(seen):
+                changing = 0
+            elif quiet or changing >= MOST_UNREST:
+                changing = 0
+                self._notify(seen)
             else:
-                unrest += 1
+                changing += 1
 
-    def _is_news(self, seen: FolderSnapshot) -> bool:
+    def _has_changed(self, seen: FolderSnapshot) -> bool:
         """Whether a path that was known is not as it was when we last told. Others are known from now on."""
-        self._told = {path: self._told.get(path, files) for path, files in seen.items()}
-        return self._told != seen
+        self._reported = {path: self._reported.get(path, files) for path, files in seen.items()}
+        return self._reported != seen
 
-    def _tell_of(self, seen: FolderSnapshot) -> None:
+    def _notify(self, seen: FolderSnapshot) -> None:
         if self._closed.is_set():
             return
-        self._told = seen  # what changes while we tell is told the next time
+        self._reported = seen  # what changes while we tell is told the next time
         try:
-            self._tell()
+            self._on_change()
         except Exception as error:  # whatever it is, the next change must be told as well
             more = log.isEnabledFor(logging.DEBUG)
             log.error("files have changed, but nothing came of it: %s: %s", type(error).__name__, error, exc_info=more)
-        after = self._look()
+        after = self._poll()
         if after is not None:
-            self._is_news(after)
+            self._has_changed(after)
 
-    def _look(self) -> FolderSnapshot | None:
+    def _poll(self) -> FolderSnapshot | None:
         """What there is now; None when it can't be said."""
-        look = _Poll()
+        poll = _Poll()
         try:
-            picture = {path: look.at(path) for path in self._paths()}
+            snapshot = {path: poll.at(path) for path in self._paths()}
         except Exception as error:  # noqa: BLE001  `paths` is somebody else's
-            self._complain(f"changed files are not noticed for now: {type(error).__name__}: {error}")
+            self._log_once(f"changed files are not noticed for now: {type(error).__name__}: {error}")
             return None
-        self._complain(f"more than {MOST_FILES:,} files to watch; the others are not noticed" if look.is_full else "")
-        return picture
+        self._log_once(f"more than {MOST_FILES:,} files to watch; the others are not noticed" if poll.is_full else "")
+        return snapshot
 
-    def _complain(self, trouble: str) -> None:
+    def _log_once(self, problem: str) -> None:
         """Log the problem once, not at every poll."""
-        if trouble and trouble != self._trouble:
-            log.warning(trouble)
-        self._trouble = trouble
+        if problem and problem != self._problem:
+            log.warning(problem)
+        self._problem = problem
 
 
 class _Poll:
@@ -132,12 +132,12 @@ class _Poll:
             _raise_unless_fact(error)
             return files
         if stat.S_ISDIR(status.st_mode):
-            self._into(files, str(path), status, MOST_LEVELS)
+            self._add_folder(files, str(path), status, MOST_LEVELS)
         else:
             files[str(path)] = _stamp(status)
         return files
 
-    def _into(self, files: dict[str, FileStamp], folder: str, status: os.stat_result, levels: int) -> None:
+    def _add_folder(self, files: dict[str, FileStamp], folder: str, status: os.stat_result, levels: int) -> None:
         number = (status.st_dev, status.st_ino)
         if levels == 0 or number in self._folders:
             return
@@ -147,16 +147,16 @@ class _Poll:
             with os.scandir(folder) as entries:
                 for entry in entries:
                     if not self.is_full:
-                        self._see(files, entry, levels)
+                        self._add_entry(files, entry, levels)
         except OSError as error:
             _raise_unless_fact(error)
 
-    def _see(self, files: dict[str, FileStamp], entry: "os.DirEntry[str]", levels: int) -> None:
+    def _add_entry(self, files: dict[str, FileStamp], entry: "os.DirEntry[str]", levels: int) -> None:
         if entry.name.startswith(".") or entry.name == "__pycache__":
             return
         try:
             if entry.is_dir():
-                self._into(files, entry.path, entry.stat(), levels - 1)
+                self._add_folder(files, entry.path, entry.stat(), levels - 1)
             elif entry.name.endswith(SUFFIXES):
                 self._left -= 1
                 files[entry.path] = _stamp(entry.stat())
@@ -164,13 +164,13 @@ class _Poll:
             _raise_unless_fact(error)
 
 
-def _older(picture: FolderSnapshot, since: float | None) -> FolderSnapshot:
+def _older(snapshot: FolderSnapshot, since: float | None) -> FolderSnapshot:
     """Without what has changed since: it is news."""
     if since is None:
-        return picture
+        return snapshot
     return {
         path: {name: stamp for name, stamp in files.items() if stamp[0] < since * 1e9}
-        for path, files in picture.items()
+        for path, files in snapshot.items()
     }
 
 

@@ -78,7 +78,7 @@ class _Known:
     def __init__(self, values: Iterable[str]) -> None:
         self._lock = Lock()  # servers and tools tell from threads of their own
         self.lasting = set(values)
-        self._told: dict[str, tuple[str, ...]] = {}  # each with its forms, the one used last at the end
+        self._recent: dict[str, tuple[str, ...]] = {}  # each with its forms, the one used last at the end
         self._made: tuple[int, tuple[str, ...], re.Pattern[str] | None] = (-1, (), None)
 
     def add(self, value: str) -> None:
@@ -86,35 +86,35 @@ class _Known:
             with self._lock:
                 self.lasting.add(value)
 
-    def tell(self, value: str) -> None:
+    def add_recent(self, value: str) -> None:
         if value in self.lasting or len(value) > LONGEST:
             return
         with self._lock:
-            told = self._told.copy()
-            told[value] = told.pop(value, None) or _longest_first(_forms(value))
-            while len(told) > MOST_TOLD or sum(map(len, told)) > MOST_CHARACTERS:
-                del told[next(iter(told))]
-            self._told = told  # whoever reads it has the one before, or this one
+            recent = self._recent.copy()
+            recent[value] = recent.pop(value, None) or _longest_first(_forms(value))
+            while len(recent) > MOST_TOLD or sum(map(len, recent)) > MOST_CHARACTERS:
+                del recent[next(iter(recent))]
+            self._recent = recent  # whoever reads it has the one before, or this one
 
     def join(self, other: "_Known") -> None:
         with self._lock:
             self.lasting |= other.lasting
-            self._told = self._told | other._told
+            self._recent = self._recent | other._recent
 
-    def is_in(self, text: str) -> bool:
+    def occurs_in(self, text: str) -> bool:
         forms, short = self._compiled()
         for form in forms:  # a plain loop: this is on the way of every call
             if form in text:
                 return True
         if short is not None and short.search(text) is not None:
             return True
-        return any(form in text for forms in self._told.values() for form in forms)
+        return any(form in text for forms in self._recent.values() for form in forms)
 
     def mask(self, text: str, spared: Collection[str] = ()) -> str:
         """The text with every known value masked, except the `spared` forms."""
         forms, short = self._compiled()
         spans: list[tuple[int, int]] = []
-        for group in (*self._told.values(), forms):
+        for group in (*self._recent.values(), forms):
             for form in group:
                 if form in text and form not in spared:
                     spans += (found.span() for found in re.finditer(re.escape(form), text))
@@ -122,17 +122,17 @@ class _Known:
             spans += (found.span() for found in short.finditer(text) if found[0] not in spared)
         return _covered(text, spans) if spans else text
 
-    def forms_of_those_in(self, text: str) -> set[str]:
+    def forms_in(self, text: str) -> set[str]:
         """All forms of every value that stands in this text, in whatever form it does."""
         found: set[str] = set()
-        for value in (*self.lasting, *self._told):
+        for value in (*self.lasting, *self._recent):
             forms = _forms(value) if len(value) >= UNMISTAKABLE else _written(value)
             if any(form in text for form in forms):
                 found |= forms
         return found
 
     def __bool__(self) -> bool:
-        return bool(self.lasting or self._told)
+        return bool(self.lasting or self._recent)
 
     def _compiled(self) -> "tuple[tuple[str, ...], re.Pattern[str] | None]":
         """The forms of the long ones, and a pattern of the short ones."""
@@ -184,7 +184,7 @@ class Secrets:
             self._known.add(value)
         return value
 
-    def kept(self, name: str) -> str | None:
+    def get_stored(self, name: str) -> str | None:
         """The same without the environment: for tools that others may have written, and that send it away.
 
         It is given for any host: who sends it looks at `hosts`, when it is known where it goes.
@@ -194,12 +194,12 @@ class Secrets:
             self._known.add(value)
         return value
 
-    def know(self, value: str) -> None:
+    def mask_also(self, value: str) -> None:
         """Mask this value, too, such as a server's token. Plain words are not masked: they occur in other texts."""
         if len(value) >= UNMISTAKABLE and not value.isalpha() and not value.isdigit():
-            self._known.tell(value)
+            self._known.add_recent(value)
 
-    def keep(self, value: str) -> None:
+    def mask_always(self, value: str) -> None:
         """Mask this one for good: our own password, say."""
         self._known.add(value)
 
@@ -237,18 +237,18 @@ class Secrets:
         known = self._known
         if not known or not self._may_be_in(value):
             return value
-        return _masked(value, known, known.forms_of_those_in("\n".join(_texts_in(sent))) if sent else ())
+        return _masked(value, known, known.forms_in("\n".join(_texts_in(sent))) if sent else ())
 
     def _may_be_in(self, value: Any) -> bool:
         known = self._known
         if isinstance(value, str):
-            return known.is_in(value)
+            return known.occurs_in(value)
         try:
             text = msgspec.json.encode(value).decode()
         except ODD:  # it is walked through, as far as it can be
             return True
         # What stands escaped in a text is escaped once more in there.
-        return known.is_in(text) or ("\\\\" in text and known.is_in(text.replace("\\\\", "\\")))
+        return known.occurs_in(text) or ("\\\\" in text and known.occurs_in(text.replace("\\\\", "\\")))
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.where(name) is not None

@@ -66,7 +66,7 @@ class Stage:
         self.told = []
         self.hosts = hosts
         self.client = client or HttpClient()
-        outside = HttpContext(self.client, hosts, self._keep, self.environment.secrets.know)
+        outside = HttpContext(self.client, hosts, self._keep, self.environment.secrets.mask_also)
         self.tool = HttpTool(
             msgspec.convert(impl, HttpImpl), schema or {}, msgspec.convert(limits or {}, ToolLimits), lambda: outside
         )

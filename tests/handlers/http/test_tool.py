@@ -89,7 +89,7 @@ def executed(upstream, request=None, response=None, limits=None, secrets=None, a
     impl = {"request": {"urlTemplate": f"{upstream.url}/${{city}}", **(request or {})}, "response": response or {}}
 
     async def main():
-        outside = HttpContext(HttpClient(), allowed(upstream), lambda text: None, environment.secrets.know)
+        outside = HttpContext(HttpClient(), allowed(upstream), lambda text: None, environment.secrets.mask_also)
         tool = HttpTool(
             msgspec.convert(impl, HttpImpl), SCHEMA, msgspec.convert(limits or {}, ToolLimits), lambda: outside
         )

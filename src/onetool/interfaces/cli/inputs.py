@@ -82,7 +82,7 @@ def fetch_url(app: "App", address: str) -> bytes:
     from onetool.core.errors import ToolFailure
     from onetool.http.url import HttpRequest, parse_url
 
-    outside = app.runtime.outside
+    outside = app.runtime.http_context
     try:
         headers = [("Accept", "application/json, application/yaml, application/zip, */*;q=0.5")]
         outgoing = HttpRequest("GET", parse_url(address), headers, b"")

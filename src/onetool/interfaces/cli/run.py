@@ -90,14 +90,14 @@ def run(
         click.echo(printable(f"Warning: {warning}"), err=True)
     if envelope:
         print_envelope(result.to_dict(), as_yaml, as_json)
-        app.runtime.replied(result, [result.to_dict()])
+        app.runtime.record_reply(result, [result.to_dict()])
     elif result.error is not None:
         print_error(result.error)
-        app.runtime.replied(result, [result.printed, result.error.message])
+        app.runtime.record_reply(result, [result.printed, result.error.message])
     elif as_json or not (as_yaml or stdout().isatty()):
-        app.runtime.replied(result, [result.printed, print_data(result.to_dict()["data"], as_json)])
+        app.runtime.record_reply(result, [result.printed, print_data(result.to_dict()["data"], as_json)])
     else:
-        app.runtime.replied(result, [result.printed, print_value(app, result, full)])
+        app.runtime.record_reply(result, [result.printed, print_value(app, result, full)])
     ctx.exit(0 if result.ok else 1)
 
 

@@ -28,7 +28,7 @@ async def call_tool(service: Service, request: Request) -> dict[str, Any]:
     client, is_answer = request.client, False
     silent = client.peer.calls()
     if silent is not None and "requestState" not in request.params and (stats := service.app.runtime.stats):
-        stats.waited(client.name, silent)
+        stats.record_gap(client.name, silent)
     try:
         result = await _call(service, request)
         is_answer = result.get("resultType") not in UNFINISHED

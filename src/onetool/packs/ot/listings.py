@@ -130,7 +130,7 @@ def in_full(one: ListedTool) -> dict[str, Any]:
         "args": [*arguments(spec.input_schema, spec.order)],
         "returns": returned_type(spec),
         "example": example(one),
-        "requires": [need.told() for need in spec.requires],
+        "requires": [need.to_dict() for need in spec.requires],
     }
     return {
         "name": one.word,

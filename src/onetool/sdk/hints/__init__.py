@@ -59,11 +59,11 @@ _USE_DATA = "use text, numbers, lists, dicts, or a class with typed fields (a da
 class HintReader:
     """Reads the hints of one schema: what has a name is defined once, however often it is used."""
 
-    def __init__(self, names: dict[str, Any] | None = None, outgoing: bool = False) -> None:
-        self.outgoing = outgoing
+    def __init__(self, names: dict[str, Any] | None = None, is_output: bool = False) -> None:
+        self.is_output = is_output
         self._names = names or {}  # that a hint written as text may use
         self.definitions: dict[str, Schema] = {}
-        self._scalars = OUTGOING if outgoing else SCALARS
+        self._scalars = OUTGOING if is_output else SCALARS
         self._named: dict[Any, _Named] = {}
 
     def form(self, hint: Any) -> JsonForm:
@@ -97,7 +97,7 @@ class HintReader:
         return known.reference()
 
     def _class(self, cls: type, hint: Any) -> JsonForm:
-        if is_model(cls) and not (self.outgoing and is_record(cls)):  # pydantic's dataclasses leave like any other
+        if is_model(cls) and not (self.is_output and is_record(cls)):  # pydantic's dataclasses leave like any other
             return model_form(self, hint)
         if is_record(cls):
             return record_form(self, hint)

@@ -42,7 +42,7 @@ def model_form(hints: HintForms, hint: Any) -> JsonForm:
 
     try:
         adapter: Any = TypeAdapter(hint)
-        schema = _model_schema(adapter, hint, hints.outgoing)
+        schema = _model_schema(adapter, hint, hints.is_output)
     except Exception as error:  # noqa: BLE001 - pydantic has a dozen; each means that it can't be described
         raise UnsupportedHintError(hint, f"pydantic says: {str(error).splitlines()[0]}") from None
 
@@ -102,7 +102,7 @@ _COUNTED = {"string": "Length", "array": "Items", "object": "Properties"}
 
 def annotated_form(hints: HintForms, hint: Any) -> JsonForm:
     inner, *metadata = get_args(hint)
-    if not hints.outgoing and any(map(is_foreign_rule, metadata)):
+    if not hints.is_output and any(map(is_foreign_rule, metadata)):
         return model_form(hints, hint)
     form, facts = hints.form(inner), list(_flat(metadata))
     rules = [rule for fact in facts for rule in _rules(fact)]

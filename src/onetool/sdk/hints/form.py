@@ -26,7 +26,7 @@ class JsonForm(msgspec.Struct, frozen=True):
 class HintForms(Protocol):
     """What a kind of hint needs of the reader: the forms of its parts, and definitions to share."""
 
-    outgoing: bool  # the schema is for what a function returns, as it looks after `core.plain`
+    is_output: bool  # the schema is for what a function returns, as it looks after `core.plain`
     definitions: dict[str, Schema]
 
     def form(self, hint: Any) -> JsonForm: ...

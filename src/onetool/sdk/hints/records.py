@@ -161,7 +161,7 @@ def record_form(hints: HintForms, hint: Any) -> JsonForm:
 def _read_record(hints: HintForms, hint: Any, cls: type) -> JsonForm:
     variables = dict(zip(getattr(cls, "__parameters__", ()), get_args(hint), strict=False))
     try:
-        fields = [*fields_of(cls, hints.outgoing)]
+        fields = [*fields_of(cls, hints.is_output)]
     except Exception as error:  # noqa: BLE001 - hints that are text are evaluated, so they may raise anything
         raise UnsupportedHintError(hint, f"the hints of its fields can't be read: {error}") from None
     parts: dict[str, FieldForm] = {}
@@ -170,7 +170,7 @@ def _read_record(hints: HintForms, hint: Any, cls: type) -> JsonForm:
         parts[field.key] = FieldForm(field.name, form)
     if is_positional(cls):
         return _as_array(cls, fields, parts)
-    return _as_object(cls, fields, parts, closed=not hints.outgoing)
+    return _as_object(cls, fields, parts, closed=not hints.is_output)
 
 
 def _as_object(cls: type, fields: list[RecordField], parts: dict[str, FieldForm], closed: bool) -> JsonForm:

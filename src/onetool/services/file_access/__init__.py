@@ -51,7 +51,7 @@ from onetool.services.file_access.opening import (
     split,
     stays_inside,
 )
-from onetool.services.file_access.private import Private, is_below, place_of, resolved
+from onetool.services.file_access.private import Private, is_below, path_of, resolved
 
 CHUNK = 1 << 20
 
@@ -81,7 +81,7 @@ class Root:
         self._private, self._within = private, within
         self._spellings = [names_of(os.fsencode(self.path)), names_of(os.fsencode(real))]
 
-    def rest(self, absolute: bytes) -> Parts | None:
+    def relative_parts(self, absolute: bytes) -> Parts | None:
         """What is left of an absolute path below this root; None when it does not begin with it."""
         parts = split(absolute)
         for spelling in self._spellings:
@@ -97,7 +97,7 @@ class Root:
         try:
             with path_errors():
                 self._refuse_outside(top)
-                file = open_beneath(self.rest, top, parts, flags)
+                file = open_beneath(self.relative_parts, top, parts, flags)
         finally:
             os.close(top)
         try:
@@ -126,7 +126,7 @@ class Root:
         """A folder that is a link may lead elsewhere tomorrow, so it is looked at whenever it is opened."""
         if self._within is None:
             return
-        here = place_of(top) or os.path.realpath(self.path)
+        here = path_of(top) or os.path.realpath(self.path)
         if not any(is_below(here, os.path.realpath(folder)) for folder in self._within):
             raise PathRefusedError("root_outside", self.path)
 
@@ -217,7 +217,7 @@ class Roots:
             os.close(folder)
         return entries
 
-    def place(self, path: str, most: int) -> MissingPath | None:
+    def locate_missing(self, path: str, most: int) -> MissingPath | None:
         """Where a path that was not found ends to exist, as seen from the first root it could be in."""
         root, parts = next(self._candidates(path))
         start = [os.fsencode(root.path)] if path.startswith("/") else []
@@ -249,11 +249,11 @@ class Roots:
     @contextmanager
     def _folder_of(self, path: str) -> Iterator[tuple[int, bytes]]:
         """The folder of a file to write, open, and its name there. Where the file exists goes before where it could."""
-        root, parts = self._place_to_write(path)
+        root, parts = self._folder_to_write(path)
         with root.folder(parts[:-1]) as folder:
             yield folder, parts[-1]
 
-    def _place_to_write(self, path: str) -> tuple[Root, Parts]:
+    def _folder_to_write(self, path: str) -> tuple[Root, Parts]:
         missing: PathRefusedError | None = None
         places: list[tuple[Root, Parts]] = []
         for root, parts in self._candidates(path):
@@ -276,7 +276,7 @@ class Roots:
         raw = encoded(path)
         for spelling in dict.fromkeys((path_meant(raw), raw)):
             for root in self._roots:
-                parts = root.rest(spelling) if spelling.startswith(b"/") else split(spelling)
+                parts = root.relative_parts(spelling) if spelling.startswith(b"/") else split(spelling)
                 if parts is not None and stays_inside(parts):
                     yield root, parts
 

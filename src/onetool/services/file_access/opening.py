@@ -113,7 +113,7 @@ LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 Open = Callable[[int, bytes, int], int]
-Rest = Callable[[bytes], Parts | None]  # what is left of an absolute path below the root, as Root.rest tells
+Rest = Callable[[bytes], Parts | None]  # what is left of an absolute path below the root, as Root.relative_parts tells
 
 
 def open_beneath(rest: Rest, top: int, parts: Parts, flags: int) -> int:

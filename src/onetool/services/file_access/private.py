@@ -66,7 +66,7 @@ BASES = {".config/": "XDG_CONFIG_HOME", ".local/share/": "XDG_DATA_HOME"}
 VARIABLES = ("HOME", "USERPROFILE", *MOVED, *BASES.values())
 
 
-def closed_places(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+def closed_paths(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """All of them as absolute paths; most of them are not there."""
     return _closed(tuple((name, value) for name in VARIABLES if (value := env.get(name))))
 
@@ -122,21 +122,21 @@ class Private:
     @cached_property
     def _all(self) -> dict[str, str]:
         """Every path, as it is written but absolute, with the reason for which it is refused."""
-        return dict.fromkeys(closed_places(), "closed") | self._paths
+        return dict.fromkeys(closed_paths(), "closed") | self._paths
 
     @cached_property
     def _there(self) -> dict[str, os.stat_result]:
         return {path: status for path in self._all if (status := _status(path)) is not None}
 
     @cached_property
-    def _places(self) -> dict[str, str]:
+    def _path_texts(self) -> dict[str, str]:
         """The same as text, as they are written; of those that are there, which are few, also with links resolved."""
         return self._all | {resolved(path): self._all[path] for path in self._there}
 
     @cached_property
     def _beginnings(self) -> tuple[str, ...]:
         """For one look at all of them: a path of thousands of names is asked about for each of these."""
-        return tuple(f"{place.rstrip(os.sep)}{os.sep}" for place in self._places)
+        return tuple(f"{place.rstrip(os.sep)}{os.sep}" for place in self._path_texts)
 
     @cached_property
     def _numbers(self) -> dict[Number, str]:
@@ -170,14 +170,14 @@ class Private:
         """Refuse a path as it is written: before it is opened, so that nobody learns what is there."""
         path = _absolute(path)
         if f"{path}{os.sep}".startswith(self._beginnings):
-            raise PathRefusedError(next(reason for place, reason in self._places.items() if is_below(path, place)))
+            raise PathRefusedError(next(reason for place, reason in self._path_texts.items() if is_below(path, place)))
         if OWN_FOLDER_NAME in path.lower():
             self._refuse_own(path)
 
     def refuse_open(self, file: int, path: str) -> None:
         """Refuse what is open, if it is one of them, or in one of them. `path` is for systems that don't tell."""
         self.refuse(os.fstat(file))
-        where = place_of(file) or resolved(path)
+        where = path_of(file) or resolved(path)
         self.refuse_text(where)
         for place in _and_above(os.path.dirname(where)):
             if (status := _status(place)) is not None and (reason := self._numbers.get(_number(status))):
@@ -206,7 +206,7 @@ class Private:
                 raise PathRefusedError("private")
 
 
-def place_of(file: int) -> str | None:
+def path_of(file: int) -> str | None:
     """Where it lies, as the system says; None where it does not."""
     try:
         return os.readlink(f"/proc/self/fd/{file}")

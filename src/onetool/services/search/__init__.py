@@ -58,7 +58,7 @@ class NameIndex:
         """Tool -> the surest way in which the query names it. Tools that it does not name are left out."""
         spelled = name_key(query)
         ways = (
-            (Naming.BEGUN, self._with_all(telling, last=self._with_begun)),
+            (Naming.BEGUN, self._with_all(telling, last=self._with_prefix)),
             (Naming.WORDS, self._with_all(telling, last=self._with)),
             (Naming.PART, self._parts.get(spelled, NO_TOOLS)),
             (Naming.MENTIONED, self._mentioned(query)),
@@ -81,7 +81,7 @@ class NameIndex:
         word, *parts = group
         return self._stems.get(stem(word)) or self._with_all([(part,) for part in parts], last=self._with)
 
-    def _with_begun(self, group: Group) -> ToolPositions:
+    def _with_prefix(self, group: Group) -> ToolPositions:
         start = group[0]
         first, last = bisect_left(self._sorted, start), bisect_left(self._sorted, start + "\U0010ffff")
         return NO_TOOLS.union(*(self._words[word] for word in self._sorted[first:last]))
@@ -183,7 +183,7 @@ class LexicalIndex:
 
     def scores(self, asked: QueryWords) -> dict[int, float]:
         """Tool -> a positive number. Tools that share nothing with the query are left out."""
-        scores = self._summed(self._meant(asked.telling)) or self._summed(self._guessed(asked.telling))
+        scores = self._summed(self._known(asked.telling)) or self._summed(self._fuzzy(asked.telling))
         for word, *_ in asked.everyday:
             for tool, weight in self._best(self._stems_of([word])):
                 if tool in scores:
@@ -197,33 +197,33 @@ class LexicalIndex:
                 scores[tool] = scores.get(tool, 0.0) + factor * weight
         return scores
 
-    def _meant(self, telling: Sequence[Group]) -> Iterator[Meaning]:
+    def _known(self, telling: Sequence[Group]) -> Iterator[Meaning]:
         for position, group in enumerate(telling, start=1):
             yield from self._meanings(group, last=position == len(telling))
 
-    def _guessed(self, telling: Sequence[Group]) -> Iterator[Meaning]:
+    def _fuzzy(self, telling: Sequence[Group]) -> Iterator[Meaning]:
         """Matches with the first letter open, too, when no word was understood."""
         for word, *_ in telling[:MOST_GUESSES]:
-            yield self._stems_of(self._vocabulary.less_close(word)), GUESS_WEIGHT
+            yield self._stems_of(self._vocabulary.close_with_any_start(word)), GUESS_WEIGHT
 
     def _meanings(self, group: Group, last: bool) -> Iterator[Meaning]:
         word, *parts = group
         if stem(word) not in self._postings:
-            yield from self._parts(parts, last) if parts else self._supposed(word, last)
+            yield from self._parts(parts, last) if parts else self._completed(word, last)
             return
         yield {stem(word)}, 1.0
         for part in parts:
             yield self._stems_of([part]), EVERYDAY_WEIGHT
         if last:  # somebody may still be typing it
-            yield self._stems_of(self._vocabulary.begun(word)) - {stem(word)}, EVERYDAY_WEIGHT
+            yield self._stems_of(self._vocabulary.with_prefix(word)) - {stem(word)}, EVERYDAY_WEIGHT
 
     def _parts(self, parts: Iterable[str], last: bool) -> Iterator[Meaning]:
         for part in parts:
             yield from self._meanings((part,), last)
 
-    def _supposed(self, word: str, last: bool) -> Iterator[Meaning]:
+    def _completed(self, word: str, last: bool) -> Iterator[Meaning]:
         """No tool has this word: take it as the start of one, else as a mistyped one."""
-        if (last or len(word) >= SHORTEST_PREFIX) and (begun := self._vocabulary.begun(word)):
+        if (last or len(word) >= SHORTEST_PREFIX) and (begun := self._vocabulary.with_prefix(word)):
             yield self._stems_of(begun), PREFIX_WEIGHT
         else:
             yield self._stems_of(self._vocabulary.close(word)), GUESS_WEIGHT

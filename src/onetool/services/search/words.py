@@ -247,7 +247,7 @@ class Vocabulary:
             self._by_length.setdefault(len(word), []).append(word)
             self._by_start.setdefault((len(word), word[0]), []).append(word)
 
-    def begun(self, start: str) -> list[str]:
+    def with_prefix(self, start: str) -> list[str]:
         """The words that start so, and go on."""
         first, last = bisect_left(self._words, start + "\0"), bisect_left(self._words, start + "\U0010ffff")
         return sorted(self._words[first:last], key=len)[:MOST_BEGUN]
@@ -256,7 +256,7 @@ class Vocabulary:
         """The words that differ by a mistake in typing, which seldom hits the first letter."""
         return _close(word, [self._by_start.get((length, word[0]), []) for length in _lengths(word)])
 
-    def less_close(self, word: str) -> list[str]:
+    def close_with_any_start(self, word: str) -> list[str]:
         """The same, with the first letter open too. Slower: every word of about this length is compared."""
         return _close(word, [self._by_length.get(length, []) for length in _lengths(word)])
 

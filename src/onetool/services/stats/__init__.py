@@ -145,7 +145,7 @@ class UsageStats:
         self._inline = inline_bytes
         self._now = now
         self._writer = Writer(file, retention_days * 86_400, now, redact)
-        self._at_the_end = finalize(self, self._writer.flush_at_the_end)
+        self._finalizer = finalize(self, self._writer.flush_in_finalizer)
 
     # What happens
 
@@ -170,29 +170,29 @@ class UsageStats:
         )
         self._writer.add(CALLS, row)
 
-    def ran(self, event: RunEvent) -> None:
+    def record_run(self, event: RunEvent) -> None:
         """A run has ended."""
         error = event.error
         code = None if error is None else error.code
         door, client = _name(event.door), _name(event.client)
         self._add(RUNS, event.id, door, client, error is None, code, event.duration_ms, event.calls, event.code_bytes)
 
-    def replied(self, run: str, size: int) -> None:
+    def record_reply(self, run: str, size: int) -> None:
         """What came of a run was sent back, in so many bytes."""
         self._add(REPLIES, run, size)
 
-    def listed(self, client: str, door: str, full_bytes: int, sent_bytes: int) -> None:
+    def record_menu(self, client: str, door: str, full_bytes: int, sent_bytes: int) -> None:
         """A client got a menu; `full_bytes` is what a list of every tool would have been."""
         self._add(MENUS, _name(client), _name(door), full_bytes, sent_bytes)
 
-    def waited(self, client: str, seconds: float) -> None:
+    def record_gap(self, client: str, seconds: float) -> None:
         """So long a client took from our answer to its next call. One that was away for long has not been thinking."""
         if 0 <= seconds <= LONGEST_WAIT:
             self._add(GAPS, _name(client), seconds * 1000)
 
-    def flush(self, patience: float = BUSY_SECONDS) -> None:
+    def flush(self, timeout: float = BUSY_SECONDS) -> None:
         """Write what waits."""
-        self._writer.flush(patience)
+        self._writer.flush(timeout)
 
     # What it comes to
 

@@ -72,12 +72,12 @@ class NewerFileError(Exception):
 
 
 @contextmanager
-def opened(file: Path, patience: float = BUSY_SECONDS) -> Generator[sqlite3.Connection]:
+def opened(file: Path, timeout: float = BUSY_SECONDS) -> Generator[sqlite3.Connection]:
     """The file, to be written; made, where there is none. Raises OSError, sqlite3.Error, NewerFileError."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if file.is_symlink() or (file.exists() and not file.is_file()):
         raise OSError(f"{file} is no regular file")
-    with closing(sqlite3.connect(file, timeout=patience, isolation_level=None)) as database:
+    with closing(sqlite3.connect(file, timeout=timeout, isolation_level=None)) as database:
         if _version(database) != VERSION:
             _brought_up(database)
         yield database
@@ -209,16 +209,16 @@ class Writer:
         elif len(waiting) % _FULL == 0:
             self._full.set()
 
-    def flush(self, patience: float = BUSY_SECONDS) -> None:
+    def flush(self, timeout: float = BUSY_SECONDS) -> None:
         """Write what waits. A file that another process holds is tried again later, for a bounded number of rows."""
         with self._writing:
             self._writer = get_ident()
             try:
-                self._flush(patience)
+                self._flush(timeout)
             finally:
                 self._writer = None
 
-    def flush_at_the_end(self) -> None:
+    def flush_in_finalizer(self) -> None:
         """The same, for a finalizer: the garbage collector may run it while the writer thread is writing."""
         if self._writer != get_ident() and self._writing.acquire(timeout=LAST_WAIT):
             try:
@@ -226,12 +226,12 @@ class Writer:
             finally:
                 self._writing.release()
 
-    def _flush(self, patience: float) -> None:
+    def _flush(self, timeout: float) -> None:
         taken = {table: _all_of(waiting) for table, waiting in self._waiting.items() if waiting}
         if not taken or self.is_off:
             return
         try:
-            self._write(taken, patience)
+            self._write(taken, timeout)
         except (OSError, sqlite3.Error, NewerFileError) as error:
             if is_busy(error):
                 for table, rows in taken.items():
@@ -246,8 +246,8 @@ class Writer:
             advice = "" if isinstance(error, NewerFileError) else "; if the file is broken, delete it"
             log.warning("stats are not kept: %s: %s%s", self._file, error, advice)
 
-    def _write(self, rows: dict[str, list[Row]], patience: float) -> None:
-        with opened(self._file, patience) as database, transaction(database):
+    def _write(self, rows: dict[str, list[Row]], timeout: float) -> None:
+        with opened(self._file, timeout) as database, transaction(database):
             for table, some in rows.items():
                 insert(database, table, self._redact(some))
             if self._now() >= self._next_sweep:

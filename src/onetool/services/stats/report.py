@@ -170,7 +170,7 @@ def latency_over_time(series: "Sequence[Bucket]", period: str) -> str:
     measured = [value for one in series for value in _percentiles(one) if value is not None]
     if not measured:
         return ""
-    places = [ChartPoint(tick(one["start"], period), _told(one, period), _percentiles(one)) for one in series]
+    places = [ChartPoint(tick(one["start"], period), _tooltip(one, period), _percentiles(one)) for one in series]
     told = f"Latency over time: p50, p95 and p99, between {duration(min(measured))} and {duration(max(measured))}"
     chart = lines(told, _PERCENTILES, places, decade_axis(measured), decade)
     rows = ((span(one["start"], period), *map(duration, _percentiles(one))) for one in series)
@@ -204,7 +204,7 @@ def _percentiles(bucket: "Bucket") -> tuple[float | None, float | None, float | 
     return bucket["p50_ms"], bucket["p95_ms"], bucket["p99_ms"]
 
 
-def _told(bucket: "Bucket", period: str) -> str:
+def _tooltip(bucket: "Bucket", period: str) -> str:
     values = zip(_PERCENTILES, _percentiles(bucket), strict=True)
     return f"{span(bucket['start'], period)}: {', '.join(f'{name} {duration(value)}' for name, value in values)}"
 

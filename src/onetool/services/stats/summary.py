@@ -240,7 +240,7 @@ class CallFilter(msgspec.Struct, frozen=True):
     failed: bool = False
     there: bool = False
 
-    def ask(self, database: sqlite3.Connection, wanted: str, further: str = "", **more: Any) -> sqlite3.Cursor:
+    def query(self, database: sqlite3.Connection, wanted: str, further: str = "", **more: Any) -> sqlite3.Cursor:
         """`wanted` and `further` (grouping, order) are our own words; whatever comes from outside is a parameter."""
         limits = {
             "at >= :since": self.since is not None,
@@ -248,18 +248,19 @@ class CallFilter(msgspec.Struct, frozen=True):
             "NOT ok": self.failed,
             "(source != '' OR code IS NOT 'tool_not_found')": self.there,
         }
-        those = " AND ".join(limit for limit, holds in limits.items() if holds)
-        where = f"WHERE {those}" if those else "NOT INDEXED"  # row after row is quicker than in the order of an index
+        selected = " AND ".join(limit for limit, holds in limits.items() if holds)
+        # Without a condition, row after row is quicker than in the order of an index.
+        where = f"WHERE {selected}" if selected else "NOT INDEXED"
         return database.execute(
             f"SELECT {wanted} FROM calls {where} {further}",  # noqa: S608
             {"since": self.since, "tool": self.tool, "most": MOST_ROWS, **more},
         )
 
 
-def tool_facts(database: sqlite3.Connection, those: CallFilter) -> dict[str, Any]:
+def tool_facts(database: sqlite3.Connection, selected: CallFilter) -> dict[str, Any]:
     """In short: calls, success_rate (percent), median_ms, last_called."""
     register_spread(database)
-    calls, errors, last, spread = those.ask(
+    calls, errors, last, spread = selected.query(
         database, "count(*), coalesce(sum(1 - ok), 0), max(at), spread(duration_ms)"
     ).fetchone()
     return {
@@ -273,15 +274,15 @@ def tool_facts(database: sqlite3.Connection, those: CallFilter) -> dict[str, Any
 def summarize(database: sqlite3.Connection, period: Period, tool: str | None, now: float, inline_bytes: int) -> Summary:
     """All of a summary, of one moment: nothing is written between its parts."""
     register_spread(database)
-    those = CallFilter(period.since(now), tool)
+    selected = CallFilter(period.since(now), tool)
     database.execute("BEGIN")
-    calls, errors, tokens_in, tokens_out, spread, bytes_in, bytes_out, in_runs, first = those.ask(
+    calls, errors, tokens_in, tokens_out, spread, bytes_in, bytes_out, in_runs, first = selected.query(
         database, f"{_NUMBERS}, coalesce(sum(bytes_in), 0), coalesce(sum(bytes_out), 0), count(run), min(at)"
     ).fetchone()
-    saved = savings(database, those.since, tool, inline_bytes)
+    saved = savings(database, selected.since, tool, inline_bytes)
     return {
         "period": period.name,
-        "since": iso(first if those.since is None else those.since) if calls or those.since else None,
+        "since": iso(first if selected.since is None else selected.since) if calls or selected.since else None,
         "until": iso(now),
         "tool": tool,
         "total_calls": calls,
@@ -294,17 +295,17 @@ def summarize(database: sqlite3.Connection, period: Period, tool: str | None, no
         "bytes_out": bytes_out,
         "runs": saved["runs"],
         "calls_in_runs": in_runs,
-        "tools": _tools(database, those),
-        "errors": _errors(database, those),
-        "doors": _counts(database, those, "door"),
-        "clients": [one for one in _counts(database, those, "client") if one["name"]],
-        "series": _series(database, those, period.buckets(first, now)) if calls else [],
+        "tools": _tools(database, selected),
+        "errors": _errors(database, selected),
+        "doors": _counts(database, selected, "door"),
+        "clients": [one for one in _counts(database, selected, "client") if one["name"]],
+        "series": _series(database, selected, period.buckets(first, now)) if calls else [],
         "latency": msgspec.structs.asdict(read_spread(spread)),
     }
 
 
-def _tools(database: sqlite3.Connection, those: CallFilter) -> list[ToolRow]:
-    rows = CallFilter(those.since, those.tool, there=True).ask(
+def _tools(database: sqlite3.Connection, selected: CallFilter) -> list[ToolRow]:
+    rows = CallFilter(selected.since, selected.tool, there=True).query(
         database,
         f"tool, source, max(at), {_NUMBERS}",  # the source is that of the latest call: SQLite goes with max
         "GROUP BY tool ORDER BY count(*) DESC, tool LIMIT :most",
@@ -330,8 +331,8 @@ def _tool(
     }
 
 
-def _errors(database: sqlite3.Connection, those: CallFilter) -> list[ErrorRow]:
-    rows = CallFilter(those.since, those.tool, failed=True).ask(
+def _errors(database: sqlite3.Connection, selected: CallFilter) -> list[ErrorRow]:
+    rows = CallFilter(selected.since, selected.tool, failed=True).query(
         database,
         "tool, code, reason, count(*), max(at)",
         "GROUP BY +tool, code, reason ORDER BY 4 DESC, 1, 2, 3 LIMIT :most",
@@ -342,14 +343,14 @@ def _errors(database: sqlite3.Connection, those: CallFilter) -> list[ErrorRow]:
     ]
 
 
-def _counts(database: sqlite3.Connection, those: CallFilter, column: str) -> list[Count]:
-    rows = those.ask(database, f"{column}, count(*)", "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :most")
+def _counts(database: sqlite3.Connection, selected: CallFilter, column: str) -> list[Count]:
+    rows = selected.query(database, f"{column}, count(*)", "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :most")
     return [{"name": name, "calls": calls} for name, calls in rows]
 
 
-def _series(database: sqlite3.Connection, those: CallFilter, starts: range) -> list[Bucket]:
+def _series(database: sqlite3.Connection, selected: CallFilter, starts: range) -> list[Bucket]:
     """Every bucket, also those without a call. The first one begins before the period does, and has only its calls."""
-    rows = those.ask(database, f"CAST(at / :bucket AS INTEGER), {_NUMBERS}", "GROUP BY 1", bucket=starts.step)
+    rows = selected.query(database, f"CAST(at / :bucket AS INTEGER), {_NUMBERS}", "GROUP BY 1", bucket=starts.step)
     found: dict[int, Sequence[Any]] = {number * starts.step: rest for number, *rest in rows}
     return [_bucket(start, *found.get(start, _NOTHING)) for start in starts]
 

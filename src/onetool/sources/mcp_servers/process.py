@@ -57,7 +57,7 @@ async def spawned(settings: ServerSettings, journal: ServerLog, watch: ChildReap
         )
     except (OSError, ValueError) as error:
         raise ToolFailure(f"it can't be started: {command}: {getattr(error, 'strerror', None) or error}") from None
-    watch.over(child.pid)
+    watch.add(child.pid)
     journal.note(f"started as process {child.pid}: {settings.target}")
     return child
 

@@ -80,7 +80,7 @@ def _of_request(app: "App", tool: Mapping[str, Any]) -> tuple[list[str], list[st
 
     try:
         impl = converted(tool["httpImpl"], HttpImpl)
-        made = HttpTool(impl, tool.get("argSchema") or {}, ToolLimits(), lambda: app.runtime.outside)
+        made = HttpTool(impl, tool.get("argSchema") or {}, ToolLimits(), lambda: app.runtime.http_context)
     except (OneToolError, ValueError):
         return [], []
     auth = impl.request.auth
@@ -99,7 +99,7 @@ def _required_host(app: "App", scheme: str, authority: str) -> RequiredHost:
     except RequestRefusedError:
         return RequiredHost(authority, False)
     try:
-        app.runtime.outside.hosts.check(url)
+        app.runtime.http_context.hosts.check(url)
     except RequestRefusedError:
         return RequiredHost(url.authority, False, _allow_entry(url))
     return RequiredHost(url.authority, True)

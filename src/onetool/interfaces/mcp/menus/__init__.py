@@ -37,7 +37,7 @@ def _record(app: App, menu: "Menu", client: str) -> None:
 
     def measure() -> None:
         try:
-            stats.listed(client, "mcp", menu.full_bytes(), menu.sent_bytes())
+            stats.record_menu(client, "mcp", menu.full_bytes(), menu.sent_bytes())
         except Exception:
             log.exception("a menu could not be measured; nothing but the stats goes by that")
 

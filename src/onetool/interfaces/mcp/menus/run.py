@@ -25,7 +25,7 @@ def entries(app: App, allowed: Collection[str] | None) -> list[MenuEntry]:
         check(args)
         result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress)
         answer = with_warnings(await _answer(app, result), result)
-        app.runtime.replied(
+        app.runtime.record_reply(
             result, [block["text"] if block["type"] == "text" else block for block in answer["content"]]
         )
         return answer
