@@ -91,7 +91,7 @@ class _Client:
         while True:
             with App.open(self._config) as app:
                 assert app.servers is not None
-                await app.servers.settled()
+                await app.servers.wait_connected()
                 error = app.servers.statuses()[0].error
                 if error is None:
                     return await self._calls(app, wanted)
@@ -122,7 +122,7 @@ class _Client:
     async def _log_in(self) -> None:
         self._logins += 1
         folder = self._config.parent / "servers"
-        await login(SERVER, self._block["url"], self._block["auth"], folder, _told, _browse, patience=10)
+        await login(SERVER, self._block["url"], self._block["auth"], folder, _told, _browse, seconds=10)
 
 
 def _told(words: str) -> None:

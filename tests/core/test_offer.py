@@ -21,7 +21,7 @@ def resource(uri):
 
 def test_a_resource_without_places_is_its_own_address_and_no_other():
     one = resource("notes://today?x=[a]")
-    assert one.places == ()
+    assert one.variables == ()
     assert one.match("notes://today?x=[a]") == {}
     for other in ("notes://today", "notes://today?x=a", "notes://today?x=[a]/", "", "NOTES://today?x=[a]"):
         assert one.match(other) is None, other
@@ -29,7 +29,7 @@ def test_a_resource_without_places_is_its_own_address_and_no_other():
 
 def test_places_are_filled_by_what_stands_there():
     one = resource("notes://{day}/{page}.txt")
-    assert one.places == ("day", "page")
+    assert one.variables == ("day", "page")
     assert one.match("notes://monday/1.txt") == {"day": "monday", "page": "1"}
     for other in ("notes://monday/1xtxt", "notes://monday/.txt", "notes:///1.txt", "notes://a/b/1.txt", "x://a/1.txt"):
         assert one.match(other) is None, other
@@ -73,7 +73,7 @@ def test_what_stands_around_the_places_means_only_itself(around, value):
 def test_characters_of_patterns_are_no_pattern(template):
     one = resource(template)
     filled = re.sub(r"\{\w+\}", "value", template)
-    assert one.match(filled) == dict.fromkeys(one.places, "value")
+    assert one.match(filled) == dict.fromkeys(one.variables, "value")
     assert one.match(f"{filled}/more") is None
     assert one.match("x://anything") is None
 

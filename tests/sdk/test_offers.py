@@ -151,7 +151,7 @@ def test_places_are_parameters():
         return f"{day} {page} {color}"
 
     (one,) = pack(note).resources
-    assert (one.name, one.places) == ("note", ("day", "page"))
+    assert (one.name, one.variables) == ("note", ("day", "page"))
     assert read(one, **one.match("notes://monday/2")).data == {"text": "monday 2 red"}
 
 

@@ -298,7 +298,7 @@ class App:
     async def fresh_health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
         """Health. Who has only just come tries every server first: else it would only be known how they were."""
         if self.servers is not None and not self._is_connected:
-            await self.servers.settled()
+            await self.servers.wait_connected()
         return self.health(allowed)
 
     # How it is wired

@@ -140,12 +140,14 @@ class ToolCatalog:
         """Wait for servers whose tools are not known yet: of those packs, or all; until they tell, or can't."""
         if self.servers is not None and (names := self.servers.unlisted(packs)):
             with suppress(ToolFailure):  # it is closing
-                await self.servers.settled(names, anew=packs is not None, patience=PATIENCE if packs is None else None)
+                await self.servers.wait_connected(
+                    names, retry=packs is not None, seconds=PATIENCE if packs is None else None
+                )
 
     def wait_for_servers_sync(self, packs: Iterable[str] | None = None) -> None:
         """The same for callers that are not async."""
         if self.servers is not None and (names := self.servers.unlisted(packs)):
-            self.servers.settle(names, PATIENCE if packs is None else None)
+            self.servers.wait_connected_sync(names, PATIENCE if packs is None else None)
 
     def close(self) -> None:
         if self.servers is not None:

@@ -264,8 +264,8 @@ class Runtime:
         return HttpContext(
             client=self.client,
             hosts=hosts,
-            keep=self.store_result,
-            know=self.config.secrets.mask_also,
+            store_result=self.store_result,
+            mask_also=self.config.secrets.mask_also,
             secret=self._stored_secret,
             bound=self.config.secrets.hosts,
         )

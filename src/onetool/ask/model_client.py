@@ -135,7 +135,7 @@ class ModelClient:
             raise RequestTimeoutError(f"{self._place.authority} did not answer", self._timeout)
         send = self._client.stream if stream else self._client.send
         answer = await send(outgoing, self._place.hosts, timeout=seconds, max_bytes=LARGEST, connect=CONNECT)
-        pieces = answer.pieces
+        pieces = answer.stream
         try:
             if pieces is not None and _is_stream(answer):
                 async with aclosing(self._streamed(pieces, prompt, until)) as heard:

@@ -50,13 +50,13 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     mime_type: str | None = None
 
     @cached_property
-    def places(self) -> tuple[str, ...]:
+    def variables(self) -> tuple[str, ...]:
         """What a template leaves open."""
         return tuple(_PLACE.findall(self.uri))
 
     def match(self, uri: str) -> Mapping[str, Any] | None:
         """The values of the template's variables in this URI; None if it does not match. Each is one segment."""
-        if not self.places:
+        if not self.variables:
             return {} if uri == self.uri else None
         found = self._pattern.fullmatch(uri)
         if found is None:
@@ -69,7 +69,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def _pattern(self) -> "re.Pattern[str]":
         parts = _PLACE.split(self.uri)  # text, name, text, name, …, text
-        pattern, last = re.escape(parts[0]), len(self.places)
+        pattern, last = re.escape(parts[0]), len(self.variables)
         for number, (name, text) in enumerate(zip(parts[1::2], parts[2::2], strict=True), 1):
             # Before another place of the same segment it ends where the text between them begins: else there were as
             # many ways to read an address as it has letters.

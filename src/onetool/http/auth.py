@@ -34,14 +34,14 @@ _UNFIT_IN_COOKIES = re.compile(r'[\x00-\x20\x7f",;\\]|[^\x00-\x7f]')
 class Signer:
     """Signs the requests of one call."""
 
-    async def ready(self, left: float) -> None:
+    async def prepare(self, left: float) -> None:
         """Fetch credentials, within `left` seconds."""
 
-    def sign(self, outgoing: "HttpRequest") -> "HttpRequest":
+    def sign(self, request: "HttpRequest") -> "HttpRequest":
         """The request with its credentials. Called again for every retry and redirect."""
         raise NotImplementedError
 
-    def refused(self) -> bool:
+    def on_unauthorized(self) -> bool:
         """Called on a 401: whether new credentials may help."""
         return False
 
@@ -54,20 +54,22 @@ class AuthTexts:
         auth: CamelStruct,
         names: Collection[str],
         arguments: Collection[str],
-        fit: Callable[[Placeholder, str], str] = one_line,
+        check: Callable[[Placeholder, str], str] = one_line,
     ) -> None:
         keys = {field.name: field.encode_name for field in msgspec.structs.fields(auth)}
         self._texts = {
             name: parse_text(getattr(auth, name), arguments, below(AUTH_POINTER, keys[name])) for name in names
         }
-        self._holes = tuple(dict.fromkeys(hole for text in self._texts.values() for hole in text.holes))
-        self._fit = fit
+        self._placeholders = tuple(
+            dict.fromkeys(placeholder for text in self._texts.values() for placeholder in text.placeholders)
+        )
+        self._check = check
         self._keys = keys
-        self.secrets = frozenset(hole.name for hole in self._holes if hole.is_secret)
+        self.secrets = frozenset(one.name for one in self._placeholders if one.is_secret)
 
     def fill(self, args: Mapping[str, Any], secret: Lookup) -> dict[str, str]:
-        values = gather(self._holes, args, secret)
-        filled = {name: text.fill_whole(values, self._fit, "the login") for name, text in self._texts.items()}
+        values = gather(self._placeholders, args, secret)
+        filled = {name: text.fill_whole(values, self._check, "the login") for name, text in self._texts.items()}
         for name, text in filled.items():
             check_length(text, f"{self._keys[name]} of the tool's auth")
         return filled
@@ -78,7 +80,7 @@ class AuthTexts:
         Without secrets it is nothing. With arguments, too, it is another one in each call, and masks are for good: so
         of each secret (in the form in which it is encoded) it is that part which is the same in all of them.
         """
-        if len(self.secrets) == len(self._holes):
+        if len(self.secrets) == len(self._placeholders):
             return [credential] if self.secrets else []
         return [part for name in self.secrets for part in _encoded_parts(form(secret(name) or ""))]
 
@@ -89,7 +91,7 @@ class Authenticator:
     secrets: frozenset[str]
     asks_elsewhere = False  # its secrets go to another place than the request, and it looks after that itself
 
-    def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "HttpContext") -> Signer:
+    def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
         raise NotImplementedError
 
 
@@ -101,8 +103,8 @@ class _Fixed(Signer):
     def __init__(self, name: str, value: str) -> None:
         self._name, self._value = name, value
 
-    def sign(self, outgoing: "HttpRequest") -> "HttpRequest":
-        return with_header(outgoing, self._name, self._value)
+    def sign(self, request: "HttpRequest") -> "HttpRequest":
+        return with_header(request, self._name, self._value)
 
 
 class _ByHeader(Authenticator):
@@ -111,14 +113,14 @@ class _ByHeader(Authenticator):
     def __init__(self, texts: AuthTexts, name: str, value: Callable[[dict[str, str]], str], derived: bool) -> None:
         self.secrets = texts.secrets
         self._texts, self._name, self._value, self._derived = texts, name, value, derived
-        self._told = ""
+        self._masked = ""
 
-    def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "HttpContext") -> Signer:
+    def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
         value = self._value(self._texts.fill(args, secret))
-        if self._derived and value != self._told:  # a server that shows what it got must not show this
+        if self._derived and value != self._masked:  # a server that shows what it got must not show this
             for part in self._texts.derived(value.rpartition(" ")[2], secret):
-                outside.know(part)
-            self._told = value
+                context.mask_also(part)
+            self._masked = value
         return _Fixed(self._name, value)
 
 
@@ -127,7 +129,7 @@ class _InQuery(Authenticator):
         self.secrets = texts.secrets
         self._name, self._texts = quote(auth.name, safe=""), texts
 
-    def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "HttpContext") -> Signer:
+    def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
         return _QuerySigner(f"{self._name}={quote(self._texts.fill(args, secret)['value'], safe='')}")
 
 
@@ -135,10 +137,10 @@ class _QuerySigner(Signer):
     def __init__(self, pair: str) -> None:
         self._pair = pair
 
-    def sign(self, outgoing: "HttpRequest") -> "HttpRequest":
-        target = outgoing.url.target
+    def sign(self, request: "HttpRequest") -> "HttpRequest":
+        target = request.url.target
         joint = "" if target.endswith(("?", "&")) else "&" if "?" in target else "?"
-        return outgoing._replace(url=outgoing.url._replace(target=f"{target}{joint}{self._pair}"))
+        return request._replace(url=request.url._replace(target=f"{target}{joint}{self._pair}"))
 
 
 class _InCookie(Authenticator):
@@ -146,7 +148,7 @@ class _InCookie(Authenticator):
         self.secrets = texts.secrets
         self._name, self._texts = auth.name, texts
 
-    def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "HttpContext") -> Signer:
+    def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
         return _CookieSigner(f"{self._name}={self._texts.fill(args, secret)['value']}")
 
 
@@ -154,9 +156,9 @@ class _CookieSigner(Signer):
     def __init__(self, pair: str) -> None:
         self._pair = pair
 
-    def sign(self, outgoing: "HttpRequest") -> "HttpRequest":
-        others = [value for name, value in outgoing.headers if name.lower() == "cookie"]
-        return with_header(outgoing, "Cookie", "; ".join([*others, self._pair]))
+    def sign(self, request: "HttpRequest") -> "HttpRequest":
+        others = [value for name, value in request.headers if name.lower() == "cookie"]
+        return with_header(request, "Cookie", "; ".join([*others, self._pair]))
 
 
 def authenticator_for(auth: Bearer | Basic | ApiKey | Hmac | None, arguments: Collection[str]) -> Authenticator | None:
@@ -187,9 +189,9 @@ def _api_key(auth: ApiKey, arguments: Collection[str]) -> Authenticator:
     return _ByHeader(texts, auth.name, lambda filled: filled["value"], derived=False)
 
 
-def _in_cookie(hole: Placeholder, value: str) -> str:
+def _in_cookie(placeholder: Placeholder, value: str) -> str:
     if _UNFIT_IN_COOKIES.search(value):
-        raise hole.bad("has a character that a cookie can't have: a space, a comma, a semicolon, a quote …")
+        raise placeholder.bad("has a character that a cookie can't have: a space, a comma, a semicolon, a quote …")
     return value
 
 
@@ -217,12 +219,12 @@ def check_length(text: str, what: str) -> None:
         )
 
 
-def with_header(outgoing: "HttpRequest", name: str, value: str) -> "HttpRequest":
+def with_header(request: "HttpRequest", name: str, value: str) -> "HttpRequest":
     """The request with this header in place of any other of its name."""
     same = name.lower()
-    headers = [header for header in outgoing.headers if header[0].lower() != same]
+    headers = [header for header in request.headers if header[0].lower() != same]
     headers.append((name, value))
-    return outgoing._replace(headers=headers)
+    return request._replace(headers=headers)
 
 
 # HMAC: a signature over parts of the request exactly as it is sent, made of a secret that is not.
@@ -230,12 +232,12 @@ def with_header(outgoing: "HttpRequest", name: str, value: str) -> "HttpRequest"
 
 _SIGNED_PART = re.compile(r"(?<!\$)\{([A-Za-z0-9]+)\}")
 SIGNED_PARTS: dict[str, Callable[["HttpRequest", str], bytes]] = {
-    "method": lambda outgoing, _: outgoing.method.encode(),
-    "path": lambda outgoing, _: outgoing.url.target.encode(),
-    "host": lambda outgoing, _: outgoing.url.authority.encode(),
+    "method": lambda request, _: request.method.encode(),
+    "path": lambda request, _: request.url.target.encode(),
+    "host": lambda request, _: request.url.authority.encode(),
     "timestamp": lambda _, timestamp: timestamp.encode(),
-    "body": lambda outgoing, _: outgoing.body,
-    "bodySha256": lambda outgoing, _: hashlib.sha256(outgoing.body).hexdigest().encode(),
+    "body": lambda request, _: request.body,
+    "bodySha256": lambda request, _: hashlib.sha256(request.body).hexdigest().encode(),
 }
 
 
@@ -253,25 +255,25 @@ class HmacAuthenticator(Authenticator):
         if auth.timestamp_header is not None:
             check_name(auth.timestamp_header, below(AUTH_POINTER, "timestampHeader"))
 
-    def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "HttpContext") -> Signer:
+    def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
         key = self._secret.fill(args, secret)["secret"].encode()
         return _HmacSigner(self, key, self._prefix.fill(args, secret)["prefix"])
 
 
 class _HmacSigner(Signer):
-    def __init__(self, helper: HmacAuthenticator, key: bytes, prefix: str) -> None:
-        self._helper, self._key, self._prefix = helper, key, prefix
+    def __init__(self, authenticator: HmacAuthenticator, key: bytes, prefix: str) -> None:
+        self._authenticator, self._key, self._prefix = authenticator, key, prefix
 
-    def sign(self, outgoing: "HttpRequest") -> "HttpRequest":
-        auth = self._helper.auth
-        timestamp = str(int(self._helper.now()))
+    def sign(self, request: "HttpRequest") -> "HttpRequest":
+        auth = self._authenticator.auth
+        timestamp = str(int(self._authenticator.now()))
         payload = b"".join(
-            part if isinstance(part, bytes) else part(outgoing, timestamp) for part in self._helper.payload
+            part if isinstance(part, bytes) else part(request, timestamp) for part in self._authenticator.payload
         )
         digest = hmac.digest(self._key, payload, auth.algorithm)
         text = digest.hex() if auth.encoding == "hex" else b64encode(digest).decode()
-        outgoing = with_header(outgoing, auth.header, f"{self._prefix}{text}")
-        return outgoing if auth.timestamp_header is None else with_header(outgoing, auth.timestamp_header, timestamp)
+        request = with_header(request, auth.header, f"{self._prefix}{text}")
+        return request if auth.timestamp_header is None else with_header(request, auth.timestamp_header, timestamp)
 
 
 def _signed_parts(auth: Hmac) -> list[bytes | Callable[["HttpRequest", str], bytes]]:

@@ -107,14 +107,14 @@ class BodyStream:
     LOW_WATER.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, read_on: Callable[[bool], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, set_reading: Callable[[bool], None]) -> None:
         self._loop = loop
-        self._read_on = read_on
+        self._set_reading = set_reading
         self._waiting: deque[bytes] = deque()
         self._size = 0
         self._held = False
         self._ended = False
-        self._fault: WireError | None = None
+        self._error: WireError | None = None
         self._reader: asyncio.Future[None] | None = None
         self._closed: Callable[[], None] | None = None
 
@@ -125,25 +125,25 @@ class BodyStream:
         self._size += len(piece)
         if self._size > HIGH_WATER and not self._held:
             self._held = True
-            self._read_on(False)
+            self._set_reading(False)
         self._wake()
 
-    def finish(self, fault: WireError | None) -> None:
-        self._ended, self._fault = True, fault
+    def finish(self, error: WireError | None) -> None:
+        self._ended, self._error = True, error
         self._wake()
 
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
-    def at_close(self, closed: Callable[[], None]) -> None:
+    def on_close(self, on_close: Callable[[], None]) -> None:
         """Called once, when it has been read to the end or nobody reads it any more."""
-        self._closed = closed
+        self._closed = on_close
 
     def close(self) -> None:
         if self._held:  # whatever becomes of the connection, it must not stay deaf
             self._held = False
-            self._read_on(True)
+            self._set_reading(True)
         closed, self._closed = self._closed, None
         if closed is not None:
             closed()
@@ -160,13 +160,13 @@ class BodyStream:
                     self._size -= len(piece)
                     if self._held and self._size < LOW_WATER:
                         self._held = False
-                        self._read_on(True)
+                        self._set_reading(True)
                     yield piece
                 if self._ended:
                     break
                 self._reader = self._loop.create_future()
                 await self._reader
-            if self._fault is not None:
-                raise self._fault
+            if self._error is not None:
+                raise self._error
         finally:
             self.close()

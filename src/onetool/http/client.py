@@ -50,7 +50,7 @@ class HttpClient:
 
     async def send(
         self,
-        outgoing: "HttpRequest",
+        request: "HttpRequest",
         hosts: "AllowedHosts",
         *,
         timeout: float,  # noqa: ASYNC109 - asyncio.timeout around it would cost more than all the rest
@@ -58,11 +58,11 @@ class HttpClient:
         connect: float | None = None,
     ) -> HttpResponse:
         """The answer, whole. A ToolFailure says why there is none. `connect`: seconds for a connection alone."""
-        return await self._exchange(outgoing, hosts, timeout, max_bytes, False, connect)
+        return await self._exchange(request, hosts, timeout, max_bytes, False, connect)
 
     async def stream(
         self,
-        outgoing: "HttpRequest",
+        request: "HttpRequest",
         hosts: "AllowedHosts",
         *,
         timeout: float,  # noqa: ASYNC109 - as above
@@ -70,47 +70,45 @@ class HttpClient:
         connect: float | None = None,
     ) -> HttpResponse:
         """The answer as soon as its head is there: its body comes as `answer.pieces`, which has to be closed."""
-        return await self._exchange(outgoing, hosts, timeout, max_bytes, True, connect)
+        return await self._exchange(request, hosts, timeout, max_bytes, True, connect)
 
     async def _exchange(
         self,
-        outgoing: "HttpRequest",
+        request: "HttpRequest",
         hosts: "AllowedHosts",
         seconds: float,
         max_bytes: int,
         stream: bool,
         connect: float | None,
     ) -> HttpResponse:
-        url = outgoing.url
+        url = request.url
         rule = hosts.check(url)
-        request = request_bytes(outgoing)
+        data = request_bytes(request)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         pool = self._pools.get(loop) or await self._new_pool(loop)
         key = (url.scheme, url.host, url.port, rule)
         tries = 0
         while True:
-            connection = pool.take_idle(key)
+            connection = pool.acquire_idle(key)
             if connection is None:
-                patience = seconds if connect is None else min(connect, seconds)
-                until = min(deadline, loop.time() + patience)
+                connect_seconds = seconds if connect is None else min(connect, seconds)
+                until = min(deadline, loop.time() + connect_seconds)
                 dial = self._dialler.dialling(url, rule, hosts, until, pool.drop)
-                connection = await _in_time(pool.take(key, dial), until, url, patience)
+                connection = await _within(pool.acquire(key, dial), until, url, connect_seconds)
             try:
-                answer = await connection.exchange(
-                    request, outgoing.method == "HEAD", max_bytes, deadline, stream, seconds
-                )
+                answer = await connection.exchange(data, request.method == "HEAD", max_bytes, deadline, stream, seconds)
             except StaleConnectionError as stale:
                 pool.drop(connection)
                 pool.drop_idle(key)  # the others will be no better
                 tries += 1
-                if tries > MOST_STALE or (stale.sent and not _may_repeat(outgoing)):
+                if tries > MOST_STALE or (stale.sent and not _may_repeat(request)):
                     raise
             except BaseException:
                 pool.drop(connection)
                 raise
             else:
-                return _handed_over(answer, connection, pool)
+                return _as_stream(answer, connection, pool)
 
     async def _new_pool(self, loop: asyncio.AbstractEventLoop) -> ConnectionPool:
         pool = ConnectionPool(loop, self._most)
@@ -135,8 +133,8 @@ class HttpContext(NamedTuple):
 
     client: HttpClient
     hosts: "AllowedHosts"
-    keep: "StoreBlob"
-    know: Callable[[str], None] = lambda _: None
+    store_result: "StoreBlob"
+    mask_also: Callable[[str], None] = lambda _: None
     redact: Callable[[Any], Any] = lambda value: value  # the call's own
     secret: "Lookup | None" = None  # by name; those of the call's environment where it is None
     bound: Callable[[str], tuple[str, ...]] = lambda _: ()  # the hosts that a secret is for, if not for any
@@ -156,20 +154,20 @@ class HttpContext(NamedTuple):
         return find
 
 
-def _may_repeat(outgoing: "HttpRequest") -> bool:
+def _may_repeat(request: "HttpRequest") -> bool:
     """Whether it does no harm twice: by what its tool says, or by its method."""
-    return outgoing.method in IDEMPOTENT if outgoing.idempotent is None else outgoing.idempotent
+    return request.method in IDEMPOTENT if request.idempotent is None else request.idempotent
 
 
-def _handed_over(answer: HttpResponse, connection: Connection, pool: ConnectionPool) -> HttpResponse:
-    if answer.pieces is None:
-        pool.give_back(connection)
+def _as_stream(answer: HttpResponse, connection: Connection, pool: ConnectionPool) -> HttpResponse:
+    if answer.stream is None:
+        pool.release(connection)
     else:
-        answer.pieces.at_close(lambda: pool.give_back(connection) if connection.is_done() else pool.drop(connection))
+        answer.stream.on_close(lambda: pool.release(connection) if connection.is_done() else pool.drop(connection))
     return answer
 
 
-async def _in_time(work: Awaitable[Connection], deadline: float, url: "Url", seconds: float) -> Connection:
+async def _within(work: Awaitable[Connection], deadline: float, url: "Url", seconds: float) -> Connection:
     try:
         async with asyncio.timeout_at(deadline):
             return await work
@@ -177,15 +175,15 @@ async def _in_time(work: Awaitable[Connection], deadline: float, url: "Url", sec
         raise ConnectTimeoutError(f"there was no connection to {url.authority}", seconds) from None
 
 
-def request_bytes(outgoing: "HttpRequest") -> bytes:
+def request_bytes(request: "HttpRequest") -> bytes:
     """As it is sent: with the headers that say where and how, and those that nobody has set."""
-    given = {name.lower() for name, _ in outgoing.headers}
-    headers = [("Host", outgoing.url.authority), *outgoing.headers]
+    given = {name.lower() for name, _ in request.headers}
+    headers = [("Host", request.url.authority), *request.headers]
     if "user-agent" not in given:
         headers.append(("User-Agent", AGENT))
     if "accept-encoding" not in given:
         headers.append(("Accept-Encoding", "gzip, deflate"))
     try:
-        return request_head(outgoing.method, outgoing.url.target, headers, outgoing.body)
+        return request_head(request.method, request.url.target, headers, request.body)
     except ValueError as error:
         raise RequestRefusedError(f"a header can't be sent: it has {error} in it") from None

@@ -30,28 +30,28 @@ class HttpResponse:
     Of a streamed one the body comes as `pieces`.
     """
 
-    __slots__ = ("body", "headers", "pieces", "reason", "status")
+    __slots__ = ("body", "headers", "reason", "status", "stream")
 
     def __init__(self) -> None:
         self.status = 0
         self.reason = ""
         self.headers: dict[str, str] = {}
         self.body = b""
-        self.pieces: BodyStream | None = None
+        self.stream: BodyStream | None = None
 
 
 class Connection(asyncio.Protocol):
     """`lost` is told when it ends while nobody uses it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, place: str, lost: Callable[["Connection"], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: str, on_lost: Callable[["Connection"], None]) -> None:
         self._loop = loop
-        self._place = place  # for messages: host and port
-        self._lost = lost
+        self._address = address  # for messages: host and port
+        self._on_lost = on_lost
         self._transport: asyncio.Transport = None  # pyright: ignore[reportAttributeAccessIssue]
         self._parser = HttpResponseParser(self)
         self._fresh = True  # whether this parser has the beginning of an answer before it
         self._waiter: asyncio.Future[HttpResponse] | None = None
-        self._pieces: BodyStream | None = None
+        self._stream_body: BodyStream | None = None
         self._complete = True
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = 0.0
@@ -72,32 +72,32 @@ class Connection(asyncio.Protocol):
         self._parts: list[bytes] = []
         self._most, self._is_head, self._stream, self._seconds = most, is_head, stream, seconds
         self._body: PlainBody | CompressedBody | None = None  # from the end of the head on
-        self._fault: WireError | None = None
-        self._heard = self._headers = self._interim = 0
-        self._silent = 0  # bytes since something came of them
+        self._error: WireError | None = None
+        self._has_data = self._headers = self._interim = 0
+        self._is_idle = 0  # bytes since something came of them
         self._complete = self._begun = False
         if not self._fresh:
             self._parser, self._fresh = HttpResponseParser(self), True
         waiter = self._waiter = self._loop.create_future()
         if self._transport.is_closing():  # it ended between two turns of the loop
-            self.end(StaleConnectionError(f"{self._place} closed the connection", sent=False))
+            self.end(StaleConnectionError(f"{self._address} closed the connection", sent=False))
         else:
             self._set_deadline(deadline)
             self._transport.write(request)
         return waiter
 
-    def end(self, fault: WireError | None = None) -> None:
+    def end(self, error: WireError | None = None) -> None:
         """Close at once. A pending response fails with `fault`."""
         self.keep = False
-        waiter, pieces, timer = self._waiter, self._pieces, self._timer
-        self._waiter = self._pieces = self._timer = None
+        waiter, pieces, timer = self._waiter, self._stream_body, self._timer
+        self._waiter = self._stream_body = self._timer = None
         if timer is not None:
             timer.cancel()
         self._transport.abort()
         if pieces is not None:
-            pieces.finish(fault or _closed(self._place))
+            pieces.finish(error or _closed(self._address))
         if waiter is not None and not waiter.done():
-            waiter.set_exception(fault or _closed(self._place))
+            waiter.set_exception(error or _closed(self._address))
 
     def is_done(self) -> bool:
         """Whether the last answer has come to its end."""
@@ -106,11 +106,11 @@ class Connection(asyncio.Protocol):
     def is_open(self) -> bool:
         return self.keep and not self._transport.is_closing()
 
-    def read_on(self, going: bool) -> None:
+    def set_reading(self, is_wanted: bool) -> None:
         """Pause or resume reading, for backpressure."""
         if self._transport.is_closing():
             return
-        if going:
+        if is_wanted:
             self._transport.resume_reading()  # also when the answer is complete: the next one comes this way, too
         elif not self._complete:
             self._transport.pause_reading()
@@ -126,13 +126,13 @@ class Connection(asyncio.Protocol):
 
     def _deadline_passed(self) -> None:
         self._timer = None
-        if self._waiter is None and self._pieces is None:
+        if self._waiter is None and self._stream_body is None:
             return
         if self._loop.time() < self._deadline:
             self._timer = self._loop.call_at(self._deadline, self._deadline_passed)
         else:
             words = "did not come to the end of its answer" if self._begun else "did not answer"
-            self.end(RequestTimeoutError(f"{self._place} {words}", self._seconds))
+            self.end(RequestTimeoutError(f"{self._address} {words}", self._seconds))
 
     # The transport's side
 
@@ -140,32 +140,32 @@ class Connection(asyncio.Protocol):
         self._transport = transport  # pyright: ignore[reportAttributeAccessIssue]
 
     def data_received(self, data: bytes) -> None:
-        if self._waiter is None and self._pieces is None:
+        if self._waiter is None and self._stream_body is None:
             self.end()  # nothing was asked
             return
         self._begun = True
-        self._silent += len(data)
+        self._is_idle += len(data)
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:
-            self.end(InvalidResponseError(f"{self._place} wants to go on with another protocol"))
+            self.end(InvalidResponseError(f"{self._address} wants to go on with another protocol"))
         except HttpParserError as error:
             self.keep = False
             if not self._complete:
-                self.end(self._fault or InvalidResponseError(f"{self._place} does not speak HTTP: {error}"))
+                self.end(self._error or InvalidResponseError(f"{self._address} does not speak HTTP: {error}"))
                 return
         if self._complete:
             self._finish()
-        elif self._silent > LARGEST_HEAD + LARGEST_READ:
-            self.end(InvalidResponseError(f"{self._place} sends headers without end"))
+        elif self._is_idle > LARGEST_HEAD + LARGEST_READ:
+            self.end(InvalidResponseError(f"{self._address} sends headers without end"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.keep = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._waiter is None and self._pieces is None:
-            self._lost(self)
+        if self._waiter is None and self._stream_body is None:
+            self._on_lost(self)
         elif exc is None and self._body is not None and self._ends_with_connection():
             self._finish()
         else:
@@ -174,8 +174,8 @@ class Connection(asyncio.Protocol):
     def _broken(self, error: Exception | None) -> WireError:
         why = f" ({getattr(error, 'strerror', None) or error})" if error else ""
         if self._begun:
-            return UnreachableError(f"{self._place} broke off its answer{why}")
-        message = f"{self._place} closed the connection before it answered{why}"
+            return UnreachableError(f"{self._address} broke off its answer{why}")
+        message = f"{self._address} closed the connection before it answered{why}"
         return StaleConnectionError(message, sent=True) if self.used else UnreachableError(message)
 
     def _ends_with_connection(self) -> bool:
@@ -186,7 +186,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         if self._complete:
-            raise self._refused(InvalidResponseError(f"{self._place} sent more than one answer"))
+            raise self._refused(InvalidResponseError(f"{self._address} sent more than one answer"))
 
     def on_status(self, status: bytes) -> None:
         self._answer.reason += status.decode("latin-1")
@@ -202,9 +202,9 @@ class Connection(asyncio.Protocol):
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
     def _count(self, size: int) -> None:
-        self._heard += size
-        if self._heard > LARGEST_HEAD or self._headers > MOST_HEADERS:
-            raise self._refused(InvalidResponseError(f"{self._place} sends too many or too large headers"))
+        self._has_data += size
+        if self._has_data > LARGEST_HEAD or self._headers > MOST_HEADERS:
+            raise self._refused(InvalidResponseError(f"{self._address} sends too many or too large headers"))
 
     def on_headers_complete(self) -> None:
         answer = self._answer
@@ -212,14 +212,14 @@ class Connection(asyncio.Protocol):
         if status < 200:
             self._interim += 1
             if self._interim > MOST_INTERIM or status < 100:
-                raise self._refused(InvalidResponseError(f"{self._place} does not come to an answer"))
+                raise self._refused(InvalidResponseError(f"{self._address} does not come to an answer"))
             return
         self.keep = self._parser.should_keep_alive()
-        self._silent = 0
+        self._is_idle = 0
         try:
             self._begin_body(answer.headers)
-        except WireError as fault:
-            raise self._refused(fault) from None
+        except WireError as error:
+            raise self._refused(error) from None
 
     def _begin_body(self, headers: dict[str, str]) -> None:
         if self._is_head:
@@ -229,22 +229,22 @@ class Connection(asyncio.Protocol):
         if length is not None and int(length) > self._most and self._answer.status not in (204, 304):
             raise too_large(self._most)
         if headers.get("transfer-encoding", "chunked").strip().lower() != "chunked":
-            raise InvalidResponseError(f"{self._place} sends its answer in a way that was not asked for")
+            raise InvalidResponseError(f"{self._address} sends its answer in a way that was not asked for")
         self._body = body_reader(headers.get("content-encoding", ""), self._most)
         if self._stream:
-            self._pieces = self._answer.pieces = BodyStream(self._loop, self.read_on)
-            self._tell(self._answer)
+            self._stream_body = self._answer.stream = BodyStream(self._loop, self.set_reading)
+            self._resolve(self._answer)
 
     def on_body(self, body: bytes) -> None:
         if self._is_head or self._body is None:
-            raise self._refused(InvalidResponseError(f"{self._place} sent a body where there can be none"))
-        self._silent = 0
+            raise self._refused(InvalidResponseError(f"{self._address} sent a body where there can be none"))
+        self._is_idle = 0
         try:
             part = self._body.feed(body)
-        except WireError as fault:
-            raise self._refused(fault) from None
-        if self._pieces is not None:
-            self._pieces.put(part)
+        except WireError as error:
+            raise self._refused(error) from None
+        if self._stream_body is not None:
+            self._stream_body.put(part)
         else:
             self._parts.append(part)
 
@@ -254,9 +254,9 @@ class Connection(asyncio.Protocol):
         else:
             self._complete = True
 
-    def _refused(self, fault: WireError) -> WireError:
-        self._fault = self._fault or fault
-        return fault
+    def _refused(self, error: WireError) -> WireError:
+        self._error = self._error or error
+        return error
 
     # The outcome
 
@@ -265,25 +265,25 @@ class Connection(asyncio.Protocol):
         try:
             if self._body is not None:
                 self._body.end()
-        except WireError as fault:
-            self.end(fault)
+        except WireError as error:
+            self.end(error)
             return
         self.used += 1
-        pieces, self._pieces = self._pieces, None
+        pieces, self._stream_body = self._stream_body, None
         if pieces is not None:
             pieces.finish(None)
         parts = self._parts
         self._answer.body = parts[0] if len(parts) == 1 else b"".join(parts)
-        self._tell(self._answer)
+        self._resolve(self._answer)
 
-    def _tell(self, answer: HttpResponse) -> None:
+    def _resolve(self, answer: HttpResponse) -> None:
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(answer)
 
 
-def _closed(place: str) -> UnreachableError:
-    return UnreachableError(f"the connection to {place} was closed", again=False)
+def _closed(address: str) -> UnreachableError:
+    return UnreachableError(f"the connection to {address} was closed", again=False)
 
 
 def request_head(method: str, target: str, headers: list[tuple[str, str]], body: bytes) -> bytes:

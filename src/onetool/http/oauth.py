@@ -47,50 +47,52 @@ class OAuthAuthenticator(Authenticator):
             raise TemplateError(str(error), f"{AUTH_POINTER}/tokenUrl") from None
         self.secrets = self.texts.secrets | self._endpoint.secrets
 
-    def begin(self, args: Mapping[str, Any], secret: Lookup, outside: "HttpContext") -> Signer:
+    def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
         endpoint = self._endpoint.fill(args, secret)
-        only_there = outside.only_to(endpoint.url, secret)
+        only_there = context.only_to(endpoint.url, secret)
         for name in self.secrets:
             only_there(name)
-        return _OAuthSigner(self, self.texts.fill(args, secret), endpoint, secret, outside)
+        return _OAuthSigner(self, self.texts.fill(args, secret), endpoint, secret, context)
 
 
 class _OAuthSigner(Signer):
     def __init__(
         self,
-        helper: OAuthAuthenticator,
+        authenticator: OAuthAuthenticator,
         filled: dict[str, str],
         endpoint: "HttpRequest",
         secret: Lookup,
-        outside: "HttpContext",
+        context: "HttpContext",
     ) -> None:
-        self._auth, self._texts = helper.auth, helper.texts
-        self._filled, self._endpoint, self._secret, self._outside = filled, endpoint, secret, outside
+        self._auth, self._texts = authenticator.auth, authenticator.texts
+        self._filled, self._endpoint, self._secret, self._context = filled, endpoint, secret, context
         # Who gives all credentials as arguments may see what they get for them.
-        self._know = outside.know if helper.secrets else lambda _: None
+        self._mask_also = context.mask_also if authenticator.secrets else lambda _: None
         # All that makes a token somebody's: who has another secret gets another token, or none.
         self._key: Key = (endpoint.url.text, self._auth.grant, *filled.values())
         self._token = ""
         self._refused: str | None = None
         self._left = 0.0
 
-    async def ready(self, left: float) -> None:
+    async def prepare(self, left: float) -> None:
         self._left = left
-        self._token = await self._outside.client.tokens.get(self._key, self._fetch, self._refused)
-        self._know(self._token)  # those that are in use are masked; of many that were used once, some may be forgotten
+        self._token = await self._context.client.tokens.get(self._key, self._fetch, self._refused)
+        self._mask_also(
+            self._token
+        )  # those that are in use are masked; of many that were used once, some may be forgotten
 
-    def sign(self, outgoing: "HttpRequest") -> "HttpRequest":
-        return with_header(outgoing, "Authorization", f"Bearer {self._token}")
+    def sign(self, request: "HttpRequest") -> "HttpRequest":
+        return with_header(request, "Authorization", f"Bearer {self._token}")
 
-    def refused(self) -> bool:
+    def on_unauthorized(self) -> bool:
         """Once: a token may have been taken back. A second one that is refused, too, is not the token's fault."""
-        if self._refused is not None or not self._outside.client.tokens.may_fetch(self._key):
+        if self._refused is not None or not self._context.client.tokens.may_fetch(self._key):
             return False
         self._refused = self._token
         return True
 
     async def _fetch(self, newer: str | None) -> FetchedToken:
-        client, hosts = self._outside.client, self._outside.hosts
+        client, hosts = self._context.client, self._context.hosts
         request = self._request(newer or self._filled["refresh_token"])
         try:
             answer = await client.send(request, hosts, timeout=min(self._left, TOKEN_SECONDS), max_bytes=LARGEST)
@@ -116,7 +118,7 @@ class _OAuthSigner(Signer):
             # As RFC 6749 has it: both are encoded as in a form first.
             login = basic(quote_plus(filled["client_id"]), quote_plus(filled["client_secret"]))
             for part in self._texts.derived(login.removeprefix("Basic "), self._secret, quote_plus):
-                self._outside.know(part)
+                self._context.mask_also(part)
             headers.append(("Authorization", login))
         return self._endpoint._replace(headers=headers, body=urlencode(form).encode())
 
@@ -130,13 +132,13 @@ class _OAuthSigner(Signer):
         if answer.status != 200 or not isinstance(access, str):
             raise self._failure(answer.status, said, newer)
         check_length(access, f"the access token of {self._endpoint.url.authority}")
-        self._know(access)
+        self._mask_also(access)
         if str(kind).lower() != "bearer" or not _SENDABLE.fullmatch(access):
             raise self._failure(answer.status, {"error": "what it gave is no bearer token"}, newer)
         refresh = said.get("refresh_token")
         if isinstance(refresh, str) and refresh:
             check_length(refresh, f"the refresh token of {self._endpoint.url.authority}")
-            self._know(refresh)
+            self._mask_also(refresh)
         else:
             refresh = None
         return FetchedToken(access, _life(said.get("expires_in")), refresh)
@@ -148,7 +150,7 @@ class _OAuthSigner(Signer):
         for value in (self._filled["client_secret"], self._filled["refresh_token"], newer):
             if value:
                 words = words.replace(value, "***")
-        words = quoted(_UNFIT.sub(" ", self._outside.redact(words)), self._outside.redact, 300)
+        words = quoted(_UNFIT.sub(" ", self._context.redact(words)), self._context.redact, 300)
         return ToolFailure(
             f"no access token: {self._endpoint.url.authority} answered {status}: {words}",
             reason="upstream_error",

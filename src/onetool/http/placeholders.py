@@ -61,12 +61,12 @@ class Placeholder(NamedTuple):
 class TemplateText:
     """A text with holes. `alone` is its only hole, where there is nothing else in it."""
 
-    __slots__ = ("alone", "holes", "pieces")
+    __slots__ = ("alone", "pieces", "placeholders")
 
     def __init__(self, pieces: Iterable[str | Placeholder]) -> None:
         self.pieces = tuple(piece for piece in pieces if piece != "")
-        self.holes = tuple(piece for piece in self.pieces if isinstance(piece, Placeholder))
-        self.alone = self.holes[0] if len(self.pieces) == len(self.holes) == 1 else None
+        self.placeholders = tuple(piece for piece in self.pieces if isinstance(piece, Placeholder))
+        self.alone = self.placeholders[0] if len(self.pieces) == len(self.placeholders) == 1 else None
 
     @property
     def literal(self) -> str:
@@ -99,17 +99,17 @@ class TemplateText:
         """The same for a text that can't be left out: it is part of a whole."""
         filled = self.fill(values, escape)
         if filled is None:
-            absent = next(hole for hole in self.holes if values.get(hole.name) is None)
+            absent = next(placeholder for placeholder in self.placeholders if values.get(placeholder.name) is None)
             raise absent.bad(f"is needed: it is part of {whole}")
         return filled
 
 
-def unmarked(part: str, holes: Iterator[Placeholder]) -> TemplateText:
+def unmarked(part: str, placeholders: Iterator[Placeholder]) -> TemplateText:
     """A part of a marked text with its holes, which are taken from all those that are left."""
     first, *others = part.split(MARK)
     pieces: list[str | Placeholder] = [first]
     for other in others:
-        pieces += [next(holes), other]
+        pieces += [next(placeholders), other]
     return TemplateText(pieces)
 
 
@@ -178,10 +178,10 @@ def _referred(schema: Mapping[str, Any], ref: Any) -> Any:
     return found
 
 
-def gather(holes: Iterable[Placeholder], args: Mapping[str, Any], secret: Lookup) -> dict[str, Any]:
+def gather(placeholders: Iterable[Placeholder], args: Mapping[str, Any], secret: Lookup) -> dict[str, Any]:
     """The values of one call. A secret that is not set is a failure, an absent argument is just not there."""
     values: dict[str, Any] = {}
-    for name, is_secret in holes:
+    for name, is_secret in placeholders:
         if not is_secret:
             if name in args:
                 values[name] = args[name]
@@ -196,11 +196,11 @@ def gather(holes: Iterable[Placeholder], args: Mapping[str, Any], secret: Lookup
     return values
 
 
-def as_text(hole: Placeholder, value: Any) -> str:
+def as_text(placeholder: Placeholder, value: Any) -> str:
     """A value as a part of a text: the way JSON writes it, without the quotes."""
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= one <= "\udfff" for one in value):
-            raise hole.bad("has half of a character in it (a lone surrogate), which can't be sent")
+            raise placeholder.bad("has half of a character in it (a lone surrogate), which can't be sent")
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -208,8 +208,8 @@ def as_text(hole: Placeholder, value: Any) -> str:
         try:
             return int.__repr__(value)
         except ValueError:
-            raise hole.bad("is a number with too many digits") from None
+            raise placeholder.bad("is a number with too many digits") from None
     if isinstance(value, float) and isfinite(value):
         return float.__repr__(value)
     kind = {list: "a list", tuple: "a list", dict: "an object", float: "no number"}.get(type(value), "no text")
-    raise hole.bad(f"is {kind}: here it can only be a text, a number, true or false")
+    raise placeholder.bad(f"is {kind}: here it can only be a text, a number, true or false")

@@ -42,7 +42,7 @@ class Resolver:
         key = (asyncio.get_running_loop(), host, port)
         lookup = self._lookups.get(key)
         if lookup is None:
-            work = self._threads.run(_looked_up, {"host": host, "port": port})
+            work = self._threads.run(_look_up, {"host": host, "port": port})
             lookup = self._lookups[key] = asyncio.ensure_future(work)
             lookup.add_done_callback(lambda _: self._lookups.pop(key, None))
         found = await asyncio.shield(lookup)
@@ -51,7 +51,7 @@ class Resolver:
         return found
 
 
-def _looked_up(host: str, port: int) -> Lookup:
+def _look_up(host: str, port: int) -> Lookup:
     """Look a name up; errors are returned, since nobody may be waiting any more."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -80,27 +80,27 @@ class Dialler:
         self._tls: ssl.SSLContext | None = None
 
     def dialling(
-        self, url: Url, rule: "HostRule", hosts: "AllowedHosts", deadline: float, lost: Callable[[Connection], None]
+        self, url: Url, rule: "HostRule", hosts: "AllowedHosts", deadline: float, on_lost: Callable[[Connection], None]
     ) -> Callable[[], Awaitable[Connection]]:
-        return lambda: self._dial(url, rule, hosts, deadline, lost)
+        return lambda: self._dial(url, rule, hosts, deadline, on_lost)
 
     async def _dial(
-        self, url: Url, rule: "HostRule", hosts: "AllowedHosts", deadline: float, lost: Callable[[Connection], None]
+        self, url: Url, rule: "HostRule", hosts: "AllowedHosts", deadline: float, on_lost: Callable[[Connection], None]
     ) -> Connection:
         addresses = await self._addresses(url)
         for address in addresses:
             hosts.check_address(rule, address, url)
         loop = asyncio.get_running_loop()
-        trouble: UnreachableError | None = None
+        failure: UnreachableError | None = None
         tried = addresses[:MOST_ADDRESSES]
         for number, address in enumerate(tried):
             others = len(tried) - number - 1  # one that is silent must not use up the time of those that follow
             try:
                 async with asyncio.timeout((deadline - loop.time()) / (others + 1) if others else None):
-                    return await self._reach(url, address, lost)
+                    return await self._connect_to(url, address, on_lost)
             except (OSError, TimeoutError, ValueError) as error:
-                trouble = _unreachable(url, error)
-        raise trouble or UnreachableError(f"{url.host} leads to no address")
+                failure = _unreachable(url, error)
+        raise failure or UnreachableError(f"{url.host} leads to no address")
 
     async def _addresses(self, url: Url) -> Sequence[str]:
         if is_address(url.host):
@@ -113,14 +113,14 @@ class Dialler:
             words = getattr(error, "strerror", None) or error
             raise UnreachableError(f"the name {url.host} can't be resolved: {words}") from None
 
-    async def _reach(self, url: Url, address: str, lost: Callable[[Connection], None]) -> Connection:
+    async def _connect_to(self, url: Url, address: str, on_lost: Callable[[Connection], None]) -> Connection:
         loop = asyncio.get_running_loop()
         more: dict[str, Any] = {}
         if url.scheme == "https":
             self._tls = self._tls or self._make_tls()
             more = {"ssl": self._tls, "server_hostname": url.host}
         connect = self._connect or loop.create_connection
-        _, connection = await connect(lambda: Connection(loop, url.authority, lost), address, url.port, **more)
+        _, connection = await connect(lambda: Connection(loop, url.authority, on_lost), address, url.port, **more)
         return connection
 
 
@@ -169,26 +169,26 @@ class ConnectionPool:
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int = MOST, idle_seconds: float = IDLE_SECONDS) -> None:
         self._loop = loop
         self._most = most
-        self._patience = idle_seconds
+        self._idle_seconds = idle_seconds
         self._origins: dict[Hashable, _Origin] = {}
         self._keys: dict[Connection, Hashable] = {}
         self._idle = 0
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
-        self._farewell = self._until_the_loop_ends()
+        self._closer = self._close_with_loop()
 
     async def begin(self) -> None:
         """Have it closed with the loop, which closes all generators that have begun before it ends."""
-        await anext(self._farewell)
+        await anext(self._closer)
 
-    async def _until_the_loop_ends(self) -> AsyncGenerator[None]:
+    async def _close_with_loop(self) -> AsyncGenerator[None]:
         try:
             yield
         finally:
             self.close()
             await asyncio.sleep(0)  # transports tell their end in the next turn
 
-    def take_idle(self, key: Hashable) -> Connection | None:
+    def acquire_idle(self, key: Hashable) -> Connection | None:
         """An idle connection, the one used last: it is the least likely to be closed in a moment."""
         origin = self._origins.get(key)
         while origin is not None and origin.idle:
@@ -199,17 +199,17 @@ class ConnectionPool:
             self.drop(connection)
         return None
 
-    async def take(self, key: Hashable, dial: Dial) -> Connection:
+    async def acquire(self, key: Hashable, dial: Dial) -> Connection:
         """Check a connection out: an idle one, a new one, or the next one returned."""
-        if (connection := self.take_idle(key)) is not None:
+        if (connection := self.acquire_idle(key)) is not None:
             return connection
         origin = self._origins.setdefault(key, _Origin())
         if origin.count >= self._most:
-            if (handed := await self._turn(key, origin)) is not None:
+            if (handed := await self._wait_for_slot(key, origin)) is not None:
                 if handed.is_open():
                     return handed
                 self.drop(handed)  # it ended on the way to us
-                return await self.take(key, dial)
+                return await self.acquire(key, dial)
         else:
             origin.count += 1
         try:
@@ -220,7 +220,7 @@ class ConnectionPool:
         self._keys[connection] = key
         return connection
 
-    async def _turn(self, key: Hashable, origin: _Origin) -> Connection | None:
+    async def _wait_for_slot(self, key: Hashable, origin: _Origin) -> Connection | None:
         """Wait until a connection is returned or a slot is free."""
         turn: asyncio.Future[Connection | None] = self._loop.create_future()
         origin.waiting.append(turn)
@@ -229,12 +229,12 @@ class ConnectionPool:
         except asyncio.CancelledError:
             if not turn.cancelled():  # it came just then: it is for the next one
                 handed = turn.result()
-                self._free(key, origin) if handed is None else self.give_back(handed)
+                self._free(key, origin) if handed is None else self.release(handed)
             else:
                 origin.waiting.remove(turn)
             raise
 
-    def give_back(self, connection: Connection) -> None:
+    def release(self, connection: Connection) -> None:
         if self._closed or not connection.is_open():
             self.drop(connection)
             return
@@ -251,7 +251,7 @@ class ConnectionPool:
         origin.idle.append(connection)
         connection.since = self._loop.time()
         if self._sweeper is None:
-            self._sweeper = self._loop.call_later(self._patience, self._sweep)
+            self._sweeper = self._loop.call_later(self._idle_seconds, self._sweep)
 
     def drop(self, connection: Connection) -> None:
         """Remove a closed connection."""
@@ -286,10 +286,10 @@ class ConnectionPool:
         self._sweeper = None
         now = self._loop.time()
         for origin in list(self._origins.values()):
-            for connection in [one for one in origin.idle if now - one.since >= self._patience]:
+            for connection in [one for one in origin.idle if now - one.since >= self._idle_seconds]:
                 self.drop(connection)
         if self._idle:
-            self._sweeper = self._loop.call_later(self._patience / 2, self._sweep)
+            self._sweeper = self._loop.call_later(self._idle_seconds / 2, self._sweep)
 
     def close(self) -> None:
         """End all of them, also those in use."""

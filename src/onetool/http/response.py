@@ -44,32 +44,32 @@ class ResponseReader:
     def is_success(self, status: int) -> bool:
         return status in self._codes if self._codes else 200 <= status < 300
 
-    async def value(self, answer: HttpResponse, place: str, keep: StoreBlob, redact: Redact) -> Any:
+    async def value(self, answer: HttpResponse, url: str, store_result: StoreBlob, redact: Redact) -> Any:
         if not self.is_success(answer.status):
-            return await _by_size(answer, lambda: self._other(answer, place, redact))
+            return await _by_size(answer, lambda: self._other(answer, url, redact))
         if self._encoding == "binary":
             kind = _kind(answer, redact).lower()
-            return await _by_size(answer, lambda: blob_record("blob", _in_base64(answer, redact), kind, keep))
+            return await _by_size(answer, lambda: blob_record("blob", _in_base64(answer, redact), kind, store_result))
         if self._encoding == "text":
             return await _by_size(answer, lambda: text_of(answer))
-        value = await _by_size(answer, lambda: _json(answer, place, redact))
+        value = await _by_size(answer, lambda: _json(answer, url, redact))
         if self._selector is None:
             return value
         clean = await _by_size(answer, lambda: redact(value))  # half of a secret would not be known any more
         return await self._selector.of(clean, len(answer.body), redact)
 
-    async def events(self, answer: HttpResponse, place: str, tell: Tell | None, redact: Redact) -> Any:
+    async def events(self, answer: HttpResponse, url: str, on_event: Tell | None, redact: Redact) -> Any:
         """Each event is told as it comes; the value is the list of them all."""
-        pieces = answer.pieces
+        pieces = answer.stream
         assert pieces is not None  # noqa: S101 - for the type checker: it was asked for a stream
         try:
             if not self.is_success(answer.status):
                 answer.body = await pieces.read()
-                return await _by_size(answer, lambda: self._other(answer, place, redact))
+                return await _by_size(answer, lambda: self._other(answer, url, redact))
             if _mime(answer) not in ("text/event-stream", ""):
                 kind = in_short(_kind(answer, redact), 60)
-                raise ToolFailure(f"{place} gave no stream of events, but {kind}", reason="upstream_error")
-            told = _EventList(place, tell, redact)
+                raise ToolFailure(f"{url} gave no stream of events, but {kind}", reason="upstream_error")
+            told = _EventList(url, on_event, redact)
             async for data in each_event(pieces):
                 told.take(data)
         finally:
@@ -78,7 +78,7 @@ class ResponseReader:
             return told.values
         return await self._selector.of(redact(told.values), told.size, redact)
 
-    def _other(self, answer: HttpResponse, place: str, redact: Redact) -> Any:
+    def _other(self, answer: HttpResponse, url: str, redact: Redact) -> Any:
         """Of an answer that is no success."""
         if self._mode == "empty":
             return None
@@ -86,7 +86,7 @@ class ResponseReader:
             return {"status": answer.status, "body": _anything(answer)}
         said = " ".join(part for part in (str(answer.status), _reason(answer, redact)) if part)
         excerpt = excerpt_of(answer, redact)
-        message = f"{place} answered {said}" + (f": {excerpt}" if excerpt else "")
+        message = f"{url} answered {said}" + (f": {excerpt}" if excerpt else "")
         raise ToolFailure(message, reason="upstream_error", hints=self._hints(answer, redact))
 
     def _hints(self, answer: HttpResponse, redact: Redact) -> list[str]:
@@ -102,18 +102,18 @@ class ResponseReader:
 class _EventList:
     """Collects events."""
 
-    def __init__(self, place: str, tell: Tell | None, redact: Redact) -> None:
-        self._place, self._tell, self._redact = place, tell, redact
+    def __init__(self, url: str, on_event: Tell | None, redact: Redact) -> None:
+        self._url, self._on_event, self._redact = url, on_event, redact
         self.values: list[Any] = []
         self.size = 0
 
     def take(self, data: str) -> None:
         if len(self.values) == MOST_EVENTS:
-            raise ToolFailure(f"{self._place} sends more than {MOST_EVENTS:,} events", reason="too_large")
+            raise ToolFailure(f"{self._url} sends more than {MOST_EVENTS:,} events", reason="too_large")
         self.values.append(event_value(data))
         self.size += len(data)
-        if self._tell is not None:
-            self._tell(len(self.values), None, StreamedText(self._redact(data)))
+        if self._on_event is not None:
+            self._on_event(len(self.values), None, StreamedText(self._redact(data)))
 
 
 async def _by_size(answer: HttpResponse, work: Callable[[], T]) -> T:
@@ -143,7 +143,7 @@ def excerpt_of(answer: HttpResponse, redact: Redact) -> str:
     return in_short(text, LONGEST_EXCERPT)
 
 
-def _json(answer: HttpResponse, place: str, redact: Redact) -> Any:
+def _json(answer: HttpResponse, url: str, redact: Redact) -> Any:
     body = answer.body
     if not body or body.isspace():
         return None
@@ -151,12 +151,12 @@ def _json(answer: HttpResponse, place: str, redact: Redact) -> Any:
         return _decoded(answer)
     except JsonTooCostlyError as error:
         reason = "output_invalid" if isinstance(error, TooDeepError) else "too_large"
-        raise ToolFailure(f"the answer of {place} {error}", reason=reason) from None
+        raise ToolFailure(f"the answer of {url} {error}", reason=reason) from None
     except (msgspec.MsgspecError, UnicodeError) as error:
         why = str(error)
     kind = in_short(_kind(answer, redact), 60)
     said = f" ({kind})" if kind and "json" not in _mime(answer) else ""
-    message = f"the answer of {place} is not JSON{said}: {why}; it begins: {excerpt_of(answer, redact) or '(nothing)'}"
+    message = f"the answer of {url} is not JSON{said}: {why}; it begins: {excerpt_of(answer, redact) or '(nothing)'}"
     hint = "response.encoding can be text or binary, too"
     raise ToolFailure(message, reason="upstream_error", hints=(hint,))
 

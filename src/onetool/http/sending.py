@@ -81,17 +81,17 @@ HARMLESS = frozenset(("accept", "accept-language", "user-agent"))  # headers tha
 OF_BODY = frozenset(("content-type", "content-encoding", "content-language"))
 
 
-def next_request(outgoing: "HttpRequest", answer: HttpResponse) -> "HttpRequest | None":
+def next_request(request: "HttpRequest", answer: HttpResponse) -> "HttpRequest | None":
     """The request to send next; None where the answer sends us nowhere. Whether it may go there is not asked here."""
     location = answer.headers.get("location", "").strip()
     if answer.status not in REDIRECTS or not location:
         return None
-    here = outgoing.url
+    here = request.url
     try:
         there = parse_url(urljoin(here.text, location))
     except (RequestRefusedError, ValueError) as error:
         raise RequestRefusedError(f"{here.authority} redirects to something that can't be called: {error}") from None
-    method, body, headers = outgoing.method, outgoing.body, outgoing.headers
+    method, body, headers = request.method, request.body, request.headers
     if (answer.status == 303 and method != "HEAD") or (answer.status in (301, 302) and method == "POST"):
         method, body = "GET", b""
         headers = [header for header in headers if header[0].lower() not in OF_BODY]
@@ -101,7 +101,7 @@ def next_request(outgoing: "HttpRequest", answer: HttpResponse) -> "HttpRequest 
                 f"{here.authority} redirects a {method} to {there.authority}: it is not sent to another origin"
             )
         headers = [header for header in headers if header[0].lower() in HARMLESS]
-    return outgoing._replace(method=method, url=there, headers=headers, body=body)
+    return request._replace(method=method, url=there, headers=headers, body=body)
 
 
 # One call on its way: tries, and in each of them hops, until there is an answer that counts, or no time left.
@@ -130,10 +130,10 @@ class Sender:
         self._sleep, self._clock = sleep, clock
 
     async def send(
-        self, outgoing: "HttpRequest", signer: "Signer | None", outside: "HttpContext", seconds: float
+        self, request: "HttpRequest", signer: "Signer | None", context: "HttpContext", seconds: float
     ) -> HttpResponse:
         """The last answer; what kept it from coming is raised. `seconds` are for all of it."""
-        self._check_size(outgoing)  # before anybody fetches a token for it
+        self._check_size(request)  # before anybody fetches a token for it
         until = self._clock() + seconds
         number = 1
         while True:
@@ -142,11 +142,16 @@ class Sender:
                 raise RequestTimeoutError("there was no answer", seconds)
             try:
                 if signer is not None:
-                    await signer.ready(left)
-                outcome = await self._try(outgoing, signer, outside, min(self._seconds, until - self._clock()))
+                    await signer.prepare(left)
+                outcome = await self._try(request, signer, context, min(self._seconds, until - self._clock()))
             except WireError as failure:
                 outcome = failure
-            if not isinstance(outcome, WireError) and outcome.status == 401 and signer is not None and signer.refused():
+            if (
+                not isinstance(outcome, WireError)
+                and outcome.status == 401
+                and signer is not None
+                and signer.on_unauthorized()
+            ):
                 _close(outcome)
                 continue
             pause = self._retries.pause(number, outcome, until - self._clock())
@@ -160,18 +165,18 @@ class Sender:
         return outcome
 
     async def _try(
-        self, outgoing: "HttpRequest", signer: "Signer | None", outside: "HttpContext", seconds: float
+        self, request: "HttpRequest", signer: "Signer | None", context: "HttpContext", seconds: float
     ) -> HttpResponse:
         """One try, with all its hops. Once away from the origin that the tool names, nothing is signed any more."""
-        send = outside.client.stream if self._stream else outside.client.send
+        send = context.client.stream if self._stream else context.client.send
         until = self._clock() + seconds
         hops = 0
         while True:
-            signed = outgoing if signer is None else signer.sign(outgoing)
+            signed = request if signer is None else signer.sign(request)
             self._check_size(signed)
-            answer = await send(signed, outside.hosts, timeout=until - self._clock(), max_bytes=self._max_bytes)
+            answer = await send(signed, context.hosts, timeout=until - self._clock(), max_bytes=self._max_bytes)
             try:
-                there = next_request(outgoing, answer) if self._follow else None
+                there = next_request(request, answer) if self._follow else None
             except ToolFailure:
                 _close(answer)
                 raise
@@ -180,15 +185,15 @@ class Sender:
             _close(answer)
             hops += 1
             if hops > MOST_HOPS:
-                raise ToolFailure(f"{outgoing.url.authority} redirects more than {MOST_HOPS} times", "upstream_error")
-            if there.url.origin != outgoing.url.origin:
-                _check_host(outgoing, answer, outside)
+                raise ToolFailure(f"{request.url.authority} redirects more than {MOST_HOPS} times", "upstream_error")
+            if there.url.origin != request.url.origin:
+                _check_host(request, answer, context)
                 signer = None
-            outgoing = there
+            request = there
 
-    def _check_size(self, outgoing: "HttpRequest") -> None:
-        headers = sum(len(name) + len(text) for name, text in outgoing.headers)
-        size = len(outgoing.body) + len(outgoing.url.target) + headers
+    def _check_size(self, request: "HttpRequest") -> None:
+        headers = sum(len(name) + len(text) for name, text in request.headers)
+        size = len(request.body) + len(request.url.target) + headers
         if size > self._most:
             raise ResponseTooLargeError(
                 f"the request has {size:,} bytes, and the tool may send {self._most:,} (limits.maxRequestBytes)",
@@ -196,14 +201,14 @@ class Sender:
             )
 
 
-def _check_host(outgoing: "HttpRequest", answer: HttpResponse, outside: "HttpContext") -> None:
+def _check_host(request: "HttpRequest", answer: HttpResponse, context: "HttpContext") -> None:
     """Refuse a redirect whose host contains a secret: name servers would see it."""
-    host = urlsplit(urljoin(outgoing.url.text, answer.headers["location"].strip())).netloc
-    if outside.redact(host) != host:
-        raise RequestRefusedError(f"{outgoing.url.authority} redirects to a host with a secret in its name")
+    host = urlsplit(urljoin(request.url.text, answer.headers["location"].strip())).netloc
+    if context.redact(host) != host:
+        raise RequestRefusedError(f"{request.url.authority} redirects to a host with a secret in its name")
 
 
 def _close(outcome: HttpResponse | WireError) -> None:
     """Close a streamed response that is not read to its end."""
-    if isinstance(outcome, HttpResponse) and outcome.pieces is not None:
-        outcome.pieces.close()
+    if isinstance(outcome, HttpResponse) and outcome.stream is not None:
+        outcome.stream.close()

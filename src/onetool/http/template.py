@@ -64,7 +64,7 @@ class BodyTemplate(NamedTuple):
 
     content_type: str
     fill: Callable[[Values], bytes | None]
-    holes: tuple[Placeholder, ...]
+    placeholders: tuple[Placeholder, ...]
 
 
 def body_template(body: Any, content_type: str | None, arguments: Mapping[str, Any]) -> BodyTemplate | None:
@@ -96,13 +96,15 @@ def _form(body: Any, arguments: Collection[str]) -> BodyTemplate:
     if isinstance(body, str):
         text = parse_text(body, arguments, BODY_POINTER)
         with refused_at(BODY_POINTER):
-            pairs = written_pairs(text.marked, iter(text.holes))
+            pairs = written_pairs(text.marked, iter(text.placeholders))
     elif isinstance(body, dict):
         pairs = named_pairs(body, arguments, BODY_POINTER)
     else:
         raise TemplateError("a form is a text, a=1&b=2, or an object", BODY_POINTER)
     form = PairTemplates(pairs)
-    return BodyTemplate(FORM, lambda values: form.fill(values).encode("ascii"), _holes(pair.holes for pair in pairs))
+    return BodyTemplate(
+        FORM, lambda values: form.fill(values).encode("ascii"), _placeholders_in(pair.placeholders for pair in pairs)
+    )
 
 
 def _text(body: str, kind: str, arguments: Mapping[str, Any]) -> BodyTemplate:
@@ -116,13 +118,13 @@ def _text(body: str, kind: str, arguments: Mapping[str, Any]) -> BodyTemplate:
             return None
         return text.fill_whole(values, put, "the body").encode()
 
-    return BodyTemplate(PLAIN, fill, text.holes)
+    return BodyTemplate(PLAIN, fill, text.placeholders)
 
 
 def _json(body: Any, arguments: Collection[str]) -> BodyTemplate:
-    holes: list[Placeholder] = []
-    make = _maker(body, arguments, BODY_POINTER, holes)
-    if not holes:
+    placeholders: list[Placeholder] = []
+    make = _maker(body, arguments, BODY_POINTER, placeholders)
+    if not placeholders:
         fixed = _encoded(make({}))
         return BodyTemplate(JSON, lambda values: fixed, ())
 
@@ -130,12 +132,12 @@ def _json(body: Any, arguments: Collection[str]) -> BodyTemplate:
         value = make(values)
         return None if value is _ABSENT else _encoded(value)
 
-    return BodyTemplate(JSON, fill, tuple(holes))
+    return BodyTemplate(JSON, fill, tuple(placeholders))
 
 
 def _lines(body: str, arguments: Collection[str]) -> BodyTemplate:
     """One JSON text a line. No value can end its line: JSON escapes that."""
-    holes: list[Placeholder] = []
+    placeholders: list[Placeholder] = []
     makers: list[tuple[str, Make]] = []
     for number, line in enumerate(body.split("\n"), 1):
         mark = RECORD if line.startswith(RECORD) else ""
@@ -143,36 +145,36 @@ def _lines(body: str, arguments: Collection[str]) -> BodyTemplate:
         found = _json_in(text) if text else _ABSENT
         if text and found is _ABSENT:
             raise TemplateError(f"is no JSON in line {number}, and Content-Type says that every line is", BODY_POINTER)
-        makers.append((mark, _maker(found, arguments, BODY_POINTER, holes)))
+        makers.append((mark, _maker(found, arguments, BODY_POINTER, placeholders)))
 
     def fill(values: Values) -> bytes:
         made = [(mark, make(values)) for mark, make in makers]
         lines = [mark.encode() + _encoded(value) for mark, value in made if value is not _ABSENT]
         return b"\n".join(lines) + (b"\n" if body.endswith("\n") and lines else b"")
 
-    return BodyTemplate(LINES, fill, tuple(holes))
+    return BodyTemplate(LINES, fill, tuple(placeholders))
 
 
-def _maker(value: Any, arguments: Collection[str], pointer: str, holes: list[Placeholder]) -> Make:
+def _maker(value: Any, arguments: Collection[str], pointer: str, placeholders: list[Placeholder]) -> Make:
     """How a value of the template is made in a call. Holes that are met on the way are added to the list."""
     if isinstance(value, str):
-        return _text_maker(parse_text(value, arguments, pointer), holes)
-    before = len(holes)
+        return _text_maker(parse_text(value, arguments, pointer), placeholders)
+    before = len(placeholders)
     if isinstance(value, Mapping):
-        made = _object_maker(value, arguments, pointer, holes)
+        made = _object_maker(value, arguments, pointer, placeholders)
     elif isinstance(value, list | tuple):
-        made = _list_maker([_maker(item, arguments, below(pointer, at), holes) for at, item in enumerate(value)])
+        made = _list_maker([_maker(item, arguments, below(pointer, at), placeholders) for at, item in enumerate(value)])
     else:
         return lambda values: value
-    if len(holes) > before:
+    if len(placeholders) > before:
         return made
     fixed = made({})
     return lambda values: fixed
 
 
-def _text_maker(text: TemplateText, holes: list[Placeholder]) -> Make:
-    holes += text.holes
-    if not text.holes:
+def _text_maker(text: TemplateText, placeholders: list[Placeholder]) -> Make:
+    placeholders += text.placeholders
+    if not text.placeholders:
         literal = text.literal
         return lambda values: literal
     if (alone := text.alone) is not None:
@@ -185,13 +187,15 @@ def _text_maker(text: TemplateText, holes: list[Placeholder]) -> Make:
     return fill
 
 
-def _object_maker(value: Mapping[str, Any], arguments: Collection[str], pointer: str, holes: list[Placeholder]) -> Make:
+def _object_maker(
+    value: Mapping[str, Any], arguments: Collection[str], pointer: str, placeholders: list[Placeholder]
+) -> Make:
     members: list[tuple[Make, Make]] = []
     for name, item in value.items():
         place = below(pointer, name)
         key = parse_text(name, arguments, place)
-        holes += key.holes
-        members.append((_key_maker(key), _maker(item, arguments, place, holes)))
+        placeholders += key.placeholders
+        members.append((_key_maker(key), _maker(item, arguments, place, placeholders)))
 
     def fill(values: Values) -> dict[str, Any]:
         made: dict[str, Any] = {}
@@ -208,7 +212,7 @@ def _object_maker(value: Mapping[str, Any], arguments: Collection[str], pointer:
 
 
 def _key_maker(key: TemplateText) -> Make:
-    if key.holes:
+    if key.placeholders:
         return lambda values: key.fill(values, _as_it_is)
     literal = key.literal
     return lambda values: literal
@@ -218,10 +222,10 @@ def _list_maker(items: list[Make]) -> Make:
     return lambda values: [made for item in items if (made := item(values)) is not _ABSENT]
 
 
-def _whole(hole: Placeholder, value: Any) -> Any:
+def _whole(placeholder: Placeholder, value: Any) -> Any:
     """A value in its own type."""
     if isinstance(value, float) and not isfinite(value):
-        raise hole.bad("is no number that JSON has")
+        raise placeholder.bad("is no number that JSON has")
     return value
 
 
@@ -255,21 +259,21 @@ def _goes_on_after_json(text: str) -> bool:
     return "${" in quoted[:end]
 
 
-def _is_text(hole: Placeholder, arguments: Mapping[str, Any]) -> bool:
-    schema = arguments.get(hole.name)
-    return hole.is_secret or (isinstance(schema, Mapping) and schema.get("type") == "string")
+def _is_text(placeholder: Placeholder, arguments: Mapping[str, Any]) -> bool:
+    schema = arguments.get(placeholder.name)
+    return placeholder.is_secret or (isinstance(schema, Mapping) and schema.get("type") == "string")
 
 
-def _as_it_is(hole: Placeholder, value: str) -> str:
+def _as_it_is(placeholder: Placeholder, value: str) -> str:
     return value
 
 
-def _in_xml(hole: Placeholder, value: str) -> str:
+def _in_xml(placeholder: Placeholder, value: str) -> str:
     return escape(value, quote=True)
 
 
-def _holes(groups: Any) -> tuple[Placeholder, ...]:
-    return tuple(hole for group in groups for hole in group)
+def _placeholders_in(groups: Any) -> tuple[Placeholder, ...]:
+    return tuple(placeholder for group in groups for placeholder in group)
 
 
 # A tool's request as its author wrote it, with `${name}` in it -> the request of one call.
@@ -293,14 +297,19 @@ class RequestTemplate:
         self._fields = HeaderTemplates(request.headers, arguments)
         schemas = dict.fromkeys(arguments) | dict(properties(arg_schema))
         self._payload = body_template(request.body, self._fields.content_type, schemas)
-        holes = [hole for part in (*self._places, *pairs, self._fields, self._payload) if part for hole in part.holes]
-        self._holes = tuple(dict.fromkeys(holes))
-        self.secrets = frozenset(hole.name for hole in self._holes if hole.is_secret)
-        self.secrets_in_host = frozenset(hole.name for hole in self._places[0].holes if hole.is_secret)
+        placeholders = [
+            placeholder
+            for part in (*self._parts, *pairs, self._fields, self._payload)
+            if part
+            for placeholder in part.placeholders
+        ]
+        self._placeholders = tuple(dict.fromkeys(placeholders))
+        self.secrets = frozenset(one.name for one in self._placeholders if one.is_secret)
+        self.secrets_in_host = frozenset(one.name for one in self._parts[0].placeholders if one.is_secret)
 
     def fill(self, args: Mapping[str, Any], secret: Lookup) -> HttpRequest:
         """The request of one call; BadArguments or ToolFailure when a value does not fit, or a secret is not set."""
-        values = gather(self._holes, args, secret)
+        values = gather(self._placeholders, args, secret)
         query = self._query.fill(values)
         path = self._path.fill(values)
         host = self._host if isinstance(self._host, str) else _host(self._host, values)
@@ -318,19 +327,19 @@ class RequestTemplate:
 
     def _read_url(self, text: TemplateText) -> list[PairTemplate]:
         """Take the URL apart. Gives the pairs of its query."""
-        marked, holes = text.marked, iter(text.holes)
+        marked, placeholders = text.marked, iter(text.placeholders)
         with refused_at(URL_POINTER):
             self._scheme, authority, rest = split(marked)
-            if (authority + rest).count(MARK) < len(text.holes):
+            if (authority + rest).count(MARK) < len(text.placeholders):
                 raise RequestRefusedError("a placeholder after `#` is never sent")
             plain, self._port = read_authority(authority.replace(MARK, "x"), self._scheme)
-            host = unmarked(authority.rpartition(":")[0] if _has_port(authority) else authority, holes)
-            self._host = host if host.holes else plain
+            host = unmarked(authority.rpartition(":")[0] if _has_port(authority) else authority, placeholders)
+            self._host = host if host.placeholders else plain
             path, _, query = rest.partition("?")
-            segments = [unmarked(part, holes) for part in as_target(path).split("/")]
+            segments = [unmarked(part, placeholders) for part in as_target(path).split("/")]
             self._path = PathTemplate(segments)
-            self._places = (host, *segments)
-            return written_pairs(query, holes)
+            self._parts = (host, *segments)
+            return written_pairs(query, placeholders)
 
 
 def _has_port(authority: str) -> bool:
@@ -341,13 +350,13 @@ def _host(text: TemplateText, values: Values) -> str:
     """The host of one call: its labels can only be labels, and it is read like one that was written."""
     fits = _LABELS if text.alone else _LABEL
 
-    def fit(hole: Placeholder, value: str) -> str:
+    def fit(placeholder: Placeholder, value: str) -> str:
         if not fits.fullmatch(value):
-            raise hole.bad("can't be part of a host: that is letters, digits and dashes")
+            raise placeholder.bad("can't be part of a host: that is letters, digits and dashes")
         return value
 
     filled = text.fill_whole(values, fit, "the URL's host")
     try:
         return normal_host(filled)
     except RequestRefusedError:
-        raise text.holes[0].bad("makes no host that could be called") from None
+        raise text.placeholders[0].bad("makes no host that could be called") from None

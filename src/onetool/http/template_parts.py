@@ -16,7 +16,7 @@ from onetool.http.url import escape_unsafe
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*")
 
 
-def escaped(hole: Placeholder, value: str) -> str:
+def escaped(placeholder: Placeholder, value: str) -> str:
     """A value for a path or a query. All but letters, digits, `-`, `.`, `_` and `~` becomes %XX."""
     return value if _UNRESERVED.fullmatch(value) else quote(value, safe="")
 
@@ -31,7 +31,7 @@ class PathTemplate:
         for number, segment in enumerate(segments):
             slash = "/" if number else ""
             cleaned = segment.changed(escape_unsafe)
-            if cleaned.holes:
+            if cleaned.placeholders:
                 parts += [slash, cleaned]
             else:
                 parts.append(slash + cleaned.literal)
@@ -48,14 +48,14 @@ def _segment(segment: TemplateText, values: Values) -> str:
     filled = segment.fill_whole(values, _not_empty, "the URL's path")
     # There is no way to write a segment of dots that is not taken for a step up or none; `..;x` is one to some servers.
     if filled[0] in ".%" and unquote(filled.partition(";")[0]) in (".", ".."):
-        raise segment.holes[0].bad("can't make a segment of the URL's path that is only `.` or `..`")
+        raise segment.placeholders[0].bad("can't make a segment of the URL's path that is only `.` or `..`")
     return filled
 
 
-def _not_empty(hole: Placeholder, value: str) -> str:
+def _not_empty(placeholder: Placeholder, value: str) -> str:
     if not value:
-        raise hole.bad("is empty: the URL would be that of something else")
-    return escaped(hole, value)
+        raise placeholder.bad("is empty: the URL would be that of something else")
+    return escaped(placeholder, value)
 
 
 # Pairs of names and values with holes, `a=${x}&b=1`: the query of a URL, or a form as the body.
@@ -69,8 +69,8 @@ class PairTemplate:
         self.value = value  # None: a name alone, without `=`
 
     @property
-    def holes(self) -> tuple[Placeholder, ...]:
-        return self.key.holes + (() if self.value is None else self.value.holes)
+    def placeholders(self) -> tuple[Placeholder, ...]:
+        return self.key.placeholders + (() if self.value is None else self.value.placeholders)
 
     def fill(self, values: Values) -> list[str]:
         key = self.key.fill(values, escaped)
@@ -92,7 +92,7 @@ class PairTemplates:
 
     def __init__(self, pairs: Iterable[PairTemplate]) -> None:
         self.parts: tuple[str | PairTemplate, ...] = tuple(
-            pair if pair.holes else "&".join(pair.fill({})) for pair in pairs
+            pair if pair.placeholders else "&".join(pair.fill({})) for pair in pairs
         )
         self.fixed = (
             None if any(isinstance(part, PairTemplate) for part in self.parts) else "&".join(map(str, self.parts))
@@ -110,13 +110,13 @@ class PairTemplates:
         return "&".join(filled)
 
 
-def written_pairs(marked: str, holes: Iterator[Placeholder]) -> list[PairTemplate]:
+def written_pairs(marked: str, placeholders: Iterator[Placeholder]) -> list[PairTemplate]:
     """Pairs that stand in a URL, or in the text of a form: their escapes are kept."""
     pairs: list[PairTemplate] = []
     for member in filter(None, marked.split("&")):
         name, equals, value = member.partition("=")
-        key = unmarked(name, holes).changed(escape_unsafe)
-        pairs.append(PairTemplate(key, unmarked(value, holes).changed(escape_unsafe) if equals else None))
+        key = unmarked(name, placeholders).changed(escape_unsafe)
+        pairs.append(PairTemplate(key, unmarked(value, placeholders).changed(escape_unsafe) if equals else None))
     return pairs
 
 
@@ -186,8 +186,13 @@ class HeaderTemplates:
         self.content_type = next((str(value) for name, value in self.parts if name.lower() == "content-type"), None)
 
     @property
-    def holes(self) -> list[Placeholder]:
-        return [hole for _, value in self.parts if isinstance(value, TemplateText) for hole in value.holes]
+    def placeholders(self) -> list[Placeholder]:
+        return [
+            placeholder
+            for _, value in self.parts
+            if isinstance(value, TemplateText)
+            for placeholder in value.placeholders
+        ]
 
     def fill(self, values: Values) -> list[tuple[str, str]]:
         filled: list[tuple[str, str]] = []
@@ -206,11 +211,11 @@ def check_name(name: str, pointer: str) -> None:
         raise TemplateError(f"the header {name} is set by the client, never by a tool", pointer)
 
 
-def in_header(hole: Placeholder, value: str) -> str:
+def in_header(placeholder: Placeholder, value: str) -> str:
     """A value as a part of a header: characters of ASCII that can be seen, and spaces."""
-    one_line(hole, value)
+    one_line(placeholder, value)
     if not value.isascii():
-        raise hole.bad("has characters beyond ASCII, which headers don't carry")
+        raise placeholder.bad("has characters beyond ASCII, which headers don't carry")
     return value
 
 
@@ -220,17 +225,17 @@ def _rule(name: str, value: TemplateText) -> Callable[[Placeholder, str], str]:
     return _in_cookie
 
 
-def _in_cookie(hole: Placeholder, value: str) -> str:
+def _in_cookie(placeholder: Placeholder, value: str) -> str:
     """A cookie's value must not begin another one."""
     if ";" in value or "," in value:
-        raise hole.bad("has a `;` or a `,` in it, which would end its cookie")
-    return in_header(hole, value)
+        raise placeholder.bad("has a `;` or a `,` in it, which would end its cookie")
+    return in_header(placeholder, value)
 
 
-def one_line(hole: Placeholder, value: str) -> str:
+def one_line(placeholder: Placeholder, value: str) -> str:
     """The value, when there is no control character in it."""
     if _CONTROL.search(value):
-        raise hole.bad("has a line end or another control character in it, which can't be sent here")
+        raise placeholder.bad("has a line end or another control character in it, which can't be sent here")
     return value
 
 
@@ -238,7 +243,7 @@ def _header_value(name: str, value: str, arguments: Collection[str], pointer: st
     text = parse_text(value.strip(" \t"), arguments, pointer)
     if _CONTROL.search(text.literal) or not text.literal.isascii():
         raise TemplateError("a header has to be one line of ASCII characters", pointer)
-    if not text.holes:
+    if not text.placeholders:
         return text.literal
     if name.lower() == "content-type":
         raise TemplateError("Content-Type can't have placeholders: it says how values in the body are escaped", pointer)

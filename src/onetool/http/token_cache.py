@@ -44,8 +44,8 @@ class TokenCache:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._kept: dict[Key, _Kept] = {}
-        self._flights: dict[Key, Future[None]] = {}
+        self._tokens: dict[Key, _Kept] = {}
+        self._fetches: dict[Key, Future[None]] = {}
 
     async def get(
         self, key: Key, fetch: Callable[[str | None], Awaitable[FetchedToken]], refused: str | None = None
@@ -53,17 +53,17 @@ class TokenCache:
         """A token that is valid for a while, and not the refused one. `fetch` takes a newer refresh token, if any."""
         while True:
             with self._lock:
-                kept = self._kept.get(key)
+                kept = self._tokens.get(key)
                 if kept is not None and kept.access != refused and self._clock() < kept.until:
                     return kept.access
-                flight = self._flights.get(key)
-                if flight is None:
+                pending = self._fetches.get(key)
+                if pending is None:
                     if not self.may_fetch(key):
                         raise _too_often()
-                    mine = self._flights[key] = Future()
+                    mine = self._fetches[key] = Future()
                     break
             try:
-                await asyncio.shield(asyncio.wrap_future(flight))
+                await asyncio.shield(asyncio.wrap_future(pending))
             except _Abandoned:
                 continue
             except ToolFailure as error:
@@ -72,7 +72,7 @@ class TokenCache:
 
     def may_fetch(self, key: Key) -> bool:
         """False if the last two tokens came within a second: another one would be refused, too."""
-        kept = self._kept.get(key)
+        kept = self._tokens.get(key)
         return kept is None or not kept.hurried or self._clock() >= kept.since + SHORTEST_LIFE
 
     async def _fetch(
@@ -83,18 +83,18 @@ class TokenCache:
             fetched = await fetch(refresh)
         except BaseException as error:
             with self._lock:
-                del self._flights[key]
+                del self._fetches[key]
             mine.set_exception(error if isinstance(error, ToolFailure) else _Abandoned())
             raise
         life = max(fetched.life - min(MARGIN, fetched.life / 10), SHORTEST_LIFE)
         now = self._clock()
         hurried = kept is not None and now < kept.since + SHORTEST_LIFE
         with self._lock:
-            self._kept.pop(key, None)
-            self._kept[key] = _Kept(fetched.access, now, now + life, fetched.refresh or refresh, hurried)
-            if len(self._kept) > MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
-            del self._flights[key]
+            self._tokens.pop(key, None)
+            self._tokens[key] = _Kept(fetched.access, now, now + life, fetched.refresh or refresh, hurried)
+            if len(self._tokens) > MOST_KEPT:
+                del self._tokens[next(iter(self._tokens))]
+            del self._fetches[key]
         mine.set_result(None)
         return fetched.access
 

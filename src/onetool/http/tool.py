@@ -25,12 +25,12 @@ class HttpTool:
     """`await tool(city="Kyiv")`. Making one raises TemplateError, with a pointer into httpImpl, for what can't work."""
 
     def __init__(
-        self, impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits, outside: Callable[[], HttpContext]
+        self, impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits, context: Callable[[], HttpContext]
     ) -> None:
         request, response = impl.request, impl.response
         self._template = RequestTemplate(request, arg_schema)
         self._auth = _authenticator(request.auth, arg_schema)
-        self._outside = outside
+        self._context = context
         self._reader = ResponseReader(response, time.time)
         self._accept = ("Accept", ACCEPTS.get(response.encoding, "*/*"))
         if any(name.lower() == "accept" for name in request.headers):
@@ -39,7 +39,7 @@ class HttpTool:
         retries = Retries(request, limits)
         seconds = request.timeout_ms / 1000
         sizes = limits.max_response_bytes, limits.max_request_bytes
-        self._sending = Sender(retries, seconds, *sizes, request.follow_redirects, self._streams)
+        self._sender = Sender(retries, seconds, *sizes, request.follow_redirects, self._streams)
         self._total = sending_seconds(impl, limits)
         self.timeout = total_seconds(impl, limits)
         self.secrets = self._template.secrets | (self._auth.secrets if self._auth else frozenset())
@@ -47,28 +47,28 @@ class HttpTool:
     async def __call__(self, **args: Any) -> Any:
         call = current_call.get()
         environment = None if call is None else call.environment
-        outside = self._outside()
-        secret = outside.secret or (_no_secret if environment is None else environment.secret)
+        context = self._context()
+        secret = context.secret or (_no_secret if environment is None else environment.secret)
         if environment is not None:
-            outside = outside._replace(redact=lambda value: environment.redact(value, args))
-        redact = outside.redact
-        outgoing = self._template.fill(args, secret)
-        only_there = outside.only_to(outgoing.url, secret)
+            context = context._replace(redact=lambda value: environment.redact(value, args))
+        redact = context.redact
+        request = self._template.fill(args, secret)
+        only_there = context.only_to(request.url, secret)
         for name in self._template.secrets:
             only_there(name)
         for name in self._template.secrets_in_host:  # hosts are in lower case, where nobody would recognise it
-            outside.know((secret(name) or "").lower())
+            context.mask_also((secret(name) or "").lower())
         if self._accept is not None:
-            outgoing.headers.append(self._accept)
+            request.headers.append(self._accept)
         signer = None
         if self._auth is not None:
-            signer = self._auth.begin(args, secret if self._auth.asks_elsewhere else only_there, outside)
-        place = outgoing.url.authority
+            signer = self._auth.begin(args, secret if self._auth.asks_elsewhere else only_there, context)
+        place = request.url.authority
         try:
-            answer = await self._sending.send(outgoing, signer, outside, self._total)
+            answer = await self._sender.send(request, signer, context, self._total)
             if self._streams:
                 return await self._reader.events(answer, place, call.progress if call else None, redact)
-            return await self._reader.value(answer, place, outside.keep, redact)
+            return await self._reader.value(answer, place, context.store_result, redact)
         except WireError as failure:
             raise failure if failure.reason != "timeout" else with_message(failure, str(failure), SLOW) from None
 

@@ -65,11 +65,11 @@ def _offer(name: str, spec: ToolSpec, marks: OfferMarks) -> Prompt | Resource:
         return Prompt(name=marks.name or name, spec=spec, title=marks.title)
     spec = msgspec.structs.replace(spec, handler=_told_apart(spec))
     made = Resource(uri=marks.uri, name=marks.name or name, spec=spec, mime_type=marks.mime_type)
-    if len(set(made.places)) < len(made.places):
+    if len(set(made.variables)) < len(made.variables):
         raise DefinitionError(f"its address names a place twice: {made.uri}")
     known = set(spec.input_schema["properties"])
-    if set(made.places) - known or set(spec.input_schema.get("required", ())) - set(made.places):
-        raise DefinitionError(f"its places {list(made.places)} are not its parameters {sorted(known)}")
+    if set(made.variables) - known or set(spec.input_schema.get("required", ())) - set(made.variables):
+        raise DefinitionError(f"its places {list(made.variables)} are not its parameters {sorted(known)}")
     return made
 
 

@@ -257,8 +257,8 @@ def test_a_credential_that_is_too_long(upstream, auth):
 
 def known_by(tool):
     told = []
-    outside = tool.tool._outside()
-    tool.tool._outside = lambda: outside._replace(know=lambda text: (told.append(text), outside.know(text)))
+    outside = tool.tool._context()
+    tool.tool._context = lambda: outside._replace(mask_also=lambda text: (told.append(text), outside.mask_also(text)))
     return told
 
 
@@ -288,7 +288,7 @@ def test_a_secret_beside_an_argument_is_masked_whatever_the_argument_is(upstream
         tool(u=user)
     first, second = base64.b64encode(f"{user}:S3cret-number-one".encode()).decode(), str(caught.value)
     assert not [at for at in range(len(first) - 4) if at > 6 and first[at : at + 4] in second]
-    tool.tool._auth._told = ""
+    tool.tool._auth._masked = ""
     for one in ("other", "users", "come", "by"):
         with pytest.raises(ToolFailure):
             tool(u=one)

@@ -91,7 +91,7 @@ async def call(case: dict[str, Any], world: World, **more: Any) -> Any:
     environment = SimpleNamespace(secret={"SECRET": SECRET}.get, redact=lambda value, sent=None: value)
     token = current_call.set(SimpleNamespace(environment=environment, progress=None))  # pyright: ignore
     try:
-        tool = HttpTool(impl, schema, ToolLimits(), lambda: HttpContext(client, hosts, keep=lambda *_: None))  # pyright: ignore
+        tool = HttpTool(impl, schema, ToolLimits(), lambda: HttpContext(client, hosts, store_result=lambda *_: None))  # pyright: ignore
         return await asyncio.wait_for(tool(**case["args"]), 10)
     finally:
         current_call.reset(token)

@@ -24,7 +24,7 @@ def helped(tmp_path):
         file.write_text(json.dumps({"packs": ["packs"], **config}))
         with App.open(file) as app:
             if app.servers is not None:
-                asyncio.run(app.servers.settled())
+                asyncio.run(app.servers.wait_connected())
             result = asyncio.run(app.run(f"ot.help({query!r})"))
             assert result.error is None, result.error
             return [line for line in result.data.splitlines() if line.startswith("Documentation: ")]

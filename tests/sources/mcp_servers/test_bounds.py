@@ -115,7 +115,7 @@ def test_a_question_after_the_end_of_a_call_is_refused():
     from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
     async def ask():
-        return await UpstreamCall().of_caller(lambda: asyncio.sleep(0))
+        return await UpstreamCall().on_caller_loop(lambda: asyncio.sleep(0))
 
     with pytest.raises(ToolFailure, match="the call is over"):
         asyncio.run(ask())

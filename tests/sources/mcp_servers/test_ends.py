@@ -103,7 +103,7 @@ def test_that_it_does_not_tell_is_noted_and_it_may_tell_later(stage):
     with stage.app({"bad": stage.nasty("lists_slowly", 1000, connect_timeout=1)}) as app:
         settle(app)  # a busy machine may take longer than a second
         until(lambda: call(app, "bad.grow").error is None)
-        until(lambda: any("does not tell which" in line for line in app.servers.journal("bad", 50)))
+        until(lambda: any("does not tell which" in line for line in app.servers.log_lines("bad", 50)))
         assert call(app, "bad.echo", text="a").data == "a"
 
 
@@ -207,7 +207,7 @@ def test_an_error_in_looking_does_not_end_it(stage, monkeypatch, caplog):
             if len(looks) < 3:
                 raise OSError("the disk is gone")
 
-        monkeypatch.setattr(app.servers, "look_again", look)
+        monkeypatch.setattr(app.servers, "reread_approvals", look)
         with caplog.at_level(logging.CRITICAL, logger="onetool.servers"):
             call(app, "good.echo", text="x")
             until(lambda: len(looks) > 4)

@@ -21,8 +21,8 @@ def of(seconds, value="answer"):
 def test_a_question_that_outlives_its_call_is_answered_all_the_same():
     async def scene():
         flight = UpstreamCall()
-        async with flight.in_time(LONG):
-            asked = asyncio.create_task(flight.of_caller(of(0.1)))
+        async with flight.within(LONG):
+            asked = asyncio.create_task(flight.on_caller_loop(of(0.1)))
             await asyncio.sleep(0.02)
         return await asked
 
@@ -33,11 +33,11 @@ def test_a_question_after_the_end_of_its_call_is_refused_in_words():
     async def scene():
         flight = UpstreamCall()
         with pytest.raises(ToolFailure, match="nobody is there to be asked"):
-            await flight.of_caller(of(0))
-        async with flight.in_time(LONG):
+            await flight.on_caller_loop(of(0))
+        async with flight.within(LONG):
             pass
         with pytest.raises(ToolFailure, match="nobody is there to be asked"):
-            await flight.of_caller(of(0))
+            await flight.on_caller_loop(of(0))
 
     asyncio.run(scene())
 
@@ -45,10 +45,10 @@ def test_a_question_after_the_end_of_its_call_is_refused_in_words():
 def test_the_clock_stands_still_until_the_last_question_is_answered():
     async def scene():
         flight = UpstreamCall()
-        async with flight.in_time(0.4):
-            short = asyncio.create_task(flight.of_caller(of(0.05, "short")))
+        async with flight.within(0.4):
+            short = asyncio.create_task(flight.on_caller_loop(of(0.05, "short")))
             await asyncio.sleep(0)
-            long = asyncio.create_task(flight.of_caller(of(1.0, "long")))
+            long = asyncio.create_task(flight.on_caller_loop(of(1.0, "long")))
             return await short, await long
 
     assert asyncio.run(scene()) == ("short", "long")
@@ -57,8 +57,8 @@ def test_the_clock_stands_still_until_the_last_question_is_answered():
 def test_and_goes_on_with_what_was_left():
     async def scene():
         flight = UpstreamCall()
-        async with flight.in_time(0.3):
-            await asyncio.gather(*(flight.of_caller(of(n / 10)) for n in range(3)))
+        async with flight.within(0.3):
+            await asyncio.gather(*(flight.on_caller_loop(of(n / 10)) for n in range(3)))
             await asyncio.sleep(LONG)
 
     with pytest.raises(TimeoutError):
@@ -72,12 +72,12 @@ def test_the_clock_goes_on_when_a_question_fails(how):
 
     async def scene():
         flight = UpstreamCall()
-        async with flight.in_time(0.3):
+        async with flight.within(0.3):
             if how == "error":
                 with pytest.raises(LookupError):
-                    await flight.of_caller(fails)
+                    await flight.on_caller_loop(fails)
             else:
-                asked = asyncio.create_task(flight.of_caller(of(LONG)))
+                asked = asyncio.create_task(flight.on_caller_loop(of(LONG)))
                 await asyncio.sleep(0.02)
                 asked.cancel()
             await asyncio.sleep(LONG)
@@ -89,13 +89,13 @@ def test_the_clock_goes_on_when_a_question_fails(how):
 def test_calls_that_are_under_way():
     async def scene():
         flights, one, two = UpstreamCalls(), UpstreamCall(), UpstreamCall()
-        assert flights.are_none()
+        assert flights.is_empty()
         assert flights.only() is None
-        with flights.under_way(one):
-            assert not flights.are_none()
+        with flights.pending(one):
+            assert not flights.is_empty()
             assert flights.only() is one
-            with flights.under_way(two):  # of the same caller: the newest is meant
+            with flights.pending(two):  # of the same caller: the newest is meant
                 assert flights.only() is two
-        assert flights.are_none()
+        assert flights.is_empty()
 
     asyncio.run(scene())

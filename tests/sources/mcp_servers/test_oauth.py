@@ -294,7 +294,7 @@ class TestBackground:
                     await client.call_tool("burn", {})
                 with watching_auth() as elsewhere:
                     await client.call_tool("peek", {})
-                return watch.trouble, elsewhere.trouble, (await other).content[0].text
+                return watch.error, elsewhere.error, (await other).content[0].text
 
         trouble, elsewhere, text = asyncio.run(work())
         assert isinstance(trouble, LoginRequiredError)
@@ -526,7 +526,7 @@ class TestSecrecy:
         known = set()
 
         async def work():
-            auth = http_auth("vault", authority.url, "oauth", folder, known=known.add)
+            auth = http_auth("vault", authority.url, "oauth", folder, mask_also=known.add)
             async with connected(authority.url, auth) as client:
                 await client.call_tool("peek", {})
 

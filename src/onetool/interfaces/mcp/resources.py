@@ -44,11 +44,11 @@ _OWN_TEMPLATES = [
 
 
 def resource_listing(service: "Service") -> list[dict[str, Any]]:
-    return [_TOOLS_LISTING, *({"uri": one.uri, **_listing(one)} for one in service.resources() if not one.places)]
+    return [_TOOLS_LISTING, *({"uri": one.uri, **_listing(one)} for one in service.resources() if not one.variables)]
 
 
 def template_listing(service: "Service") -> list[dict[str, Any]]:
-    theirs = [{"uriTemplate": one.uri, **_listing(one)} for one in service.resources() if one.places]
+    theirs = [{"uriTemplate": one.uri, **_listing(one)} for one in service.resources() if one.variables]
     return [*_OWN_TEMPLATES, *theirs]
 
 

@@ -83,13 +83,13 @@ def why(error: BaseException) -> str:
     return describe_error(found)
 
 
-def call_failure(error: BaseException, on_the_way: str | None) -> ToolFailure:
+def call_failure(error: BaseException, while_calling: str | None) -> ToolFailure:
     """Of a call that was answered with an error, or with something else than an answer."""
     if isinstance(error, ToolFailure):
         return error
     if isinstance(error, MCPError):
         words = error.message or f"error {error.code}"
-        return ToolFailure(cut(f"{words} ({on_the_way})" if on_the_way else words, LONGEST_MESSAGE))
+        return ToolFailure(cut(f"{words} ({while_calling})" if while_calling else words, LONGEST_MESSAGE))
     if isinstance(error, ValidationError):
         return ToolFailure(f"its answer is not what MCP allows: {_first_fault(error)}", reason="output_invalid")
     return ToolFailure(cut(why(error), LONGEST_MESSAGE))
@@ -101,10 +101,10 @@ def root_cause(error: BaseException) -> BaseException:
     return error
 
 
-def advice(trouble: TransportFailure) -> str:
+def advice(failure: TransportFailure) -> str:
     """What to do about the answer of a web server."""
-    match trouble.status:
-        case 403 if trouble.said and not _OF_LOGINS.search(trouble.said):
+    match failure.status:
+        case 403 if failure.body_text and not _OF_LOGINS.search(failure.body_text):
             return ""
         case 401 | 403:
             return "; it wants a login: see auth and headers in its block of the config"
@@ -115,8 +115,8 @@ def advice(trouble: TransportFailure) -> str:
 
 
 def _first_fault(error: ValidationError) -> str:
-    fault = error.errors(include_url=False, include_input=False)[0]
-    return cut(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}", 200)
+    problem = error.errors(include_url=False, include_input=False)[0]
+    return cut(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}", 200)
 
 
 # The lists of a server, page by page.
@@ -197,8 +197,8 @@ class _Tolerant:
             return Tool.model_validate(listed, by_name=False)
         except ValidationError as error:
             name = listed.get("name") if isinstance(listed, dict) else listed
-            fault = error.errors(include_url=False, include_input=False)[0]
-            self._note(f"this is no tool: {name!r:.100}: {'.'.join(map(str, fault['loc']))}: {fault['msg']:.100}")
+            problem = error.errors(include_url=False, include_input=False)[0]
+            self._note(f"this is no tool: {name!r:.100}: {'.'.join(map(str, problem['loc']))}: {problem['msg']:.100}")
             return None
 
 
@@ -219,16 +219,16 @@ class UpstreamConnection:
         self.tools: list[Definition] = []
         self.offers = Offers()
         self.changed = asyncio.Event()  # it has others than it told
-        self.trouble: TransportFailure | None = None  # of a web server
+        self.failure_seen: TransportFailure | None = None  # of a web server
         self._settings = settings
         self._log = log
         self._child: ServerProcess | None = None
-        self._over = asyncio.Event()
+        self._ended = asyncio.Event()
 
-    def attend(self, child: ServerProcess) -> None:
+    def bind_process(self, child: ServerProcess) -> None:
         """Bind to the process: the connection ends when its output does."""
         self._child = child
-        child.lines.at_end = self._over.set
+        child.lines.at_end = self._ended.set
 
     @property
     def version(self) -> str | None:
@@ -242,35 +242,35 @@ class UpstreamConnection:
         self.tools = await tools_of(self.client, note)
         self.offers = await offers_of(self.client, note)
 
-    async def call(self, tool: str, args: Mapping[str, Any], flight: UpstreamCall) -> CallToolResult:
-        current_upstream_call.set(flight)
+    async def call(self, tool: str, args: Mapping[str, Any], call: UpstreamCall) -> CallToolResult:
+        current_upstream_call.set(call)
 
         async def told(progress: float, total: float | None, message: str | None) -> None:
-            if flight.progress is not None:  # nothing is told then, but a type checker can't know
-                flight.progress(progress, total, message)
+            if call.progress is not None:  # nothing is told then, but a type checker can't know
+                call.progress(progress, total, message)
 
         with watching_auth() as login:
             try:
-                return await self.client.call_tool(tool, dict(args), progress_callback=flight.progress and told)
+                return await self.client.call_tool(tool, dict(args), progress_callback=call.progress and told)
             except Exception:
-                if login.trouble is not None:
-                    raise ToolFailure(str(login.trouble), reason="denied") from None
+                if login.error is not None:
+                    raise ToolFailure(str(login.error), reason="denied") from None
                 raise
 
-    async def prompt(self, name: str, args: Mapping[str, str], flight: UpstreamCall) -> list[Any]:
+    async def prompt(self, name: str, args: Mapping[str, str], call: UpstreamCall) -> list[Any]:
         """Its messages, as plain data."""
-        current_upstream_call.set(flight)
+        current_upstream_call.set(call)
         return [as_data(message) for message in (await self.client.get_prompt(name, dict(args))).messages]
 
-    async def resource(self, uri: str, flight: UpstreamCall) -> dict[str, Any]:
+    async def resource(self, uri: str, call: UpstreamCall) -> dict[str, Any]:
         """What it holds, as {"text": …}, {"blob": …}, or where it has several parts as {"data": […]}."""
-        current_upstream_call.set(flight)
+        current_upstream_call.set(call)
         parts = [as_data(part) for part in (await self.client.read_resource(uri)).contents]
         if len(parts) != 1:
             return {"data": parts}
         return {"blob": parts[0]["blob"]} if "blob" in parts[0] else {"text": parts[0].get("text", "")}
 
-    async def heard(self, message: Any) -> None:
+    async def on_notification(self, message: Any) -> None:
         if isinstance(message, CHANGED):
             self.changed.set()
 
@@ -278,7 +278,7 @@ class UpstreamConnection:
         """Servers of today tell of changes only to those who listen."""
         has = self.client.server_capabilities
         tells = [part is not None and bool(part.list_changed) for part in (has.tools, has.prompts, has.resources)]
-        if not self.is_modern or not any(tells):
+        if not self.is_stateless or not any(tells):
             return
         tools, prompts, resources = tells
         while not self.has_ended:
@@ -293,7 +293,7 @@ class UpstreamConnection:
             await asyncio.sleep(self._settings.connect_timeout)
 
     @property
-    def is_modern(self) -> bool:
+    def is_stateless(self) -> bool:
         """Whether it has agreed on a revision of today. Not before it is open."""
         return hasattr(self, "client") and self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
@@ -301,52 +301,52 @@ class UpstreamConnection:
 
     @property
     def has_ended(self) -> bool:
-        return self._over.is_set()
+        return self._ended.is_set()
 
-    async def ended(self) -> None:
+    async def wait_ended(self) -> None:
         """Wait until the connection has ended and the exit code is known."""
-        await self._over.wait()
+        await self._ended.wait()
         if self._child is not None:
-            await self._child.exited(LAST_WORDS)
+            await self._child.wait_exited(LAST_WORDS)
 
-    def give_up(self) -> None:
+    def mark_unusable(self) -> None:
         """Mark as unusable: the next call opens another connection."""
-        self._over.set()
+        self._ended.set()
 
-    def is_over(self, error: BaseException, flight: UpstreamCall) -> bool:
+    def ends_connection(self, error: BaseException, call: UpstreamCall) -> bool:
         """Whether this is the end of the connection, and not an answer of the server."""
-        return self.has_ended or is_closed(error) or self._is_forgotten(error, flight)
+        return self.has_ended or is_closed(error) or self._is_session_lost(error, call)
 
-    def was_cut(self, error: BaseException, flight: UpstreamCall) -> bool:
+    def was_dropped(self, error: BaseException, call: UpstreamCall) -> bool:
         """Whether there will be no answer to this call; others may get theirs."""
-        return self.is_over(error, flight) or is_cut_short(error) or flight.trouble.was_not_received
+        return self.ends_connection(error, call) or is_cut_short(error) or call.failure.was_not_received
 
-    def was_not_received(self, error: BaseException, flight: UpstreamCall) -> bool:
+    def was_not_received(self, error: BaseException, call: UpstreamCall) -> bool:
         """Whether the server can't have executed the call: it was not reached, or has lost our session."""
-        return flight.trouble.was_not_received or self._is_forgotten(error, flight)
+        return call.failure.was_not_received or self._is_session_lost(error, call)
 
-    def _is_forgotten(self, error: BaseException, flight: UpstreamCall) -> bool:
+    def _is_session_lost(self, error: BaseException, call: UpstreamCall) -> bool:
         # Servers of today have no sessions: theirs is a 404 for something else.
-        return isinstance(error, MCPError) and flight.trouble.status == 404 and not self.is_modern
+        return isinstance(error, MCPError) and call.failure.status == 404 and not self.is_stateless
 
-    def why_ended(self, flight: UpstreamCall | None = None) -> str:
+    def why_ended(self, call: UpstreamCall | None = None) -> str:
         if self._child is not None:
             return self._child.why_ended()
-        of_call = None if flight is None else flight.trouble.words
-        return of_call or (self.trouble and self.trouble.words) or "the connection was closed"
+        of_call = None if call is None else call.failure.words
+        return of_call or (self.failure_seen and self.failure_seen.words) or "the connection was closed"
 
-    def told(self, error: BaseException) -> BaseException:
+    def reason_text(self, error: BaseException) -> BaseException:
         """Why it could not be opened, or was lost, in words that tell what to do about it."""
         if isinstance(error, ToolFailure) or auth_error_in(error) is not None:
             return error
-        if self.trouble is not None and self.trouble.words:
-            refused = HttpStatusError(self.trouble.words + advice(self.trouble))
-            refused.status = self.trouble.status
+        if self.failure_seen is not None and self.failure_seen.words:
+            refused = HttpStatusError(self.failure_seen.words + advice(self.failure_seen))
+            refused.status = self.failure_seen.status
             return refused
         if self._child is not None and self._child.lines.broke_off:
             return ProcessEndedError(self._child.why_ended())
         return error
 
-    def failure(self, error: BaseException, flight: UpstreamCall) -> ToolFailure:
+    def failure(self, error: BaseException, call: UpstreamCall) -> ToolFailure:
         """Of a call that got an answer, though not the one that was wanted."""
-        return call_failure(error, flight.trouble.words)
+        return call_failure(error, call.failure.words)

@@ -126,7 +126,7 @@ class TemplateResource(Resource, frozen=True, kw_only=True, dict=True):
     """Addresses of a form that only its server understands: whatever begins like it is for the server to judge."""
 
     @cached_property
-    def places(self) -> tuple[str, ...]:
+    def variables(self) -> tuple[str, ...]:
         return ("uri",)
 
     def match(self, uri: str) -> Mapping[str, Any] | None:
@@ -157,12 +157,12 @@ def resources_of(
 
     fixed = [made(Resource, one, uri) for one in offers.resources if not (uri := str(one["uri"])).startswith(OURS)]
     forms = [
-        made(TemplateResource, one, uri) for one in offers.templates if _has_a_place(uri := str(one["uriTemplate"]))
+        made(TemplateResource, one, uri) for one in offers.templates if _has_prefix(uri := str(one["uriTemplate"]))
     ]
     return [*fixed, *forms]
 
 
-def _has_a_place(template: str) -> bool:
+def _has_prefix(template: str) -> bool:
     """Whether it begins with something of its own: else it would take every address."""
     scheme, found, rest = template.partition("{")[0].partition("://")
     return bool(scheme and found) and not template.startswith(OURS) and (bool(rest) or scheme not in EVERYBODYS)
@@ -209,7 +209,7 @@ LONGEST_ERROR = 2_000
 MOST_STORED = 200
 
 
-def answer_of(result: "CallToolResult", keep: StoreBlob, wraps: bool = False) -> AnsweredValue:
+def answer_of(result: "CallToolResult", store_result: StoreBlob, wraps: bool = False) -> AnsweredValue:
     """Both of it. A result that says of itself that it is an error is one.
 
     `wraps`: its structured content is a wrapper, by the tool's own schema.
@@ -220,7 +220,7 @@ def answer_of(result: "CallToolResult", keep: StoreBlob, wraps: bool = False) ->
         raise ToolFailure(f"it gave more than {MOST_STORED} pictures, sounds, blobs or links at once")
     content = [block.model_dump(by_alias=True, mode="json", exclude_none=True) for block in result.content]
     structured = result.structured_content
-    value = _in_blocks(content, keep) if structured is None else unwrapped(structured) if wraps else structured
+    value = _in_blocks(content, store_result) if structured is None else unwrapped(structured) if wraps else structured
     return AnsweredValue(value, ServerAnswer(content, structured))
 
 
@@ -232,8 +232,8 @@ def unwrapped(structured: Any) -> Any:
     return data_in(inner) if isinstance(inner, str) else inner
 
 
-def _in_blocks(content: list[Block], keep: StoreBlob) -> Any:
-    values = [_block(block, keep) for block in content]
+def _in_blocks(content: list[Block], store_result: StoreBlob) -> Any:
+    values = [_block(block, store_result) for block in content]
     return None if not values else values[0] if len(values) == 1 else values
 
 
@@ -247,18 +247,18 @@ def _error_text(result: "CallToolResult") -> str:
     return words[:LONGEST_ERROR] or "the server says that it failed, and nothing else"
 
 
-def _block(block: Mapping[str, Any], keep: StoreBlob) -> Any:
+def _block(block: Mapping[str, Any], store_result: StoreBlob) -> Any:
     match block:
         case {"type": "text", "text": text}:
             return data_in(text)
         case {"type": "image" | "audio" as kind, "data": data, "mimeType": mime}:
-            return blob_record(kind, data, mime, keep)
+            return blob_record(kind, data, mime, store_result)
         case {"type": "resource", "resource": {"blob": data, **about}}:
-            return blob_record("blob", data, about.get("mimeType"), keep) | {"uri": about["uri"]}
+            return blob_record("blob", data, about.get("mimeType"), store_result) | {"uri": about["uri"]}
         case {"type": "resource", "resource": inside}:
             return {"type": "resource", **inside}
         case {"type": "resource_link"}:
-            kept = keep(msgspec.json.encode(block).decode())
+            kept = store_result(msgspec.json.encode(block).decode())
             return {**block, "handle": kept.handle}
         case _:
             return block

@@ -32,7 +32,7 @@ STREAM_PATIENCE = 24 * 3600.0  # seconds: a stream may be silent; calls have the
 
 @asynccontextmanager
 async def reached(
-    settings: ServerSettings, way: str, auth: httpx2.Auth | None, trouble: TransportFailure
+    settings: ServerSettings, way: str, auth: httpx2.Auth | None, failure: TransportFailure
 ) -> AsyncGenerator[tuple[Any, Any]]:
     url = str(settings.url)
 
@@ -42,7 +42,7 @@ async def reached(
         headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
     ) -> httpx2.AsyncClient:
         plain = {**(headers or {}), "Accept-Encoding": "identity"}
-        return httpx2.AsyncClient(transport=_NotingTransport(trouble), headers=plain, timeout=timeout, auth=auth)
+        return httpx2.AsyncClient(transport=_NotingTransport(failure), headers=plain, timeout=timeout, auth=auth)
 
     if way == "sse":
         async with sse_client(
@@ -65,19 +65,19 @@ async def reached(
 class _NotingTransport(httpx2.AsyncHTTPTransport):
     """Notes what goes wrong, and reads no answer without end."""
 
-    def __init__(self, trouble: TransportFailure) -> None:
+    def __init__(self, failure: TransportFailure) -> None:
         super().__init__()
-        self._trouble = trouble
+        self._failure = failure
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
             response = await super().handle_async_request(request)
         except UNHEARD as error:
-            self._of_call().failed(error, unheard=True)
+            self._of_call().failed(error, was_not_received=True)
             # The SDK would end the connection, with every other call on it.
             return httpx2.Response(503, request=request)
         except Exception as error:
-            self._of_call().failed(error, unheard=False)
+            self._of_call().failed(error, was_not_received=False)
             raise
         if response.headers.get("content-encoding", "identity") != "identity":
             # A little that becomes a lot: it was asked for plain, and what it holds can't be bounded.
@@ -91,8 +91,8 @@ class _NotingTransport(httpx2.AsyncHTTPTransport):
 
     def _of_call(self) -> TransportFailure:
         """Of the call that this is sent for, else of the connection itself."""
-        flight = current_upstream_call.get()
-        return self._trouble if flight is None else flight.trouble
+        call = current_upstream_call.get()
+        return self._failure if call is None else call.failure
 
 
 async def _said(response: httpx2.Response) -> str:
@@ -117,9 +117,9 @@ async def _said(response: httpx2.Response) -> str:
 class _BoundedStream(httpx2.AsyncByteStream):
     """An answer, as a whole: the SDK reads it in one step, so what that costs is found out before."""
 
-    def __init__(self, stream: Any, trouble: TransportFailure) -> None:
+    def __init__(self, stream: Any, failure: TransportFailure) -> None:
         self._stream = stream
-        self._trouble = trouble
+        self._failure = failure
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         body = bytearray()
@@ -140,7 +140,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
             raise self._refused(str(error)) from None
 
     def _refused(self, what: str) -> "_RefusedResponseError":
-        self._trouble.refused(what)
+        self._failure.refused(what)
         return _RefusedResponseError(f"its answer {what}")
 
 

@@ -32,15 +32,15 @@ class ServerSet(Protocol):
     """What the loop needs of the set of servers."""
 
     folder: Path
-    known: Callable[[str], None]
+    mask_also: Callable[[str], None]
 
     def proxy(self, name: str) -> ServerProxy | None: ...
 
-    def told(self, proxy: ServerProxy, said: ServerListing) -> None: ...
+    def listing_received(self, proxy: ServerProxy, said: ServerListing) -> None: ...
 
-    def look_again(self) -> None: ...
+    def reread_approvals(self) -> None: ...
 
-    def remember(self) -> None: ...
+    def save_seen(self) -> None: ...
 
 
 class ServerLoop:
@@ -50,19 +50,19 @@ class ServerLoop:
         self.background = LoopThread("onetool-servers")
         self.upstreams: dict[str, Upstream] = {}
         self._servers = servers
-        self._watch = ChildReaper()
-        self._looking: asyncio.Task[None] | None = None
-        self._leaving: dict[Upstream, asyncio.Task[None]] = {}  # replaced, but with calls under way
-        self.keeps_all = False  # not only those that somebody has needed
+        self._reaper = ChildReaper()
+        self._poller: asyncio.Task[None] | None = None
+        self._closing: dict[Upstream, asyncio.Task[None]] = {}  # replaced, but with calls under way
+        self.stays_connected = False  # not only those that somebody has needed
 
     async def start(self, names: Iterable[str]) -> None:
         for name in names:
             with suppress(ToolFailure):  # it may be gone by now
                 self._upstream(name)
 
-    async def settled(self, names: list[str], anew: bool, patience: float | None) -> None:
-        waiting = [asyncio.create_task(self._upstream(name).settled(anew)) for name in names]
-        _, late = await asyncio.wait(waiting, timeout=patience)
+    async def wait_connected(self, names: list[str], retry: bool, seconds: float | None) -> None:
+        waiting = [asyncio.create_task(self._upstream(name).wait_connected(retry)) for name in names]
+        _, late = await asyncio.wait(waiting, timeout=seconds)
         for task in late:
             task.cancel()
         for name in names:
@@ -70,8 +70,8 @@ class ServerLoop:
             if upstream is not None and upstream.state != "connected" and proxy is not None:
                 proxy.failed()
 
-    async def do(self, server: str, what: str, work: Work[T], again: bool, flight: UpstreamCall) -> T:
-        return await self._upstream(server).do(what, work, again, flight)
+    async def do(self, server: str, what: str, work: Work[T], may_repeat: bool, call: UpstreamCall) -> T:
+        return await self._upstream(server).do(what, work, may_repeat, call)
 
     def replace(self, gone: Iterable[str], proxies: Mapping[str, ServerProxy]) -> None:
         """From any thread: end those that are gone or are others now, and start what was started before."""
@@ -82,19 +82,19 @@ class ServerLoop:
         ended = [upstream for name in gone if (upstream := self.upstreams.pop(name, None)) is not None]
         for upstream in ended:
             if upstream.calls:
-                self._leaving[upstream] = asyncio.create_task(self._leave(upstream))
-        if self.keeps_all:
+                self._closing[upstream] = asyncio.create_task(self._close_when_idle(upstream))
+        if self.stays_connected:
             await self.start(name for name, proxy in proxies.items() if proxy.settings.enabled)
-        await asyncio.gather(*(upstream.close() for upstream in ended if upstream not in self._leaving))
+        await asyncio.gather(*(upstream.close() for upstream in ended if upstream not in self._closing))
 
-    async def _leave(self, upstream: Upstream) -> None:
+    async def _close_when_idle(self, upstream: Upstream) -> None:
         """Close after its pending calls have ended."""
         with suppress(TimeoutError):
             async with asyncio.timeout(upstream.settings.timeout):
                 while upstream.calls:  # noqa: ASYNC110 - it happens seldom, and costs nothing before
                     await asyncio.sleep(NOT_YET)
         await upstream.close()
-        del self._leaving[upstream]
+        del self._closing[upstream]
 
     def _upstream(self, name: str) -> Upstream:
         found = self.upstreams.get(name)
@@ -106,19 +106,19 @@ class ServerLoop:
         proxy = self._servers.proxy(name)
         if proxy is None:
             raise ToolFailure(f"there is no MCP server {name} any more", reason="source_unavailable")
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._poll_approvals())
+        if self._poller is None:
+            self._poller = asyncio.create_task(self._poll_approvals())
         return Upstream(
             name,
             proxy.settings,
-            proxy.journal,
-            self._watch,
+            proxy.server_log,
+            self._reaper,
             self._servers.folder,
-            proxy.memory.way,
-            lambda said: self._servers.told(proxy, said),
-            self._servers.known,
+            proxy.cached.way,
+            lambda said: self._servers.listing_received(proxy, said),
+            self._servers.mask_also,
             proxy.refusal,
-            loud=self.keeps_all,
+            logs_errors=self.stays_connected,
         )
 
     async def _poll_approvals(self) -> None:
@@ -127,9 +127,9 @@ class ServerLoop:
             await asyncio.sleep(LOOK_AGAIN)
             turns += 1
             try:
-                self._servers.look_again()
+                self._servers.reread_approvals()
                 if turns % REMEMBER == 0:
-                    self._servers.remember()
+                    self._servers.save_seen()
             except Exception:  # or nobody would look any more
                 log.exception("what is remembered of the servers could not be looked at")
 
@@ -137,12 +137,12 @@ class ServerLoop:
         with suppress(TimeoutError):
             self.background.submit(self._closed()).result(LONGEST_CLOSE)
         self.background.close()
-        self._watch.close()
+        self._reaper.close()
 
     async def _closed(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-        for waiting in self._leaving.values():
+        if self._poller is not None:
+            self._poller.cancel()
+        for waiting in self._closing.values():
             waiting.cancel()
-        upstreams, self.upstreams = [*self.upstreams.values(), *self._leaving], {}
+        upstreams, self.upstreams = [*self.upstreams.values(), *self._closing], {}
         await asyncio.gather(*(upstream.close() for upstream in upstreams))

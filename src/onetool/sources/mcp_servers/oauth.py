@@ -99,8 +99,8 @@ class LoginCallback:
             return False
         if "state" not in answer:  # some servers forget it when they refuse; that can only end a login
             return "error" in answer
-        known = compare_digest(answer["state"].encode(), self._state.encode())
-        return known and ("code" in answer or "error" in answer)
+        mask_also = compare_digest(answer["state"].encode(), self._state.encode())
+        return mask_also and ("code" in answer or "error" in answer)
 
 
 @asynccontextmanager
@@ -177,18 +177,24 @@ class PersonAuth(StoredAuth):
     """A person's login. Without somebody to ask, only what is stored is used."""
 
     def __init__(
-        self, name: str, url: str, settings: PersonLogin, store: LoginStore, ask: LoginPrompt | None, known: Known
+        self,
+        name: str,
+        url: str,
+        settings: PersonLogin,
+        store: LoginStore,
+        prompt: LoginPrompt | None,
+        mask_also: Known,
     ) -> None:
-        self._ask = ask
-        self._may_obtain = ask is not None
+        self._prompt = prompt
+        self._may_obtain = prompt is not None
         self._page = ""
-        back: Any = ask.redirect_uri if ask else f"http://{CALLBACK_HOST}{CALLBACK_PATH}"
+        back: Any = prompt.redirect_uri if prompt else f"http://{CALLBACK_HOST}{CALLBACK_PATH}"
         metadata = ClientMetadata(redirect_uris=[back], client_name=settings.client_name, scope=settings.scopes)
         super().__init__(url, metadata, self, self._show, self._answer, settings.client_metadata_url)
         self._fixed = _client_info(settings, settings.client_id, back) if settings.client_id else None
-        self._set_up(name, store, metadata, known)
+        self._set_up(name, store, metadata, mask_also)
 
-    def unasked(self, why: str) -> None:
+    def no_prompt_message(self, why: str) -> None:
         """What to say where the server wants something, and nobody has mentioned a login."""
         self._unasked = why
 
@@ -217,7 +223,7 @@ class PersonAuth(StoredAuth):
         self._page = url
 
     async def _answer(self) -> AuthorizationCodeResult:
-        answer = await self._ask(self._page) if self._ask else {}
+        answer = await self._prompt(self._page) if self._prompt else {}
         if "error" in answer:
             said = ": ".join(short(answer[key]) for key in ("error", "error_description") if answer.get(key))
             raise OAuthFlowError(f"the login was refused ({said})")
@@ -229,7 +235,7 @@ class ProgramAuth(StoredAuth, ClientCredentialsOAuthProvider):
 
     _may_obtain = True
 
-    def __init__(self, name: str, url: str, settings: ClientCredentials, store: LoginStore, known: Known) -> None:
+    def __init__(self, name: str, url: str, settings: ClientCredentials, store: LoginStore, mask_also: Known) -> None:
         # Without an issuer the SDK warns. We go by the first one that has let us in, see `_load`.
         ClientCredentialsOAuthProvider.__init__(
             self, url, self, settings.client_id, settings.client_secret, scope=settings.scopes, issuer=url
@@ -238,7 +244,7 @@ class ProgramAuth(StoredAuth, ClientCredentialsOAuthProvider):
         self._fixed = self._fixed_client_info
         metadata = ClientMetadata.model_validate(self.context.client_metadata.model_dump())
         self.context.client_metadata = metadata
-        self._set_up(name, store, metadata, known)
+        self._set_up(name, store, metadata, mask_also)
 
     def _load(self) -> None:
         super()._load()
@@ -271,8 +277,8 @@ def http_auth(
     url: str,
     auth: AuthValue,
     store_folder: Path,
-    ask: "LoginPrompt | None" = None,
-    known: Say = lambda value: None,
+    prompt: "LoginPrompt | None" = None,
+    mask_also: Say = lambda value: None,
 ) -> "httpx2.Auth":
     """What the transport's HTTP client takes as its `auth`. `ask` is None where there is nobody to ask.
 
@@ -285,12 +291,12 @@ def http_auth(
         case BearerToken():
             return BearerAuth(name, settings.token)
         case ClientCredentials():
-            return ProgramAuth(name, url, settings, LoginStore(store_folder, name, url, settings.key), known)
+            return ProgramAuth(name, url, settings, LoginStore(store_folder, name, url, settings.key), mask_also)
         case PersonLogin():
-            return _person_auth(name, url, settings, store_folder, ask, known)
+            return _person_auth(name, url, settings, store_folder, prompt, mask_also)
         case None:
-            quiet = _person_auth(name, url, PersonLogin(), store_folder, ask, known)
-            quiet.unasked("wants a token (`auth` or `headers` in its config) or a login")
+            quiet = _person_auth(name, url, PersonLogin(), store_folder, prompt, mask_also)
+            quiet.no_prompt_message("wants a token (`auth` or `headers` in its config) or a login")
             return quiet
 
 
@@ -301,7 +307,7 @@ async def login(
     store_folder: Path,
     say: Say,
     browse: Say | None = None,
-    patience: float = LOGIN_SECONDS,
+    seconds: float = LOGIN_SECONDS,
 ) -> str | None:
     """Have a person log in, and keep what comes of it. The scopes that were granted, where the server says so.
 
@@ -320,14 +326,14 @@ async def login(
 
     try:
         async with (
-            asyncio.timeout(patience),
-            listening(name, settings.redirect_port, show) as ask,
+            asyncio.timeout(seconds),
+            listening(name, settings.redirect_port, show) as prompt,
             httpx2.AsyncClient(timeout=20.0, headers=HEADERS) as client,
         ):
-            person = _person_auth(name, url, settings, store_folder, ask, lambda value: None)
+            person = _person_auth(name, url, settings, store_folder, prompt, lambda value: None)
             return await person.log_in(client, client.build_request("POST", url, json=PING))
     except TimeoutError:
-        raise AuthError(f"nobody has finished the login to {name} within {patience:.0f} s") from None
+        raise AuthError(f"nobody has finished the login to {name} within {seconds:.0f} s") from None
     except httpx2.HTTPError as error:
         raise AuthError(f"the server {name} can't be reached for a login: {error or type(error).__name__}") from None
     except OSError as error:
@@ -346,7 +352,7 @@ def _login_settings(name: str, auth: AuthValue) -> PersonLogin:
 
 
 def _person_auth(
-    name: str, url: str, settings: PersonLogin, folder: Path, ask: "LoginPrompt | None", known: Say
+    name: str, url: str, settings: PersonLogin, folder: Path, prompt: "LoginPrompt | None", mask_also: Say
 ) -> "PersonAuth":
 
-    return PersonAuth(name, url, settings, LoginStore(folder, name, url, settings.key), ask, known)
+    return PersonAuth(name, url, settings, LoginStore(folder, name, url, settings.key), prompt, mask_also)

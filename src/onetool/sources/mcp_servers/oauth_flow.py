@@ -65,23 +65,23 @@ class StoredAuth(OAuthClientProvider):
 
     _name: str
     _store: LoginStore
-    _known: Known
+    _mask_also: Known
     _metadata: ClientMetadata
     _scopes: str | None  # of the config
-    _kept: StoredLogin
+    _login: StoredLogin
     _fixed: OAuthClientInformationFull | None  # a client that the config names, not one that we registered
     _version: Any = None  # of the file that was read last
     _may_obtain = False  # there is a way to new tokens
     _insists = False  # on new ones, whatever is kept and whether or not the server asks
     _unasked: str | None = None  # what to say where nobody mentioned a login
 
-    def _set_up(self, name: str, store: LoginStore, metadata: ClientMetadata, known: Known) -> None:
-        self._name, self._store, self._metadata, self._known = name, store, metadata, known
+    def _set_up(self, name: str, store: LoginStore, metadata: ClientMetadata, mask_also: Known) -> None:
+        self._name, self._store, self._metadata, self._mask_also = name, store, metadata, mask_also
         self._scopes = metadata.scope
         self._obtaining = anyio.Lock()
 
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        if self._is_somebody_elses(request.headers.get("Authorization")):
+        if self._is_foreign_header(request.headers.get("Authorization")):
             yield request
             return
         self.context.protocol_version = request.headers.get(MCP_PROTOCOL_VERSION_HEADER)
@@ -91,9 +91,9 @@ class StoredAuth(OAuthClientProvider):
             for step in (self._refreshed(response, refused), self._obtained(request, response, refused)):
                 async with aclosing(step):
                     with suppress(StopAsyncIteration):
-                        outgoing = await anext(step)
+                        next_request = await anext(step)
                         while True:
-                            outgoing = await step.asend((yield self._bounded(outgoing)))
+                            next_request = await step.asend((yield self._bounded(next_request)))
             token = self._token()
             if response is not None and token in (None, refused):
                 break
@@ -138,11 +138,11 @@ class StoredAuth(OAuthClientProvider):
             async with aclosing(super()._auth_flow(request)) as flow:
                 try:
                     await anext(flow)  # the request itself: the response to it is here
-                    outgoing = await flow.asend(response)
-                    while outgoing is not request:
-                        outgoing = await flow.asend((yield outgoing))
+                    next_request = await flow.asend(response)
+                    while next_request is not request:
+                        next_request = await flow.asend((yield next_request))
                 except (OAuthFlowError, ValidationError) as error:
-                    raise AuthError(f"the server {self._name}: {self._words(error)}") from None
+                    raise AuthError(f"the server {self._name}: {self._safe_text(error)}") from None
             async with self._store.locked():
                 self._save()
             if self._insists:
@@ -154,14 +154,14 @@ class StoredAuth(OAuthClientProvider):
             self._save()
             return
         self._load()  # a response that could not be read has cleared what is still good
-        fault = _error_code(await response.aread())
-        if response.status_code not in (400, 401, 403) or fault in TEMPORARY:
-            said = f"{response.status_code} {fault}".strip()
+        code = _error_code(await response.aread())
+        if response.status_code not in (400, 401, 403) or code in TEMPORARY:
+            said = f"{response.status_code} {code}".strip()
             hint = f"if that stays so: {LoginRequiredError(self._name).command}"
             raise AuthError(f"the login to the server {self._name} could not be refreshed ({said}); {hint}")
         self.context.clear_tokens()
-        self._kept = replace(self._kept, tokens=None, expires_at=None)
-        self._store.write(self._kept)
+        self._login = replace(self._login, tokens=None, expires_at=None)
+        self._store.write(self._login)
         self._version = self._store.version()
 
     def _load(self) -> None:
@@ -176,18 +176,18 @@ class StoredAuth(OAuthClientProvider):
         except ValidationError:  # somebody edited it
             context.current_tokens, kept = None, replace(kept, tokens=None)
         context.token_expiry_time = kept.expires_at
-        self._kept = kept
+        self._login = kept
         self._initialized = True  # or the SDK would load, too
         self._want(None)
-        self._tell_secrets()
+        self._mask_secrets()
 
     def _save(self) -> None:
         """Within the store's lock."""
         context = self.context
         if context.current_tokens is not None and (context.current_tokens.expires_in or 0) <= 0:
             context.token_expiry_time = None  # some say 0 and mean that they do not know
-        self._kept = replace(
-            self._kept,
+        self._login = replace(
+            self._login,
             client=None if self._fixed else _plain(context.client_info),
             tokens=_plain(context.current_tokens),
             expires_at=context.token_expiry_time,
@@ -195,12 +195,12 @@ class StoredAuth(OAuthClientProvider):
             resource=_plain(context.protected_resource_metadata),
             wanted=self._metadata.wanted,
         )
-        self._tell_secrets()
-        self._store.write(self._kept)
+        self._mask_secrets()
+        self._store.write(self._login)
         self._version = self._store.version()
 
     def _want(self, more: str | None) -> None:
-        self._metadata.want(self._scopes, union_scopes(self._kept.wanted, more))
+        self._metadata.want(self._scopes, union_scopes(self._login.wanted, more))
 
     async def _give_up(self, response: httpx2.Response | None) -> None:
         """The connection ends with an error; a single call that wants more rights gets its refusal, and a note."""
@@ -211,7 +211,7 @@ class StoredAuth(OAuthClientProvider):
         scopes = extract_scope_from_www_auth(response) or ""
         reason = scopes or short(extract_field_from_www_auth(response, "error_description") or "it does not say which")
         note_auth_error(LoginRequiredError(self._name, f"wants a login with more rights ({reason})", scopes))
-        if not set(scopes.split()) <= set((self._kept.wanted or "").split()):
+        if not set(scopes.split()) <= set((self._login.wanted or "").split()):
             with suppress(AuthError):  # then the next login will not ask for them; that is no reason to end a call
                 async with self._store.locked():
                     self._load()
@@ -219,12 +219,12 @@ class StoredAuth(OAuthClientProvider):
                     self._save()
 
     def _why(self, response: httpx2.Response | None) -> str:
-        if self._kept.client or self._kept.authorization_server:
+        if self._login.client or self._login.authorization_server:
             return "wants a new login, the last one has ended"
         names_a_login = response is not None and extract_field_from_www_auth(response, "resource_metadata")
         return "wants a login" if names_a_login or self._unasked is None else self._unasked
 
-    def _is_somebody_elses(self, header: str | None) -> bool:
+    def _is_foreign_header(self, header: str | None) -> bool:
         """The config may give a header of its own. A redirect brings ours back."""
         ours = self.context.current_tokens
         return header is not None and (ours is None or header != f"Bearer {ours.access_token}")
@@ -269,11 +269,11 @@ class StoredAuth(OAuthClientProvider):
         found = [tokens.access_token, tokens.refresh_token] if tokens else []
         return [value for value in (*found, client and client.client_secret) if value]
 
-    def _tell_secrets(self) -> None:
+    def _mask_secrets(self) -> None:
         for value in self._secrets():
-            self._known(value)
+            self._mask_also(value)
 
-    def _words(self, error: Exception) -> str:
+    def _safe_text(self, error: Exception) -> str:
         """The SDK's words, without what they may quote of a response: that may be a token."""
         text = "its authorization server's answer can't be read" if isinstance(error, ValidationError) else str(error)
         if text.startswith("Registration failed: 404"):

@@ -80,9 +80,9 @@ def has_at_most(parts: int, value: Any) -> bool:
 class ProcessReadStream:
     """Its messages, one after the other, until there are no more. The SDK's ReadStream."""
 
-    def __init__(self, lines: ProcessLines, journal: ServerLog, unanswered: asyncio.Semaphore) -> None:
+    def __init__(self, lines: ProcessLines, log: ServerLog, unanswered: asyncio.Semaphore) -> None:
         self._lines = lines
-        self._journal = journal
+        self._log = log
         self._unanswered = unanswered
 
     async def receive(self) -> SessionMessage:
@@ -99,7 +99,7 @@ class ProcessReadStream:
             check_json(line)
             return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
         except ValueError as error:
-            self._journal.aside(line)
+            self._log.write_stray(line)
             why = f": it {error}" if isinstance(error, JsonTooCostlyError) else ""
         number = ANSWERS.search(line[:NEAR])
         if number is None:
@@ -130,9 +130,9 @@ class ProcessReadStream:
 class CompletedReadStream:
     """Messages of any transport, with what a server of today may leave out and the SDK insists on."""
 
-    def __init__(self, stream: Any, is_modern: Callable[[], bool]) -> None:
+    def __init__(self, stream: Any, is_stateless: Callable[[], bool]) -> None:
         self._stream = stream
-        self._is_modern = is_modern
+        self._is_stateless = is_stateless
 
     @property
     def last_context(self) -> Any:
@@ -149,7 +149,7 @@ class CompletedReadStream:
         if not has_at_most(MOST_PARTS, message.result):
             wrong = ErrorData(code=PARSE_ERROR, message=f"its answer has more than {MOST_PARTS:,} parts")
             return SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=wrong))
-        if "resultType" not in message.result and self._is_modern():
+        if "resultType" not in message.result and self._is_stateless():
             message.result["resultType"] = "complete"
         return item
 
@@ -199,21 +199,21 @@ class ProcessWriteStream:
 class ClientCallbacks:
     """The SDK's callbacks for one connection."""
 
-    def __init__(self, server: str, flights: UpstreamCalls, journal: ServerLog) -> None:
+    def __init__(self, server: str, calls: UpstreamCalls, log: ServerLog) -> None:
         self._server = server
-        self._flights = flights
-        self._journal = journal
+        self._calls = calls
+        self._log = log
 
     async def elicit(self, context: Any, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         """A form for the person."""
         if not isinstance(params, ElicitRequestFormParams):
             return _declined(f"{self._server} wants a page to be opened ({params.url}), which OneTool does not do")
-        flight = self._flight()
-        if flight is None:
-            return self._nobody("a person")
+        call = self._current_call()
+        if call is None:
+            return self._cannot_ask("a person")
         schema = dict(params.requested_schema)
         try:
-            answer = await flight.of_caller(lambda: ask_person(f"{self._server} asks: {params.message}", schema))
+            answer = await call.on_caller_loop(lambda: ask_person(f"{self._server} asks: {params.message}", schema))
         except Declined as declined:
             return ElicitResult(action="decline" if declined.action == "decline" else "cancel")
         except OneToolError as error:
@@ -224,12 +224,12 @@ class ClientCallbacks:
         """A prompt for the model behind the client."""
         if params.tools:
             return _declined("OneTool passes on no sampling with tools")
-        flight = self._flight()
-        if flight is None:
-            return self._nobody("a model")
+        call = self._current_call()
+        if call is None:
+            return self._cannot_ask("a model")
         messages = [as_data(one) for one in params.messages]
         try:
-            text = await flight.of_caller(
+            text = await call.on_caller_loop(
                 lambda: ask_model(messages, max_tokens=params.max_tokens, system=params.system_prompt)
             )
         except OneToolError as error:
@@ -237,15 +237,15 @@ class ClientCallbacks:
         return CreateMessageResult(role="assistant", content=TextContent(type="text", text=text), model="unknown")
 
     async def log(self, params: LoggingMessageNotificationParams) -> None:
-        flight = self._flight()
-        self._journal.note(f"it logs ({params.level}): {params.data}")
-        if flight is not None:
-            flight.tell(log_message, params.data, params.level, params.logger or self._server)
+        call = self._current_call()
+        self._log.note(f"it logs ({params.level}): {params.data}")
+        if call is not None:
+            call.run_in_context(log_message, params.data, params.level, params.logger or self._server)
 
-    def _flight(self) -> UpstreamCall | None:
-        return current_upstream_call.get() or self._flights.only()
+    def _current_call(self) -> UpstreamCall | None:
+        return current_upstream_call.get() or self._calls.only()
 
-    def _nobody(self, whom: str) -> ErrorData:
+    def _cannot_ask(self, whom: str) -> ErrorData:
         return _declined(f"{self._server} wants to ask {whom}, and it is not clear during whose call")
 
 
@@ -269,11 +269,11 @@ class ConnectTarget(Protocol):
 
     name: str
     settings: ServerSettings
-    journal: ServerLog
+    server_log: ServerLog
     folder: Path
-    flights: UpstreamCalls
+    pending_calls: UpstreamCalls
     way: str | None
-    known: Callable[[str], None]
+    mask_also: Callable[[str], None]
 
     async def process(self) -> ServerProcess: ...
 
@@ -284,9 +284,9 @@ async def connected(upstream: ConnectTarget) -> AsyncGenerator[UpstreamConnectio
     seconds = upstream.settings.connect_timeout
     with anyio.move_on_after(seconds) as limit:
         async with AsyncExitStack() as stack:
-            link = await _first(upstream, stack)
+            connection = await _first(upstream, stack)
             limit.deadline = float("inf")
-            yield link
+            yield connection
     if limit.cancelled_caught:
         raise ToolFailure(f"it gave no answer within {seconds:g} s (connect_timeout in its block of the config)")
 
@@ -296,14 +296,14 @@ async def _first(upstream: ConnectTarget, stack: AsyncExitStack) -> UpstreamConn
     for way in ways:
         try:
             async with AsyncExitStack() as attempt:
-                link = await attempt.enter_async_context(_open(upstream, way))
+                connection = await attempt.enter_async_context(_open(upstream, way))
                 stack.push_async_exit(attempt.pop_all())
-                return link
+                return connection
         except Exception as error:
             if way == ways[-1] or not _is_worth_another(error, way):
                 raise
-            upstream.journal.note(f"{why(error)}; trying the older way")
-            upstream.journal.words.clear()
+            upstream.server_log.note(f"{why(error)}; trying the older way")
+            upstream.server_log.words.clear()
     raise AssertionError("there is always a way")
 
 
@@ -329,58 +329,58 @@ def _is_worth_another(error: Exception, way: str) -> bool:
 
 @asynccontextmanager
 async def _open(upstream: ConnectTarget, way: str) -> AsyncGenerator[UpstreamConnection]:
-    link = UpstreamConnection(upstream.settings, upstream.journal, way)
+    connection = UpstreamConnection(upstream.settings, upstream.server_log, way)
     try:
         async with AsyncExitStack() as stack:
-            streams = await stack.enter_async_context(_transport(upstream, link))
-            link.client = await stack.enter_async_context(_client(upstream, link, streams))
+            streams = await stack.enter_async_context(_transport(upstream, connection))
+            connection.client = await stack.enter_async_context(_client(upstream, connection, streams))
             # Values are checked where those of all tools are, by a faster validator.
-            link.client.session.validate_tool_result = _unchecked
-            await link.list_all()
-            listening = asyncio.create_task(link.listen())
+            connection.client.session.validate_tool_result = _unchecked
+            await connection.list_all()
+            listening = asyncio.create_task(connection.listen())
             stack.callback(listening.cancel)
-            yield link
+            yield connection
     except (Exception, BaseExceptionGroup) as error:  # in one of the SDK's tasks, or in who waits for them
-        raise link.told(error) from error
+        raise connection.reason_text(error) from error
 
 
-def _transport(upstream: ConnectTarget, link: UpstreamConnection) -> Any:
+def _transport(upstream: ConnectTarget, connection: UpstreamConnection) -> Any:
     settings = upstream.settings
     if settings.transport == "stdio":
-        return _process(upstream, link)
+        return _process(upstream, connection)
     from onetool.sources.mcp_servers.http_transport import reached
     from onetool.sources.mcp_servers.oauth import http_auth
 
-    link.trouble = TransportFailure()
-    auth = http_auth(upstream.name, str(settings.url), settings.auth, upstream.folder, known=upstream.known)
-    return reached(settings, link.way, auth, link.trouble)
+    connection.failure_seen = TransportFailure()
+    auth = http_auth(upstream.name, str(settings.url), settings.auth, upstream.folder, mask_also=upstream.mask_also)
+    return reached(settings, connection.way, auth, connection.failure_seen)
 
 
 @asynccontextmanager
 async def _process(
-    upstream: ConnectTarget, link: UpstreamConnection
+    upstream: ConnectTarget, connection: UpstreamConnection
 ) -> AsyncGenerator[tuple[ProcessReadStream, ProcessWriteStream]]:
     child = await upstream.process()
-    link.attend(child)
+    connection.bind_process(child)
     try:
         unanswered = asyncio.Semaphore(MOST_UNANSWERED)
-        yield ProcessReadStream(child.lines, upstream.journal, unanswered), ProcessWriteStream(child, unanswered)
+        yield ProcessReadStream(child.lines, upstream.server_log, unanswered), ProcessWriteStream(child, unanswered)
     finally:
         await child.end()
 
 
-def _client(upstream: ConnectTarget, link: UpstreamConnection, streams: Any) -> Client:
-    asking = ClientCallbacks(upstream.name, upstream.flights, upstream.journal)
+def _client(upstream: ConnectTarget, connection: UpstreamConnection, streams: Any) -> Client:
+    asking = ClientCallbacks(upstream.name, upstream.pending_calls, upstream.server_log)
     return Client(
-        _there(CompletedReadStream(streams[0], lambda: link.is_modern), streams[1]),
-        mode="legacy" if link.way == "sse" else link.way,
+        _there(CompletedReadStream(streams[0], lambda: connection.is_stateless), streams[1]),
+        mode="legacy" if connection.way == "sse" else connection.way,
         client_info=CLIENT_INFO,
         cache=None,
         elicitation_callback=asking.elicit,
         sampling_callback=asking.sample,
         logging_callback=asking.log,
         log_level="info",
-        message_handler=link.heard,
+        message_handler=connection.on_notification,
     )
 
 

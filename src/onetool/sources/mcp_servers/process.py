@@ -40,7 +40,7 @@ def environment(settings: ServerSettings) -> dict[str, str]:
     return {**ours, **own}
 
 
-async def spawned(settings: ServerSettings, journal: ServerLog, watch: ChildReaper) -> "ServerProcess":
+async def spawned(settings: ServerSettings, server_log: ServerLog, reaper: ChildReaper) -> "ServerProcess":
     env = environment(settings)
     command = _found(str(settings.command), env)
     if settings.cwd is not None and not settings.cwd.is_dir():
@@ -48,7 +48,7 @@ async def spawned(settings: ServerSettings, journal: ServerLog, watch: ChildReap
     loop = asyncio.get_running_loop()
     try:
         _, child = await loop.subprocess_exec(
-            lambda: ServerProcess(loop, journal, watch),
+            lambda: ServerProcess(loop, server_log, reaper),
             command,
             *map(str, settings.args),
             env=env,
@@ -57,8 +57,8 @@ async def spawned(settings: ServerSettings, journal: ServerLog, watch: ChildReap
         )
     except (OSError, ValueError) as error:
         raise ToolFailure(f"it can't be started: {command}: {getattr(error, 'strerror', None) or error}") from None
-    watch.add(child.pid)
-    journal.note(f"started as process {child.pid}: {settings.target}")
+    reaper.add(child.pid)
+    server_log.note(f"started as process {child.pid}: {settings.target}")
     return child
 
 
@@ -80,15 +80,15 @@ def _found(command: str, env: dict[str, str]) -> str:
 class ServerProcess(asyncio.SubprocessProtocol):
     """The process, as the loop tells us about it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, journal: ServerLog, watch: ChildReaper) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, server_log: ServerLog, reaper: ChildReaper) -> None:
         self._loop = loop
-        self._journal = journal
-        self._watch = watch
+        self._server_log = server_log
+        self._reaper = reaper
         self._transport: asyncio.SubprocessTransport | None = None
         self._may_write = asyncio.Event()
         self._may_write.set()
-        self._gone = asyncio.Event()
-        self._is_deaf = False  # it has closed its standard input, or is about to be gone
+        self._exited = asyncio.Event()
+        self._is_closed = False  # it has closed its standard input, or is about to be gone
         self.lines = ProcessLines(self._pause)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -99,18 +99,18 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if fd == 1:
             self.lines.feed(data)
         else:
-            self._journal.hear(data)
+            self._server_log.write_stderr(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == 0:
-            self._is_deaf = True
+            self._is_closed = True
         elif fd == 1:
             self.lines.end()
         else:
-            self._journal.heard_all()
+            self._server_log.end_stderr()
 
     def process_exited(self) -> None:
-        self._gone.set()
+        self._exited.set()
         self._may_write.set()
         # One that it started may hold the other end of the pipe open: the conversation is over nevertheless.
         self._loop.call_later(LAST_OUTPUT, self.lines.end)
@@ -125,11 +125,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
     def code(self) -> int | None:
         return None if self._transport is None else self._transport.get_returncode()
 
-    async def exited(self, seconds: float) -> None:
+    async def wait_exited(self, seconds: float) -> None:
         """Until it has ended, or so long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._gone.wait()
+                await self._exited.wait()
 
     def why_ended(self) -> str:
         if self.lines.too_long:
@@ -141,7 +141,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     async def write(self, data: bytes) -> None:
         pipe = self._pipe(0)
-        if pipe is None or pipe.is_closing() or self._gone.is_set():
+        if pipe is None or pipe.is_closing() or self._exited.is_set():
             from anyio import BrokenResourceError
 
             raise BrokenResourceError
@@ -153,27 +153,27 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """Close standard input and wait; then SIGTERM; then SIGKILL to the process group."""
         from anyio import CancelScope
 
-        if self._is_deaf and not self._gone.is_set():
-            await self.exited(LAST_OUTPUT)
-        if self._gone.is_set():
+        if self._is_closed and not self._exited.is_set():
+            await self.wait_exited(LAST_OUTPUT)
+        if self._exited.is_set():
             self.lines.broke_off = True  # by itself, though nobody may have noticed yet
         try:
             if (pipe := self._pipe(0)) is not None:
                 pipe.close()
             with CancelScope(shield=True):  # whoever is in a hurry: it must not stay behind
                 for signal_ in (None, signal.SIGTERM):
-                    if signal_ is not None and not self._gone.is_set():
+                    if signal_ is not None and not self._exited.is_set():
                         self._kill(signal_)
-                    await self.exited(GRACE_SECONDS)
+                    await self.wait_exited(GRACE_SECONDS)
                 self._kill(signal.SIGKILL)
-                await self.exited(GRACE_SECONDS)  # else it would be told as one that was left running
+                await self.wait_exited(GRACE_SECONDS)  # else it would be told as one that was left running
         finally:
             self._kill(signal.SIGKILL)
-            self._journal.heard_all()
+            self._server_log.end_stderr()
             if self._transport is not None:
                 with suppress(PermissionError):
                     self._transport.close()
-            self._watch.forget(self.pid)
+            self._reaper.forget(self.pid)
 
     def _kill(self, signal_: signal.Signals) -> None:
         """With its group: it leads one of its own."""

@@ -54,13 +54,13 @@ SHOWN = 5  # tools in a message: their names are the server's own words
 class ServerAccess(Protocol):
     """Runs work on the connection to a server."""
 
-    async def do(self, server: str, what: str, work: "Work[T]", again: bool) -> T: ...
+    async def do(self, server: str, what: str, work: "Work[T]", may_repeat: bool) -> T: ...
 
 
 class _Known(msgspec.Struct, frozen=True):
     """All that is known of it at one moment: who reads one part of it reads the others of the same moment."""
 
-    memory: CachedServer
+    cached: CachedServer
     changes: Mapping[str, list[str]]
     offered: Catalogue
 
@@ -69,15 +69,21 @@ class ServerProxy:
     """Built from the cache. Updated from the connection's thread, read from any."""
 
     def __init__(
-        self, name: str, settings: ServerSettings, folder: Path, redact: Redact, calls: ServerAccess, keep: StoreBlob
+        self,
+        name: str,
+        settings: ServerSettings,
+        folder: Path,
+        redact: Redact,
+        calls: ServerAccess,
+        store_result: StoreBlob,
     ) -> None:
         self.name = name
         self.settings = settings
         self.pack = pack_name(name, settings)
-        self.journal = ServerLog(name, folder / f"{file_name(name)}.log", redact)
-        self._shelf = ServerCache(folder, name, settings)
+        self.server_log = ServerLog(name, folder / f"{file_name(name)}.log", redact)
+        self._cache = ServerCache(folder, name, settings)
         self._calls = calls
-        self._keep = keep
+        self._store_result = store_result
         self._lock = Lock()
         self._seen: dict[str, SeenValues] = {}
         self._has_seen = False
@@ -86,8 +92,8 @@ class ServerProxy:
     # What it offers
 
     @property
-    def memory(self) -> CachedServer:
-        return self._now.memory
+    def cached(self) -> CachedServer:
+        return self._now.cached
 
     @property
     def changes(self) -> Mapping[str, list[str]]:
@@ -97,7 +103,7 @@ class ServerProxy:
     @property
     def is_listed(self) -> bool:
         """Whether it has ever told its tools."""
-        return self.memory.tools is not None
+        return self.cached.tools is not None
 
     @property
     def is_refused(self) -> bool:
@@ -129,16 +135,16 @@ class ServerProxy:
 
     def differences(self) -> dict[str, list[str]]:
         """Of every tool that is not as it was approved: what is other about it, line by line."""
-        memory, changed = self._now.memory, self._now.changes
-        now = {str(one["name"]): one for one in digests_by_name(memory.tools or (), memory.offers)}
-        return {name: difference(memory.former.get(name), now[name]) for name in changed}
+        cached, changed = self._now.cached, self._now.changes
+        now = {str(one["name"]): one for one in digests_by_name(cached.tools or (), cached.offers)}
+        return {name: difference(cached.former.get(name), now[name]) for name in changed}
 
     def _warnings(self) -> list[Mistake]:
         key = f"servers.{self.name}"
         told = [*self.settings.mistakes]
         if self.is_refused:
             told.append(Mistake(message=self.why_refused(), key=key))
-        known = [str(tool.get("name")) for tool in self.memory.tools or ()]
+        known = [str(tool.get("name")) for tool in self.cached.tools or ()]
         for pattern in self.settings.tools or () if known else ():
             if not any(is_allowed(replace(self.settings, tools=(pattern,)), tool) for tool in known):
                 message = f"no tool of the server is called {pattern}"
@@ -150,29 +156,29 @@ class ServerProxy:
 
     # What it learns
 
-    def learn(self, told: "ServerListing") -> bool:
+    def set_listing(self, listing: "ServerListing") -> bool:
         """The server has told what it has. True if that changes what it offers."""
-        tools = first_by_name(told.tools)
-        all_of_it = digests_by_name(tools, told.offers)
+        tools = first_by_name(listing.tools)
+        all_of_it = digests_by_name(tools, listing.offers)
         with self._lock:
-            approved = self._newest().approved or self.memory.approved
-            before = replace(self.memory, approved=approved)
+            approved = self._newest().approved or self.cached.approved
+            before = replace(self.cached, approved=approved)
             if approved is None or not self.settings.pin:  # what is new is trusted; what changes later is noticed
                 approved = approval(before, all_of_it, everything=approved is None)
             after = replace(
                 before,
                 tools=tuple(tools),
-                offers=told.offers,
-                version=told.version,
-                way=told.way,
+                offers=listing.offers,
+                version=listing.version,
+                way=listing.way,
                 approved=approved,
                 failed=0.0,
             )
-            if after == self.memory:
+            if after == self.cached:
                 return False
             if after.tools != before.tools:
                 bad = unusable(self.name, self.settings, tools)
-                after = replace(after, unusable=bad, seen=self._still_true(tools))
+                after = replace(after, unusable=bad, seen=self._still_valid(tools))
             after = replace(after, former=former(before, changes(after, all_of_it, self.settings.pin)))
             self._set(after)
         return True
@@ -181,32 +187,32 @@ class ServerProxy:
         """It could not be connected, and so it is not known what it has: who only lists need not wait for it again."""
         with self._lock:
             if not self.is_listed and not self.settings.mistakes:  # of such a one nothing is learnt
-                self._set(replace(self.memory, failed=time()))
+                self._set(replace(self.cached, failed=time()))
 
     @property
     def has_failed_lately(self) -> bool:
-        return 0 <= time() - self.memory.failed < LATELY
+        return 0 <= time() - self.cached.failed < LATELY
 
-    def _still_true(self, tools: list[Definition]) -> dict[str, Any]:
+    def _still_valid(self, tools: list[Definition]) -> dict[str, Any]:
         """What was seen of tools that are as they were."""
-        before = {tool.get("name"): tool for tool in self.memory.tools or ()}
+        before = {tool.get("name"): tool for tool in self.cached.tools or ()}
         same = {str(tool.get("name")) for tool in tools if before.get(tool.get("name")) == tool}
         self._seen = {name: seen for name, seen in self._seen.items() if name in same}
-        return {name: kept for name, kept in self.memory.seen.items() if name in same}
+        return {name: kept for name, kept in self.cached.seen.items() if name in same}
 
     def approve(self) -> list[str]:
         """The tools as they are now are the ones to trust."""
         with self._lock:
             told = self.changed()
-            memory = self.memory
-            approved = approval(memory, digests_by_name(memory.tools or (), memory.offers), everything=True)
-            self._set(replace(self.memory, approved=approved, former={}))
+            cached = self.cached
+            approved = approval(cached, digests_by_name(cached.tools or (), cached.offers), everything=True)
+            self._set(replace(self.cached, approved=approved, former={}))
         return told
 
-    def look_again(self) -> bool:
+    def reread_approvals(self) -> bool:
         """Another process may have approved meanwhile. True if that changes what it offers."""
         with self._lock:
-            if self._shelf.changed_at() == self._read_at:
+            if self._cache.changed_at() == self._read_at:
                 return False
             before = self.is_refused, self._held_back()
             self._read()
@@ -216,64 +222,64 @@ class ServerProxy:
         """The tools whose hints count as they were before."""
         return {name for name, parts in self.changes.items() if "behaviour" in parts}
 
-    def remember(self) -> None:
+    def save_seen(self) -> None:
         """Write down what values looked like. When there is time: nothing depends on it."""
         with self._lock:
             if self._has_seen:
                 self._has_seen = False
                 kept = {name: seen.dump() for name, seen in self._seen.items() if seen.results}
                 newest = self._newest()
-                if newest.tools == self.memory.tools:  # else they are of other tools
-                    self._set(replace(newest, seen={**self.memory.seen, **kept}))
+                if newest.tools == self.cached.tools:  # else they are of other tools
+                    self._set(replace(newest, seen={**self.cached.seen, **kept}))
 
     def _newest(self) -> CachedServer:
         """What stands in the file, which another process may have written: what was approved there must stay."""
-        return self.memory if self._shelf.changed_at() == self._read_at else self._shelf.read()
+        return self.cached if self._cache.changed_at() == self._read_at else self._cache.read()
 
     def _read(self) -> None:
-        self._read_at = self._shelf.changed_at()
-        memory = self._shelf.read()
+        self._read_at = self._cache.changed_at()
+        cached = self._cache.read()
         try:
-            self._now = self._made(memory)
+            self._now = self._build(cached)
         except Exception as error:  # noqa: BLE001 - it is a file, and anybody may have written into it
-            self.journal.note(f"what was remembered of it can't be used, and is forgotten: {error!r:.200}")
-            self._now = self._made(self._shelf.nothing())
+            self.server_log.note(f"what was remembered of it can't be used, and is forgotten: {error!r:.200}")
+            self._now = self._build(self._cache.nothing())
 
-    def _set(self, memory: CachedServer) -> None:
+    def _set(self, cached: CachedServer) -> None:
         """Use it from now on, and store it."""
-        self._now = self._made(memory)
-        self._read_at = self._shelf.write(memory)
+        self._now = self._build(cached)
+        self._read_at = self._cache.write(cached)
 
-    def _made(self, memory: CachedServer) -> "_Known":
+    def _build(self, cached: CachedServer) -> "_Known":
         """What there is, from what is remembered. Tools that can't be used are told."""
-        bad, kept = memory.unusable, dict[str, Definition]()
-        for tool in memory.tools or ():
+        bad, kept = cached.unusable, dict[str, Definition]()
+        for tool in cached.tools or ():
             if is_allowed(self.settings, name := str(tool.get("name"))) and name not in bad:
                 kept.setdefault(name, tool)  # one that is listed twice is there once
         offered = Catalogue(
-            tools=tuple(self._tool(definition, memory) for definition in kept.values()),
-            prompts=tuple(prompts_of(self.name, self.pack, self.settings, memory.offers.prompts, self)),
-            resources=tuple(resources_of(self.name, self.pack, self.settings, memory.offers, self)),
+            tools=tuple(self._tool(definition, cached) for definition in kept.values()),
+            prompts=tuple(prompts_of(self.name, self.pack, self.settings, cached.offers.prompts, self)),
+            resources=tuple(resources_of(self.name, self.pack, self.settings, cached.offers, self)),
             mistakes=tuple(
                 Mistake(message=why, key=f"servers.{self.name} ({self.pack}.{_shown(name)})")
                 for name, why in bad.items()
             ),
         )
-        changed = changes(memory, digests_by_name(kept.values(), memory.offers), strict=self.settings.pin)
-        return _Known(memory, changed, offered)
+        changed = changes(cached, digests_by_name(kept.values(), cached.offers), strict=self.settings.pin)
+        return _Known(cached, changed, offered)
 
-    def _tool(self, definition: Definition, memory: CachedServer) -> ToolSpec:
+    def _tool(self, definition: Definition, cached: CachedServer) -> ToolSpec:
         name = str(definition["name"])
         if definition.get("outputSchema") is None:
-            seen = self._seen.setdefault(name, SeenValues.load(memory.seen.get(name)))
+            seen = self._seen.setdefault(name, SeenValues.load(cached.seen.get(name)))
         else:
             seen = None
-        definition = as_trusted(memory, definition)
+        definition = as_trusted(cached, definition)
         hints = definition.get("annotations") or {}
         handler = _ToolHandler(
             self,
             name,
-            again=hints.get("idempotentHint") is True or hints.get("readOnlyHint") is True,
+            may_repeat=hints.get("idempotentHint") is True or hints.get("readOnlyHint") is True,
             wraps=is_wrapper(definition.get("outputSchema")),
             defaults=defaults_of(definition.get("inputSchema")),
             seen=seen,
@@ -281,24 +287,26 @@ class ServerProxy:
         return spec_of(self.name, self.settings, definition, handler, seen=seen)
 
     async def call(
-        self, tool: str, args: Mapping[str, Any], again: bool, wraps: bool, seen: SeenValues | None
+        self, tool: str, args: Mapping[str, Any], may_repeat: bool, wraps: bool, seen: SeenValues | None
     ) -> AnsweredValue:
-        result = await self._calls.do(self.name, tool, lambda link, flight: link.call(tool, args, flight), again)
+        result = await self._calls.do(
+            self.name, tool, lambda connection, call: connection.call(tool, args, call), may_repeat
+        )
         if is_light(result):
-            answer = answer_of(result, self._keep, wraps)
+            answer = answer_of(result, self._store_result, wraps)
         else:
             import asyncio  # not for those who only list tools
 
-            answer = await asyncio.to_thread(answer_of, result, self._keep, wraps)
+            answer = await asyncio.to_thread(answer_of, result, self._store_result, wraps)
         if seen is not None and seen.note(answer.value):
             self._has_seen = True
         return answer
 
     async def prompt(self, name: str, args: Mapping[str, str]) -> list[Any]:
-        return await self._calls.do(self.name, name, lambda link, flight: link.prompt(name, args, flight), True)
+        return await self._calls.do(self.name, name, lambda connection, call: connection.prompt(name, args, call), True)
 
     async def resource(self, uri: str) -> Any:
-        return await self._calls.do(self.name, uri, lambda link, flight: link.resource(uri, flight), True)
+        return await self._calls.do(self.name, uri, lambda connection, call: connection.resource(uri, call), True)
 
 
 def _shown(name: str) -> str:
@@ -314,18 +322,18 @@ class _ToolHandler:
         proxy: ServerProxy,
         name: str,
         *,
-        again: bool,
+        may_repeat: bool,
         wraps: bool,
         defaults: Mapping[str, Any],
         seen: SeenValues | None,
     ) -> None:
         self._proxy = proxy
         self._name = name
-        self._again = again  # it does no harm twice
+        self._may_repeat = may_repeat  # it does no harm twice
         self._wraps = wraps
         self._defaults = defaults
         self._seen = seen
 
     async def __call__(self, /, **args: Any) -> Any:
         args = {**self._defaults, **args}
-        return await self._proxy.call(self._name, args, self._again, self._wraps, self._seen)
+        return await self._proxy.call(self._name, args, self._may_repeat, self._wraps, self._seen)

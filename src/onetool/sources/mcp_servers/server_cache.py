@@ -66,18 +66,18 @@ class ServerCache:
 
     def read(self) -> CachedServer:
         try:
-            memory = msgspec.json.decode(self.file.read_bytes(), type=CachedServer)
+            cached = msgspec.json.decode(self.file.read_bytes(), type=CachedServer)
         except (OSError, msgspec.MsgspecError, RecursionError):
             return self.nothing()
-        return memory if memory.server == self._server else self.nothing()
+        return cached if cached.server == self._server else self.nothing()
 
-    def write(self, memory: CachedServer) -> int:
+    def write(self, cached: CachedServer) -> int:
         """As a whole or not at all. Gives what `changed_at` says of it."""
         draft = self.file.with_name(f".{self.file.name}.{new_id()}")
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-                stream.write(msgspec.json.format(msgspec.json.encode(memory), indent=1))
+                stream.write(msgspec.json.format(msgspec.json.encode(cached), indent=1))
             written = draft.stat().st_mtime_ns
             os.replace(draft, self.file)
         except OSError:
@@ -119,13 +119,13 @@ def first_by_name(definitions: Iterable[Definition]) -> list[Definition]:
     return list(found.values())
 
 
-def changes(memory: CachedServer, tools: Sequence[Definition], strict: bool) -> dict[str, list[str]]:
+def changes(cached: CachedServer, tools: Sequence[Definition], strict: bool) -> dict[str, list[str]]:
     """Tools whose definitions differ from the approved ones, and in what. New tools count only in strict mode."""
-    if memory.approved is None:
+    if cached.approved is None:
         return {}
     found: dict[str, list[str]] = {}
     for tool in tools:
-        before, now = memory.approved.get(tool["name"]), digests(tool)
+        before, now = cached.approved.get(tool["name"]), digests(tool)
         if before is None:
             if strict:
                 found[tool["name"]] = ["new"]
@@ -134,30 +134,30 @@ def changes(memory: CachedServer, tools: Sequence[Definition], strict: bool) -> 
     return found
 
 
-def approval(memory: CachedServer, tools: Sequence[Definition], everything: bool) -> dict[str, dict[str, str]]:
+def approval(cached: CachedServer, tools: Sequence[Definition], everything: bool) -> dict[str, dict[str, str]]:
     """What counts as approved from now on: what did before, and what has come anew; or everything as it is now."""
-    known = memory.approved or {}
+    known = cached.approved or {}
     return {**known, **{tool["name"]: digests(tool) for tool in tools if everything or tool["name"] not in known}}
 
 
-def former(memory: CachedServer, changed: Mapping[str, Any]) -> dict[str, Definition]:
+def former(cached: CachedServer, changed: Mapping[str, Any]) -> dict[str, Definition]:
     """Of tools that have changed: how they were when that was still right."""
-    before = {str(one["name"]): one for one in digests_by_name(memory.tools or (), memory.offers)}
-    kept = {name: memory.former.get(name) or before.get(name) for name in changed}
+    before = {str(one["name"]): one for one in digests_by_name(cached.tools or (), cached.offers)}
+    kept = {name: cached.former.get(name) or before.get(name) for name in changed}
     return {name: tool for name, tool in kept.items() if tool is not None}
 
 
-def as_trusted(memory: CachedServer, definition: Definition) -> Definition:
+def as_trusted(cached: CachedServer, definition: Definition) -> Definition:
     """The definition with no looser hints than those that it had when it was approved.
 
     Else a server could have its tools run without anybody being asked, by calling them harmless one day. How it was
     is not known of one that went away meanwhile: then it was as strict as can be.
     """
     name = str(definition.get("name"))
-    approved = (memory.approved or {}).get(name)
+    approved = (cached.approved or {}).get(name)
     if approved is None or approved.get("behaviour") == digests(definition)["behaviour"]:
         return definition
-    before, now = _hints(memory.former.get(name)), _hints(definition)
+    before, now = _hints(cached.former.get(name)), _hints(definition)
     strict = {hint: False for hint in LOOSENING if before.get(hint) is not True}
     return {**definition, "annotations": {**now, **strict}}
 

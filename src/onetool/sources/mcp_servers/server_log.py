@@ -41,37 +41,37 @@ class ServerLog:
 
     def note(self, text: str) -> None:
         log.info("%s: %s", self._name, text := self._clean(text))
-        self._keep([f"-- {text}"])
+        self._append([f"-- {text}"])
 
-    def hear(self, data: bytes) -> None:
+    def write_stderr(self, data: bytes) -> None:
         """A piece of its standard error, wherever that was cut."""
         *lines, rest = (self._rest + data).split(b"\n")
         if len(rest) > LONGEST:
             lines, rest = [*lines, rest], b""
         self._rest = rest
-        self._heard(lines)
+        self._add_lines(lines)
 
-    def heard_all(self) -> None:
+    def end_stderr(self) -> None:
         """There is nothing more to come: what stands on the last line counts, too."""
         rest, self._rest = self._rest, b""
-        self._heard([rest])
+        self._add_lines([rest])
 
-    def aside(self, line: bytes) -> None:
+    def write_stray(self, line: bytes) -> None:
         """A line of its standard output that is no message."""
         text = f"(on standard output) {self._cleaned(line, SHORT)}"
         self.words.append(text)
-        self._keep([text])
+        self._append([text])
 
-    def _heard(self, lines: list[bytes]) -> None:
+    def _add_lines(self, lines: list[bytes]) -> None:
         texts = [self._cleaned(line) for line in lines if line.strip()]
         self.words.extend(texts)
-        self._keep([f" {text}" if text.startswith("--") else text for text in texts])  # that is how ours begin
+        self._append([f" {text}" if text.startswith("--") else text for text in texts])  # that is how ours begin
 
     def _cleaned(self, line: bytes, most: int = LONGEST) -> str:
         """Cut only after it was masked: half a secret is one, too."""
         return self._clean(line[: 4 * LONGEST].decode(errors="replace").rstrip())[:most]
 
-    def last_words(self, most: int = 3) -> str:
+    def last_lines(self, most: int = 3) -> str:
         """The end of what it said, in one line: most often it says why it ended."""
         return " / ".join(list(self.words)[-most:])
 
@@ -95,7 +95,7 @@ class ServerLog:
             else "".join(char if char.isprintable() or char == "\t" else "�" for char in text)
         )
 
-    def _keep(self, lines: list[str]) -> None:
+    def _append(self, lines: list[str]) -> None:
         if not lines:
             return
         stamp = strftime("%Y-%m-%d %H:%M:%S")

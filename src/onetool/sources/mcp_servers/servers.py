@@ -53,42 +53,42 @@ class Servers(Source):
     def __init__(
         self,
         folder: Path,
-        keep: StoreBlob,
+        store_result: StoreBlob,
         redact: Redact,
-        changed: Callable[[], None],
-        known: Callable[[str], None] = lambda _: None,
+        on_change: Callable[[], None],
+        mask_also: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.folder = folder
-        self.known = known  # told every secret before it is used, so that it can be masked
-        self._keep = keep
+        self.mask_also = mask_also  # told every secret before it is used, so that it can be masked
+        self._store_result = store_result
         self._redact = redact
-        self._changed = changed
+        self._on_change = on_change
         self._lock = Lock()
         self._proxies: dict[str, ServerProxy] = {}
         self._loop: ServerLoop | None = None
         self._is_closed = False
-        _read_how_python_was_built()
+        _load_sysconfig()
 
     def configure(self, blocks: Mapping[str, ServerSettings]) -> Callable[[], None]:
         """Replace the settings. Unchanged servers stay; the returned function closes the others."""
         kept = {name: proxy for name, proxy in self._proxies.items() if blocks.get(name) == proxy.settings}
         gone = [name for name in self._proxies if name not in kept]
         self._proxies = {
-            name: kept.get(name) or ServerProxy(name, block, self.folder, self._redact, self, self._keep)
+            name: kept.get(name) or ServerProxy(name, block, self.folder, self._redact, self, self._store_result)
             for name, block in blocks.items()
         }
         for name, proxy in self._proxies.items():
             if name in kept:
-                proxy.look_again()
+                proxy.reread_approvals()
             for secret in secrets_in(proxy.settings):
-                self.known(secret)
+                self.mask_also(secret)
         return lambda: None if self._loop is None else self._loop.replace(gone, self._proxies)
 
     def load(self) -> Catalogue:
         offers = [proxy.catalogue() for proxy in self._proxies.values()]
         resources: dict[str, Resource] = {}
         listed = [resource for offer in offers for resource in offer.resources]
-        for resource in sorted(listed, key=lambda one: bool(one.places)):  # what one lists is before another's form
+        for resource in sorted(listed, key=lambda one: bool(one.variables)):  # what one lists is before another's form
             resources.setdefault(resource.uri, resource)  # addresses are theirs to choose, and nobody's mistake
         return Catalogue(
             tools=tuple(tool for offer in offers for tool in offer.tools),
@@ -118,7 +118,7 @@ class Servers(Source):
             transport="sse" if upstream is not None and upstream.way == "sse" else proxy.settings.transport,
             target=self._redact(proxy.settings.target),
             tools=len(proxy.catalogue().tools),
-            version=proxy.memory.version,
+            version=proxy.cached.version,
             error=None if upstream is None or state == "connected" else upstream.error,
             changed=tuple(proxy.changed()),
             refused=proxy.is_refused,
@@ -128,13 +128,13 @@ class Servers(Source):
         """In short; `changed` names tools that are not as they were approved."""
         statuses = self.statuses(allowed)
         wrong = [status for status in statuses if status.refused or status.state == "disconnected"]
-        changed = {status.name: list(status.changed) for status in statuses if status.changed}
+        on_change = {status.name: list(status.changed) for status in statuses if status.changed}
         return {
             "status": "degraded" if wrong else "ok",
             "server_count": len(statuses),
             "servers": {status.name: "refused" if status.refused else status.state for status in statuses},
             **({"errors": errors} if (errors := {one.name: one.error for one in statuses if one.error}) else {}),
-            **({"changed": changed} if changed else {}),
+            **({"changed": on_change} if on_change else {}),
         }
 
     def packs(self, allowed: Iterable[str] | None = None) -> list[str]:
@@ -168,8 +168,8 @@ class Servers(Source):
                 return upstream.unavailable()
         return None
 
-    def journal(self, name: str, lines: int) -> list[str]:
-        return self._proxies[name].journal.lines(lines)
+    def log_lines(self, name: str, lines: int) -> list[str]:
+        return self._proxies[name].server_log.lines(lines)
 
     def differences(self, name: str) -> dict[str, list[str]]:
         """Of its tools that are not as they were approved: what is other about each, line by line."""
@@ -178,7 +178,7 @@ class Servers(Source):
     def approve(self, name: str) -> list[str]:
         """The tools of that server as they are now; what was not as before, in words."""
         told = self._proxies[name].approve()
-        self._changed()
+        self._on_change()
         return told
 
     async def login(self, name: str, say: Callable[[str], None]) -> str | None:
@@ -201,11 +201,11 @@ class Servers(Source):
     def start(self) -> None:
         """Connect all of them, side by side, and come back at once."""
         loop = self._started_loop()
-        loop.keeps_all = True
+        loop.stays_connected = True
         self._run(loop.start(self._enabled()))
 
-    async def settled(
-        self, names: Iterable[str] | None = None, anew: bool = False, patience: float | None = None
+    async def wait_connected(
+        self, names: Iterable[str] | None = None, retry: bool = False, seconds: float | None = None
     ) -> None:
         """Connect those, or all, and wait until each has connected or failed. `anew`: also where one has failed.
 
@@ -213,19 +213,19 @@ class Servers(Source):
         """
         if wanted := self._enabled(names):
             loop = self._started_loop()
-            await loop.background.run(loop.settled(wanted, anew, patience))
+            await loop.background.run(loop.wait_connected(wanted, retry, seconds))
 
-    def settle(self, names: Iterable[str] | None = None, patience: float | None = None) -> None:
+    def wait_connected_sync(self, names: Iterable[str] | None = None, seconds: float | None = None) -> None:
         """`settled` for synchronous callers."""
         if wanted := self._enabled(names):
-            self._run(self._started_loop().settled(wanted, False, patience)).result()
+            self._run(self._started_loop().wait_connected(wanted, False, seconds)).result()
 
-    async def do(self, server: str, what: str, work: "Work[T]", again: bool) -> T:
+    async def do(self, server: str, what: str, work: "Work[T]", may_repeat: bool) -> T:
         """Something with the connection to a server, which is opened for it. `again`: it may be done twice."""
         from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
         loop = self._started_loop()
-        return await loop.background.run(loop.do(server, what, work, again, UpstreamCall()))
+        return await loop.background.run(loop.do(server, what, work, may_repeat, UpstreamCall()))
 
     def close(self) -> None:
         """Everything that was started ends, and what was learnt is written down."""
@@ -234,12 +234,12 @@ class Servers(Source):
             loop, self._loop = self._loop, None
         if loop is not None:
             loop.close()
-        self.remember()
+        self.save_seen()
 
-    def remember(self) -> None:
+    def save_seen(self) -> None:
         """Write down what was learnt on the way."""
         for proxy in self._proxies.values():
-            proxy.remember()
+            proxy.save_seen()
 
     def _enabled(self, among: Iterable[str] | None = None) -> list[str]:
         names = None if among is None else set(among)
@@ -264,24 +264,24 @@ class Servers(Source):
     def proxy(self, name: str) -> ServerProxy | None:
         return self._proxies.get(name)
 
-    def told(self, proxy: ServerProxy, said: "ServerListing") -> None:
+    def listing_received(self, proxy: ServerProxy, listing: "ServerListing") -> None:
         if self._proxies.get(proxy.name) is not proxy:  # it was replaced meanwhile, and speaks for itself no more
             return
-        offers = {kind: tuple(self._redact(listed)) for kind, listed in msgspec.structs.asdict(said.offers).items()}
+        offers = {kind: tuple(self._redact(listed)) for kind, listed in msgspec.structs.asdict(listing.offers).items()}
         clean = replace(  # one may say a secret anywhere
-            said, tools=self._redact(said.tools), offers=Offers(**offers), version=self._redact(said.version)
+            listing, tools=self._redact(listing.tools), offers=Offers(**offers), version=self._redact(listing.version)
         )
-        if proxy.learn(clean):
-            self._changed()
+        if proxy.set_listing(clean):
+            self._on_change()
 
-    def look_again(self) -> None:
+    def reread_approvals(self) -> None:
         """Whether somebody has approved, in another process, what has changed here."""
-        looked = [proxy.look_again() for proxy in self._proxies.values() if proxy.changes]
+        looked = [proxy.reread_approvals() for proxy in self._proxies.values() if proxy.changes]
         if any(looked):
-            self._changed()
+            self._on_change()
 
 
-def _read_how_python_was_built() -> None:
+def _load_sysconfig() -> None:
     """Load sysconfig while there is one thread: before Python 3.12 loading it concurrently gives half of it.
 
     The SDK asks (for the time zones), and the sandbox (for its program), each in a thread of its own.

@@ -60,108 +60,108 @@ class Upstream:
         self,
         name: str,
         settings: ServerSettings,
-        journal: ServerLog,
-        watch: ChildReaper,
+        server_log: ServerLog,
+        reaper: ChildReaper,
         folder: Path,
         way: str | None,
-        tell: Callable[[ServerListing], None],
-        known: Callable[[str], None],
+        on_listing: Callable[[ServerListing], None],
+        mask_also: Callable[[str], None],
         refusal: Callable[[], ToolFailure | None],
-        loud: bool = False,
+        logs_errors: bool = False,
     ) -> None:
         self.name = name
         self.settings = settings
-        self.journal = journal
-        self.watch = watch
+        self.server_log = server_log
+        self.reaper = reaper
         self.folder = folder
-        self.flights = UpstreamCalls()
+        self.pending_calls = UpstreamCalls()
         self.calls = 0  # under way, also those that wait for the connection
         self.state: State = "connecting"
         self.error: str | None = None
         self.way = way
-        self.known = known
-        self._tell = tell
+        self.mask_also = mask_also
+        self._on_listing = on_listing
         self._refusal = refusal
-        self._loud = loud
-        self._link: UpstreamConnection | None = None
+        self._logs_errors = logs_errors
+        self._connection: UpstreamConnection | None = None
         self._failed_at = -math.inf
         self._started: ServerProcess | None = None
-        self._hurry = asyncio.Event()
+        self._try_now = asyncio.Event()
         self._stop = asyncio.Event()
         self._attempt: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._life = asyncio.create_task(self._run(), name=f"onetool-server-{name}")
+        self._task = asyncio.create_task(self._run(), name=f"onetool-server-{name}")
 
     # For whoever wants something of it
 
-    async def do(self, what: str, work: "Work[T]", again: bool, flight: UpstreamCall) -> T:
+    async def do(self, what: str, work: "Work[T]", may_repeat: bool, call: UpstreamCall) -> T:
         """The server's answer. Where the connection is lost meanwhile, only what may be done twice is done again."""
         self.calls += 1
         try:
-            return await self._do(what, work, again, flight)
+            return await self._do(what, work, may_repeat, call)
         finally:
             self.calls -= 1
 
-    async def _do(self, what: str, work: "Work[T]", again: bool, flight: UpstreamCall) -> T:
+    async def _do(self, what: str, work: "Work[T]", may_repeat: bool, call: UpstreamCall) -> T:
         while True:
-            link = await self._connected()
+            connection = await self._connected()
             if (refusal := self._refusal()) is not None:  # its tools were listed before it told them anew
                 raise refusal
             try:
-                with self.flights.under_way(flight):
-                    async with flight.in_time(self.settings.timeout):
-                        return await work(link, flight)
+                with self.pending_calls.pending(call):
+                    async with call.within(self.settings.timeout):
+                        return await work(connection, call)
             except TimeoutError:
                 raise self._too_slow(what) from None
             except Exception as error:  # noqa: BLE001 - the SDK has many
-                alone = self.flights.are_none()
-                if link.is_over(error, flight) or (alone and link.was_not_received(error, flight)):
-                    self._drop(link)
-                may_again = again or link.was_not_received(error, flight)
-                if link.was_cut(error, flight) and may_again and not flight.tried_again:
-                    flight.tried_again = True
-                    self.journal.note(f"{what}: the connection was lost; the call may be tried again, and is")
+                alone = self.pending_calls.is_empty()
+                if connection.ends_connection(error, call) or (alone and connection.was_not_received(error, call)):
+                    self._drop(connection)
+                may_again = may_repeat or connection.was_not_received(error, call)
+                if connection.was_dropped(error, call) and may_again and not call.is_retry:
+                    call.is_retry = True
+                    self.server_log.note(f"{what}: the connection was lost; the call may be tried again, and is")
                     continue
-                if flight.trouble.said:
-                    self.journal.note(f"{what}: {flight.trouble.words}")
-                raise await self._failure(link, what, error, flight) from None
+                if call.failure.body_text:
+                    self.server_log.note(f"{what}: {call.failure.words}")
+                raise await self._failure(connection, what, error, call) from None
 
-    async def settled(self, anew: bool = False) -> None:
+    async def wait_connected(self, retry: bool = False) -> None:
         """Wait until connected or failed, at most as long as connecting may take. `anew`: retry after a failure."""
-        if self._link is not None or (self.error and not anew) or monotonic() - self._failed_at <= FRESH:
+        if self._connection is not None or (self.error and not retry) or monotonic() - self._failed_at <= FRESH:
             return
-        self._hurry.set()
+        self._try_now.set()
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._attempt), self.settings.connect_timeout + GRACE)
 
     async def close(self) -> None:
         self._stop.set()
-        self._hurry.set()
+        self._try_now.set()
         if self.state != "connected":
-            self._life.cancel()
-        _, late = await asyncio.wait({self._life}, timeout=LONGEST_END)
+            self._task.cancel()
+        _, late = await asyncio.wait({self._task}, timeout=LONGEST_END)
         if late:  # a web server that does not say good-bye, say
-            self._life.cancel()
-            await asyncio.wait({self._life}, timeout=LONGEST_END)
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=LONGEST_END)
         self._settle()  # nobody waits for it any more
 
     # How it lives
 
     async def _connected(self) -> "UpstreamConnection":
         """The connection, now or when it is there: whoever calls has it tried at once."""
-        if self._link is not None:
-            if not self._link.has_ended:
-                return self._link
-            self._drop(self._link)
-        await self.settled(anew=True)
-        if self._link is None:
+        if self._connection is not None:
+            if not self._connection.has_ended:
+                return self._connection
+            self._drop(self._connection)
+        await self.wait_connected(retry=True)
+        if self._connection is None:
             raise self.unavailable()
-        return self._link
+        return self._connection
 
-    def _drop(self, link: "UpstreamConnection") -> None:
+    def _drop(self, connection: "UpstreamConnection") -> None:
         """Give the connection up; the next caller waits for a new one."""
-        link.give_up()
-        if self._link is link:
-            self._link = None
+        connection.mark_unusable()
+        if self._connection is connection:
+            self._connection = None
             self._attempt = asyncio.get_running_loop().create_future()
 
     def unavailable(self) -> ToolFailure:
@@ -178,15 +178,15 @@ class Upstream:
             self.state = "connecting"
             began = monotonic()
             try:
-                await self._once()
+                await self._connect_once()
                 why = None if self._stop.is_set() else "the connection was lost"
             except BaseException as error:  # noqa: BLE001 - a group of whatever went wrong in the SDK's tasks
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
                     # What else went wrong at the same moment may have replaced it, and nobody asks for that any more.
                     raise asyncio.CancelledError from None
-                why = self._words(error)
-            was_connected, self._link = self.state == "connected", None
+                why = self._reason_text(error)
+            was_connected, self._connection = self.state == "connected", None
             self.state = "disconnected"
             if self._stop.is_set():
                 break
@@ -194,13 +194,13 @@ class Upstream:
             if was_connected and monotonic() - began > STEADY:
                 delay = FIRST_DELAY
                 continue  # it was a good one: at once
-            self._hurry.clear()
+            self._try_now.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), delay * random.uniform(0.8, 1.2))  # noqa: S311
+                await asyncio.wait_for(self._try_now.wait(), delay * random.uniform(0.8, 1.2))  # noqa: S311
             delay = min(delay * 2, LONGEST_DELAY)
         self._settle()
 
-    async def _once(self) -> None:
+    async def _connect_once(self) -> None:
         """Connect, and stay until it is over."""
         if mistakes := self.settings.mistakes:
             raise ToolFailure("; ".join(map(str, mistakes)))
@@ -208,13 +208,13 @@ class Upstream:
             raise ToolFailure(
                 f"the secret {secret} is not set; run: onetool auth set {secret} (what is running then needs a reload)"
             )
-        self.journal.words.clear()
+        self.server_log.words.clear()
         if self.settings.transport == "stdio":
             self._started = await self.process()
         try:
             # Beside the process that starts, and beside those of other servers: it takes a second.
             opening = await asyncio.to_thread(import_module, "onetool.sources.mcp_servers.opening")
-            await self._stay(opening.connected)
+            await self._serve(opening.connected)
         finally:
             if self._started is not None:
                 await self._started.end()
@@ -223,55 +223,57 @@ class Upstream:
     async def process(self) -> ServerProcess:
         """The one that was started already, or a new one."""
         started, self._started = self._started, None
-        return started or await spawned(self.settings, self.journal, self.watch)
+        return started or await spawned(self.settings, self.server_log, self.reaper)
 
-    async def _stay(self, connected: "Callable[[Upstream], AbstractAsyncContextManager[UpstreamConnection]]") -> None:
-        async with connected(self) as link:
-            await self._told(link)  # first: who sees that it is connected may look for its tools
-            self._link, self.state, self.error = link, "connected", None
+    async def _serve(self, connected: "Callable[[Upstream], AbstractAsyncContextManager[UpstreamConnection]]") -> None:
+        async with connected(self) as connection:
+            await self._report_listing(connection)  # first: who sees that it is connected may look for its tools
+            self._connection, self.state, self.error = connection, "connected", None
             self._settle()
             stopped, ended, listing = map(
-                asyncio.create_task, (self._stop.wait(), link.ended(), self._relist_on_change(link))
+                asyncio.create_task, (self._stop.wait(), connection.wait_ended(), self._relist_on_change(connection))
             )
             try:
                 await asyncio.wait({stopped, ended}, return_when=asyncio.FIRST_COMPLETED)
                 if ended.done() and not self._stop.is_set():
-                    raise ToolFailure(link.why_ended())
+                    raise ToolFailure(connection.why_ended())
             finally:
                 for task in (stopped, ended, listing):
                     task.cancel()
 
-    async def _relist_on_change(self, link: "UpstreamConnection") -> None:
+    async def _relist_on_change(self, connection: "UpstreamConnection") -> None:
         """Whenever it says that it has others than before. That it can't tell which is no reason to lose it."""
         while True:
-            await link.changed.wait()
+            await connection.changed.wait()
             await asyncio.sleep(PAUSE)
-            link.changed.clear()
+            connection.changed.clear()
             try:
                 async with asyncio.timeout(self.settings.connect_timeout):
-                    await link.list_all()
+                    await connection.list_all()
             except Exception as error:  # noqa: BLE001 - the SDK has many
-                self.journal.note(f"it has other tools than before, and does not tell which: {error!r:.200}")
+                self.server_log.note(f"it has other tools than before, and does not tell which: {error!r:.200}")
             else:
-                await self._told(link)
+                await self._report_listing(connection)
 
-    async def _told(self, link: "UpstreamConnection") -> None:
+    async def _report_listing(self, connection: "UpstreamConnection") -> None:
         if self._stop.is_set():
             return
-        self.way = link.way
-        tools = f"{len(link.tools)} {'tool' if len(link.tools) == 1 else 'tools'}"
-        self.journal.note(f"connected: {link.version or 'it does not say who it is'}, {tools}")
+        self.way = connection.way
+        tools = f"{len(connection.tools)} {'tool' if len(connection.tools) == 1 else 'tools'}"
+        self.server_log.note(f"connected: {connection.version or 'it does not say who it is'}, {tools}")
         try:
             # Definitions are checked, which may take a while: not on the loop that all servers share.
-            await asyncio.to_thread(self._tell, ServerListing(link.tools, link.offers, link.version, link.way))
+            await asyncio.to_thread(
+                self._on_listing, ServerListing(connection.tools, connection.offers, connection.version, connection.way)
+            )
         except Exception:  # our own fault, and no reason to lose the connection
             log.exception("the tools of the server %s could not be listed", self.name)
 
     def _failed(self, why: str | None, was_connected: bool) -> None:
-        if self._loud and (was_connected or self.error is None):  # once, not with every attempt
+        if self._logs_errors and (was_connected or self.error is None):  # once, not with every attempt
             log.warning("the MCP server %s is not connected: %s", self.name, why)
         self.error = why
-        self.journal.note(f"{'lost' if was_connected else 'not connected'}: {why}")
+        self.server_log.note(f"{'lost' if was_connected else 'not connected'}: {why}")
         if not was_connected:
             self._failed_at = monotonic()
             self._settle()
@@ -284,7 +286,7 @@ class Upstream:
 
     # What to say
 
-    def _words(self, error: BaseException) -> str:
+    def _reason_text(self, error: BaseException) -> str:
         """Why it could not be connected, or was lost: the first cause in a group, in words."""
         if isinstance(error, ToolFailure):
             words = str(error)
@@ -292,27 +294,27 @@ class Upstream:
             from onetool.sources.mcp_servers.connection import why  # brings the SDK with it
 
             words = why(error)
-        last = self.journal.last_words()
+        last = self.server_log.last_lines()
         return cut(f"{words}; it said: {last}" if last and last not in words else words, LONGEST_ERROR)
 
-    def _unreached(self, link: "UpstreamConnection", flight: UpstreamCall) -> ToolFailure:
-        why = f"the MCP server {self.name} was not reached: {link.why_ended(flight)}"
+    def _was_not_received(self, connection: "UpstreamConnection", call: UpstreamCall) -> ToolFailure:
+        why = f"the MCP server {self.name} was not reached: {connection.why_ended(call)}"
         return ToolFailure(cut(why, LONGEST_ERROR), reason="source_unavailable")
 
     async def _failure(
-        self, link: "UpstreamConnection", what: str, error: BaseException, flight: UpstreamCall
+        self, connection: "UpstreamConnection", what: str, error: BaseException, call: UpstreamCall
     ) -> ToolFailure:
-        if not link.was_cut(error, flight):
-            return link.failure(error, flight)
-        if flight.trouble.was_not_received:
-            return self._unreached(link, flight)
-        if link.has_ended:
-            await link.ended()
-        last = self.journal.last_words()
+        if not connection.was_dropped(error, call):
+            return connection.failure(error, call)
+        if call.failure.was_not_received:
+            return self._was_not_received(connection, call)
+        if connection.has_ended:
+            await connection.wait_ended()
+        last = self.server_log.last_lines()
         said = f"; it said: {last}" if last else ""
         return ToolFailure(
             cut(
-                f"the MCP server {self.name} ended in the middle of {what}: {link.why_ended(flight)}{said}",
+                f"the MCP server {self.name} ended in the middle of {what}: {connection.why_ended(call)}{said}",
                 LONGEST_ERROR,
             ),
             reason="source_unavailable",

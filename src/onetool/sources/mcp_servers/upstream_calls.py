@@ -24,18 +24,18 @@ class TransportFailure:
     def __init__(self) -> None:
         self.words: str | None = None
         self.status: int | None = None
-        self.said = ""  # the first line of the answer, where it says why
+        self.body_text = ""  # the first line of the answer, where it says why
         self.was_not_received = False  # before a byte of the request had left
 
-    def failed(self, error: Exception, unheard: bool) -> None:
-        self.status, self.said = None, ""
-        self.was_not_received = unheard
-        what = "it can not be reached" if unheard else "the connection broke"
+    def failed(self, error: Exception, was_not_received: bool) -> None:
+        self.status, self.body_text = None, ""
+        self.was_not_received = was_not_received
+        what = "it can not be reached" if was_not_received else "the connection broke"
         self.words = f"{what}: {str(error) or type(error).__name__}"
 
     def answered(self, status: int, reason: str, said: str = "") -> None:
         self.was_not_received = False
-        self.status, self.said = status, said
+        self.status, self.body_text = status, said
         told = f"it answers {status} {reason}".strip()
         self.words = None if status < 400 else f"{told}: {said}" if said else told
 
@@ -64,13 +64,13 @@ class UpstreamCall:
         self.caller: Caller | None = current_caller.get()
         self.peer: object = getattr(self.caller, "peer", self.caller)  # where it calls from, where that is known
         self.progress = None if call is None else call.progress
-        self.tried_again = False
-        self.trouble = TransportFailure()
+        self.is_retry = False
+        self.failure = TransportFailure()
         self._questions = 0  # that wait for an answer
         self._left = 0.0  # seconds, while the clock stands still
 
     @asynccontextmanager
-    async def in_time(self, seconds: float) -> AsyncGenerator[None]:
+    async def within(self, seconds: float) -> AsyncGenerator[None]:
         """TimeoutError when the server takes longer; the time that its caller takes to answer does not count."""
         async with asyncio.timeout(seconds) as self._limit:
             try:
@@ -78,16 +78,16 @@ class UpstreamCall:
             finally:
                 self._limit = None
 
-    async def of_caller(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def on_caller_loop(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run `ask` on the caller's loop; the call's timeout is paused meanwhile."""
         if self._limit is None:
             raise ToolFailure("the call is over, and nobody is there to be asked")
-        with self._clock_stopped():
+        with self._paused():
             done = self._context.copy().run(asyncio.run_coroutine_threadsafe, ask(), self._loop)
             return await asyncio.wrap_future(done)
 
     @contextmanager
-    def _clock_stopped(self) -> Generator[None]:
+    def _paused(self) -> Generator[None]:
         here = asyncio.get_running_loop()
         if self._questions == 0 and self._limit is not None and (until := self._limit.when()) is not None:
             self._left = until - here.time()
@@ -100,42 +100,42 @@ class UpstreamCall:
             if self._questions == 0 and self._limit is not None:  # else the call has ended meanwhile
                 self._limit.reschedule(here.time() + self._left)
 
-    def tell(self, say: Callable[..., None], *what: Any) -> None:
+    def run_in_context(self, notify: Callable[..., None], *what: Any) -> None:
         """Run `say` in the caller's context."""
-        self._context.copy().run(say, *what)
+        self._context.copy().run(notify, *what)
 
 
 class UpstreamCalls:
     """The pending calls of one connection."""
 
     def __init__(self) -> None:
-        self._flights: list[UpstreamCall] = []
+        self._calls: list[UpstreamCall] = []
         # The server may go on with what was given up all the same: who did, and until when something may be theirs.
-        self._given_up: dict[int, tuple[object, float]] = {}
+        self._abandoned: dict[int, tuple[object, float]] = {}
 
     @contextmanager
-    def under_way(self, flight: UpstreamCall) -> Generator[None]:
-        self._flights.append(flight)
+    def pending(self, call: UpstreamCall) -> Generator[None]:
+        self._calls.append(call)
         try:
             yield
         except (asyncio.CancelledError, TimeoutError):
-            self._given_up[id(flight.peer)] = flight.peer, monotonic() + LATE_SECONDS
+            self._abandoned[id(call.peer)] = call.peer, monotonic() + LATE_SECONDS
             raise
         finally:
-            self._flights.remove(flight)
+            self._calls.remove(call)
 
-    def are_none(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether no call is under way."""
-        return not self._flights
+        return not self._calls
 
     def only(self) -> UpstreamCall | None:
         """The call that a message without a call id belongs to, if it is clear."""
-        flights, now = self._flights, monotonic()
-        self._given_up = {key: (peer, until) for key, (peer, until) in self._given_up.items() if until > now}
-        peers = [*(flight.peer for flight in flights), *(peer for peer, _ in self._given_up.values())]
-        if not flights or any(peer is not peers[0] for peer in peers):
+        calls, now = self._calls, monotonic()
+        self._abandoned = {key: (peer, until) for key, (peer, until) in self._abandoned.items() if until > now}
+        peers = [*(call.peer for call in calls), *(peer for peer, _ in self._abandoned.values())]
+        if not calls or any(peer is not peers[0] for peer in peers):
             return None
-        return flights[-1]
+        return calls[-1]
 
 
 current_upstream_call: ContextVar[UpstreamCall | None] = ContextVar("onetool_current_flight", default=None)
@@ -162,7 +162,7 @@ class LoginRequiredError(AuthError):
 class AuthWatch:
     """Collects the authentication error of requests sent within `watching_auth`."""
 
-    trouble: AuthError | None = None
+    error: AuthError | None = None
 
 
 _auth_watch: ContextVar[AuthWatch | None] = ContextVar("onetool_auth_watch", default=None)
@@ -183,9 +183,9 @@ def watching_auth() -> Iterator[AuthWatch]:
         _auth_watch.reset(before)
 
 
-def note_auth_error(trouble: AuthError) -> None:
+def note_auth_error(error: AuthError) -> None:
     if (watch := _auth_watch.get()) is not None:
-        watch.trouble = trouble
+        watch.error = error
 
 
 def auth_error_in(error: BaseException) -> AuthError | None:

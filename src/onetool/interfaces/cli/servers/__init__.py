@@ -54,7 +54,7 @@ def list_servers(ctx: click.Context, no_connect: bool, as_json: bool) -> None:
         _print_none(as_json)
         return
     if not no_connect:
-        _run(app.servers.settled())
+        _run(app.servers.wait_connected())
     statuses = app.servers.statuses()
     if wants_json(as_json):
         print_json([msgspec.to_builtins(status) for status in statuses])
@@ -97,7 +97,7 @@ def test(ctx: click.Context, name: str | None, as_json: bool) -> None:
 @click.pass_context
 def logs(ctx: click.Context, name: str, lines: int, as_json: bool) -> None:
     """Show what a server said on standard error, and what happened to it."""
-    found = _named(open_app(ctx, imports=False), name).journal(name, lines)
+    found = _named(open_app(ctx, imports=False), name).log_lines(name, lines)
     if wants_json(as_json):
         print_json(found)
         return
@@ -173,7 +173,7 @@ def logout(ctx: click.Context, name: str) -> None:
 def _connected_now(ctx: click.Context, name: str) -> "Servers":
     """Connect a server; the servers with its current tools."""
     known = _named(open_app(ctx, imports=False), name)
-    _run(known.settled([name]))
+    _run(known.wait_connected([name]))
     status = _status(known, name)
     if status.state not in ("connected", "disabled") and not status.changed:
         raise click.ClickException(
@@ -217,7 +217,7 @@ def _tested(app: "App", known: "Servers", name: str | None) -> list[dict[str, An
 
     async def timed(one: str) -> float:
         began = monotonic()
-        await known.settled([one])
+        await known.wait_connected([one])
         return round(monotonic() - began, 3)
 
     async def all_of_them() -> list[float]:
@@ -240,7 +240,7 @@ def _result(app: "App", known: "Servers", name: str, seconds: float) -> dict[str
         "version": status.version,
         "error": _problem_lines(status) or None,
         "tools": [{"name": spec.name, "description": spec.description.strip().partition("\n")[0]} for spec in specs],
-        "log": [] if is_up else known.journal(name, LOG_LINES),
+        "log": [] if is_up else known.log_lines(name, LOG_LINES),
     }
 
 
